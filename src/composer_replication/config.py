@@ -1,0 +1,162 @@
+"""Settings of a run: TOML in, one frozen tree, resolved JSON out. An unknown key is refused with the nearest name."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from .errors import UsageError
+from .records import canonical_json
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(gt=0)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class ToolboxConfig(Section):
+    """Difficulty of the toolbox environment; part of what a task id means."""
+
+    listed: tuple[Positive, Positive] = (5, 7)
+    """Fewest and most tools listed in an episode."""
+    rename_rate: Fraction = 0.3
+    """Chance that a listed tool appears under another name than its base name."""
+    rename_verbs: bool = False
+    """Whether another name may also use another verb; otherwise it keeps the verb and changes the noun."""
+    quoted_int_rate: Fraction = 0.0
+    """Chance that an integer parameter is listed as a string in this episode."""
+    call_mix: tuple[Fraction, Fraction, Fraction] = (0.6, 0.3, 0.1)
+    """Weights of tasks that need one, two and three dependent calls."""
+
+
+class WarmupConfig(Section):
+    """Supervised warm-up of the policy on noisy old logs; not counted as a gain."""
+
+    steps: Count = 350
+    batch_size: Positive = 32
+    learning_rate: float = 3e-3
+    context_weight: Fraction = 0.3
+    """Loss weight of tokens that the agent did not write."""
+    hint_rate: Fraction = 0.2
+    """Share of turns that are preceded by a hint and then right."""
+    stale_name_rates: tuple[Fraction, Fraction] = (0.2, 0.8)
+    """How often a log calls a tool by its base name; even and odd tools differ."""
+    quoted_int_rates: tuple[Fraction, Fraction] = (0.2, 0.8)
+    missing_brace_rates: tuple[Fraction, Fraction] = (0.05, 0.6)
+
+
+class ModelConfig(Section):
+    name: str = "tiny"
+    """`tiny` (built on the spot), `smollm2` (after `recompose model fetch smollm2`), a folder, or a hub id."""
+
+
+class IngestionConfig(Section):
+    paths: tuple[str, ...] = ()
+    """Session files and folders to read."""
+    rollouts: Count = 0
+    """Toolbox episodes that the policy plays to make traces of its own."""
+
+
+class HintsConfig(Section):
+    max_tokens: Positive = 96
+    """A longer hint is not used."""
+
+
+class ReplayConfig(Section):
+    simulated: bool = True
+    """Ask the built-in simulated teachers, noisy oracles of the toolbox, over loopback HTTP."""
+    simulated_error_rates: tuple[Fraction, ...] = (0.1, 0.2, 0.3)
+    """One simulated teacher family per entry, wrong this often."""
+    base_url: str | None = None
+    """Loopback OpenAI-compatible server to ask instead of the simulated teachers."""
+    teachers: tuple[str, ...] = ()
+    """Model names at `base_url`, one vote per family."""
+    max_states: Positive = 256
+    concurrency: Positive = 8
+    max_tokens: Positive = 256
+    timeout_s: float = 60.0
+
+
+class TrainingConfig(Section):
+    steps: Count = 40
+    prompts_per_step: Positive = 16
+    group_size: Annotated[int, Field(ge=2)] = 8
+    learning_rate: float = 4e-4
+    temperature: float = 1.0
+    max_turn_tokens: Positive = 40
+    alpha_sdpo: float = 0.1
+    """Weight of hint-conditioned self-distillation (channel 2)."""
+    beta_replay: float = 0.05
+    """Weight of teacher-replay preferences (channel 3)."""
+    sdpo_jsd_beta: Fraction = 0.5
+    """0 is KL(teacher‖student), 1 is KL(student‖teacher), in between the generalised Jensen-Shannon divergence."""
+    dpo_beta: float = 0.1
+    sites_per_step: Positive = 8
+    pairs_per_step: Positive = 8
+    max_tokens: Positive = 2048
+    """A stored site or pair that is longer than this is skipped and counted."""
+
+
+class EvaluationConfig(Section):
+    tasks: Annotated[int, Field(ge=2)] = 320
+    """Tasks per held-out split; the same tasks before and after."""
+    splits: tuple[Literal["heldout", "renames", "compositions"], ...] = ("heldout", "renames", "compositions")
+    """The first one is the headline."""
+
+
+class Config(Section):
+    """Everything a run depends on. Two runs with equal configs are the same run."""
+
+    seed: Count = 0
+    model: ModelConfig = ModelConfig()
+    toolbox: ToolboxConfig = ToolboxConfig()
+    warmup: WarmupConfig = WarmupConfig()
+    ingestion: IngestionConfig = IngestionConfig()
+    hints: HintsConfig = HintsConfig()
+    replay: ReplayConfig = ReplayConfig()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(canonical_json(self.model_dump(mode="json")).encode()).hexdigest()
+
+
+def load_config(path: Path) -> Config:
+    """Read a TOML file; every problem is one line that names the file, the key and the way out."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UsageError(f"no config file {path}", "recompose quickstart") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}", f"mend {path} and run again") from error
+    return parse_config(values, str(path))
+
+
+def parse_config(values: dict[str, Any], where: str) -> Config:
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise UsageError(f"{where}: {_explain(error)}", f"mend {where} and run again") from error
+
+
+def _explain(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] != "extra_forbidden":
+        return f"{key}: {first['msg']}"
+    section: type[BaseModel] = Config
+    for part in first["loc"][:-1]:
+        annotation = section.model_fields[str(part)].annotation
+        assert isinstance(annotation, type) and issubclass(annotation, BaseModel)
+        section = annotation
+    close = difflib.get_close_matches(str(first["loc"][-1]), list(section.model_fields), n=1, cutoff=0.0)
+    return f"unknown key {key}, did you mean {close[0]}?"

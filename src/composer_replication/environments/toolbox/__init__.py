@@ -1,0 +1,10 @@
+"""A deterministic tool-calling world for CPU: 24 tools, per-episode names, typed JSON arguments, exact splits."""
+
+from .episode import FINISH, MAX_TURNS, Call, Episode, TurnError, TurnResult, parse_call
+from .oracle import next_call
+from .tasks import SPLITS, Split, ToolboxTask, make_task, task_by_id, task_stream
+from .tools import TOOLS
+from .world import World
+
+__all__ = ["FINISH", "MAX_TURNS", "SPLITS", "TOOLS", "Call", "Episode", "Split", "ToolboxTask", "TurnError", "TurnResult",
+           "World", "make_task", "next_call", "parse_call", "task_by_id", "task_stream"]

@@ -1,0 +1,139 @@
+"""One toolbox episode: text in, observation out, reward from the final state.
+
+Every error is raised by parsing or running the turn; none is injected. A turn that does not parse ends the episode
+with reward 0 and stays in its trace, so that breaking a call on purpose never pays.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, cast
+
+from composer_replication.records import ErrorKind, canonical_json
+
+from .tasks import Listing, ToolboxTask
+from .tools import BY_NAME, Value
+
+FINISH = "done"
+MAX_TURNS = 4
+
+
+@dataclass(frozen=True)
+class Call:
+    name: str
+    arguments: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        return canonical_json({"name": self.name, "arguments": self.arguments})
+
+    def render(self) -> str:
+        """The text a policy writes for this call."""
+        return json.dumps({"name": self.name, "arguments": self.arguments}, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class TurnError:
+    kind: ErrorKind
+    message: str
+    tool_name: str | None = None
+    secondary_kind: ErrorKind | None = None
+
+
+@dataclass(frozen=True)
+class TurnResult:
+    call: Call | None
+    observation: str | None
+    error: TurnError | None = None
+
+
+class CallError(Exception):
+    def __init__(self, kind: ErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.kind: ErrorKind = kind
+
+
+class Episode:
+    """Steps through at most `MAX_TURNS` turns of one task."""
+
+    def __init__(self, task: ToolboxTask) -> None:
+        self.task = task
+        self.world = task.start.copy()
+        self.turns: list[TurnResult] = []
+        self.finished = False
+        self._unparsable = False
+        self._failed_calls: set[str] = set()
+
+    @property
+    def reward(self) -> float:
+        return float(not self._unparsable and self.world == self.task.goal)
+
+    def step(self, text: str) -> TurnResult:
+        if self.finished:
+            raise RuntimeError(f"episode of {self.task.task_id} has ended")
+        result = self._take_turn(text.strip())
+        self.turns.append(result)
+        self.finished = self.finished or len(self.turns) >= MAX_TURNS
+        return result
+
+    def _take_turn(self, text: str) -> TurnResult:
+        if text == FINISH:
+            self.finished = True
+            return TurnResult(None, None)
+        try:
+            call = parse_call(text)
+        except CallError as error:
+            self._unparsable = self.finished = True
+            return TurnResult(None, _say(error), TurnError(error.kind, str(error)))
+        try:
+            value = self._execute(call)
+        except CallError as error:
+            return TurnResult(call, _say(error), self._record_failure(call, error))
+        return TurnResult(call, "ok" if value is None else str(value))
+
+    def _execute(self, call: Call) -> Value | None:
+        listing = next((entry for entry in self.task.listings if entry.name == call.name), None)
+        if listing is None:
+            raise CallError("tool_not_found", f"no tool {call.name}")
+        _check_types(listing, call.arguments)
+        try:
+            return BY_NAME[listing.tool].run(self.world, call.arguments)
+        except (OSError, KeyError, ValueError) as error:
+            raise CallError("runtime_error", str(error.args[0])) from error
+
+    def _record_failure(self, call: Call, error: CallError) -> TurnError:
+        if call.key in self._failed_calls:
+            return TurnError("repeated_failure", str(error), call.name, secondary_kind=error.kind)
+        self._failed_calls.add(call.key)
+        return TurnError(error.kind, str(error), call.name)
+
+
+def parse_call(text: str) -> Call:
+    try:
+        value: object = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise CallError("json_decode", "the turn is not valid json") from error
+    fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    name, arguments = fields.get("name"), fields.get("arguments")
+    if set(fields) != {"name", "arguments"} or not isinstance(name, str) or not isinstance(arguments, dict):
+        raise CallError("json_decode", "the turn is not one call with name and arguments")
+    return Call(name, cast("dict[str, Any]", arguments))
+
+
+def _check_types(listing: Listing, arguments: dict[str, Any]) -> None:
+    if set(arguments) != set(listing.types):
+        raise CallError("type_error", f"{listing.name} takes {','.join(listing.types)}")
+    for param, expected in listing.types.items():
+        if type(arguments[param]) is not (int if expected == "int" else str):
+            raise CallError("type_error", f"{param} must be {expected}")
+        if expected == "str" and _is_number(listing, param) and not arguments[param].lstrip("-").isdigit():
+            raise CallError("type_error", f"{param} must be a number in quotes")
+
+
+def _is_number(listing: Listing, param: str) -> bool:
+    return BY_NAME[listing.tool].params[param] == "int"
+
+
+def _say(error: CallError) -> str:
+    return f"error: {error}"

@@ -1,0 +1,50 @@
+"""The next right move of a task, from any state, using only what the conversation has shown.
+
+The oracle replays its plan from the world as it is. It never skips a lookup: a value that a later step needs must
+have been observed in this episode, so imitating the oracle never asks for hidden knowledge.
+"""
+
+from __future__ import annotations
+
+from .episode import Call, Episode
+from .tasks import Step, ToolboxTask
+from .tools import BY_NAME, Value
+
+
+def call_for(task: ToolboxTask, step: Step) -> Call:
+    listing = task.listing_of(step.tool)
+    arguments: dict[str, Value] = {
+        param: str(value) if listing.types[param] == "str" else value for param, value in step.arguments.items()
+    }
+    return Call(listing.name, arguments)
+
+
+def next_call(episode: Episode) -> Call | None:
+    """The call to make now; None means that nothing is left to do.
+
+    Raises `LookupError` when no remainder of the plan can still reach the goal.
+    """
+    task = episode.task
+    for done in range(len(task.plan), -1, -1):
+        if _reaches_goal(episode, done) and _results_seen(episode, done):
+            return call_for(task, task.plan[done]) if done < len(task.plan) else None
+    raise LookupError(f"{task.task_id} cannot be finished from this state")
+
+
+def _reaches_goal(episode: Episode, done: int) -> bool:
+    world = episode.world.copy()
+    try:
+        for step in episode.task.plan[done:]:
+            BY_NAME[step.tool].run(world, step.arguments)
+    except (OSError, KeyError, ValueError):
+        return False
+    return world == episode.task.goal
+
+
+def _results_seen(episode: Episode, done: int) -> bool:
+    """Whether the result that step `done` refers to was returned to the agent."""
+    plan = episode.task.plan
+    if done == 0 or done == len(plan) or plan[done].reference is None:
+        return True
+    producer = call_for(episode.task, plan[done - 1]).key
+    return any(turn.call and turn.call.key == producer and turn.error is None for turn in episode.turns)

@@ -1,0 +1,34 @@
+"""Errors a user can act on: what happened, and the one command to run next. Each class carries its exit code."""
+
+from __future__ import annotations
+
+
+class RecomposeError(Exception):
+    """Printed as one line, `error: <what happened>; next: <command>`, without a traceback."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, next_command: str) -> None:
+        super().__init__(message)
+        self.next_command = next_command
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}; next: {self.next_command}"
+
+
+class UsageError(RecomposeError):
+    """Wrong arguments or configuration, or nothing readable in the input."""
+
+    exit_code = 2
+
+
+class BudgetError(RecomposeError):
+    """A spending cap was reached; finished work is saved."""
+
+    exit_code = 3
+
+
+class PartialError(RecomposeError):
+    """Some records were set aside; the rest is saved."""
+
+    exit_code = 4

@@ -1,0 +1,1 @@
+from .templates import HINT_TEMPLATES, HintContext, dispatch, register

@@ -1,0 +1,32 @@
+"""How long work tells a person where it is. Stages call this; the command line decides how it looks."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Progress(Protocol):
+    def stage(self, name: str, what: str) -> None:
+        """A stage begins."""
+        ...
+
+    def step(self, done: int, total: int, detail: str = "") -> None:
+        """The current stage has finished `done` of `total` steps."""
+        ...
+
+    def note(self, text: str) -> None:
+        """One line worth keeping on the screen."""
+        ...
+
+
+class Silent:
+    """Says nothing."""
+
+    def stage(self, name: str, what: str) -> None:
+        pass
+
+    def step(self, done: int, total: int, detail: str = "") -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass

@@ -1,0 +1,281 @@
+"""The nouns of the system. Every stage reads some of these records and writes others; files carry them in between.
+
+    Trace ──▶ ErrorSite ──▶ Hint ─────────────────────────▶ training (channel 2)
+      └─────────────▶ TeacherReply ──▶ PreferencePair ────▶ training (channel 3)
+
+Records are frozen and JSON-safe. An id is the first 16 hex digits of the sha256 over the canonical JSON of the fields
+that name the thing, so it is the same on every machine. Two words must not blur: the *actor* is the model that made a
+trace (its turn is `student_action`, the origin's name for it); the *policy* is the model in training.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import Required, TypedDict
+
+SCHEMA_VERSION = 1
+
+ErrorKind = Literal[
+    "tool_not_found", "json_decode", "type_error", "runtime_error", "repeated_failure", "exit_code", "edit_mismatch",
+    "edit_precondition", "file_not_found", "timeout", "permission", "limit", "hook_block", "user_rejection",
+    "interruption", "silent_failure", "style", "communication", "effort",
+]  # fmt: skip
+ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
+Fault = Literal["policy", "user", "harness", "environment"]
+JsonObject = dict[str, Any]
+
+
+def canonical_json(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def content_id(*parts: object) -> str:
+    return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
+
+
+class FunctionCall(TypedDict):
+    name: str
+    arguments: str
+    """JSON text, as on the OpenAI wire."""
+
+
+class ToolCall(TypedDict):
+    id: str
+    type: Literal["function"]
+    function: FunctionCall
+
+
+class Message(TypedDict, total=False):
+    """One OpenAI-style chat message. `is_error` marks a failed tool result and stays on this machine."""
+
+    role: Required[Literal["system", "user", "assistant", "tool"]]
+    content: Required[str]
+    tool_calls: list[ToolCall]
+    tool_call_id: str
+    is_error: bool
+
+
+class TraceState(TypedDict):
+    """What the actor saw before one turn, and what it did. Built when asked for, never stored."""
+
+    state_id: str
+    messages: list[Message]
+    student_action: str
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class StoredRecord(Record):
+    schema_version: int = SCHEMA_VERSION
+
+
+class Source(Record):
+    """Where a trace came from; `licence` travels with the data."""
+
+    agent: str
+    version: str | None = None
+    file: str | None = None
+    licence: str | None = None
+
+
+class Segment(Record):
+    """A stretch of history without a restart. A turn sees `preserved`, then everything from `start` up to itself."""
+
+    start: int
+    preserved: tuple[int, ...] = ()
+
+
+class Turn(Record):
+    """`messages[start]` is the assistant message; the rest up to `end` are its tool results."""
+
+    start: int
+    end: int
+    segment: int = 0
+    thinking: str = ""
+    """Visible reasoning: part of the action, never of the history that others see."""
+    source_model: str | None = None
+    family: str | None = None
+    fidelity: Literal["exact", "reconstructed", "partial"] = "exact"
+    byte_range: tuple[int, int] | None = None
+
+
+class Trace(StoredRecord):
+    """One session or rollout. Each message is stored once; `state` slices the history of a turn."""
+
+    trace_id: str
+    source: Source
+    messages: tuple[Message, ...]
+    turns: tuple[Turn, ...]
+    segments: tuple[Segment, ...] = (Segment(start=0),)
+    tools: tuple[JsonObject, ...] = ()
+    task_id: str | None = None
+    outcome: float | None = None
+    """Reward of a rollout, where one is known."""
+
+    def history(self, turn: int) -> list[Message]:
+        at = self.turns[turn]
+        segment = self.segments[at.segment]
+        preserved = [self.messages[i] for i in segment.preserved]
+        return preserved + list(self.messages[segment.start : at.start])
+
+    def state(self, turn: int) -> TraceState:
+        at = self.turns[turn]
+        return TraceState(
+            state_id=self.state_id(turn),
+            messages=self.history(turn),
+            student_action=render_action(self.messages[at.start], at.thinking),
+        )
+
+    def state_id(self, turn: int) -> str:
+        return content_id(self.trace_id, turn)
+
+    def states(self) -> Iterator[TraceState]:
+        return (self.state(turn) for turn in range(len(self.turns)))
+
+
+class ErrorSite(StoredRecord):
+    """A turn where something went wrong, and whose fault it was."""
+
+    site_id: str
+    trace_id: str
+    turn: int
+    state_id: str
+    error_kind: ErrorKind
+    secondary_kind: ErrorKind | None = None
+    fault: Fault = "policy"
+    error_message: str
+    tool_name: str | None = None
+    tool_schema: JsonObject | None = None
+    available_tools: tuple[str, ...] = ()
+    span: tuple[int, int] | None = None
+    """Characters of `student_action` that are wrong, where they are known."""
+    detector: str
+    confidence: float = 1.0
+
+
+class Hint(StoredRecord):
+    """The text spliced before an error turn. Leak level: L0 the error only, L1 facts in context, L2 the answer."""
+
+    hint_id: str
+    site_id: str
+    text: str
+    sham_text: str
+    """Same template and length, content of another kind: the control for "any text helps"."""
+    layer: Literal["template", "raw_error", "judge", "sibling"]
+    leak_level: Literal["L0", "L1", "L2"]
+    tokens: int
+
+
+class Usage(Record):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class TeacherReply(StoredRecord):
+    """One answer of an external model at a state. `action` is the canonical call, None where there is none."""
+
+    key: str
+    """sha256 of the canonical request: the name of a paid call."""
+    state_id: str
+    trace_id: str
+    turn: int
+    teacher: str
+    served_model: str | None
+    family: str
+    action: str | None
+    raw: str
+    finish_reason: str | None
+    usage: Usage
+    cost_micros: int
+    latency_s: float
+    outcome: Literal["answered", "no_action", "truncated", "mismatched", "failed"]
+    simulated: bool
+
+
+class Agreement(Record):
+    tier: Literal["execution", "exact", "critical"]
+    votes: int
+    n: int
+    families: tuple[str, ...]
+
+
+class PreferencePair(StoredRecord):
+    """Chosen over rejected at one state, as conversational messages with tool calls kept."""
+
+    pair_id: str
+    state_id: str
+    trace_id: str
+    turn: int
+    prompt: tuple[Message, ...]
+    chosen: Message
+    rejected: Message
+    tools: tuple[JsonObject, ...] = ()
+    agreement: Agreement
+    precision: float | None = None
+    off_policy: bool
+    """True when the rejected side is another actor's turn, not a sample of the policy in training."""
+    provenance: tuple[str, ...] = Field(description="keys of the replies that voted for the chosen action")
+    simulated: bool
+
+
+class Task(StoredRecord):
+    """A verifiable task of an environment."""
+
+    task_id: str
+    kind: str
+    statement: str
+    visible_hash: str
+    hidden_hash: str
+    difficulty: JsonObject = {}
+    certificate: JsonObject = {}
+
+
+class Finding(StoredRecord):
+    """Evidence of a reward hack at one step of a trace."""
+
+    finding_id: str
+    trace_id: str
+    step: int
+    hack_class: str
+    evidence: Literal["hard", "soft"]
+    layer: str
+    lines: tuple[str, ...]
+
+
+def canonical_call(name: str, arguments: object) -> str:
+    """One spelling per tool call: key order and spacing do not matter, values do."""
+    return canonical_json({"name": name, "arguments": arguments})
+
+
+def canonical_tool_call(call: ToolCall) -> str:
+    function = call["function"]
+    try:
+        arguments: object = json.loads(function["arguments"])
+    except ValueError:
+        arguments = function["arguments"]
+    return canonical_call(function["name"], arguments)
+
+
+def render_action(message: Message, thinking: str = "") -> str:
+    """A turn as one string: thinking, text, then each tool call in its canonical spelling."""
+    parts = [f"<thinking>{thinking}</thinking>" if thinking else "", message["content"]]
+    parts += [f"<tool_call>{canonical_tool_call(call)}</tool_call>" for call in message.get("tool_calls", [])]
+    return "\n".join(part for part in parts if part)
+
+
+FAMILIES = ("claude", "gpt", "gemini", "qwen", "deepseek", "glm", "kimi", "mistral", "llama", "minimax", "grok", "smollm")
+
+
+def family_of(model: str | None) -> str | None:
+    """The model family named in a model id, or the vendor part, or None when nothing is known."""
+    if not model or model.startswith("<"):
+        return None
+    name = model.lower()
+    return next((family for family in FAMILIES if family in name), name.split("/")[0])

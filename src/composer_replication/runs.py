@@ -1,0 +1,181 @@
+"""The run directory: the contract between stages.
+
+    RUN/config.json                       the resolved config; another config is refused
+    RUN/<noun>/records.jsonl.zst          what the stage wrote
+    RUN/<noun>/manifest.json              written last: the stage is done; counts, hashes, inputs
+
+A crash leaves a stage without its manifest, and the stage is done again. Files appear whole or not at all.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import io
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import zstandard
+from pydantic import BaseModel
+
+from . import __version__
+from .config import Config, parse_config
+from .errors import UsageError
+
+AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
+
+
+class Run:
+    """One run directory and the config that owns it."""
+
+    def __init__(self, path: Path, config: Config) -> None:
+        self.path = path
+        self.config = config
+
+    @classmethod
+    def start(cls, path: Path, config: Config) -> Run:
+        """Create the directory, or resume it when its config is the same."""
+        if (path / "config.json").exists():
+            run = cls.open(path)
+            if run.config.hash != config.hash:
+                change = _first_difference(run.config.model_dump(mode="json"), config.model_dump(mode="json"))
+                raise UsageError(f"{path} belongs to another config ({change})", "choose another --run folder")
+            return run
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise UsageError(f"{path} exists and is not a run", "choose another --run folder")
+        write_atomically(path / "config.json", json.dumps(config.model_dump(mode="json"), indent=2) + "\n")
+        return cls(path, config)
+
+    @classmethod
+    def open(cls, path: Path) -> Run:
+        try:
+            values = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{path} is not a run", "recompose ingest PATH --run DIR") from error
+        return cls(path, parse_config(values, str(path / "config.json")))
+
+    def stage(self, noun: str) -> StageFolder:
+        return StageFolder(self.path / noun)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """One writer per run."""
+        with (self.path / ".lock").open("w") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UsageError(f"{self.path} is in use by another process", "wait for it to end") from error
+            yield
+
+
+class StageFolder:
+    """Records and manifest of one stage."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.noun = path.name
+
+    @property
+    def manifest(self) -> dict[str, Any] | None:
+        try:
+            return json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+
+    @property
+    def is_done(self) -> bool:
+        return self.manifest is not None
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        return self._require()["counts"]
+
+    @property
+    def sha256(self) -> str:
+        return self._require()["sha256"]
+
+    def read(self, record_type: type[AnyRecord]) -> list[AnyRecord]:
+        self._require()
+        return list(read_records(self.path / "records.jsonl.zst", record_type))
+
+    def finish(
+        self, records: Iterable[BaseModel], counts: Mapping[str, Any], inputs: Iterable[StageFolder], started: float
+    ) -> None:
+        """Write the records, then the manifest that makes the stage done."""
+        digest, number = write_records(self.path / "records.jsonl.zst", records)
+        manifest = {
+            "stage": self.noun,
+            "version": __version__,
+            "records": number,
+            "sha256": digest,
+            "inputs": {folder.noun: folder.sha256 for folder in inputs},
+            "counts": dict(counts),
+            "seconds": round(time.monotonic() - started, 3),
+        }
+        write_atomically(self.path / "manifest.json", json.dumps(manifest, indent=2) + "\n")
+
+    def _require(self) -> dict[str, Any]:
+        manifest = self.manifest
+        if manifest is None:
+            raise UsageError(f"{self.path.parent} has no finished {self.noun} stage", NEXT_COMMAND[self.noun])
+        return manifest
+
+
+NEXT_COMMAND = {
+    "policy": "recompose train RUN",
+    "ingestion": "recompose ingest PATH --run RUN",
+    "sites": "recompose sites RUN",
+    "hints": "recompose hint RUN",
+    "replay": "recompose replay RUN",
+    "pairs": "recompose pair RUN",
+    "training": "recompose train RUN",
+    "evaluation": "recompose evaluate RUN",
+}
+
+
+def write_records(path: Path, records: Iterable[BaseModel]) -> tuple[str, int]:
+    """Compressed JSON lines; the hash is over the uncompressed bytes, so it does not depend on the compressor."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    digest, number = hashlib.sha256(), 0
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("wb") as raw:
+        with zstandard.ZstdCompressor(level=3).stream_writer(raw, closefd=False) as out:
+            for record in records:
+                line = record.model_dump_json().encode() + b"\n"
+                digest.update(line)
+                out.write(line)
+                number += 1
+        raw.flush()
+        os.fsync(raw.fileno())
+    temporary.rename(path)
+    return digest.hexdigest(), number
+
+
+def read_records(path: Path, record_type: type[AnyRecord]) -> Iterator[AnyRecord]:
+    with path.open("rb") as raw, zstandard.ZstdDecompressor().stream_reader(raw) as plain:
+        for line in io.BufferedReader(plain):  # type: ignore[arg-type]
+            yield record_type.model_validate_json(line)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w", encoding="utf-8") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    temporary.rename(path)
+
+
+def _first_difference(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> str:
+    for key in new:
+        if isinstance(new[key], dict) and new[key] != old.get(key):
+            return _first_difference(old.get(key, {}), new[key], f"{prefix}{key}.")
+        if old.get(key) != new[key]:
+            return f"{prefix}{key}: {old.get(key)} there, {new[key]} now"
+    return "no difference"

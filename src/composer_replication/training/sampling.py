@@ -1,0 +1,73 @@
+"""Sampling one turn for many conversations at once, with a key-value cache and exact log-probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class SampledTurn(NamedTuple):
+    ids: list[int]
+    logprobs: list[float]
+
+
+@torch.no_grad()
+def sample_turns(
+    model: Any,
+    contexts: Sequence[Sequence[int]],
+    *,
+    end_of_turn_id: int,
+    pad_id: int,
+    max_new_tokens: int,
+    temperature: float,
+    generator: torch.Generator | None = None,
+) -> list[SampledTurn]:
+    """One turn per context. Temperature 0 is greedy; log-probabilities are then those at temperature 1."""
+    ids_BT, mask_BT = left_pad(contexts, pad_id, model.device)
+    position_B1 = mask_BT.sum(1, keepdim=True)
+    positions_BT = (mask_BT.cumsum(1) - 1).clamp(min=0)
+    output = model(ids_BT, attention_mask=mask_BT, position_ids=positions_BT, use_cache=True, logits_to_keep=1)
+    alive_B = torch.ones(len(contexts), dtype=torch.bool, device=model.device)
+    tokens: list[Tensor] = []
+    logprobs: list[Tensor] = []
+    for _ in range(max_new_tokens):
+        logits_BV = output.logits[:, -1].float()
+        scaled_BV = (logits_BV / temperature if temperature else logits_BV).log_softmax(-1)
+        next_B = _choose(scaled_BV, temperature, generator)
+        logprobs.append(scaled_BV.gather(1, next_B[:, None])[:, 0])
+        tokens.append(torch.where(alive_B, next_B, -1))
+        alive_B = alive_B & (next_B != end_of_turn_id)
+        if not alive_B.any():
+            break
+        mask_BT = torch.cat([mask_BT, mask_BT.new_ones(len(contexts), 1)], 1)
+        output = model(
+            next_B[:, None],
+            attention_mask=mask_BT,
+            position_ids=position_B1,
+            past_key_values=output.past_key_values,
+            use_cache=True,
+        )
+        position_B1 = position_B1 + 1
+    tokens_BT, logprobs_BT = torch.stack(tokens, 1).tolist(), torch.stack(logprobs, 1).tolist()
+    turns = []
+    for row, row_logprobs in zip(tokens_BT, logprobs_BT, strict=True):
+        ids = [token for token in row if token >= 0]
+        turns.append(SampledTurn(ids, row_logprobs[: len(ids)]))
+    return turns
+
+
+def left_pad(rows: Sequence[Sequence[int]], pad_id: int, device: Any) -> tuple[Tensor, Tensor]:
+    """Ids and attention mask of ragged rows that end together."""
+    width = max(len(row) for row in rows)
+    ids = [[pad_id] * (width - len(row)) + list(row) for row in rows]
+    mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+
+
+def _choose(logprobs_BV: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
+    if not temperature:
+        return logprobs_BV.argmax(-1)
+    return torch.multinomial(logprobs_BV.exp(), 1, generator=generator)[:, 0]

@@ -1,0 +1,123 @@
+"""Supervised warm-up on noisy old logs, so that a policy starts with habits worth unlearning.
+
+The logs were written against an older tool API: some tools are called by their base name whatever the episode lists,
+some integers are quoted, some calls lack their last brace. How often depends on the tool. One turn in five is preceded
+by a hint and then right: the policy learns that hints are worth following, which channel 2 needs.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from composer_replication.config import ToolboxConfig, WarmupConfig
+from composer_replication.environments.toolbox import FINISH, Call, Episode, ToolboxTask, make_task, next_call
+from composer_replication.environments.toolbox.tools import TOOLS
+from composer_replication.hints import dispatch
+
+from .tokens import ChatTokens
+
+_ORDER = {tool.name: position for position, tool in enumerate(TOOLS)}
+
+
+class Demonstration(NamedTuple):
+    ids: list[int]
+    weights: list[float]
+    """Loss weight per token: 1 on the agent's turns, small on the rest."""
+
+
+def warm_up(
+    model: Any,
+    tokens: ChatTokens,
+    toolbox: ToolboxConfig,
+    config: WarmupConfig,
+    seed: int,
+    on_step: Callable[[int, float], None],
+) -> None:
+    rng = random.Random(f"warmup:{seed}")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
+    ramp = min(50, config.steps)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / ramp, max(0.05, (1 - step / config.steps) / 0.35), 1.0)
+    )
+    model.train()
+    for step in range(config.steps):
+        first = (seed * config.steps + step) * config.batch_size
+        tasks = [make_task(toolbox, "train", first + offset) for offset in range(config.batch_size)]
+        loss = _demonstration_loss(model, tokens, [demonstrate(task, tokens, config, rng) for task in tasks])
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        on_step(step + 1, loss.item())
+    model.eval()
+
+
+def demonstrate(task: ToolboxTask, tokens: ChatTokens, config: WarmupConfig, rng: random.Random) -> Demonstration:
+    """One log of a solved task. The old API took the old spelling, so what it answered is what the right call gives."""
+    episode = Episode(task)
+    ids = tokens.prompt(task.messages)
+    weights = [config.context_weight] * len(ids)
+    while not episode.finished:
+        call = next_call(episode)
+        text = call.render() if call else FINISH
+        if call and rng.random() < config.hint_rate:
+            spliced = tokens.splice_hint(ids, _hint_for(task, call, rng))
+            weights += [0.0] * (len(spliced) - len(ids))
+            ids, written = spliced, text
+        else:
+            written = _as_old_log(task, call, config, rng) if call else text
+        turn = tokens.turn(written)
+        ids += turn
+        weights += [1.0] * len(turn)
+        answer = episode.step(text).observation
+        if not episode.finished and answer is not None:
+            ids += tokens.after_turn(answer)
+            weights += [config.context_weight] * (len(ids) - len(weights))
+    return Demonstration(ids, weights)
+
+
+def _as_old_log(task: ToolboxTask, call: Call, config: WarmupConfig, rng: random.Random) -> str:
+    tool = next(entry.tool for entry in task.listings if entry.name == call.name)
+    position = _ORDER[tool]
+    name, arguments = call.name, dict(call.arguments)
+    if rng.random() < config.stale_name_rates[position % 2]:
+        name = tool
+    if rng.random() < config.quoted_int_rates[position // 2 % 2]:
+        arguments = {param: str(value) for param, value in arguments.items()}
+    text = Call(name, arguments).render()
+    return text[:-1] if rng.random() < config.missing_brace_rates[position // 4 % 2] else text
+
+
+def _hint_for(task: ToolboxTask, call: Call, rng: random.Random) -> str:
+    kind = rng.choice(("tool_not_found", "json_decode", "type_error", "repeated_failure"))
+    listing = next(entry for entry in task.listings if entry.name == call.name)
+    properties = {name: {"type": "integer" if kind == "int" else "string"} for name, kind in listing.types.items()}
+    hint = dispatch(
+        kind,
+        {
+            "available_tools": [entry.name for entry in task.listings],
+            "tool_name": call.name,
+            "tool_schema": {"properties": properties},
+        },
+    )
+    assert hint is not None
+    return hint
+
+
+def _demonstration_loss(model: Any, tokens: ChatTokens, batch: list[Demonstration]) -> torch.Tensor:
+    width = max(len(demo.ids) for demo in batch)
+    pad_id = tokens.tokenizer.pad_token_id
+    ids_BT = torch.tensor([demo.ids + [pad_id] * (width - len(demo.ids)) for demo in batch], device=model.device)
+    weights_BT = torch.tensor([demo.weights + [0.0] * (width - len(demo.ids)) for demo in batch], device=model.device)
+    lengths = torch.tensor([len(demo.ids) for demo in batch], device=model.device)
+    mask_BT = (torch.arange(width, device=model.device) < lengths[:, None]).long()
+    logits_BTV = model(ids_BT, attention_mask=mask_BT).logits[:, :-1].float()
+    loss_BT = F.cross_entropy(logits_BTV.transpose(1, 2), ids_BT[:, 1:], reduction="none")
+    return (loss_BT * weights_BT[:, 1:]).sum() / weights_BT[:, 1:].sum()
