@@ -16,6 +16,7 @@ from .records import canonical_json
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(gt=0)]
+HeldoutSplit = Literal["heldout", "renames", "compositions"]
 
 
 class Section(BaseModel):
@@ -33,21 +34,25 @@ class ToolboxConfig(Section):
     """Whether another name may also use another verb; otherwise it keeps the verb and changes the noun."""
     quoted_int_rate: Fraction = 0.0
     """Chance that an integer parameter is listed as a string in this episode."""
-    call_mix: tuple[Fraction, Fraction, Fraction] = (0.6, 0.3, 0.1)
+    call_mix: tuple[Fraction, Fraction, Fraction] = (0.7, 0.25, 0.05)
     """Weights of tasks that need one, two and three dependent calls."""
 
 
 class WarmupConfig(Section):
     """Supervised warm-up of the policy on noisy old logs; not counted as a gain."""
 
-    steps: Count = 350
+    steps: Count = 240
     batch_size: Positive = 32
-    learning_rate: float = 3e-3
+    optimizer: Literal["muon", "adamw"] = "muon"
+    """Muon takes the weight matrices of a model trained from scratch; the rest, or everything, goes to AdamW."""
+    learning_rate: float = 4e-3
+    """AdamW's."""
+    muon_learning_rate: float = 0.03
     context_weight: Fraction = 0.3
     """Loss weight of tokens that the agent did not write."""
     hint_rate: Fraction = 0.2
     """Share of turns that are preceded by a hint and then right."""
-    stale_name_rates: tuple[Fraction, Fraction] = (0.2, 0.8)
+    stale_name_rates: tuple[Fraction, Fraction] = (0.1, 0.5)
     """How often a log calls a tool by its base name; even and odd tools differ."""
     quoted_int_rates: tuple[Fraction, Fraction] = (0.2, 0.8)
     missing_brace_rates: tuple[Fraction, Fraction] = (0.05, 0.6)
@@ -61,6 +66,8 @@ class ModelConfig(Section):
 class IngestionConfig(Section):
     paths: tuple[str, ...] = ()
     """Session files and folders to read."""
+    embedded_session: bool = False
+    """Also read the Claude Code session that ships with the package."""
     rollouts: Count = 0
     """Toolbox episodes that the policy plays to make traces of its own."""
 
@@ -99,8 +106,8 @@ class TrainingConfig(Section):
     sdpo_jsd_beta: Fraction = 0.5
     """0 is KL(teacher‖student), 1 is KL(student‖teacher), in between the generalised Jensen-Shannon divergence."""
     dpo_beta: float = 0.1
-    sites_per_step: Positive = 8
-    pairs_per_step: Positive = 8
+    traces_per_step: Positive = 8
+    """Stored traces that feed channels 2 and 3 in each step."""
     max_tokens: Positive = 2048
     """A stored site or pair that is longer than this is skipped and counted."""
 
@@ -108,7 +115,7 @@ class TrainingConfig(Section):
 class EvaluationConfig(Section):
     tasks: Annotated[int, Field(ge=2)] = 320
     """Tasks per held-out split; the same tasks before and after."""
-    splits: tuple[Literal["heldout", "renames", "compositions"], ...] = ("heldout", "renames", "compositions")
+    splits: tuple[HeldoutSplit, ...] = ("heldout", "renames", "compositions")
     """The first one is the headline."""
 
 
@@ -128,6 +135,20 @@ class Config(Section):
     @property
     def hash(self) -> str:
         return hashlib.sha256(canonical_json(self.model_dump(mode="json")).encode()).hexdigest()
+
+
+def quickstart_config(model: str, seed: int) -> Config:
+    """The settings of `recompose quickstart`. A pretrained model gets gentler learning rates and a shorter warm-up."""
+    ingestion = IngestionConfig(embedded_session=True, rollouts=96)
+    if model == "tiny":
+        return Config(seed=seed, ingestion=ingestion)
+    return Config(
+        seed=seed,
+        model=ModelConfig(name=model),
+        warmup=WarmupConfig(steps=12, optimizer="adamw", learning_rate=3e-5),
+        ingestion=ingestion,
+        training=TrainingConfig(learning_rate=1e-5),
+    )
 
 
 def load_config(path: Path) -> Config:

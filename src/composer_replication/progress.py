@@ -18,6 +18,10 @@ class Progress(Protocol):
         """One line worth keeping on the screen."""
         ...
 
+    def close(self) -> None:
+        """The work is over."""
+        ...
+
 
 class Silent:
     """Says nothing."""
@@ -29,4 +33,7 @@ class Silent:
         pass
 
     def note(self, text: str) -> None:
+        pass
+
+    def close(self) -> None:
         pass

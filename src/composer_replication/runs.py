@@ -1,6 +1,7 @@
 """The run directory: the contract between stages.
 
     RUN/config.json                       the resolved config; another config is refused
+    RUN/manifest.json                     where and with which version the run began
     RUN/<noun>/records.jsonl.zst          what the stage wrote
     RUN/<noun>/manifest.json              written last: the stage is done; counts, hashes, inputs
 
@@ -14,9 +15,11 @@ import hashlib
 import io
 import json
 import os
+import platform
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,6 +51,14 @@ class Run:
             return run
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UsageError(f"{path} exists and is not a run", "choose another --run folder")
+        origin = {
+            "version": __version__,
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "config_hash": config.hash,
+        }
+        write_atomically(path / "manifest.json", json.dumps(origin, indent=2) + "\n")
         write_atomically(path / "config.json", json.dumps(config.model_dump(mode="json"), indent=2) + "\n")
         return cls(path, config)
 

@@ -1,0 +1,23 @@
+"""Losses and data composed into training. Importing this package does not import torch; its classes do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .collator import ComposerDataCollator
+    from .trl_trainer import ComposerReplicationTrainer
+
+__all__ = ["ComposerDataCollator", "ComposerReplicationTrainer"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ComposerDataCollator":
+        from .collator import ComposerDataCollator
+
+        return ComposerDataCollator
+    if name == "ComposerReplicationTrainer":
+        from .trl_trainer import ComposerReplicationTrainer
+
+        return ComposerReplicationTrainer
+    raise AttributeError(name)

@@ -15,6 +15,7 @@ import torch
 from composer_replication.environments.toolbox import Episode, ToolboxTask
 
 from .sampling import sample_turns
+from .stored import TokenizedTrace
 from .tokens import ChatTokens
 
 
@@ -27,6 +28,17 @@ class Rollout:
     completion_ids: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
     turn_spans: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+
+    def stored(self, trace_id: str, tokenizer: str) -> TokenizedTrace:
+        offset = len(self.prompt_ids)
+        return TokenizedTrace(
+            trace_id=trace_id,
+            tokenizer=tokenizer,
+            ids=tuple(self.prompt_ids + self.completion_ids),
+            turn_spans=tuple((start + offset, end + offset) for start, end in self.turn_spans),
+            logprobs=(0.0,) * offset + tuple(self.logprobs),
+            reward=self.episode.reward,
+        )
 
     @property
     def sampled_mask(self) -> list[int]:

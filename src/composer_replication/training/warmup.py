@@ -7,7 +7,6 @@ by a hint and then right: the policy learns that hints are worth following, whic
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,6 +21,8 @@ from composer_replication.hints import dispatch
 
 from .tokens import ChatTokens
 
+MICRO_BATCH = 16
+RAMP_STEPS = 30
 _ORDER = {tool.name: position for position, tool in enumerate(TOOLS)}
 
 
@@ -40,23 +41,41 @@ def warm_up(
     on_step: Callable[[int, float], None],
 ) -> None:
     rng = random.Random(f"warmup:{seed}")
-    optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
-    ramp = min(50, config.steps)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min((step + 1) / ramp, max(0.05, (1 - step / config.steps) / 0.35), 1.0)
-    )
+    optimizers = _optimizers(model, config)
+    schedules = [
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, config.steps)) for optimizer in optimizers
+    ]
     model.train()
     for step in range(config.steps):
         first = (seed * config.steps + step) * config.batch_size
         tasks = [make_task(toolbox, "train", first + offset) for offset in range(config.batch_size)]
-        loss = _demonstration_loss(model, tokens, [demonstrate(task, tokens, config, rng) for task in tasks])
-        optimizer.zero_grad()
-        loss.backward()
+        loss = _backward(model, tokens, [demonstrate(task, tokens, config, rng) for task in tasks])
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        on_step(step + 1, loss.item())
+        for optimizer, schedule in zip(optimizers, schedules, strict=True):
+            optimizer.step()
+            optimizer.zero_grad()
+            schedule.step()
+        on_step(step + 1, loss)
     model.eval()
+
+
+def _optimizers(model: Any, config: WarmupConfig) -> list[torch.optim.Optimizer]:
+    matrices: list[torch.nn.Parameter] = []
+    others: list[torch.nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        is_matrix = parameter.ndim == 2 and "embed" not in name and "lm_head" not in name
+        (matrices if is_matrix and config.optimizer == "muon" else others).append(parameter)
+    optimizers: list[torch.optim.Optimizer] = [
+        torch.optim.AdamW(others, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
+    ]
+    if matrices:
+        optimizers.append(torch.optim.Muon(matrices, lr=config.muon_learning_rate, weight_decay=0.0))
+    return optimizers
+
+
+def _rate(step: int, steps: int) -> float:
+    """Linear ramp, plateau, linear decay over the last third."""
+    return min((step + 1) / min(RAMP_STEPS, steps), max(0.05, (1 - step / steps) / 0.35), 1.0)
 
 
 def demonstrate(task: ToolboxTask, tokens: ChatTokens, config: WarmupConfig, rng: random.Random) -> Demonstration:
@@ -98,26 +117,35 @@ def _as_old_log(task: ToolboxTask, call: Call, config: WarmupConfig, rng: random
 def _hint_for(task: ToolboxTask, call: Call, rng: random.Random) -> str:
     kind = rng.choice(("tool_not_found", "json_decode", "type_error", "repeated_failure"))
     listing = next(entry for entry in task.listings if entry.name == call.name)
-    properties = {name: {"type": "integer" if kind == "int" else "string"} for name, kind in listing.types.items()}
     hint = dispatch(
         kind,
         {
             "available_tools": [entry.name for entry in task.listings],
             "tool_name": call.name,
-            "tool_schema": {"properties": properties},
+            "tool_schema": listing.schema["function"]["parameters"],
         },
     )
     assert hint is not None
     return hint
 
 
-def _demonstration_loss(model: Any, tokens: ChatTokens, batch: list[Demonstration]) -> torch.Tensor:
+def _backward(model: Any, tokens: ChatTokens, batch: list[Demonstration]) -> float:
+    """Gradient of the weighted mean loss of a batch, in micro-batches of similar length to save padding."""
+    batch = sorted(batch, key=lambda demo: len(demo.ids))
+    total_weight = sum(sum(demo.weights[1:]) for demo in batch)
+    loss = 0.0
+    for start in range(0, len(batch), MICRO_BATCH):
+        part = _weighted_loss(model, tokens.tokenizer.pad_token_id, batch[start : start + MICRO_BATCH]) / total_weight
+        part.backward()
+        loss += part.item()
+    return loss
+
+
+def _weighted_loss(model: Any, pad_id: int, batch: list[Demonstration]) -> torch.Tensor:
     width = max(len(demo.ids) for demo in batch)
-    pad_id = tokens.tokenizer.pad_token_id
     ids_BT = torch.tensor([demo.ids + [pad_id] * (width - len(demo.ids)) for demo in batch], device=model.device)
     weights_BT = torch.tensor([demo.weights + [0.0] * (width - len(demo.ids)) for demo in batch], device=model.device)
-    lengths = torch.tensor([len(demo.ids) for demo in batch], device=model.device)
-    mask_BT = (torch.arange(width, device=model.device) < lengths[:, None]).long()
-    logits_BTV = model(ids_BT, attention_mask=mask_BT).logits[:, :-1].float()
+    # Padding is on the right, so causal attention alone keeps it out of every real position.
+    logits_BTV = model(ids_BT).logits[:, :-1].float()
     loss_BT = F.cross_entropy(logits_BTV.transpose(1, 2), ids_BT[:, 1:], reduction="none")
-    return (loss_BT * weights_BT[:, 1:]).sum() / weights_BT[:, 1:].sum()
+    return (loss_BT * weights_BT[:, 1:]).sum()

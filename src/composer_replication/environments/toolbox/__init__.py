@@ -4,7 +4,10 @@ from .episode import FINISH, MAX_TURNS, Call, Episode, TurnError, TurnResult, pa
 from .oracle import next_call
 from .tasks import SPLITS, Split, ToolboxTask, make_task, task_by_id, task_stream
 from .tools import TOOLS
+from .trace import replay_history, trace_of
 from .world import World
 
-__all__ = ["FINISH", "MAX_TURNS", "SPLITS", "TOOLS", "Call", "Episode", "Split", "ToolboxTask", "TurnError", "TurnResult",
-           "World", "make_task", "next_call", "parse_call", "task_by_id", "task_stream"]
+__all__ = [
+    "FINISH", "MAX_TURNS", "SPLITS", "TOOLS", "Call", "Episode", "Split", "ToolboxTask", "TurnError", "TurnResult",
+    "World", "make_task", "next_call", "parse_call", "replay_history", "task_by_id", "task_stream", "trace_of",
+]  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any, cast
 from composer_replication.records import ErrorKind, canonical_json
 
 from .tasks import Listing, ToolboxTask
-from .tools import BY_NAME, Value
+from .tools import BY_NAME
 
 FINISH = "done"
 MAX_TURNS = 4
@@ -43,6 +43,9 @@ class TurnError:
 
 @dataclass(frozen=True)
 class TurnResult:
+    """`observation` is what the agent reads next; None after it said that it is done."""
+
+    text: str
     call: Call | None
     observation: str | None
     error: TurnError | None = None
@@ -80,25 +83,26 @@ class Episode:
     def _take_turn(self, text: str) -> TurnResult:
         if text == FINISH:
             self.finished = True
-            return TurnResult(None, None)
+            return TurnResult(text, None, None)
         try:
             call = parse_call(text)
         except CallError as error:
             self._unparsable = self.finished = True
-            return TurnResult(None, _say(error), TurnError(error.kind, str(error)))
+            return TurnResult(text, None, _say(error), TurnError(error.kind, str(error)))
         try:
-            value = self._execute(call)
+            observation = self._execute(call)
         except CallError as error:
-            return TurnResult(call, _say(error), self._record_failure(call, error))
-        return TurnResult(call, "ok" if value is None else str(value))
+            return TurnResult(text, call, _say(error), self._record_failure(call, error))
+        return TurnResult(text, call, observation)
 
-    def _execute(self, call: Call) -> Value | None:
+    def _execute(self, call: Call) -> str:
         listing = next((entry for entry in self.task.listings if entry.name == call.name), None)
         if listing is None:
             raise CallError("tool_not_found", f"no tool {call.name}")
         _check_types(listing, call.arguments)
         try:
-            return BY_NAME[listing.tool].run(self.world, call.arguments)
+            value = BY_NAME[listing.tool].run(self.world, call.arguments)
+            return "ok" if value is None else str(value)
         except (OSError, KeyError, ValueError) as error:
             raise CallError("runtime_error", str(error.args[0])) from error
 
@@ -112,7 +116,7 @@ class Episode:
 def parse_call(text: str) -> Call:
     try:
         value: object = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise CallError("json_decode", "the turn is not valid json") from error
     fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
     name, arguments = fields.get("name"), fields.get("arguments")

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from composer_replication.config import ToolboxConfig
+from composer_replication.records import JsonObject, Message
 
 from .tools import BY_NAME, TOOLS, Kind, Tool, Value
 from .world import World
@@ -54,6 +55,13 @@ class Listing:
     name: str
     types: Mapping[str, Literal["int", "str"]]
 
+    @property
+    def schema(self) -> JsonObject:
+        """The tool as an OpenAI function schema."""
+        properties = {name: {"type": "integer" if kind == "int" else "string"} for name, kind in self.types.items()}
+        parameters = {"type": "object", "properties": properties, "required": list(properties)}
+        return {"type": "function", "function": {"name": self.name, "parameters": parameters}}
+
     def render(self) -> str:
         return f"{self.name}({','.join(f'{param}:{kind}' for param, kind in self.types.items())})"
 
@@ -73,12 +81,16 @@ class ToolboxTask:
         return tuple(step.tool for step in self.plan)
 
     @property
-    def messages(self) -> list[dict[str, str]]:
+    def messages(self) -> list[Message]:
         listing = "\n".join(entry.render() for entry in self.listings)
         return [
             {"role": "system", "content": f"{INSTRUCTION}\n{listing}"},
             {"role": "user", "content": self.request},
         ]
+
+    @property
+    def tool_schemas(self) -> tuple[JsonObject, ...]:
+        return tuple(entry.schema for entry in self.listings)
 
     def listing_of(self, tool: str) -> Listing:
         return next(entry for entry in self.listings if entry.tool == tool)

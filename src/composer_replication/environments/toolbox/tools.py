@@ -60,8 +60,11 @@ def _append(world: World, a: Arguments) -> None:
     world.files[path] = f"{world.read(path)} {a['text']}".strip()
 
 
+def _delete(world: World, a: Arguments) -> None:
+    world.remove(_text(a, "path"))
+
+
 def _move(world: World, a: Arguments) -> None:
-    world.read(_text(a, "source"))
     world.create(_text(a, "target"), world.read(_text(a, "source")))
     world.remove(_text(a, "source"))
 
@@ -120,7 +123,7 @@ TOOLS: tuple[Tool, ...] = (
          ("write {1} to {0}", "fill {0} with {1}")),
     Tool(("append", "extend", "grow"), FILE_NOUNS, {"path": "path", "text": "word"}, _append,
          ("append {1} to {0}", "extend {0} with {1}")),
-    Tool(("delete", "remove", "erase"), FILE_NOUNS, {"path": "path"}, lambda w, a: w.remove(_text(a, "path")) and None,
+    Tool(("delete", "remove", "erase"), FILE_NOUNS, {"path": "path"}, _delete,
          ("delete {0}", "remove the file {0}")),
     Tool(("copy", "clone", "duplicate"), FILE_NOUNS, {"source": "path", "target": "new_path"},
          lambda w, a: w.create(_text(a, "target"), w.read(_text(a, "source"))),

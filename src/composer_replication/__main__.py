@@ -1,0 +1,3 @@
+from composer_replication.cli.main import main
+
+main()

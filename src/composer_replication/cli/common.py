@@ -1,0 +1,73 @@
+"""What every verb shares: working on a stage of a run under its lock, and telling the result."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from composer_replication.pipeline import run_stage
+from composer_replication.progress import Progress
+from composer_replication.runs import Run
+
+from .progress import open_progress
+
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object.")]
+
+
+@contextmanager
+def working_on(run: Run) -> Iterator[Progress]:
+    """The run's lock and a progress display, with the libraries' own chatter turned off."""
+    quiet_libraries()
+    progress = open_progress()
+    with run.lock():
+        try:
+            yield progress
+        finally:
+            progress.close()
+
+
+def run_one_stage(path: Path, noun: str, as_json: bool) -> None:
+    run = Run.open(path)
+    with working_on(run) as progress:
+        run_stage(run, noun, progress)
+    tell(noun, run, as_json)
+
+
+def tell(noun: str, run: Run, as_json: bool) -> None:
+    counts = run.stage(noun).counts
+    if as_json:
+        print(json.dumps({"run": str(run.path), "stage": noun, **counts}))
+        return
+    print(f"{noun} of {run.path}")
+    for name, value in counts.items():
+        print(f"  {name:<14} {_plain(value)}")
+
+
+def quiet_libraries() -> None:
+    """Progress bars and advice of the libraries would tear our own display."""
+    defaults = {
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+        "TRANSFORMERS_VERBOSITY": "error",
+        "TRL_EXPERIMENTAL_SILENCE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
+    warnings.filterwarnings("ignore", module=r"(torch|transformers|trl|accelerate|datasets)\b")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {number}" for key, number in value.items()) or "none"
+    if isinstance(value, list):
+        return str(len(value))
+    return str(value)

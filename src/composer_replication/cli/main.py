@@ -1,0 +1,49 @@
+"""The `recompose` command: verbs in pipeline order, each in a module of its own that loads when it is called."""
+
+from __future__ import annotations
+
+import sys
+
+from cyclopts import App, CycloptsError
+
+from composer_replication import __version__
+from composer_replication.errors import RecomposeError
+
+VERBS = {
+    "quickstart:quickstart": "Run every stage on built-in data and show whether it helped. No key, no GPU.",
+    "ingest:ingest": "Read agent session files into a run.",
+    "stages:sites": "Find the turns where something went wrong.",
+    "stages:hint": "Write a short hint for each error site.",
+    "stages:replay": "Ask the teachers what they would have done.",
+    "stages:pair": "Turn the teachers' votes into preference pairs.",
+    "stages:train": "Train with GRPO + SDPO + TR-DPO.",
+    "evaluate:evaluate": "Measure held-out success before and after, and write the report.",
+    "model:model": "Fetch the weights of embedded models.",
+}
+
+app = App(
+    name="recompose",
+    help="From coding-agent traces to a trained, measured policy.",
+    version=__version__,
+    version_flags=["--version"],
+)
+for order, (where, summary) in enumerate(VERBS.items()):
+    name = where.split(":")[1]
+    app.command(f"composer_replication.cli.{where}", name=name, help=summary, sort_key=order)
+
+
+def main() -> None:
+    try:
+        app(exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        reason = " ".join(str(error).split())
+        sys.exit(_fail(f"{reason}; next: recompose --help", 2))
+    except RecomposeError as error:
+        sys.exit(_fail(str(error), error.exit_code))
+    except KeyboardInterrupt:
+        sys.exit(_fail("interrupted, finished stages are saved; next: run the same command again", 130))
+
+
+def _fail(text: str, code: int) -> int:
+    print(f"error: {text}", file=sys.stderr)
+    return code

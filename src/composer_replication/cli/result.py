@@ -1,0 +1,35 @@
+"""The end of a run as a person reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from composer_replication.evaluation.compare import SPLIT_LABELS
+
+
+def show_result(result: Mapping[str, Any]) -> None:
+    console = Console(highlight=False)
+    teachers = "simulated teachers" if result["simulated_teachers"] else "teachers"
+    console.print(
+        f"\n{result['traces']} traces → {result['sites']} error sites → {result['hints']} hints → "
+        f"{result['replies']} replies of {teachers} → {result['pairs']} pairs → {result['steps']} steps"
+    )
+    headline = {key: result[f"success_{key}"] for key in ("before", "after")} | {"difference": result["difference"]}
+    table = Table("held-out success", "before", "after", "difference [95 %]", "tasks")
+    for split, row in {result["split"]: headline, **result["other_splits"]}.items():
+        change = row["difference"]
+        table.add_row(
+            SPLIT_LABELS[split],
+            f"{row['before']['mean']:.3f}",
+            f"{row['after']['mean']:.3f}",
+            f"{change['mean']:+.3f} [{change['lo']:+.3f}, {change['hi']:+.3f}]",
+            str(change["n"]),
+        )
+    console.print(table)
+    losses = ", ".join(f"{name} {value:.3f}" for name, value in result["losses"].items() if value is not None)
+    console.print(f"Late losses: {losses}. Spent: ${result['spent_micros'] / 1e6:.2f}. {result['seconds']:.0f} s.")
+    console.print(f"Report: {result['report']}\nModel:  {result['run']}/training/model", soft_wrap=True)

@@ -1,0 +1,215 @@
+"""Charts as SVG text. Pure functions; colours come from the page's style sheet by class name.
+
+Every text argument may hold untrusted trace text and is escaped here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import groupby
+from typing import NamedTuple
+
+from .stats import Estimate
+
+WIDTH = 900
+LEFT, RIGHT = 190, 800
+LABEL_CHARS, NOTE_CHARS = 22, 100
+
+
+class Contrast(NamedTuple):
+    """Success before and after on one split; all three estimates are shares, not percent."""
+
+    label: str
+    detail: str
+    before: Estimate
+    after: Estimate
+    difference: Estimate
+
+
+class Bar(NamedTuple):
+    label: str
+    value: float
+    text: str
+    note: str = ""
+    tag: str = ""
+
+
+class BarPair(NamedTuple):
+    label: str
+    before: float
+    after: float
+
+
+class Scale(NamedTuple):
+    """Maps [lo, hi] to pixels [left, right]."""
+
+    lo: float
+    hi: float
+    left: float
+    right: float
+
+    def __call__(self, value: float) -> float:
+        return self.left + (value - self.lo) / (self.hi - self.lo) * (self.right - self.left)
+
+
+def ticks(lo: float, hi: float, most: int = 5) -> list[float]:
+    """Round numbers that cover [lo, hi], at most about `most` steps apart."""
+    if hi <= lo:
+        lo, hi = lo - (abs(lo) or 1) / 2, hi + (abs(hi) or 1) / 2
+    raw = (hi - lo) / most
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= raw * 0.999)
+    first, last = math.floor(lo / step + 1e-9), math.ceil(hi / step - 1e-9)
+    return [round(step * k, 12) for k in range(first, last + 1)]
+
+
+def contrast_plot(title: str, rows: Sequence[Contrast]) -> str:
+    """Dots with 95 % intervals: success before and after on the left, their difference on the right."""
+    top, step = 58, 64
+    bottom = top + step * len(rows)
+    share = Scale(0, 100, LEFT, 510)
+    marks = ticks(min(0, *(100 * r.difference.lo for r in rows)), max(0, *(100 * r.difference.hi for r in rows)), 4)
+    gain = Scale(marks[0], marks[-1], 570, 770)
+    out = [_text(share.left, 18, "Success, % of tasks", "head"), _text(gain.left, 18, "Difference, points", "head")]
+    out += [_x_axis(share, [0, 25, 50, 75, 100], 36, bottom), _x_axis(gain, marks, 36, bottom, signed=True)]
+    out.append(_line(gain(0), 42, gain(0), bottom, "zero"))
+    for index, row in enumerate(rows):
+        y = top + step * index + 22
+        out += [_text(0, y, _clip(row.label), "label"), _text(0, y + 17, _clip(row.detail, LABEL_CHARS + 3), "note")]
+        for estimate, at, kind in ((row.before, y - 9, "before"), (row.after, y + 9, "after")):
+            out.append(_interval(share, estimate, at, kind))
+            out.append(_text(share(100 * estimate.hi) + 8, at + 4, f"{100 * estimate.mean:.1f}", "value small"))
+        out += [_interval(gain, row.difference, y, "delta")]
+        out += [_text(WIDTH, y - 1, points(row.difference.mean), "value", "end")]
+        out += [_text(WIDTH, y + 17, f"{points(row.difference.lo)} to {points(row.difference.hi)}", "note", "end")]
+    told = [f"{r.label}: {percent(r.before.mean)} before, {percent(r.after.mean)} after" for r in rows]
+    return _svg(WIDTH, bottom + 6, title, "; ".join(told), out)
+
+
+def bar_chart(title: str, unit: str, rows: Sequence[Bar]) -> str:
+    """Horizontal bars on one linear scale from 0, each with its value, an optional note and an optional tag below."""
+    step = 52 if any(row.note or row.tag for row in rows) else 34
+    top, bottom = 48, 48 + step * len(rows)
+    marks = ticks(0, max((row.value for row in rows), default=0) or 1)
+    scale = Scale(0, marks[-1], LEFT, RIGHT)
+    out = [_text(0, 18, unit, "head"), _x_axis(scale, marks, 18, bottom)]
+    for index, row in enumerate(rows):
+        y = top + step * index
+        out += [_text(0, y + 14, _clip(row.label), "label"), _bar(scale, row.value, y, 18, "bar")]
+        out.append(_text(scale(row.value) + 8, y + 14, row.text, "value"))
+        out.append(_text(LEFT, y + 34, _clip(row.note, NOTE_CHARS), "note"))
+        if row.tag:
+            out.append(_tag(0, y + 22, row.tag))
+    return _svg(WIDTH, bottom, title, "; ".join(f"{row.label}: {row.text}" for row in rows), out)
+
+
+def paired_bar_chart(title: str, unit: str, rows: Sequence[BarPair]) -> str:
+    """Two horizontal bars per row, before above after."""
+    top, step = 48, 46
+    bottom = top + step * len(rows)
+    marks = ticks(0, max((max(row.before, row.after) for row in rows), default=0) or 1)
+    scale = Scale(0, marks[-1], LEFT, RIGHT)
+    out = [_text(0, 18, unit, "head"), _x_axis(scale, marks, 18, bottom)]
+    for index, row in enumerate(rows):
+        y = top + step * index
+        out.append(_text(0, y + 20, _clip(row.label), "label"))
+        for value, offset, kind in ((row.before, 0, "before"), (row.after, 16, "after")):
+            out.append(_bar(scale, value, y + offset, 13, kind))
+            out.append(_text(scale(value) + 8, y + offset + 11, f"{value:.1f}", "value small"))
+    told = [f"{row.label}: {row.before:.1f} before, {row.after:.1f} after" for row in rows]
+    return _svg(WIDTH, bottom, title, "; ".join(told), out)
+
+
+def line_chart(title: str, points: Sequence[tuple[int, float | None]], kind: str) -> str:
+    """A faint line through every step, a strong one through the mean of the last tenth of the steps."""
+    width, height, left, bottom = 430, 200, 52, 158
+    known = [(step, value) for step, value in points if value is not None and math.isfinite(value)]
+    if not known:
+        return _svg(width, height, title, "no values", [_text(width / 2, height / 2, "no values", "note", "middle")])
+    marks = ticks(min(value for _, value in known), max(value for _, value in known), 4)
+    y = Scale(marks[0], marks[-1], bottom, 12)
+    first, last = points[0][0], max(points[-1][0], points[0][0] + 1)
+    x = Scale(first, last, left, width - 12)
+    whole = [mark for mark in ticks(first, last) if mark == int(mark) and first <= mark <= last]
+    out = [_line(left, y(mark), width - 12, y(mark), "grid") for mark in marks]
+    out += [_text(left - 8, y(mark) + 4, _number(mark, marks), "tick", "end") for mark in marks]
+    out += [_text(x(mark), bottom + 18, f"{mark:,.0f}", "tick", "middle") for mark in whole]
+    out.append(_text((left + width - 12) / 2, bottom + 36, "training step", "note", "middle"))
+    window = smoothing_window(len(points))
+    recent = [[v for _, v in known[max(0, i - window + 1) : i + 1]] for i in range(len(known))]
+    smooth = {step: sum(values) / len(values) for (step, _), values in zip(known, recent, strict=True)}
+    out += _curve([(s, v if s in smooth else None) for s, v in points], x, y, f"{kind} raw" if window > 1 else kind)
+    if window > 1:
+        out += _curve([(s, smooth.get(s)) for s, _ in points], x, y, kind)
+    return _svg(width, height, title, f"from {known[0][1]:.4g} to {known[-1][1]:.4g}", out)
+
+
+def smoothing_window(steps: int) -> int:
+    """How many of the latest steps the strong line averages; 1 means that there is no second line."""
+    return max(1, steps // 10)
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def points(share: float) -> str:
+    """A difference of shares in percentage points, with a true minus sign."""
+    return "0.0" if f"{100 * share:.1f}" in ("0.0", "-0.0") else f"{100 * share:+.1f}".replace("-", "−")
+
+
+def _curve(values: Sequence[tuple[int, float | None]], x: Scale, y: Scale, kind: str) -> Iterator[str]:
+    for known, run in groupby(values, key=lambda point: point[1] is not None):
+        dots = [(x(step), y(value)) for step, value in run if value is not None]
+        if known and len(dots) == 1:
+            yield f'<circle class="dot {kind}" cx="{dots[0][0]:.1f}" cy="{dots[0][1]:.1f}" r="3"/>'
+        elif known:
+            yield f'<polyline class="curve {kind}" points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in dots)}"/>'
+
+
+def _interval(scale: Scale, estimate: Estimate, y: float, kind: str) -> str:
+    lo, mean, hi = (scale(100 * value) for value in (estimate.lo, estimate.mean, estimate.hi))
+    dot = f'<circle class="dot {kind}" cx="{mean:.1f}" cy="{y:.1f}" r="5"/>'
+    return _line(lo, y, hi, y, f"whisker {kind}") + dot
+
+
+def _x_axis(scale: Scale, marks: Sequence[float], top: float, bottom: float, signed: bool = False) -> str:
+    lines = [_line(scale(mark), top + 8, scale(mark), bottom, "grid") for mark in marks]
+    names = [("+" if signed and mark > 0 else "") + _number(mark, marks) for mark in marks]
+    return "".join(lines + [_text(scale(m), top, name, "tick", "middle") for m, name in zip(marks, names, strict=True)])
+
+
+def _number(value: float, marks: Sequence[float]) -> str:
+    step = marks[1] - marks[0]
+    decimals = next(d for d in range(13) if abs(round(step, d) - step) < step * 1e-6)
+    return f"{value:,.{decimals}f}".replace("-", "−")
+
+
+def _bar(scale: Scale, value: float, y: float, height: float, kind: str) -> str:
+    width = max(scale(value) - scale.left, 1)
+    return f'<rect class="{kind}" x="{scale.left}" y="{y}" width="{width:.1f}" height="{height}" rx="2"/>'
+
+
+def _tag(x: float, y: float, text: str) -> str:
+    width = 7 * len(text) + 14
+    box = f'<rect class="tag" x="{x:.1f}" y="{y}" width="{width}" height="17" rx="8.5"/>'
+    return box + _text(x + width / 2, y + 12.5, text, "tag", "middle")
+
+
+def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>' if text else ""
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def _clip(text: str, most: int = LABEL_CHARS) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _svg(width: int, height: float, title: str, description: str, body: Sequence[str]) -> str:
+    head = f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
+    return f'<svg viewBox="0 0 {width} {height:g}" role="img">{head}{"".join(body)}</svg>'

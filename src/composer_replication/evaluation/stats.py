@@ -1,0 +1,81 @@
+"""Estimates with 95 % intervals. Reads outcomes per task, writes `Estimate`; tasks are the unit that is resampled."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from statistics import NormalDist, fmean
+
+import numpy as np
+
+from composer_replication.records import Record
+
+LEVEL = 0.95
+Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+
+
+class Estimate(Record):
+    """A mean over `n` tasks and its 95 % interval."""
+
+    mean: float
+    lo: float
+    hi: float
+    n: int
+
+
+def mean_interval(values: Sequence[float]) -> Estimate:
+    """Wilson interval for 0/1 outcomes, bootstrap interval for anything else."""
+    _require(values)
+    if all(value in (0, 1) for value in values):
+        return _wilson(int(sum(values)), len(values))
+    return _bootstrap(values, seed=0, resamples=10_000)
+
+
+def paired_difference(
+    before: Sequence[float], after: Sequence[float], seed: int = 0, resamples: int = 10_000
+) -> Estimate:
+    """Mean of after − before on the same tasks, with a percentile bootstrap over tasks.
+
+    Tasks that all change by the same amount give an interval of width 0, however few they are: quote `n` with it.
+    """
+    _require(before)
+    return _bootstrap([y - x for x, y in zip(before, after, strict=True)], seed, resamples)
+
+
+def sign_test(before: Sequence[float], after: Sequence[float]) -> float:
+    """Exact two-sided p-value that gains and losses are equally likely (McNemar's exact test on 0/1 outcomes)."""
+    gains = sum(y > x for x, y in zip(before, after, strict=True))
+    losses = sum(y < x for x, y in zip(before, after, strict=True))
+    changed = gains + losses
+    tail = sum(math.comb(changed, k) for k in range(min(gains, losses) + 1))
+    return min(1.0, 2 * tail / 2**changed)
+
+
+def _wilson(successes: int, n: int) -> Estimate:
+    mean = successes / n
+    shrink = 1 + Z * Z / n
+    centre = (mean + Z * Z / (2 * n)) / shrink
+    half = Z * math.sqrt(mean * (1 - mean) / n + Z * Z / (4 * n * n)) / shrink
+    return _estimate(mean, max(0.0, centre - half), min(1.0, centre + half), n)
+
+
+def _bootstrap(values: Sequence[float], seed: int, resamples: int) -> Estimate:
+    # Drawing how often each distinct value occurs is the same as drawing tasks, and needs far less memory.
+    # Values keep the order of their first task, so negated values give exactly the negated interval.
+    weights = Counter(values)
+    distinct = np.fromiter(weights, dtype=np.float64)
+    shares = np.fromiter(weights.values(), dtype=np.float64) / len(values)
+    drawn = np.random.default_rng(seed).multinomial(len(values), shares, size=resamples)
+    means = np.sort(drawn @ distinct / len(values))
+    outside = int(resamples * (1 - LEVEL) / 2)
+    return _estimate(fmean(values), float(means[outside]), float(means[resamples - 1 - outside]), len(values))
+
+
+def _estimate(mean: float, lo: float, hi: float, n: int) -> Estimate:
+    return Estimate(mean=mean, lo=min(lo, mean), hi=max(hi, mean), n=n)
+
+
+def _require(values: Sequence[float]) -> None:
+    if not values:
+        raise ValueError("an estimate needs at least one task")

@@ -1,0 +1,166 @@
+"""A finished run in one JSON object and one page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from composer_replication.config import Config
+from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace, render_action
+from composer_replication.runs import Run, write_atomically
+from composer_replication.training.stored import TrainingStep
+
+from .compare import TaskOutcome, compare, error_kinds
+from .report import Example, FunnelRow, LossPoint, ReportData, render_report
+
+STAGES = ("policy", "ingestion", "sites", "hints", "replay", "pairs", "training", "evaluation")
+EXAMPLES = 4
+
+
+def summarise(run: Run) -> dict[str, Any]:
+    """What `--json` prints. Estimates are {mean, lo, hi, n}; losses are means over the last quarter of the steps."""
+    counts = {noun: run.stage(noun).counts for noun in STAGES}
+    comparisons = compare(run.stage("evaluation").read(TaskOutcome))
+    steps = run.stage("training").read(TrainingStep)
+    headline = comparisons[0]
+    return {
+        "traces": counts["ingestion"]["sessions"] + counts["ingestion"]["rollouts"],
+        "sites": counts["sites"]["sites"],
+        "hints": counts["hints"]["hints"],
+        "replies": counts["replay"]["replies"],
+        "simulated_teachers": counts["replay"]["simulated"],
+        "pairs": counts["pairs"]["pairs"],
+        "steps": counts["training"]["steps"],
+        "split": headline.split,
+        "success_before": headline.before.model_dump(),
+        "success_after": headline.after.model_dump(),
+        "difference": headline.difference.model_dump(),
+        "other_splits": {c.split: c.model_dump(include={"before", "after", "difference"}) for c in comparisons[1:]},
+        "losses": {name: late_mean(steps, name) for name in ("policy", "sdpo", "replay")},
+        "spent_micros": counts["replay"]["spent_micros"],
+        "seconds": round(sum(_seconds(run).values()), 1),
+        "seed": run.config.seed,
+        "model": run.config.model.name,
+        "run": str(run.path),
+        "report": str(run.path / "report.html"),
+    }
+
+
+def write_report(run: Run) -> None:
+    """`report.html` and the numbers behind it in `report.json`, in the run directory."""
+    write_atomically(run.path / "report.html", render_report(report_data(run)))
+    write_atomically(run.path / "report.json", json.dumps(summarise(run), indent=2) + "\n")
+
+
+def late_mean(steps: Sequence[TrainingStep], channel: str) -> float | None:
+    late = steps[-max(1, len(steps) // 4) :]
+    values = [value for value in (getattr(step, channel) for step in late) if value is not None]
+    return sum(values) / len(values) if values else None
+
+
+def report_data(run: Run) -> ReportData:
+    config = run.config
+    outcomes = run.stage("evaluation").read(TaskOutcome)
+    headline = config.evaluation.splits[0]
+    before, turns_before = error_kinds(outcomes, headline, "before")
+    after, turns_after = error_kinds(outcomes, headline, "after")
+    return ReportData(
+        title="From agent traces to a trained, measured policy",
+        config_hash=config.hash,
+        seed=config.seed,
+        model_name=config.model.name,
+        funnel=_funnel(run),
+        losses=[
+            LossPoint(step=s.step, policy=s.policy, sdpo=s.sdpo, replay=s.replay, reward=s.reward)
+            for s in run.stage("training").read(TrainingStep)
+        ],
+        error_kinds_before=before,
+        error_kinds_after=after,
+        turns_before=turns_before,
+        turns_after=turns_after,
+        comparisons=compare(outcomes),
+        examples=_examples(run),
+        skipped=_skipped(run),
+        spent_micros=run.stage("replay").counts["spent_micros"],
+        stage_seconds=_seconds(run),
+        notes=_notes(config),
+    )
+
+
+def _funnel(run: Run) -> list[FunnelRow]:
+    ingestion, sites, hints, replay, pairs, training = (
+        run.stage(noun).counts for noun in ("ingestion", "sites", "hints", "replay", "pairs", "training")
+    )
+    verdicts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in pairs["verdicts"].items())
+    return [
+        FunnelRow(
+            label="traces",
+            count=ingestion["rollouts"] + ingestion["sessions"],
+            note=f"{ingestion['rollouts']} rollouts of the policy, {ingestion['sessions']} session files",
+        ),
+        FunnelRow(label="error sites", count=sites["sites"], note=_listed(sites["kinds"])),
+        FunnelRow(label="hints", count=hints["hints"], note=_listed(hints["layers"])),
+        FunnelRow(
+            label="replies",
+            count=replay["replies"],
+            note=f"at {replay['states']} states; {_listed(replay['outcomes'])}",
+            simulated=replay["simulated"],
+        ),
+        FunnelRow(label="pairs", count=pairs["pairs"], note=verdicts, simulated=replay["simulated"]),
+        FunnelRow(
+            label="steps",
+            count=training["steps"],
+            note=f"with {training['hinted_sites']} hinted turns and {training['pairs']} pairs of stored traces",
+        ),
+    ]
+
+
+def _examples(run: Run) -> list[Example]:
+    """Sites that got both a hint and a pair, one per error kind."""
+    traces = {trace.trace_id: trace for trace in run.stage("ingestion").read(Trace)}
+    hints = {hint.site_id: hint for hint in run.stage("hints").read(Hint)}
+    pairs = {(pair.trace_id, pair.turn): pair for pair in run.stage("pairs").read(PreferencePair)}
+    examples: dict[str, Example] = {}
+    for site in run.stage("sites").read(ErrorSite):
+        pair, hint = pairs.get((site.trace_id, site.turn)), hints.get(site.site_id)
+        if pair and hint and site.error_kind not in examples:
+            state = traces[site.trace_id].state(site.turn)
+            request = next((m["content"] for m in state["messages"] if m["role"] == "user"), "")
+            examples[site.error_kind] = Example(
+                task=request,
+                turn_before=state["student_action"],
+                error=f"{site.error_kind}: {site.error_message}",
+                hint=hint.text,
+                chosen=render_action(pair.chosen),
+            )
+    return list(examples.values())[:EXAMPLES]
+
+
+def _skipped(run: Run) -> dict[str, int]:
+    ingestion = run.stage("ingestion").counts
+    skipped: dict[str, int] = {f"ingestion: {name}": count for name, count in ingestion["skipped"].items()}
+    skipped["ingestion: quarantined"] = len(ingestion["quarantined"])
+    skipped |= {f"hints: {name}": count for name, count in run.stage("hints").counts["dropped"].items()}
+    skipped |= {f"training: {name}": count for name, count in run.stage("training").counts["skipped"].items()}
+    return {name.replace("_", " "): count for name, count in skipped.items() if count}
+
+
+def _seconds(run: Run) -> dict[str, float]:
+    return {noun: (run.stage(noun).manifest or {}).get("seconds", 0.0) for noun in STAGES}
+
+
+def _listed(counts: dict[str, int]) -> str:
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in ordered)
+
+
+def _notes(config: Config) -> list[str]:
+    notes = [
+        "“Before” is the warmed-up policy: what the warm-up taught is not counted as gain.",
+        "The warm-up imitates noisy old logs (stale tool names, quoted integers, missing braces). "
+        "Training mostly removes these habits; the harder splits show what it does not teach.",
+    ]
+    if config.replay.simulated:
+        notes.insert(0, "Teachers are simulated: noisy oracles of the environment behind a loopback server.")
+    return notes

@@ -1,0 +1,100 @@
+"""Error sites to hints. A hint that is too long or quotes the failed call falls to the next layer, else there is none."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from composer_replication.records import ErrorSite, Hint, Trace, canonical_json, content_id
+
+from .generators import HintGenerator, RawErrorHintGenerator, RoutingHintGenerator, TemplateHintGenerator
+from .templates import HINT_TEMPLATES, LEAK_LEVELS, dispatch
+
+Layer = Literal["template", "raw_error"]
+LAYERS: tuple[tuple[Layer, HintGenerator], ...] = (
+    ("template", TemplateHintGenerator()),
+    ("raw_error", RoutingHintGenerator(RawErrorHintGenerator())),
+)
+_PIECE = re.compile(r"\w+|[^\w\s]")
+
+
+class HintSet(NamedTuple):
+    hints: list[Hint]
+    dropped: Counter[str]
+    """Sites without a hint, by reason."""
+
+
+def write_hints(traces: Mapping[str, Trace], sites: Iterable[ErrorSite], max_tokens: int) -> HintSet:
+    """One hint per site where the policy was at fault."""
+    hints: list[Hint] = []
+    dropped: Counter[str] = Counter()
+    for site in sites:
+        if site.fault != "policy":
+            dropped[f"fault_{site.fault}"] += 1
+            continue
+        hint, reason = _write_hint(traces[site.trace_id], site, max_tokens)
+        if hint:
+            hints.append(hint)
+        else:
+            dropped[reason] += 1
+    return HintSet(hints, dropped)
+
+
+def count_tokens(text: str) -> int:
+    """Words and punctuation marks: a count that needs no tokenizer."""
+    return len(_PIECE.findall(text))
+
+
+def _write_hint(trace: Trace, site: ErrorSite, max_tokens: int) -> tuple[Hint | None, str]:
+    reason = "no_layer"
+    for layer, generator in LAYERS:
+        text = generator.generate(site.error_kind, context_of(site))
+        if text is None:
+            continue
+        if count_tokens(text) > max_tokens:
+            reason = "too_long"
+        elif quotes_the_call(text, trace, site.turn):
+            reason = "quotes_the_call"
+        else:
+            return _hint(site, layer, text), ""
+    return None, reason
+
+
+def context_of(site: ErrorSite) -> dict[str, Any]:
+    context: dict[str, Any] = {
+        "error_message": site.error_message,
+        "available_tools": list(site.available_tools),
+    }
+    if site.tool_name:
+        context["tool_name"] = site.tool_name
+    if site.tool_schema:
+        context["tool_schema"] = site.tool_schema
+    return context
+
+
+def quotes_the_call(text: str, trace: Trace, turn: int) -> bool:
+    """Whether the hint repeats the failed action or the arguments of one of its calls."""
+    message = trace.messages[trace.turns[turn].start]
+    quoted = [message["content"], *(call["function"]["arguments"] for call in message.get("tool_calls", []))]
+    return any(len(part) > 2 and part in text for part in quoted)
+
+
+def _hint(site: ErrorSite, layer: Layer, text: str) -> Hint:
+    return Hint(
+        hint_id=content_id(site.site_id, layer, text),
+        site_id=site.site_id,
+        text=text,
+        sham_text=_sham(site),
+        layer=layer,
+        leak_level=LEAK_LEVELS.get(site.error_kind, "L0") if layer == "template" else "L0",
+        tokens=count_tokens(text),
+    )
+
+
+def _sham(site: ErrorSite) -> str:
+    """The reminder for another kind of error, chosen by the site's id."""
+    others = sorted(kind for kind in HINT_TEMPLATES if kind != site.error_kind)
+    kind = others[int(content_id(canonical_json(site.site_id)), 16) % len(others)]
+    return dispatch(kind, context_of(site)) or ""  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""The only edge to language-model servers: one client, one ledger."""

@@ -1,0 +1,78 @@
+"""Divergence between a hinted teacher and its student, per token.
+
+Deviates from the origin: `token_clip` scales a whole token's divergence. The origin clamps each vocabulary entry, which
+can push the right token down; that form is not offered. `beta` 0 is KL(teacher‖student) and 1 is KL(student‖teacher).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+IGNORED_LABEL = -100
+SMALLEST_TAIL = 1e-7
+
+
+def generalized_jsd_loss(
+    student_logits: Tensor,
+    teacher_logits: Tensor,
+    labels: Tensor | None = None,
+    beta: float = 0.5,
+    temperature: float = 1.0,
+    reduction: Literal["batchmean", "sum", "none"] = "batchmean",
+    top_k: int | None = None,
+    token_clip: float | None = None,
+) -> Tensor:
+    """Generalised Jensen-Shannon divergence over the tokens whose label is not -100.
+
+    `batchmean` divides the sum by the number of those tokens; without any it is exactly 0. `none` returns one value
+    per position, 0 where the label is ignored. No gradient reaches the teacher.
+    """
+    keep = torch.ones(student_logits.shape[:-1], dtype=torch.bool, device=student_logits.device)
+    if labels is not None:
+        keep = labels != IGNORED_LABEL
+    divergence_N = token_divergence(student_logits[keep], teacher_logits[keep], beta, temperature, top_k)
+    if token_clip is not None:
+        divergence_N = divergence_N * (token_clip / divergence_N.detach().clamp(min=token_clip))
+    if reduction == "none":
+        return divergence_N.new_zeros(keep.shape).masked_scatter(keep, divergence_N)
+    total = divergence_N.sum()
+    return total if reduction == "sum" else total / max(1, divergence_N.numel())
+
+
+def token_divergence(
+    student_logits_NV: Tensor, teacher_logits_NV: Tensor, beta: float, temperature: float = 1.0, top_k: int | None = None
+) -> Tensor:
+    """One divergence per row. `top_k` keeps the union of both top-k sets and puts the rest into one tail bucket."""
+    student_NV = (student_logits_NV.float() / temperature).log_softmax(-1)
+    teacher_NV = (teacher_logits_NV.detach().float() / temperature).log_softmax(-1)
+    if top_k is not None and top_k < student_NV.shape[-1]:
+        student_NV, teacher_NV = _keep_top(student_NV, teacher_NV, top_k)
+    if beta == 0:
+        return _kl(teacher_NV, student_NV)
+    if beta == 1:
+        return _kl(student_NV, teacher_NV)
+    weight = student_NV.new_tensor(beta)
+    mixture_NV = torch.logaddexp(student_NV + (1 - weight).log(), teacher_NV + weight.log())
+    return beta * _kl(teacher_NV, mixture_NV) + (1 - beta) * _kl(student_NV, mixture_NV)
+
+
+def _kl(p_NV: Tensor, q_NV: Tensor) -> Tensor:
+    """KL(p‖q) from log-probabilities; an entry that p never takes contributes 0."""
+    terms_NV = p_NV.exp() * (p_NV - q_NV)
+    return torch.where(p_NV == -torch.inf, 0.0, terms_NV).sum(-1)
+
+
+def _keep_top(student_NV: Tensor, teacher_NV: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    ids_NK = torch.cat([student_NV.topk(k).indices, teacher_NV.topk(k).indices], -1).sort(-1).values
+    repeated_NK = torch.zeros_like(ids_NK, dtype=torch.bool)
+    repeated_NK[:, 1:] = ids_NK[:, 1:] == ids_NK[:, :-1]
+    return _with_tail(student_NV, ids_NK, repeated_NK), _with_tail(teacher_NV, ids_NK, repeated_NK)
+
+
+def _with_tail(logprobs_NV: Tensor, ids_NK: Tensor, repeated_NK: Tensor) -> Tensor:
+    kept_NK = logprobs_NV.gather(-1, ids_NK).masked_fill(repeated_NK, -torch.inf)
+    tail_N1 = (1 - kept_NK.exp().sum(-1, keepdim=True)).clamp(min=SMALLEST_TAIL).log()
+    return torch.cat([kept_NK, tail_N1], -1)

@@ -1,0 +1,39 @@
+"""The model card of a trained policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from composer_replication import __version__
+from composer_replication.config import Config
+
+LICENCES = {"tiny": "mit", "smollm2": "apache-2.0"}
+
+
+def model_card(config: Config, counts: Mapping[str, object]) -> str:
+    rows = "\n".join(f"| {name} | {value} |" for name, value in counts.items())
+    settings = config.training
+    licence = LICENCES.get(config.model.name, "other")
+    teachers = "*simulated teachers*, noisy oracles of the environment"
+    if not config.replay.simulated:
+        teachers = ", ".join(config.replay.teachers)
+    return f"""---
+library_name: transformers
+tags: [grpo, sdpo, dpo, tool-calling, composer-replication]
+license: {licence}
+---
+# A policy trained with composer-replication {__version__}
+
+Starting model: `{config.model.name}`. Trained for {settings.steps} steps with
+GRPO + {settings.alpha_sdpo} · SDPO + {settings.beta_replay} · TR-DPO in the toolbox environment, seed {config.seed}.
+Teachers of channel 3: {teachers}.
+
+| | |
+|---|---|
+{rows}
+
+Config hash: `{config.hash}`. Command: `recompose quickstart` or `recompose train RUN`; `config.json` and the raw
+records of every stage lie in the run directory. Held-out results: `evaluation/` of the same run.
+
+The model knows one small tool-calling world. It is a demonstration of the method, not an assistant.
+"""

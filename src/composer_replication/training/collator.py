@@ -1,0 +1,73 @@
+"""Token rows to the batch that the three channels read.
+
+    input_ids attention_mask response_mask rewards                              the stored traces
+    ctx_teacher_input_ids ctx_teacher_attention_mask sdpo_loss_mask             one row per hinted turn, hint spliced in
+    sdpo_row sdpo_start                                                         where that turn lies in input_ids
+    dpo_{chosen,rejected}_{input_ids,attention_mask,response_mask}              one row per pair
+    dpo_reference_{chosen,rejected}_logps
+
+Masks are 0/1. The attention mask marks real tokens, the loss masks mark the policy's own: never the one for the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .examples import PairTokens, TraceExample
+
+Batch = dict[str, Tensor]
+
+
+class ComposerDataCollator:
+    def __init__(self, pad_id: int) -> None:
+        self.pad_id = pad_id
+
+    def __call__(self, examples: Sequence[TraceExample]) -> Batch:
+        batch: Batch = {"rewards": torch.tensor([example.reward for example in examples])}
+        batch["input_ids"], batch["attention_mask"] = self._pad([example.ids for example in examples])
+        batch["response_mask"] = _pad_masks([example.response_mask for example in examples])
+        return {**batch, **self._sites(examples), **self._pairs([p for example in examples for p in example.pairs])}
+
+    def _sites(self, examples: Sequence[TraceExample]) -> Batch:
+        located = [(row, site) for row, example in enumerate(examples) for site in example.sites]
+        turns = [examples[row].ids[site.start : site.end] for row, site in located]
+        ids, attention = self._pad([site.teacher_context + turn for (_, site), turn in zip(located, turns, strict=True)])
+        masks = [
+            [0] * len(site.teacher_context) + [1] * len(turn) for (_, site), turn in zip(located, turns, strict=True)
+        ]
+        return {
+            "ctx_teacher_input_ids": ids,
+            "ctx_teacher_attention_mask": attention,
+            "sdpo_loss_mask": _pad_masks(masks),
+            "sdpo_row": torch.tensor([row for row, _ in located], dtype=torch.long),
+            "sdpo_start": torch.tensor([site.start for _, site in located], dtype=torch.long),
+        }
+
+    def _pairs(self, pairs: Sequence[PairTokens]) -> Batch:
+        batch: Batch = {
+            "dpo_reference_chosen_logps": torch.tensor([pair.reference_chosen for pair in pairs]),
+            "dpo_reference_rejected_logps": torch.tensor([pair.reference_rejected for pair in pairs]),
+        }
+        sides = {"chosen": [pair.chosen for pair in pairs], "rejected": [pair.rejected for pair in pairs]}
+        for side, answers in sides.items():
+            rows = [pair.prompt + answer for pair, answer in zip(pairs, answers, strict=True)]
+            masks = [[0] * len(pair.prompt) + [1] * len(answer) for pair, answer in zip(pairs, answers, strict=True)]
+            batch[f"dpo_{side}_input_ids"], batch[f"dpo_{side}_attention_mask"] = self._pad(rows)
+            batch[f"dpo_{side}_response_mask"] = _pad_masks(masks)
+        return batch
+
+    def _pad(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """Right-padded ids and their attention mask, which never depends on token values."""
+        width = max((len(row) for row in rows), default=0)
+        ids = torch.tensor([[*row, *[self.pad_id] * (width - len(row))] for row in rows], dtype=torch.long)
+        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], dtype=torch.long)
+        return ids.reshape(len(rows), width), mask.reshape(len(rows), width)
+
+
+def _pad_masks(masks: Sequence[Sequence[int]]) -> Tensor:
+    width = max((len(mask) for mask in masks), default=0)
+    rows = [[*mask, *[0] * (width - len(mask))] for mask in masks]
+    return torch.tensor(rows, dtype=torch.long).reshape(len(masks), width)

@@ -1,0 +1,108 @@
+"""Stored rollouts, hints and pairs as token rows for the collator. Ids are spliced, never rendered again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from composer_replication.environments.toolbox import Call
+from composer_replication.records import ErrorSite, Hint, Message, PreferencePair
+
+from .stored import TokenizedTrace
+from .tokens import ChatTokens
+
+
+@dataclass(frozen=True)
+class SiteTokens:
+    """One hinted turn: where it lies in its trace, and the same turn behind the hinted context."""
+
+    start: int
+    end: int
+    teacher_context: list[int]
+
+
+@dataclass(frozen=True)
+class PairTokens:
+    prompt: list[int]
+    chosen: list[int]
+    rejected: list[int]
+    reference_chosen: float = 0.0
+    reference_rejected: float = 0.0
+
+
+@dataclass(frozen=True)
+class TraceExample:
+    ids: list[int]
+    response_mask: list[int]
+    reward: float
+    sites: list[SiteTokens] = field(default_factory=list[SiteTokens])
+    pairs: list[PairTokens] = field(default_factory=list[PairTokens])
+
+
+def build_examples(
+    tokens: ChatTokens,
+    tokenized: Iterable[TokenizedTrace],
+    sites: Mapping[str, ErrorSite],
+    hints: Iterable[Hint],
+    pairs: Iterable[PreferencePair],
+    max_tokens: int,
+) -> tuple[list[TraceExample], Counter[str]]:
+    """One example per stored trace with something to learn from. What cannot be used is counted, by reason."""
+    skipped: Counter[str] = Counter()
+    rows = {row.trace_id: row for row in tokenized}
+    hints_of: dict[str, list[tuple[int, Hint]]] = defaultdict(list)
+    for hint in hints:
+        site = sites[hint.site_id]
+        hints_of[site.trace_id].append((site.turn, hint))
+    pairs_of: dict[str, list[PreferencePair]] = defaultdict(list)
+    for pair in pairs:
+        pairs_of[pair.trace_id].append(pair)
+    for trace_id in (hints_of.keys() | pairs_of.keys()) - rows.keys():
+        skipped["site_without_tokens"] += len(hints_of[trace_id])
+        skipped["pair_without_tokens"] += len(pairs_of[trace_id])
+    examples: list[TraceExample] = []
+    for trace_id in rows.keys() & (hints_of.keys() | pairs_of.keys()):
+        examples.append(_example(tokens, rows[trace_id], hints_of[trace_id], pairs_of[trace_id], max_tokens, skipped))
+    return sorted(examples, key=lambda example: example.ids), skipped
+
+
+def _example(
+    tokens: ChatTokens,
+    row: TokenizedTrace,
+    hints: Sequence[tuple[int, Hint]],
+    pairs: Sequence[PreferencePair],
+    max_tokens: int,
+    skipped: Counter[str],
+) -> TraceExample:
+    ids = list(row.ids)
+    mask = [0] * len(ids)
+    for start, end in row.turn_spans:
+        mask[start:end] = [1] * (end - start)
+    sites: list[SiteTokens] = []
+    for turn, hint in hints:
+        start, end = row.turn_spans[turn]
+        site = SiteTokens(start, end, tokens.splice_hint(ids[:start], hint.text))
+        if len(site.teacher_context) + end - start > max_tokens:
+            skipped["site_too_long"] += 1
+        else:
+            sites.append(site)
+    kept: list[PairTokens] = []
+    for pair in pairs:
+        start, end = row.turn_spans[pair.turn]
+        tokenized = PairTokens(ids[:start], tokens.turn(policy_text(pair.chosen)), ids[start:end])
+        if len(tokenized.prompt) + max(len(tokenized.chosen), len(tokenized.rejected)) > max_tokens:
+            skipped["pair_too_long"] += 1
+        else:
+            kept.append(tokenized)
+    return TraceExample(ids, mask, row.reward, sites, kept)
+
+
+def policy_text(message: Message) -> str:
+    """What the policy would write for a message: its call as compact JSON, or its text."""
+    for call in message.get("tool_calls", []):
+        arguments: dict[str, Any] = json.loads(call["function"]["arguments"])
+        return Call(call["function"]["name"], arguments).render()
+    return message["content"]

@@ -1,0 +1,342 @@
+"""Claude Code sessions: golden slices of real files, the rules one by one, and properties over broken input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from composer_replication.errors import UsageError
+from composer_replication.ingestion import ReadResult, detect_format, ingest_paths
+from composer_replication.ingestion.claude_code import ClaudeCodeIngester
+from composer_replication.ingestion.embedded import embedded_session
+from composer_replication.records import Message, Trace, content_id
+from composer_replication.sites import find_sites
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "claude_code"
+FIXTURES = sorted(GOLDEN.glob("*.jsonl"))
+ROLE_LETTERS = {"system": "s", "user": "u", "assistant": "a", "tool": "t"}
+Row = dict[str, Any]
+
+
+def user(content: object, **more: object) -> Row:
+    return {"type": "user", "sessionId": "s", "message": {"role": "user", "content": content}, **more}
+
+
+def assistant(message_id: str, *blocks: Row, model: str = "claude-opus-4-6", **more: object) -> Row:
+    message = {"id": message_id, "model": model, "role": "assistant", "content": list(blocks)}
+    return {"type": "assistant", "sessionId": "s", "message": message, **more}
+
+
+def text(value: str) -> Row:
+    return {"type": "text", "text": value}
+
+
+def use(call_id: str, name: str = "Bash", **arguments: object) -> Row:
+    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+
+
+def result(call_id: str, content: object, **more: object) -> Row:
+    return user([{"type": "tool_result", "tool_use_id": call_id, "content": content, **more}])
+
+
+def queue(operation: str, content: str | None = None) -> Row:
+    return {"type": "queue-operation", "sessionId": "s", "operation": operation, "content": content}
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    return tmp_path / "s.jsonl"
+
+
+def read(path: Path, *rows: Row) -> ReadResult:
+    path.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+    return ClaudeCodeIngester().read(path)
+
+
+def trace_of(path: Path, *rows: Row) -> Trace:
+    [trace] = read(path, *rows).traces
+    return trace
+
+
+def said(messages: Sequence[Message]) -> list[str]:
+    return [f"{ROLE_LETTERS[message['role']]}:{message['content']}" for message in messages[1:]]
+
+
+def summary(path: Path) -> Row:
+    read = ClaudeCodeIngester().read(path)
+    [trace] = read.traces
+    return {
+        "turns": len(trace.turns),
+        "roles": "".join(ROLE_LETTERS[message["role"]] for message in trace.messages),
+        "segments": [[segment.start, list(segment.preserved)] for segment in trace.segments],
+        "models": [turn.source_model for turn in trace.turns],
+        "thinking_chars": [len(turn.thinking) for turn in trace.turns],
+        "sites": [[site.turn, site.error_kind, site.fault, site.tool_name] for site in find_sites(trace)],
+        "skipped": dict(sorted(read.skipped.items())),
+    }
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+def test_golden(path: Path) -> None:
+    assert summary(path) == json.loads(path.with_suffix(".expected.json").read_text())
+
+
+def test_there_are_golden_files() -> None:
+    assert len(FIXTURES) == 8
+
+
+def test_embedded_session() -> None:
+    with embedded_session() as path:
+        [trace] = ClaudeCodeIngester().read(path).traces
+    assert len(trace.turns) == 10
+    assert [site.error_kind for site in find_sites(trace)] == ["type_error", "edit_precondition"]
+    assert trace.source.model_dump() == {
+        "agent": "claude_code", "version": "1.0.108", "file": path.name, "licence": None,
+    }  # fmt: skip
+    assert trace.trace_id == content_id("claude_code", "5c0375b4-57a5-4f26-b12d-d022ee4e51b7")
+    assert Trace.model_validate_json(trace.model_dump_json()) == trace
+
+
+def test_a_split_message_is_one_turn_with_its_results_behind_it(session: Path) -> None:
+    trace = trace_of(
+        session,
+        user("go"),
+        assistant("m1", {"type": "thinking", "thinking": "hm"}, text("look")),
+        assistant("m1", use("c1")),
+        result("c1", "one"),
+        user("faster"),
+        assistant("m1", use("c2")),
+        result("c2", "two"),
+        assistant("m2", text("done")),
+    )
+    assert said(trace.messages) == ["u:go", "a:look", "t:one", "t:two", "u:faster", "a:done"]
+    assert [(turn.start, turn.end) for turn in trace.turns] == [(2, 5), (6, 7)]
+    assert trace.turns[0].thinking == "hm"
+    assert trace.turns[0].family == "claude"
+    assert trace.turns[0].fidelity == "reconstructed"
+    start, end = trace.turns[0].byte_range or (0, 0)
+    covered = session.read_bytes()[start:end].splitlines()
+    assert len(covered) == 5 and b'"hm"' in covered[0] and b'"c2"' in covered[-1]
+    first, second = trace.states()
+    assert said(first["messages"]) == ["u:go"]
+    assert first["student_action"].startswith("<thinking>hm</thinking>\nlook\n<tool_call>")
+    assert "hm" not in json.dumps(second["messages"])
+
+
+def test_history_restarts_at_a_compaction(session: Path) -> None:
+    boundary = {"type": "system", "subtype": "compact_boundary", "sessionId": "s"}
+    trace = trace_of(
+        session, user("old"), assistant("m1", text("a")), boundary, user("new"), assistant("m2", text("b"))
+    )
+    assert said(trace.state(1)["messages"]) == ["u:new"]
+    assert trace.state(1)["messages"][0]["role"] == "system"
+    assert trace.segments[1].preserved == (0,)
+
+
+def test_missing_and_stray_results(session: Path) -> None:
+    read_result = read(session, assistant("m1", use("c1")), result("c0", "lost"))
+    assert said(read_result.traces[0].messages) == ["a:", "t:[no result recorded]"]
+    assert read_result.skipped == {"result_without_call": 1}
+
+
+def test_failed_results_are_marked(session: Path) -> None:
+    trace = trace_of(
+        session, assistant("m1", use("c1"), use("c2")), result("c1", "x", is_error=True), result("c2", "y")
+    )
+    assert [message.get("is_error") for message in trace.messages[2:]] == [True, None]
+
+
+def test_result_parts_become_text(session: Path) -> None:
+    def placeholder(data: str) -> str:
+        parts = [text("see"), {"type": "image", "source": {"type": "base64", "data": data}}]
+        return trace_of(session, assistant("m1", use("c1")), result("c1", parts)).messages[2]["content"]
+
+    assert placeholder("AAAA").startswith("see\n[image ")
+    assert "AAAA" not in placeholder("AAAA")
+    assert placeholder("AAAA") == placeholder("AAAA") != placeholder("BBBB")
+
+
+def test_an_input_that_was_not_json_is_kept_as_written(session: Path) -> None:
+    trace = trace_of(session, assistant("m1", use("c1", __unparsedToolInput={"raw": '{"a": ', "len": 6})))
+    assert trace.messages[1]["tool_calls"][0]["function"]["arguments"] == '{"a": '
+
+
+def test_rows_that_are_not_turns_are_counted(session: Path) -> None:
+    read_result = read(
+        session,
+        user("go", uuid="u1"),
+        user("go", uuid="u1"),
+        assistant("m0", text("side"), isSidechain=True),
+        assistant("m1", text("No response requested."), model="<synthetic>"),
+        assistant("m2", text("API Error"), model="<synthetic>", isApiErrorMessage=True),
+        {"type": "from-the-future"},
+        assistant("m3", text("hello")),
+    )
+    assert said(read_result.traces[0].messages) == ["u:go", "a:hello"]
+    assert read_result.skipped == {
+        "duplicate_uuid": 1, "sidechain": 1, "synthetic": 1, "api_error": 1, "unknown/from-the-future": 1,
+    }  # fmt: skip
+
+
+STEERING: dict[str, tuple[list[Row], list[str]]] = {
+    "removed from the queue and recorded nowhere else": ([queue("enqueue", "stop"), queue("remove")], ["u:stop"]),
+    "recorded again as a user row": ([queue("enqueue", "stop"), queue("dequeue"), user("stop")], ["u:stop"]),
+    "recorded again as an attachment": (
+        [
+            queue("enqueue", "stop"),
+            queue("remove"),
+            {"type": "attachment", "attachment": {"type": "queued_command", "prompt": "stop"}},
+        ],
+        ["u:stop"],
+    ),
+    "typed again in a later turn": (
+        [queue("enqueue", "stop"), queue("remove"), assistant("m2", text("ok")), user("stop")],
+        ["u:stop", "a:ok", "u:stop"],
+    ),
+    "handed back": ([queue("enqueue", "stop"), queue("popAll")], []),
+    "a command of the harness": ([queue("enqueue", "/model"), queue("remove")], []),
+    "an event of a background task": ([queue("enqueue", '{"task_id":"b1"}'), queue("remove")], []),
+}
+
+
+@pytest.mark.parametrize("case", STEERING)
+def test_queued_user_text(session: Path, case: str) -> None:
+    rows, expected = STEERING[case]
+    assert said(trace_of(session, assistant("m1", text("hi")), *rows).messages) == ["a:hi", *expected]
+
+
+def test_a_broken_line_is_quarantined_and_a_torn_one_is_not(session: Path) -> None:
+    good = json.dumps(assistant("m1", text("hi"))).encode() + b"\n"
+    session.write_bytes(good + b'{"a": 1}{"b": 2}\n' + b"[1]\n" + good[:40])
+    read_result = ClaudeCodeIngester().read(session)
+    assert len(read_result.traces[0].turns) == 1
+    assert [(entry.file, entry.byte_offset) for entry in read_result.quarantined] == [
+        ("s.jsonl", len(good)),
+        ("s.jsonl", len(good) + 17),
+    ]
+    assert read_result.skipped["torn_last_line"] == 1
+
+
+def test_half_an_emoji_does_not_cost_the_line(session: Path) -> None:
+    session.write_bytes(json.dumps(assistant("m1", text("hi \ud83d"))).encode() + b"\n")
+    [trace] = ClaudeCodeIngester().read(session).traces
+    assert trace.messages[1]["content"] == "hi ?"
+
+
+def assert_valid_conversation(messages: Sequence[Message]) -> None:
+    waiting: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            assert message["tool_call_id"] == waiting.pop(0)
+        else:
+            assert not waiting
+            waiting = [call["id"] for call in message.get("tool_calls", [])]
+    assert not waiting
+
+
+def assert_sound(read_result: ReadResult) -> None:
+    for trace in read_result.traces:
+        for state in trace.states():
+            assert state["messages"][0]["role"] == "system"
+            assert_valid_conversation(state["messages"])
+        assert_valid_conversation(trace.messages)
+        find_sites(trace)
+
+
+def models(read_result: ReadResult) -> list[str | None]:
+    return [turn.source_model for trace in read_result.traces for turn in trace.turns]
+
+
+property_settings = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@property_settings
+@given(data=st.data())
+def test_any_prefix_of_a_file_reads(session: Path, data: st.DataObject) -> None:
+    whole_file = data.draw(st.sampled_from(FIXTURES))
+    content = whole_file.read_bytes()
+    session.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    part = ClaudeCodeIngester().read(session)
+    assert_sound(part)
+    assert not part.quarantined
+    complete_lines = [json.loads(line) for line in session.read_bytes().splitlines(keepends=True) if line[-1:] == b"\n"]
+    ids = {row["message"]["id"] for row in complete_lines if row["type"] == "assistant" and not row.get("isSidechain")}
+    found, whole = models(part), models(ClaudeCodeIngester().read(whole_file))
+    assert len(found) - len(ids) in (0, 1)  # a last line may be whole and lack only its newline
+    assert found == whole[: len(found)]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@property_settings
+@given(data=st.data())
+def test_any_field_may_hold_anything(session: Path, data: st.DataObject) -> None:
+    rows = [json.loads(line) for line in data.draw(st.sampled_from(FIXTURES)).read_bytes().splitlines()]
+    for _ in range(data.draw(st.integers(1, 4))):
+        place: Any = data.draw(st.sampled_from(rows))
+        key: Any = data.draw(st.sampled_from(sorted(place)))
+        while isinstance(place[key], dict | list) and place[key] and data.draw(st.booleans()):
+            place = place[key]
+            key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+        place[key] = data.draw(json_values)
+    assert_sound(read(session, *rows))
+
+
+def test_ingest_yields_the_states(session: Path) -> None:
+    trace = trace_of(session, user("go"), assistant("m1", text("hi")))
+    assert list(ClaudeCodeIngester().ingest(session)) == list(trace.states())
+
+
+def test_detect_format(tmp_path: Path) -> None:
+    assert {detect_format(path) for path in FIXTURES} == {"claude_code"}
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"type": "session_meta", "payload": {}}\nnot json\n')
+    assert detect_format(other) is None
+
+
+UNREADABLE = {"empty": b"\n", "not text": b"PK\x03\x04\x00\xff", "no known format": b'{"a": 1}\n'}
+
+
+@pytest.mark.parametrize(("reason", "content"), UNREADABLE.items())
+def test_an_unreadable_file_is_a_usage_error(tmp_path: Path, reason: str, content: bytes) -> None:
+    (tmp_path / "x.jsonl").write_bytes(content)
+    for path in (tmp_path / "x.jsonl", tmp_path):
+        with pytest.raises(UsageError, match=f"{reason}.*; next: recompose ingest"):
+            ingest_paths([path])
+
+
+def test_nothing_to_read_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no file or folder"):
+        ingest_paths([tmp_path / "missing.jsonl"])
+    with pytest.raises(UsageError, match="no session"):
+        ingest_paths([tmp_path])
+    read(tmp_path / "s.jsonl", user("go"))
+    with pytest.raises(UsageError, match="no turn of a main agent"):
+        ingest_paths([tmp_path])
+
+
+def test_a_folder_keeps_what_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "a" / "subagents").mkdir(parents=True)
+    hello = assistant("m1", text("hi"))
+    read(tmp_path / "a" / "s.jsonl", hello)
+    read(tmp_path / "a" / "copy.jsonl", hello, assistant("m2", text("more")))
+    read(tmp_path / "a" / "agent-1.jsonl", hello)
+    read(tmp_path / "a" / "subagents" / "x.jsonl", hello)
+    (tmp_path / "binary.jsonl").write_bytes(UNREADABLE["not text"])
+    found = ingest_paths([tmp_path, tmp_path / "a" / "s.jsonl"])
+    assert [(trace.source.file, len(trace.turns)) for trace in found.traces] == [("copy.jsonl", 2)]
+    assert [(entry.file, entry.byte_offset) for entry in found.quarantined] == [("binary.jsonl", 0)]
+    assert found.skipped == {"subagent_file": 2, "duplicate_session": 1}

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from composer_replication.evaluation.charts import Bar, bar_chart, line_chart, points, ticks
+from composer_replication.evaluation.report import (
+    ComparisonRow,
+    Example,
+    FunnelRow,
+    LossPoint,
+    ReportData,
+    dollars,
+    duration,
+    render_report,
+    verdict,
+)
+from composer_replication.evaluation.stats import Estimate, mean_interval, paired_difference
+
+HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script></svg>'
+VOID = {"meta", "rect", "line", "circle", "polyline"}
+LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "background", "poster"}
+
+
+class Page(HTMLParser):
+    """Parses a page, insists on balanced tags, and remembers what it saw."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def make_data(**changes: Any) -> ReportData:
+    before, after = [0.0] * 12 + [1.0] * 8, [0.0] * 4 + [1.0] * 16
+    heldout = ComparisonRow(
+        split="heldout",
+        label="Held-out tasks",
+        before=mean_interval(before),
+        after=mean_interval(after),
+        difference=paired_difference(before, after),
+        headline=True,
+    )
+    values: dict[str, Any] = {
+        "title": "A small run",
+        "config_hash": "ab" * 32,
+        "seed": 3,
+        "model_name": "tiny",
+        "funnel": [
+            FunnelRow(label="Traces", count=1234, note="from rollouts"),
+            FunnelRow(label="Teacher replies", count=96, simulated=True),
+        ],
+        "losses": [LossPoint(step=i, policy=0.1 * i, replay=None if i == 4 else 0.7, reward=0.5) for i in range(30)],
+        "error_kinds_before": {"type_error": 10, "json_decode": 5},
+        "error_kinds_after": {"type_error": 4, "timeout": 1},
+        "turns_before": 200,
+        "turns_after": 160,
+        "comparisons": [heldout],
+        "examples": [Example(task="t", turn_before="bad", error="no tool", hint="Reminder", chosen="good")],
+        "skipped": {"no majority": 7},
+        "spent_micros": 1_250_000,
+        "stage_seconds": {"ingestion": 1.5, "training": 75.0},
+        "notes": ["Teachers are simulated: noisy oracles of the environment."],
+    }
+    return ReportData(**(values | changes))
+
+
+EMPTY: dict[str, Any] = {
+    "funnel": [],
+    "losses": [],
+    "error_kinds_before": {},
+    "error_kinds_after": {},
+    "turns_before": 0,
+    "turns_after": 0,
+    "comparisons": [],
+    "examples": [],
+    "skipped": {},
+    "spent_micros": 0,
+    "stage_seconds": {},
+    "notes": [],
+}
+
+
+def test_numbers_are_on_the_page() -> None:
+    text = Page(render_report(make_data())).text
+    for number in ("40.0 %", "80.0 %", "+40.0", "1,234", "96", "$1.25", "1 min 15 s", "5.0", "2.5", "abababababababab"):
+        assert number in text
+    assert text.count("simulated") >= 3
+
+
+def test_page_asks_for_nothing() -> None:
+    html = render_report(make_data())
+    page = Page(html)
+    assert "http://" not in html and "https://" not in html and "url(" not in html and "@import" not in html
+    assert not LOADING & {name for name, _ in page.attributes}
+    assert "script" not in page.tags
+    assert "default-src 'none'; style-src 'unsafe-inline'; img-src data:" in html
+
+
+def test_every_chart_has_a_title() -> None:
+    page = Page(render_report(make_data()))
+    assert page.tags.count("svg") == 8
+    assert page.tags.count("title") == page.tags.count("svg") + 1
+    assert page.tags.count("desc") == page.tags.count("svg")
+
+
+def test_hostile_text_stays_text() -> None:
+    comparison = make_data().comparisons[0].model_copy(update={"label": HOSTILE, "split": HOSTILE})
+    data = make_data(
+        title=HOSTILE,
+        config_hash=HOSTILE,
+        model_name=HOSTILE,
+        funnel=[FunnelRow(label=HOSTILE, count=1, note=HOSTILE)],
+        error_kinds_before={HOSTILE: 1},
+        comparisons=[comparison],
+        examples=[Example(task=HOSTILE, turn_before=HOSTILE, error=HOSTILE, hint=HOSTILE, chosen=HOSTILE)],
+        skipped={HOSTILE: 1},
+        stage_seconds={HOSTILE: 1.0},
+        notes=[HOSTILE],
+    )
+    page = Page(render_report(data))
+    assert not {"img", "script"} & set(page.tags)
+    assert not {"src", "onerror"} & {name for name, _ in page.attributes}
+    assert HOSTILE in page.text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        EMPTY,
+        {"losses": []},
+        {"losses": [LossPoint(step=1, policy=0.5)]},
+        {"losses": [LossPoint(step=i, policy=float("nan"), sdpo=0.0) for i in range(3)]},
+        {"funnel": [FunnelRow(label="Traces", count=0)]},
+        {"error_kinds_before": {"type_error": 0}, "error_kinds_after": {}, "turns_before": 0, "turns_after": 0},
+        {"stage_seconds": {"sites": 0.0}},
+    ],
+)
+def test_sparse_data_renders(changes: dict[str, Any]) -> None:
+    html = render_report(make_data(**changes))
+    Page(html)
+    assert "NaN" not in html and '"nan"' not in html
+
+
+def test_no_simulated_mark_without_simulated_rows() -> None:
+    html = render_report(make_data(funnel=[FunnelRow(label="Teacher replies", count=2)], notes=[]))
+    assert "simulated" not in html
+
+
+def test_verdict_claims_no_more_than_the_interval() -> None:
+    assert verdict(Estimate(mean=0.1, lo=0.01, hi=0.2, n=9)) == "better"
+    assert verdict(Estimate(mean=-0.1, lo=-0.2, hi=-0.01, n=9)) == "worse"
+    assert verdict(Estimate(mean=0.1, lo=0.0, hi=0.2, n=9)) == "no clear change"
+
+
+def test_equal_runs_render_the_same_page() -> None:
+    assert render_report(make_data()) == render_report(make_data())
+
+
+def test_ticks_are_round_and_cover_the_range() -> None:
+    assert ticks(0, 768) == [0, 200, 400, 600, 800]
+    assert ticks(-0.028, 0.278, 4) == [-0.1, 0, 0.1, 0.2, 0.3]
+    assert ticks(5, 5)[0] < 5 < ticks(5, 5)[-1]
+
+
+def test_line_breaks_at_a_gap() -> None:
+    svg = line_chart("loss", [(0, 1.0), (1, 2.0), (2, None), (3, 1.0), (4, 2.0), (5, None), (6, 1.5)], "policy")
+    assert svg.count("<polyline") == 2 and svg.count("<circle") == 1
+
+
+def test_long_labels_are_cut() -> None:
+    assert "x" * 30 not in bar_chart("t", "u", [Bar("x" * 30, 1, "1")]).split("</desc>")[1]
+
+
+def test_formats() -> None:
+    assert [dollars(micros) for micros in (0, 1_500, 2_340_000)] == ["$0.00", "$0.0015", "$2.34"]
+    assert [duration(s) for s in (0.25, 59.96, 75, 3725)] == ["0.2 s", "1 min 00 s", "1 min 15 s", "1 h 02 min"]
+    assert [points(share) for share in (0.1234, -0.0004, -0.05)] == ["+12.3", "0.0", "−5.0"]
