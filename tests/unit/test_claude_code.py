@@ -199,7 +199,10 @@ STEERING: dict[str, tuple[list[Row], list[str]]] = {
         [queue("enqueue", "stop"), queue("remove"), assistant("m2", text("ok")), user("stop")],
         ["u:stop", "a:ok", "u:stop"],
     ),
-    "handed back": ([queue("enqueue", "stop"), queue("popAll")], []),
+    "handed back": (
+        [queue("enqueue", "stop"), queue("popAll"), queue("enqueue", "go on"), queue("remove")],
+        ["u:go on"],
+    ),
     "a command of the harness": ([queue("enqueue", "/model"), queue("remove")], []),
     "an event of a background task": ([queue("enqueue", '{"task_id":"b1"}'), queue("remove")], []),
 }
@@ -303,7 +306,7 @@ def test_ingest_yields_the_states(session: Path) -> None:
 def test_detect_format(tmp_path: Path) -> None:
     assert {detect_format(path) for path in FIXTURES} == {"claude_code"}
     other = tmp_path / "other.jsonl"
-    other.write_text('{"type": "session_meta", "payload": {}}\nnot json\n')
+    other.write_text('{"type": "session_meta", "sessionId": "s"}\nnot json\n')
     assert detect_format(other) is None
 
 
@@ -332,11 +335,11 @@ def test_a_folder_keeps_what_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "a" / "subagents").mkdir(parents=True)
     hello = assistant("m1", text("hi"))
     read(tmp_path / "a" / "s.jsonl", hello)
-    read(tmp_path / "a" / "copy.jsonl", hello, assistant("m2", text("more")))
+    read(tmp_path / "a" / "z.jsonl", hello, assistant("m2", text("more")))
     read(tmp_path / "a" / "agent-1.jsonl", hello)
     read(tmp_path / "a" / "subagents" / "x.jsonl", hello)
     (tmp_path / "binary.jsonl").write_bytes(UNREADABLE["not text"])
     found = ingest_paths([tmp_path, tmp_path / "a" / "s.jsonl"])
-    assert [(trace.source.file, len(trace.turns)) for trace in found.traces] == [("copy.jsonl", 2)]
+    assert [(trace.source.file, len(trace.turns)) for trace in found.traces] == [("z.jsonl", 2)]
     assert [(entry.file, entry.byte_offset) for entry in found.quarantined] == [("binary.jsonl", 0)]
     assert found.skipped == {"subagent_file": 2, "duplicate_session": 1}

@@ -129,7 +129,10 @@ def test_calls_of_one_turn_do_not_repeat_each_other() -> None:
     assert {kind for _, kind, _ in kinds(trace_of([failing(0), failing(0), failing(0)]))} == {"exit_code"}
 
 
-def test_the_user_may_say_no_three_times() -> None:
+def test_what_the_user_stops_is_no_repetition() -> None:
+    failed, rejected = failing(0), failing(0, REJECTED)
+    assert kinds(trace_of([failed], [rejected]))[1] == (1, "user_rejection", None)
+    assert kinds(trace_of([rejected], [failed]))[1] == (1, "exit_code", None)
     assert {kind for _, kind, _ in kinds(trace_of(*([Did(REJECTED)] for _ in range(3))))} == {"user_rejection"}
 
 

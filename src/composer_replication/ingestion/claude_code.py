@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from composer_replication.records import JsonObject, Source, Trace, TraceState, canonical_json, content_id
 
@@ -204,8 +204,8 @@ def _blocks(content: object) -> list[JsonObject]:
         return [{"type": "text", "text": content}]
     if not isinstance(content, list):
         return []
-    parts = cast(list[Any], content)
-    return [_object(part) if isinstance(part, dict) else {"type": "text", "text": str(part)} for part in parts]
+    parts = cast(list[object], content)
+    return [_object(part) or {"type": "text", "text": str(part)} for part in parts]
 
 
 def _arguments(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -11,7 +11,7 @@ EMBEDDED_LICENCE = "MIT"
 
 
 @contextmanager
-def embedded_session() -> Iterator[Path]:
+def embedded_session() -> Generator[Path]:
     """A real Claude Code session of the claude-code-viewer project; see `data/SOURCES.md`."""
     with as_file(files("composer_replication") / "data" / "claude_code_session.jsonl") as path:
         yield path

@@ -37,7 +37,9 @@ def find_sites(trace: Trace) -> list[ErrorSite]:
     for turn in range(len(trace.turns)):
         failures = list(_failures(trace, turn))
         sites += [_site(trace, turn, failure, repeats) for failure in failures]
-        own = [(_key(failure), failure.kind) for failure in failures if failure.rule.fault == "policy"]
+        own: list[tuple[str | None, ErrorKind]] = [
+            (_key(failure), failure.kind) for failure in failures if failure.rule.fault == "policy"
+        ]
         repeats.end_turn(own, succeeded=any(not _failed(agent, result) for result in _results(trace, turn)))
     return sites
 

@@ -5,6 +5,8 @@ Calls of one turn run side by side, so they never repeat each other. Only the po
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from composer_replication.records import ErrorKind
 
 STREAK = 3
@@ -27,7 +29,7 @@ class Repeats:
             return "streak"
         return None
 
-    def end_turn(self, failures: list[tuple[str | None, ErrorKind]], succeeded: bool) -> None:
+    def end_turn(self, failures: Sequence[tuple[str | None, ErrorKind]], succeeded: bool) -> None:
         self._failed_calls.update(call for call, _ in failures if call is not None)
         if failures:
             kind = failures[-1][1]
