@@ -28,20 +28,20 @@ class ToolboxConfig(Section):
 
     listed: tuple[Positive, Positive] = (5, 7)
     """Fewest and most tools listed in an episode."""
-    rename_rate: Fraction = 0.3
+    rename_rate: Fraction = 0.2
     """Chance that a listed tool appears under another name than its base name."""
     rename_verbs: bool = False
     """Whether another name may also use another verb; otherwise it keeps the verb and changes the noun."""
     quoted_int_rate: Fraction = 0.0
     """Chance that an integer parameter is listed as a string in this episode."""
-    call_mix: tuple[Fraction, Fraction, Fraction] = (0.7, 0.25, 0.05)
+    call_mix: tuple[Fraction, Fraction, Fraction] = (0.75, 0.2, 0.05)
     """Weights of tasks that need one, two and three dependent calls."""
 
 
 class WarmupConfig(Section):
     """Supervised warm-up of the policy on noisy old logs; not counted as a gain."""
 
-    steps: Count = 240
+    steps: Count = 280
     batch_size: Positive = 32
     optimizer: Literal["muon", "adamw"] = "muon"
     """Muon takes the weight matrices of a model trained from scratch; the rest, or everything, goes to AdamW."""
@@ -93,10 +93,10 @@ class ReplayConfig(Section):
 
 
 class TrainingConfig(Section):
-    steps: Count = 40
+    steps: Count = 36
     prompts_per_step: Positive = 16
     group_size: Annotated[int, Field(ge=2)] = 8
-    learning_rate: float = 4e-4
+    learning_rate: float = 8e-4
     temperature: float = 1.0
     max_turn_tokens: Positive = 40
     alpha_sdpo: float = 0.1
@@ -139,7 +139,7 @@ class Config(Section):
 
 def quickstart_config(model: str, seed: int) -> Config:
     """The settings of `recompose quickstart`. A pretrained model gets gentler learning rates and a shorter warm-up."""
-    ingestion = IngestionConfig(embedded_session=True, rollouts=96)
+    ingestion = IngestionConfig(embedded_session=True, rollouts=192)
     if model == "tiny":
         return Config(seed=seed, ingestion=ingestion)
     return Config(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -171,19 +171,16 @@ def train(run: Run, progress: Progress) -> None:
 
 def evaluate(run: Run, progress: Progress) -> None:
     """Held-out success of the policy just before and after training, and the report."""
-    from .evaluation.compare import evaluate_policy
+    from .evaluation.compare import PHASES, TaskOutcome, evaluate_policy
     from .evaluation.summary import write_report
 
     started, config = time.monotonic(), run.config
-    run.stage("training").counts
-    outcomes = []
-    done, total = 0, 2 * len(config.evaluation.splits)
-    for phase, noun in (("before", "policy"), ("after", "training")):
-        policy = _load(run, noun)
-        for split in config.evaluation.splits:
-            outcomes += evaluate_policy(policy, config, phase, split)
-            done += 1
-            progress.step(done, total, f"{split}, {phase}")
+    run.stage("training").require()
+    policies = {"before": _load(run, "policy"), "after": _load(run, "training")}
+    outcomes: list[TaskOutcome] = []
+    for done, (phase, split) in enumerate(product(PHASES, config.evaluation.splits), start=1):
+        outcomes += evaluate_policy(policies[phase], config, phase, split)
+        progress.step(done, len(PHASES) * len(config.evaluation.splits), f"{split}, {phase}")
     run.stage("evaluation").finish(outcomes, {"episodes": len(outcomes)}, [run.stage("training")], started)
     write_report(run)
 
@@ -246,7 +243,7 @@ def _play(run: Run, progress: Progress) -> list[Trace]:
 
 
 @contextmanager
-def _teachers(run: Run, traces: list[Trace]) -> Iterator[list[Teacher]]:
+def _teachers(run: Run, traces: list[Trace]) -> Generator[list[Teacher]]:
     from .environments.toolbox.teachers import SimulatedTeachers, teacher_names
 
     config = run.config.replay

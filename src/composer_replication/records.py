@@ -13,10 +13,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Required, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
-from typing_extensions import Required, TypedDict
+from typing_extensions import TypedDict
 
 SCHEMA_VERSION = 1
 
@@ -270,7 +270,9 @@ def render_action(message: Message, thinking: str = "") -> str:
     return "\n".join(part for part in parts if part)
 
 
-FAMILIES = ("claude", "gpt", "gemini", "qwen", "deepseek", "glm", "kimi", "mistral", "llama", "minimax", "grok", "smollm")
+FAMILIES = (
+    "claude", "gpt", "gemini", "qwen", "deepseek", "glm", "kimi", "mistral", "llama", "minimax", "grok", "smollm",
+)  # fmt: skip
 
 
 def family_of(model: str | None) -> str | None:

@@ -17,7 +17,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -74,7 +74,7 @@ class Run:
         return StageFolder(self.path / noun)
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> Generator[None]:
         """One writer per run."""
         with (self.path / ".lock").open("w") as handle:
             try:
@@ -104,14 +104,14 @@ class StageFolder:
 
     @property
     def counts(self) -> dict[str, Any]:
-        return self._require()["counts"]
+        return self.require()["counts"]
 
     @property
     def sha256(self) -> str:
-        return self._require()["sha256"]
+        return self.require()["sha256"]
 
     def read(self, record_type: type[AnyRecord]) -> list[AnyRecord]:
-        self._require()
+        self.require()
         return list(read_records(self.path / "records.jsonl.zst", record_type))
 
     def finish(
@@ -130,7 +130,8 @@ class StageFolder:
         }
         write_atomically(self.path / "manifest.json", json.dumps(manifest, indent=2) + "\n")
 
-    def _require(self) -> dict[str, Any]:
+    def require(self) -> dict[str, Any]:
+        """The manifest of a finished stage; an error that names the verb to run otherwise."""
         manifest = self.manifest
         if manifest is None:
             raise UsageError(f"{self.path.parent} has no finished {self.noun} stage", NEXT_COMMAND[self.noun])

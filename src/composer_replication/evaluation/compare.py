@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from composer_replication.config import Config, HeldoutSplit
 from composer_replication.environments.toolbox import make_task
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from composer_replication.training.models import Policy
 
 Phase = Literal["before", "after"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
 
 
 class TaskOutcome(StoredRecord):

@@ -1,4 +1,4 @@
-"""Error sites to hints. A hint that is too long or quotes the failed call falls to the next layer, else there is none."""
+"""Error sites to hints. One that is too long or quotes the failed call falls to the next layer, else there is none."""
 
 from __future__ import annotations
 

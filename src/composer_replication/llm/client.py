@@ -32,9 +32,7 @@ def require_loopback(base_url: str) -> None:
     except ValueError:
         loopback = False
     if not loopback:
-        raise UsageError(
-            f"{base_url} is not on this machine, and traces are not redacted yet", "use a loopback server"
-        )
+        raise UsageError(f"{base_url} is not on this machine, and traces are not redacted yet", "use a loopback server")
 
 
 def open_client(concurrency: int, timeout_s: float) -> httpx.AsyncClient:

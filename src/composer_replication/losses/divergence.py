@@ -43,7 +43,11 @@ def generalized_jsd_loss(
 
 
 def token_divergence(
-    student_logits_NV: Tensor, teacher_logits_NV: Tensor, beta: float, temperature: float = 1.0, top_k: int | None = None
+    student_logits_NV: Tensor,
+    teacher_logits_NV: Tensor,
+    beta: float,
+    temperature: float = 1.0,
+    top_k: int | None = None,
 ) -> Tensor:
     """One divergence per row. `top_k` keeps the union of both top-k sets and puts the rest into one tail bucket."""
     student_NV = (student_logits_NV.float() / temperature).log_softmax(-1)

@@ -116,9 +116,7 @@ def wire_message(message: Message) -> JsonObject:
     return {key: value for key, value in message.items() if key != "is_error"}
 
 
-def _reply(
-    state: State, teacher: Teacher, key: str, raw: str, latency_s: float, parsed: Parsed
-) -> TeacherReply:
+def _reply(state: State, teacher: Teacher, key: str, raw: str, latency_s: float, parsed: Parsed) -> TeacherReply:
     return TeacherReply(
         key=key,
         state_id=state.trace.state_id(state.turn),

@@ -50,9 +50,7 @@ class SelfDistillation:
                 raise ValueError(f"site {site}: teacher and student tokens differ")
             # Position p predicts token p + 1.
             student_NV = student_BTV[row, start - 1 : start + length - 1]
-            divergence_N = token_divergence(
-                student_NV, teacher_KTV[site, where - 1], self.jsd_beta, self.temperature
-            )
+            divergence_N = token_divergence(student_NV, teacher_KTV[site, where - 1], self.jsd_beta, self.temperature)
             losses.append(divergence_N.mean())
         return torch.stack(losses).mean()
 

@@ -34,7 +34,9 @@ class ComposerDataCollator:
     def _sites(self, examples: Sequence[TraceExample]) -> Batch:
         located = [(row, site) for row, example in enumerate(examples) for site in example.sites]
         turns = [examples[row].ids[site.start : site.end] for row, site in located]
-        ids, attention = self._pad([site.teacher_context + turn for (_, site), turn in zip(located, turns, strict=True)])
+        ids, attention = self._pad(
+            [site.teacher_context + turn for (_, site), turn in zip(located, turns, strict=True)]
+        )
         masks = [
             [0] * len(site.teacher_context) + [1] * len(turn) for (_, site), turn in zip(located, turns, strict=True)
         ]

@@ -143,7 +143,7 @@ def _episode_reward(episode_reward: list[float], **columns: Any) -> list[float]:
 
 
 def _grpo_config(config: Config, scratch: Path) -> Any:
-    from trl import GRPOConfig
+    from trl.trainer.grpo_config import GRPOConfig
 
     settings = config.training
     on_gpu = torch.cuda.is_available()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torch import Tensor
-from trl import GRPOTrainer
+from trl.trainer.grpo_trainer import GRPOTrainer
 
 from .channels import Channel, ReplayPreference, SelfDistillation
 from .collator import Batch
@@ -43,7 +43,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         loss = super()._compute_loss(model, inputs)
-        if not self.active_channels or not self.model.training or self._batches is None:
+        if not self.active_channels or self._batches is None or not model.training:
             return loss
         batch = {key: value.to(self.accelerator.device) for key, value in next(self._batches).items()}
         self._log_channel("policy", loss)
@@ -55,4 +55,5 @@ class ComposerReplicationTrainer(GRPOTrainer):
         return loss
 
     def _log_channel(self, name: str, term: Tensor) -> None:
-        self._metrics["train"][f"channel/{name}"].append(self.accelerator.gather(term.detach()).mean().item())
+        gathered: Any = self.accelerator.gather(term.detach())
+        self._metrics["train"][f"channel/{name}"].append(gathered.mean().item())

@@ -27,12 +27,18 @@ Split = Literal["train", "heldout", "renames", "compositions"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 Composition = tuple[str, ...]
 
-PATHS = tuple("app.py main.py test.py setup.cfg notes.md todo.md readme.md data.csv log.txt api.py core.py util.py "
-              "cli.py index.md plan.md draft.txt list.csv model.py view.py build.cfg lint.cfg story.txt rules.md".split())
-KEYS = tuple("retries timeout workers port depth width height limit offset budget epochs steps batch rate seed level "
-             "quota delay size rounds volume weight score margin".split())
-WORDS = tuple("alpha bravo cedar delta ember frost grape hazel ivory jade karma lemon maple noble ocean pearl quartz "
-              "river stone tulip umber vivid willow xenon yarrow zebra".split())
+PATHS = tuple(
+    "app.py main.py test.py setup.cfg notes.md todo.md readme.md data.csv log.txt api.py core.py util.py "
+    "cli.py index.md plan.md draft.txt list.csv model.py view.py build.cfg lint.cfg story.txt rules.md".split()
+)
+KEYS = tuple(
+    "retries timeout workers port depth width height limit offset budget epochs steps batch rate seed level "
+    "quota delay size rounds volume weight score margin".split()
+)
+WORDS = tuple(
+    "alpha bravo cedar delta ember frost grape hazel ivory jade karma lemon maple noble ocean pearl quartz "
+    "river stone tulip umber vivid willow xenon yarrow zebra".split()
+)
 REFERENCE = "it"
 HELDOUT_NAMES_PER_VERB = 2
 INSTRUCTION = "one json call per turn, then done."

@@ -111,6 +111,7 @@ def _set_flag(world: World, a: Arguments, value: int) -> None:
     world.keys[_text(a, "flag")] = value
 
 
+# fmt: off
 TOOLS: tuple[Tool, ...] = (
     Tool(("read", "open", "load"), FILE_NOUNS, {"path": "path"}, lambda w, a: w.read(_text(a, "path")),
          ("read {0}", "take the text of {0}"), "word"),
@@ -166,5 +167,6 @@ TOOLS: tuple[Tool, ...] = (
     Tool(("disable", "deactivate", "forbid"), FLAG_NOUNS, {"flag": "new_key"}, lambda w, a: _set_flag(w, a, 0),
          ("disable {0}", "deactivate {0}")),
 )
+# fmt: on
 
 BY_NAME: Mapping[str, Tool] = {tool.name: tool for tool in TOOLS}

@@ -19,9 +19,7 @@ def trace_of(episode: Episode, source_model: str, sample: int) -> Trace:
     for number, result in enumerate(episode.turns):
         start = len(messages)
         messages += _messages_of(result, f"call_{number}")
-        turns.append(
-            Turn(start=start, end=len(messages), source_model=source_model, family=family_of(source_model))
-        )
+        turns.append(Turn(start=start, end=len(messages), source_model=source_model, family=family_of(source_model)))
     return Trace(
         trace_id=content_id(AGENT, episode.task.task_id, source_model, sample, messages),
         source=Source(agent=AGENT),

@@ -1,0 +1,46 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+PYTHON ?= python3
+BIN := .venv/bin
+# Torch goes in first and pinned, so that machines without a GPU can get its small CPU build.
+INSTALL := $(BIN)/pip install --no-input --progress-bar off --constraint constraints.txt
+COLLECTED := sed -un 's/^Collecting \([^ (]*\).*/  \1/p'
+
+export HF_HUB_OFFLINE ?= 1
+export HF_HUB_DISABLE_TELEMETRY ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+
+.PHONY: quickstart test lint types structure experiment-000 clean
+
+quickstart: .venv/train-installed
+	$(BIN)/recompose quickstart
+
+test: .venv/dev-installed
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: .venv/dev-installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/dev-installed
+	$(BIN)/pyright
+
+structure: .venv/dev-installed
+	$(BIN)/python -m pytest tests/structure
+
+experiment-000: .venv/train-installed
+	$(BIN)/python experiments/000-quickstart/run.py
+
+.venv/train-installed: pyproject.toml constraints.txt
+	@echo "Setting up .venv (once, about two minutes):"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(INSTALL) torch==2.13.0 2>&1 | $(COLLECTED)
+	@$(INSTALL) --editable '.[train]' 2>&1 | $(COLLECTED)
+	@touch $@
+
+.venv/dev-installed: .venv/train-installed
+	@$(INSTALL) --editable '.[dev]' 2>&1 | $(COLLECTED)
+	@touch $@
+
+clean:
+	rm -rf .venv runs

@@ -1,0 +1,126 @@
+"""Every stage through the command line, on a configuration that takes seconds."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.small import SMALL_CONFIG
+
+KEYS = {
+    "traces", "sites", "hints", "replies", "pairs", "steps", "success_before", "success_after", "difference", "losses",
+    "spent_micros", "seconds", "report",
+}  # fmt: skip
+STAGES = ["policy", "ingestion", "sites", "hints", "replay", "pairs", "training", "evaluation"]
+
+
+def start(folder, *arguments):
+    config = folder / "small.toml"
+    config.write_text(SMALL_CONFIG)
+    command = [sys.executable, "-m", "composer_replication", "quickstart", "--config", str(config), "--run", "run"]
+    return subprocess.Popen(
+        [*command, *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("quickstart")
+    process = start(folder, "--json")
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return folder / "run", out, err
+
+
+def test_json_is_one_object_with_everything(finished):
+    _, out, _ = finished
+    assert len(out.strip().splitlines()) == 1
+    result = json.loads(out)
+    assert result.keys() >= KEYS
+    assert result["traces"] == 9
+    assert result["steps"] == 2
+    assert result["spent_micros"] == 0
+    assert result["simulated_teachers"] is True
+    for name in ("success_before", "success_after", "difference"):
+        assert set(result[name]) == {"mean", "lo", "hi", "n"}
+    assert set(result["losses"]) == {"policy", "sdpo", "replay"}
+
+
+def test_progress_names_every_stage(finished):
+    _, _, err = finished
+    assert all(f"{stage}:" in err for stage in STAGES)
+
+
+def test_the_run_directory_is_the_contract(finished):
+    run, _, _ = finished
+    for stage in STAGES:
+        manifest = json.loads((run / stage / "manifest.json").read_text())
+        assert manifest["stage"] == stage
+        assert (run / stage / "records.jsonl.zst").exists()
+    assert (run / "config.json").exists()
+    assert (run / "ledger.sqlite").exists()
+    page = (run / "report.html").read_text()
+    assert "simulated" in page
+
+
+def test_the_trained_model_loads_and_has_a_card(finished):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    run, _, _ = finished
+    folder = run / "training" / "model"
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    messages = [{"role": "system", "content": "read_file(path:str)"}, {"role": "user", "content": "read app.py"}]
+    prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    assert model.generate(**prompt, max_new_tokens=4).shape[1] > prompt["input_ids"].shape[1]
+    card = (folder / "README.md").read_text()
+    assert "simulated teachers" in card
+    assert "SDPO" in card
+
+
+def test_a_finished_run_is_kept(finished):
+    run, out, _ = finished
+    process = start(run.parent, "--json")
+    again, err = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert err.count("kept, finished earlier") == len(STAGES)
+    assert json.loads(again) == json.loads(out)
+
+
+def test_kill_and_resume(tmp_path):
+    process = start(tmp_path)
+    wait_for(tmp_path / "run" / "pairs" / "manifest.json", process)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    done_before = {p.parent.name: p.stat().st_mtime_ns for p in (tmp_path / "run").glob("*/manifest.json")}
+    assert "evaluation" not in done_before
+    process = start(tmp_path, "--json")
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert "resuming" in err
+    for stage, modified in done_before.items():
+        assert f"{stage}: kept, finished earlier" in err
+        assert (tmp_path / "run" / stage / "manifest.json").stat().st_mtime_ns == modified
+    assert json.loads(out)["steps"] == 2
+
+
+def test_interrupt_exits_130_and_says_so(tmp_path):
+    process = start(tmp_path)
+    wait_for(tmp_path / "run" / "config.json", process)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "saved" in err.splitlines()[-1]
+
+
+def wait_for(path, process):
+    deadline = time.monotonic() + 240
+    while not path.exists():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -1,0 +1,112 @@
+"""Imports go one way, files stay short, and the package starts without the heavy libraries."""
+
+import ast
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import composer_replication
+
+ROOT = Path(composer_replication.__file__).parent
+FOUNDATION = {"records", "config", "errors", "progress", "runs", "__init__"}
+MAY_IMPORT = {
+    "records": set(),
+    "errors": set(),
+    "progress": set(),
+    "config": {"records", "errors"},
+    "runs": {"records", "errors", "config", "__init__"},
+    "ingestion": FOUNDATION,
+    "sites": FOUNDATION | {"ingestion", "llm"},
+    "hints": FOUNDATION | {"ingestion", "sites", "llm"},
+    "replay": FOUNDATION | {"ingestion", "sites", "hints", "llm"},
+    "pairs": FOUNDATION | {"ingestion", "sites", "hints", "replay"},
+    "llm": FOUNDATION,
+    "losses": set(),
+    "environments": FOUNDATION | {"llm"},
+    "training": FOUNDATION | {"losses", "hints", "pairs", "environments"},
+    "evaluation": FOUNDATION
+    | {"ingestion", "sites", "hints", "replay", "pairs", "llm", "losses", "environments", "training"},
+}
+ABOVE = {"pipeline", "cli", "__main__", "__init__"}
+MAX_LINES = 600
+
+
+def modules():
+    return sorted(ROOT.rglob("*.py"))
+
+
+def package_of(path):
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imported_packages(path):
+    """First-level packages of ours that a module imports, at any depth of its code."""
+    parts = ["composer_replication", *path.relative_to(ROOT).with_suffix("").parts]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = [*parts[: len(parts) - node.level], *([node.module] if node.module else [])] if node.level else []
+            source = ".".join(base) if node.level else (node.module or "")
+            names = [f"{source}.{alias.name}" for alias in node.names]
+        for name in names:
+            head, *rest = name.split(".")
+            if head == "composer_replication" and rest:
+                known = (ROOT / rest[0]).is_dir() or (ROOT / f"{rest[0]}.py").exists()
+                yield rest[0] if known else "__init__"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_down(path):
+    package = package_of(path)
+    if package in ABOVE:
+        return
+    allowed = MAY_IMPORT[package] | {package}
+    assert set(imported_packages(path)) <= allowed
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_stay_short(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+
+
+def seconds(code):
+    """Best of five, so that a busy machine does not decide."""
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def test_import_is_quick():
+    assert seconds("import composer_replication") - seconds("pass") < 0.15
+
+
+def test_help_is_quick():
+    code = "import sys; sys.argv = ['recompose', '--help']; from composer_replication.cli.main import main; main()"
+    assert seconds(code) - seconds("pass") < 0.5
+
+
+def test_help_loads_no_heavy_library():
+    code = (
+        "import sys; sys.argv = ['recompose', '--help']\n"
+        "from composer_replication.cli.main import main\n"
+        "main()\n"
+        "assert not {'torch', 'transformers', 'trl', 'datasets', 'numpy'} & set(sys.modules), 'heavy'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_no_forbidden_calls():
+    forbidden = ("pickle", "eval(", "exec(", "trust_remote_code=True", "weights_only=False", "shell=True")
+    for path in modules():
+        text = path.read_text(encoding="utf-8")
+        for call in forbidden:
+            found = [line for line in text.splitlines() if call in line.replace("model.eval(", "").replace(".eval()", "")]
+            assert not found, (path, found)

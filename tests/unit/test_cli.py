@@ -1,0 +1,121 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+VERBS = ["quickstart", "ingest", "sites", "hint", "replay", "pair", "train", "evaluate", "model"]
+
+
+def recompose(*arguments, cwd=None):
+    command = [sys.executable, "-m", "composer_replication", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+@pytest.fixture
+def session(tmp_path):
+    from composer_replication.ingestion.embedded import embedded_session
+
+    target = tmp_path / "session.jsonl"
+    with embedded_session() as path:
+        target.write_bytes(Path(path).read_bytes())
+    return target
+
+
+def assert_one_line_error(done, code, *parts):
+    assert done.returncode == code
+    assert done.stdout == ""
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("error: ")
+    assert "next: " in lines[0]
+    for part in parts:
+        assert part in lines[0]
+
+
+def test_help_lists_the_verbs_in_pipeline_order():
+    done = recompose("--help")
+    assert done.returncode == 0
+    listed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("│") and line[2] != " "]
+    assert [verb for verb in listed if not verb.startswith("-")] == VERBS
+
+
+def test_every_verb_has_help():
+    for verb in VERBS:
+        assert recompose(verb, "--help").returncode == 0
+
+
+def test_unknown_verb_and_option():
+    assert_one_line_error(recompose("ingets"), 2, "ingest")
+    assert_one_line_error(recompose("sites", "somewhere", "--nope"), 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("missing.jsonl", None, "missing.jsonl"),
+        ("empty.jsonl", b"", "empty"),
+        ("binary.jsonl", bytes(range(256)) * 8, "not text"),
+        ("other.jsonl", b'{"hello": 1}\n', "no known format"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(tmp_path, name, content, reason):
+    file = tmp_path / name
+    if content is not None:
+        file.write_bytes(content)
+    assert_one_line_error(recompose("ingest", file, "--run", tmp_path / "run"), 2, reason)
+    assert not (tmp_path / "run").exists()
+    if content is not None:
+        assert file.read_bytes() == content
+
+
+def test_misspelt_config_key_names_the_right_one(tmp_path):
+    config = tmp_path / "my.toml"
+    config.write_text("[training]\nlerning_rate = 1.0\n")
+    done = recompose("quickstart", "--config", config, "--run", tmp_path / "run")
+    assert_one_line_error(done, 2, "training.lerning_rate", "learning_rate")
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_input_leaves_an_existing_run_alone(tmp_path, session):
+    run = tmp_path / "run"
+    assert recompose("ingest", session, "--run", run).returncode == 0
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    empty = tmp_path / "empty.jsonl"
+    empty.touch()
+    assert recompose("ingest", empty, "--run", run).returncode == 2
+    other = tmp_path / "other.jsonl"
+    other.write_bytes(session.read_bytes())
+    assert_one_line_error(recompose("ingest", other, "--run", run), 2, "another config")
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_stages_one_by_one_on_a_session_file(tmp_path, session):
+    run = tmp_path / "run"
+    ingested = recompose("ingest", session, "--run", run, "--json")
+    assert ingested.returncode == 0, ingested.stderr
+    assert json.loads(ingested.stdout)["sessions"] == 1
+    too_early = recompose("hint", run)
+    assert too_early.returncode == 2
+    assert "recompose sites" in too_early.stderr
+    for verb, key, expected in (("sites", "sites", 2), ("hint", "hints", 2), ("replay", "replies", 6), ("pair", "pairs", 0)):
+        done = recompose(verb, run, "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)[key] == expected
+    again = recompose("sites", run)
+    assert again.returncode == 0
+    assert "kept" in again.stderr
+
+
+def test_partly_readable_input_is_saved_and_exits_4(tmp_path, session):
+    broken = tmp_path / "broken.jsonl"
+    broken.write_bytes(b"{broken\n" + session.read_bytes())
+    done = recompose("ingest", broken, "--run", tmp_path / "run")
+    assert done.returncode == 4
+    assert "byte 0" in done.stderr
+    assert recompose("sites", tmp_path / "run").returncode == 0
+
+
+def test_not_a_run(tmp_path):
+    assert_one_line_error(recompose("sites", tmp_path), 2, "is not a run")
