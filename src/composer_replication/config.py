@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from .errors import UsageError
 from .records import canonical_json
@@ -16,6 +16,7 @@ from .records import canonical_json
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(gt=0)]
+TOOLBOX_TOOLS = 24
 HeldoutSplit = Literal["heldout", "renames", "compositions"]
 
 
@@ -36,6 +37,13 @@ class ToolboxConfig(Section):
     """Chance that an integer parameter is listed as a string in this episode."""
     call_mix: tuple[Fraction, Fraction, Fraction] = (0.75, 0.2, 0.05)
     """Weights of tasks that need one, two and three dependent calls."""
+
+    @field_validator("listed")
+    @classmethod
+    def _possible(cls, listed: tuple[int, int]) -> tuple[int, int]:
+        if not listed[0] <= listed[1] <= TOOLBOX_TOOLS:
+            raise ValueError(f"must be a range within {TOOLBOX_TOOLS} tools")
+        return listed
 
 
 class WarmupConfig(Section):
@@ -157,6 +165,8 @@ def load_config(path: Path) -> Config:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UsageError(f"no config file {path}", "recompose quickstart") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", "give a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}", f"mend {path} and run again") from error
     return parse_config(values, str(path))

@@ -13,7 +13,7 @@ class RecomposeError(Exception):
         self.next_command = next_command
 
     def __str__(self) -> str:
-        return f"{self.args[0]}; next: {self.next_command}"
+        return " ".join(f"{self.args[0]}; next: {self.next_command}".split())
 
 
 class UsageError(RecomposeError):

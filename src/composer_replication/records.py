@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Literal, Required, get_args
 
@@ -167,7 +168,7 @@ class Hint(StoredRecord):
     site_id: str
     text: str
     sham_text: str
-    """Same template and length, content of another kind: the control for "any text helps"."""
+    """A reminder for another kind of error, without facts: the control for "any text helps"."""
     layer: Literal["template", "raw_error", "judge", "sibling"]
     leak_level: Literal["L0", "L1", "L2"]
     tokens: int
@@ -274,10 +275,21 @@ FAMILIES = (
     "claude", "gpt", "gemini", "qwen", "deepseek", "glm", "kimi", "mistral", "llama", "minimax", "grok", "smollm",
 )  # fmt: skip
 
+VENDORS = {
+    "openai": "gpt",
+    "anthropic": "claude",
+    "google": "gemini",
+    "moonshotai": "kimi",
+    "z-ai": "glm",
+    "x-ai": "grok",
+}
+_FAMILY = re.compile(rf"(?<![a-z])({'|'.join(FAMILIES)})")
+
 
 def family_of(model: str | None) -> str | None:
     """The model family named in a model id, or the vendor part, or None when nothing is known."""
     if not model or model.startswith("<"):
         return None
-    name = model.lower()
-    return next((family for family in FAMILIES if family in name), name.split("/")[0])
+    vendor = model.lower().split("/")[0]
+    named = _FAMILY.search(model.lower())
+    return VENDORS.get(vendor) or (named.group(1) if named else vendor)

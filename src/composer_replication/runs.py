@@ -58,8 +58,8 @@ class Run:
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "config_hash": config.hash,
         }
-        write_atomically(path / "manifest.json", json.dumps(origin, indent=2) + "\n")
         write_atomically(path / "config.json", json.dumps(config.model_dump(mode="json"), indent=2) + "\n")
+        write_atomically(path / "manifest.json", json.dumps(origin, indent=2) + "\n")
         return cls(path, config)
 
     @classmethod
@@ -155,16 +155,19 @@ def write_records(path: Path, records: Iterable[BaseModel]) -> tuple[str, int]:
     path.parent.mkdir(parents=True, exist_ok=True)
     digest, number = hashlib.sha256(), 0
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("wb") as raw:
-        with zstandard.ZstdCompressor(level=3).stream_writer(raw, closefd=False) as out:
-            for record in records:
-                line = record.model_dump_json().encode() + b"\n"
-                digest.update(line)
-                out.write(line)
-                number += 1
-        raw.flush()
-        os.fsync(raw.fileno())
-    temporary.rename(path)
+    try:
+        with temporary.open("wb") as raw:
+            with zstandard.ZstdCompressor(level=3).stream_writer(raw, closefd=False) as out:
+                for record in records:
+                    line = record.model_dump_json().encode() + b"\n"
+                    digest.update(line)
+                    out.write(line)
+                    number += 1
+            raw.flush()
+            os.fsync(raw.fileno())
+        temporary.rename(path)
+    finally:
+        temporary.unlink(missing_ok=True)
     return digest.hexdigest(), number
 
 

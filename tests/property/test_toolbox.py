@@ -54,7 +54,7 @@ def test_no_text_raises_and_reward_is_zero_or_one(task, texts):
         if episode.finished:
             break
         result = episode.step(text)
-        assert result.text == text.strip()
+        assert result.text == text.strip().encode("utf-8", "replace").decode()
         assert episode.turns[-1] is result
         assert episode.reward in (0.0, 1.0)
     assert len(episode.turns) <= MAX_TURNS

@@ -99,7 +99,12 @@ def test_stages_one_by_one_on_a_session_file(tmp_path, session):
     too_early = recompose("hint", run)
     assert too_early.returncode == 2
     assert "recompose sites" in too_early.stderr
-    for verb, key, expected in (("sites", "sites", 2), ("hint", "hints", 2), ("replay", "replies", 6), ("pair", "pairs", 0)):
+    for verb, key, expected in (
+        ("sites", "sites", 2),
+        ("hint", "hints", 2),
+        ("replay", "replies", 6),
+        ("pair", "pairs", 0),
+    ):
         done = recompose(verb, run, "--json")
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)[key] == expected

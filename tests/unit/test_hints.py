@@ -88,7 +88,6 @@ def test_a_template_has_something_to_say_without_any_context(kind):
     assert hint_for(site(kind, error_message="", tool_name=None, tool_schema=None, available_tools=())).text
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="a JSON schema's type may be a list")
 def test_a_type_error_with_a_union_type():
     hint_for(site("type_error", tool_schema={"properties": {"key": {"type": ["string", "null"]}}}))
 
@@ -138,7 +137,6 @@ def test_shams_of_a_kind_come_from_several_other_templates():
     assert dispatch("json_decode") not in shams
 
 
-@pytest.mark.xfail(strict=True, reason="the sham of another kind is filled with this site's own facts")
 @pytest.mark.parametrize(
     ("kind", "fact"), [("tool_not_found", "get_key"), ("type_error", "it broke"), ("json_decode", "it broke")]
 )
@@ -182,7 +180,6 @@ def test_a_hint_that_quotes_the_failed_call_is_not_used(content, arguments, mess
     assert hint_for(quoting, one_turn("other", '{"command":"ls"}')).text
 
 
-@pytest.mark.xfail(strict=True, reason="the raw error is joined to one line, the call is not")
 def test_a_quoted_call_is_found_across_line_breaks():
     text = "cd src\n  make all"
     hint = hint_for(site("exit_code", error_message=f"failed: {text}"), one_turn(text, "{}"))

@@ -173,7 +173,6 @@ def test_family_of(model, family):
     assert family_of(model) == family
 
 
-@pytest.mark.xfail(strict=True, reason="a vendor's models without the family word count as another family")
 def test_one_vendor_is_one_family():
     assert family_of("openai/o3") == family_of("openai/gpt-5")
 

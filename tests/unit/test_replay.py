@@ -258,7 +258,6 @@ def test_what_was_paid_is_in_the_ledger_once(ledger):
     assert ledger.spent_micros() == 3 * 123
 
 
-@pytest.mark.xfail(strict=True, reason="equal requests that are under way at the same time are each sent and paid")
 def test_equal_requests_of_two_traces_are_paid_once(ledger):
     one = TRACES[0]
     twin = one.model_copy(update={"trace_id": "twin"})
@@ -356,13 +355,11 @@ def test_usage_is_kept_when_there_is_no_action():
     assert (parsed.usage.prompt_tokens, parsed.cost_micros) == (11, 123)
 
 
-@pytest.mark.xfail(strict=True, reason="a call whose name is no string or whose arguments are no object counts")
 @pytest.mark.parametrize(("name", "arguments"), [(5, "{}"), (None, "{}"), ("get_key", "5"), ("get_key", '"x"')])
 def test_a_call_must_have_a_name_and_an_object_of_arguments(name, arguments):
     assert parse(with_call(name, arguments)).outcome == "no_action"
 
 
-@pytest.mark.xfail(strict=True, reason="fields of odd types get through the parser and break the record or the ledger")
 @pytest.mark.parametrize(
     "body",
     [
@@ -376,7 +373,6 @@ def test_an_odd_answer_does_not_stop_the_replay(body, ledger):
         assert len(replay_states(STATES[:1], [server.teacher()], ledger, CONFIG)) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="a lone surrogate in an answer cannot be written down")
 def test_an_answer_with_a_lone_surrogate_can_be_stored(ledger):
     with Recorder(with_call("\ud800", "{}")) as server:
         [reply] = replay_states(STATES[:1], [server.teacher()], ledger, CONFIG)

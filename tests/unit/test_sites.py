@@ -157,11 +157,11 @@ def test_fields_of_a_site() -> None:
 
 
 TOOLBOX_TEXTS = [
-    ("error: no tool get_entry", "tool_not_found"),
-    ("error: the turn is not valid json", "json_decode"),
-    ("error: value must be int", "type_error"),
-    ("error: get_key takes key", "type_error"),
-    ("error: no key takes", "runtime_error"),
+    ("error: tool_not_found: no tool get_entry", "tool_not_found"),
+    ("error: json_decode: the turn is not valid json", "json_decode"),
+    ("error: type_error: value must be int", "type_error"),
+    ("error: type_error: get_key takes key", "type_error"),
+    ("error: runtime_error: no key takes", "runtime_error"),
 ]
 
 
@@ -169,12 +169,14 @@ TOOLBOX_TEXTS = [
 def test_toolbox_texts(text: str, kind: str) -> None:
     [site] = find_sites(trace_of([Did(text, name="get_key")], agent="toolbox"))
     assert site.error_kind == kind
-    assert site.error_message == text.removeprefix("error: ")
+    assert site.error_message == text.removeprefix(f"error: {kind}: ")
 
 
 def test_toolbox_repeats_only_by_call() -> None:
     trace = trace_of(
-        *([failing(n, "error: no key a")] for n in range(3)), [failing(0, "error: no key a")], agent="toolbox"
+        *([failing(n, "error: runtime_error: no key a")] for n in range(3)),
+        [failing(0, "error: runtime_error: no key a")],
+        agent="toolbox",
     )
     assert [kind for _, kind, _ in kinds(trace)] == ["runtime_error"] * 3 + ["repeated_failure"]
 
@@ -186,7 +188,7 @@ def test_an_unparsable_toolbox_turn_is_a_site() -> None:
         messages=(
             {"role": "user", "content": "get a"},
             {"role": "assistant", "content": '{"name":"get_key"'},
-            {"role": "tool", "content": "error: the turn is not valid json", "is_error": True},
+            {"role": "tool", "content": "error: json_decode: the turn is not valid json", "is_error": True},
         ),
         turns=(Turn(start=1, end=3),),
         tools=TOOLS,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from typing_extensions import TypedDict
 
@@ -41,8 +41,13 @@ def _type_error(context: HintContext) -> str:
     properties: dict[str, Any] = context.get("tool_schema", {}).get("properties", {})
     if not properties or "tool_name" not in context:
         return "Reminder: give each argument the type that the tool declares."
-    types = [f"{name}:{JSON_TYPES.get(schema.get('type'), 'any')}" for name, schema in properties.items()]
+    types = [f"{name}:{_type_name(schema)}" for name, schema in properties.items()]
     return f"Reminder: {context['tool_name']} takes {', '.join(types)}."
+
+
+def _type_name(schema: Any) -> str:
+    declared = cast("dict[str, Any]", schema).get("type") if isinstance(schema, dict) else None
+    return JSON_TYPES.get(declared, declared) if isinstance(declared, str) else "any"
 
 
 def _runtime_error(context: HintContext) -> str:

@@ -78,7 +78,8 @@ def quotes_the_call(text: str, trace: Trace, turn: int) -> bool:
     """Whether the hint repeats the failed action or the arguments of one of its calls."""
     message = trace.messages[trace.turns[turn].start]
     quoted = [message["content"], *(call["function"]["arguments"] for call in message.get("tool_calls", []))]
-    return any(len(part) > 2 and part in text for part in quoted)
+    said = " ".join(text.split())
+    return any(len(part) > 2 and " ".join(part.split()) in said for part in quoted)
 
 
 def _hint(site: ErrorSite, layer: Layer, text: str) -> Hint:
@@ -94,7 +95,7 @@ def _hint(site: ErrorSite, layer: Layer, text: str) -> Hint:
 
 
 def _sham(site: ErrorSite) -> str:
-    """The reminder for another kind of error, chosen by the site's id."""
+    """The reminder for another kind of error, chosen by the site's id, without any fact of this site."""
     others = sorted(kind for kind in HINT_TEMPLATES if kind != site.error_kind)
     kind = others[int(content_id(canonical_json(site.site_id)), 16) % len(others)]
-    return dispatch(kind, context_of(site)) or ""  # type: ignore[arg-type]
+    return dispatch(kind) or ""

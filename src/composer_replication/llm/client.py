@@ -26,8 +26,8 @@ class Attempt(NamedTuple):
 
 
 def require_loopback(base_url: str) -> None:
-    host = urlsplit(base_url).hostname or ""
     try:
+        host = urlsplit(base_url).hostname or ""
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         loopback = False
@@ -50,7 +50,7 @@ async def complete(client: httpx.AsyncClient, base_url: str, request: dict[str, 
                 chunks += chunk
                 if len(chunks) > MAX_RESPONSE_BYTES:
                     return Attempt(None, "response too large", time.monotonic() - started)
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ExceptionGroup) as error:
         return Attempt(None, f"{type(error).__name__}: {error}", time.monotonic() - started)
     latency_s = time.monotonic() - started
     if response.status_code != 200:

@@ -13,6 +13,8 @@ from torch import Tensor
 
 IGNORED_LABEL = -100
 SMALLEST_TAIL = 1e-7
+# Finite, so that a token ruled out on both sides gives 0 and not NaN; its probability is 0 in float32 all the same.
+LOGPROB_FLOOR = -1e4
 
 
 def generalized_jsd_loss(
@@ -50,8 +52,8 @@ def token_divergence(
     top_k: int | None = None,
 ) -> Tensor:
     """One divergence per row. `top_k` keeps the union of both top-k sets and puts the rest into one tail bucket."""
-    student_NV = (student_logits_NV.float() / temperature).log_softmax(-1)
-    teacher_NV = (teacher_logits_NV.detach().float() / temperature).log_softmax(-1)
+    student_NV = (student_logits_NV.float() / temperature).log_softmax(-1).clamp(min=LOGPROB_FLOOR)
+    teacher_NV = (teacher_logits_NV.detach().float() / temperature).log_softmax(-1).clamp(min=LOGPROB_FLOOR)
     if top_k is not None and top_k < student_NV.shape[-1]:
         student_NV, teacher_NV = _keep_top(student_NV, teacher_NV, top_k)
     if beta == 0:
@@ -64,9 +66,7 @@ def token_divergence(
 
 
 def _kl(p_NV: Tensor, q_NV: Tensor) -> Tensor:
-    """KL(p‖q) from log-probabilities; an entry that p never takes contributes 0."""
-    terms_NV = p_NV.exp() * (p_NV - q_NV)
-    return torch.where(p_NV == -torch.inf, 0.0, terms_NV).sum(-1)
+    return (p_NV.exp() * (p_NV - q_NV)).sum(-1)
 
 
 def _keep_top(student_NV: Tensor, teacher_NV: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -77,6 +77,6 @@ def _keep_top(student_NV: Tensor, teacher_NV: Tensor, k: int) -> tuple[Tensor, T
 
 
 def _with_tail(logprobs_NV: Tensor, ids_NK: Tensor, repeated_NK: Tensor) -> Tensor:
-    kept_NK = logprobs_NV.gather(-1, ids_NK).masked_fill(repeated_NK, -torch.inf)
+    kept_NK = logprobs_NV.gather(-1, ids_NK).masked_fill(repeated_NK, LOGPROB_FLOOR)
     tail_N1 = (1 - kept_NK.exp().sum(-1, keepdim=True)).clamp(min=SMALLEST_TAIL).log()
     return torch.cat([kept_NK, tail_N1], -1)

@@ -58,7 +58,9 @@ def _pair_at(
     rejected = trace.messages[trace.turns[turn].start]
     if [canonical_tool_call(call) for call in rejected.get("tool_calls", [])] == [verdict.action]:
         return None, "agrees_with_actor"
-    voters = tuple(sorted(reply.key for reply in replies if reply.action == verdict.action))
+    voters = [
+        reply for reply in replies if reply.family in verdict.agreement.families and reply.action == verdict.action
+    ]
     pair = PreferencePair(
         pair_id=content_id(trace.trace_id, turn, verdict.action),
         state_id=trace.state_id(turn),
@@ -70,8 +72,8 @@ def _pair_at(
         tools=trace.tools,
         agreement=verdict.agreement,
         off_policy=policy_model is None or trace.turns[turn].source_model != policy_model,
-        provenance=voters,
-        simulated=any(reply.simulated for reply in replies),
+        provenance=tuple(sorted(reply.key for reply in voters)),
+        simulated=any(reply.simulated for reply in voters),
     )
     return pair, "paired"
 

@@ -9,6 +9,9 @@ from composer_replication.records import Usage, canonical_call
 
 Outcome = Literal["answered", "no_action", "truncated", "mismatched", "failed"]
 
+MAX_COST_USD = 1_000_000
+MAX_TOKENS = 1 << 40
+
 
 class Parsed(NamedTuple):
     outcome: Outcome
@@ -30,8 +33,7 @@ def parse_reply(body: str, requested_model: str) -> Parsed:
 def _parse(answer: dict[str, Any], requested_model: str) -> Parsed:
     choice: dict[str, Any] = answer["choices"][0]
     calls: list[dict[str, Any]] = choice["message"].get("tool_calls") or []
-    served = str(answer["model"]) if "model" in answer else None
-    reason = choice.get("finish_reason")
+    served, reason = _text(answer.get("model")), _text(choice.get("finish_reason"))
     usage, cost_micros = _usage(answer.get("usage") or {})
     action = _action(calls)
     outcome: Outcome = "answered" if action else "no_action"
@@ -47,14 +49,26 @@ def _action(calls: list[dict[str, Any]]) -> str | None:
     if len(calls) != 1:
         return None
     try:
-        function: dict[str, Any] = calls[0]["function"]
-        return canonical_call(function["name"], json.loads(function["arguments"]))
+        name, arguments = calls[0]["function"]["name"], json.loads(calls[0]["function"]["arguments"])
+        action = canonical_call(name, arguments)
+        action.encode()  # a lone surrogate could not be written down
     except (ValueError, KeyError, TypeError):
         return None
+    return action if isinstance(name, str) and isinstance(arguments, dict) else None
 
 
 def _usage(fields: dict[str, Any]) -> tuple[Usage, int]:
-    usage = Usage(
-        prompt_tokens=int(fields.get("prompt_tokens") or 0), completion_tokens=int(fields.get("completion_tokens") or 0)
-    )
-    return usage, round(float(fields.get("cost") or 0) * 1_000_000)
+    tokens = {name: int(fields.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")}
+    cost = float(fields.get("cost") or 0)
+    if not 0 <= cost <= MAX_COST_USD or not all(0 <= count <= MAX_TOKENS for count in tokens.values()):
+        raise ValueError("implausible usage")
+    return Usage(**tokens), round(cost * 1_000_000)
+
+
+def _text(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    value.encode()
+    return value

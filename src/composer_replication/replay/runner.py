@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from httpx2 import AsyncClient
 
 from composer_replication.config import ReplayConfig
 from composer_replication.llm.client import complete, open_client
@@ -65,36 +67,72 @@ async def _replay(
     config: ReplayConfig,
     on_reply: Callable[[int, int], None],
 ) -> list[TeacherReply]:
-    jobs = [(state, teacher) for state in states for teacher in teachers]
+    jobs = [_Job.of(state, teacher, config) for state in states for teacher in teachers]
     slots = asyncio.Semaphore(config.concurrency)
+    # Equal requests share one call, however many states ask.
+    calls: dict[str, asyncio.Task[Settled | None]] = {}
     done = 0
 
-    async def ask(state: State, teacher: Teacher) -> TeacherReply:
+    async def ask(job: _Job) -> TeacherReply:
         nonlocal done
-        async with slots:
-            reply = await _ask(client, state, teacher, ledger, config)
+        if job.key not in calls:
+            calls[job.key] = asyncio.create_task(_call(client, slots, job, ledger))
+        settled = await calls[job.key]
         done += 1
         on_reply(done, len(jobs))
-        return reply
+        return job.reply(settled)
 
     async with open_client(config.concurrency, config.timeout_s) as client:
-        return list(await asyncio.gather(*(ask(state, teacher) for state, teacher in jobs)))
+        return list(await asyncio.gather(*map(ask, jobs)))
 
 
-async def _ask(client: Any, state: State, teacher: Teacher, ledger: Ledger, config: ReplayConfig) -> TeacherReply:
-    request = build_request(teacher.model, state.trace.history(state.turn), state.trace.tools, config.max_tokens)
-    key = request_key(request)
-    settled = ledger.settled(key)
-    if settled is None:
-        ledger.reserve(key, teacher.model)
-        attempt = await complete(client, teacher.base_url, request)
-        if attempt.body is None:
-            ledger.fail(key, attempt.failure or "unknown")
-            return _reply(state, teacher, key, "", attempt.latency_s, Parsed("failed"))
-        settled = Settled(attempt.body, parse_reply(attempt.body, teacher.model).cost_micros, attempt.latency_s)
-        ledger.settle(key, settled)
-    parsed = parse_reply(settled.body, teacher.model)
-    return _reply(state, teacher, key, settled.body, settled.latency_s, parsed)
+class _Job(NamedTuple):
+    state: State
+    teacher: Teacher
+    request: JsonObject
+    key: str
+
+    @classmethod
+    def of(cls, state: State, teacher: Teacher, config: ReplayConfig) -> _Job:
+        request = build_request(teacher.model, state.trace.history(state.turn), state.trace.tools, config.max_tokens)
+        return cls(state, teacher, request, request_key(request))
+
+    def reply(self, settled: Settled | None) -> TeacherReply:
+        trace, turn = self.state
+        parsed = parse_reply(settled.body, self.teacher.model) if settled else Parsed("failed")
+        return TeacherReply(
+            key=self.key,
+            state_id=trace.state_id(turn),
+            trace_id=trace.trace_id,
+            turn=turn,
+            teacher=self.teacher.model,
+            served_model=parsed.served_model,
+            family=self.teacher.family,
+            action=parsed.action,
+            raw=settled.body if settled else "",
+            finish_reason=parsed.finish_reason,
+            usage=parsed.usage,
+            cost_micros=parsed.cost_micros,
+            latency_s=round(settled.latency_s, 4) if settled else 0.0,
+            outcome=parsed.outcome,
+            simulated=self.teacher.simulated,
+        )
+
+
+async def _call(client: AsyncClient, slots: asyncio.Semaphore, job: _Job, ledger: Ledger) -> Settled | None:
+    """The settled answer from the ledger or the wire; None when the call failed."""
+    settled = ledger.settled(job.key)
+    if settled is not None:
+        return settled
+    async with slots:
+        ledger.reserve(job.key, job.teacher.model)
+        attempt = await complete(client, job.teacher.base_url, job.request)
+    if attempt.body is None:
+        ledger.fail(job.key, attempt.failure or "unknown")
+        return None
+    settled = Settled(attempt.body, parse_reply(attempt.body, job.teacher.model).cost_micros, attempt.latency_s)
+    ledger.settle(job.key, settled)
+    return settled
 
 
 def build_request(model: str, messages: Sequence[Message], tools: Sequence[JsonObject], max_tokens: int) -> JsonObject:
@@ -114,23 +152,3 @@ def request_key(request: JsonObject) -> str:
 def wire_message(message: Message) -> JsonObject:
     """Only what the OpenAI wire knows."""
     return {key: value for key, value in message.items() if key != "is_error"}
-
-
-def _reply(state: State, teacher: Teacher, key: str, raw: str, latency_s: float, parsed: Parsed) -> TeacherReply:
-    return TeacherReply(
-        key=key,
-        state_id=state.trace.state_id(state.turn),
-        trace_id=state.trace.trace_id,
-        turn=state.turn,
-        teacher=teacher.model,
-        served_model=parsed.served_model,
-        family=teacher.family,
-        action=parsed.action,
-        raw=raw,
-        finish_reason=parsed.finish_reason,
-        usage=parsed.usage,
-        cost_micros=parsed.cost_micros,
-        latency_s=round(latency_s, 4),
-        outcome=parsed.outcome,
-        simulated=teacher.simulated,
-    )

@@ -17,7 +17,7 @@ from composer_replication.records import (
 )
 
 from .repeats import STREAK, Repeats
-from .rules import TOOLBOX_PREFIX, Rule, classify, unwrap
+from .rules import Rule, classify, unwrap
 
 
 class Failure(NamedTuple):
@@ -40,7 +40,7 @@ def find_sites(trace: Trace) -> list[ErrorSite]:
         own: list[tuple[str | None, ErrorKind]] = [
             (_key(failure), failure.kind) for failure in failures if failure.rule.fault == "policy"
         ]
-        repeats.end_turn(own, succeeded=any(not _failed(agent, result) for result in _results(trace, turn)))
+        repeats.end_turn(own, succeeded=any(not _failed(result) for result in _results(trace, turn)))
     return sites
 
 
@@ -49,8 +49,8 @@ def _results(trace: Trace, turn: int) -> list[Message]:
     return [message for message in trace.messages[at.start + 1 : at.end] if message["role"] == "tool"]
 
 
-def _failed(agent: str, result: Message) -> bool:
-    return result.get("is_error", False) or (agent == "toolbox" and result["content"].startswith(TOOLBOX_PREFIX))
+def _failed(result: Message) -> bool:
+    return result.get("is_error", False)
 
 
 def _failures(trace: Trace, turn: int) -> Iterator[Failure]:
@@ -59,14 +59,14 @@ def _failures(trace: Trace, turn: int) -> Iterator[Failure]:
     seen: set[str] = set()
     for result in _results(trace, turn):
         call_id = result.get("tool_call_id", "")
-        if call_id in seen or not _failed(agent, result):
+        if call_id in seen or not _failed(result):
             continue
         seen.add(call_id)
         call = calls.get(call_id)
         text = unwrap(agent, result["content"])
         rule = classify(agent, text, call["function"]["name"] if call else None)
         if rule.kind is not None:
-            yield Failure(call, call_id, text, rule, rule.kind)
+            yield Failure(call, call_id, text.removeprefix(f"{rule.kind}: "), rule, rule.kind)
 
 
 def _key(failure: Failure) -> str | None:

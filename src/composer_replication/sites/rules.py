@@ -56,10 +56,10 @@ CLAUDE_CODE_RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 TOOLBOX_RULES: tuple[Rule, ...] = (
-    Rule("no_tool", "tool_not_found", r"no tool "),
-    Rule("not_a_call", "json_decode", r"the turn is not "),
-    Rule("wrong_type", "type_error", r".*( must be | takes )"),
-    Rule("refused", "runtime_error", r""),
+    Rule("no_tool", "tool_not_found", r"tool_not_found: "),
+    Rule("not_a_call", "json_decode", r"json_decode: "),
+    Rule("wrong_type", "type_error", r"type_error: "),
+    Rule("refused", "runtime_error", r"runtime_error: "),
 )
 
 ANY_FAILURE = Rule("any_failure", "runtime_error", r"", confidence=0.5)

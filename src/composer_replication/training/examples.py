@@ -64,9 +64,11 @@ def build_examples(
         skipped["site_without_tokens"] += len(hints_of[trace_id])
         skipped["pair_without_tokens"] += len(pairs_of[trace_id])
     examples: list[TraceExample] = []
-    for trace_id in rows.keys() & (hints_of.keys() | pairs_of.keys()):
-        examples.append(_example(tokens, rows[trace_id], hints_of[trace_id], pairs_of[trace_id], max_tokens, skipped))
-    return sorted(examples, key=lambda example: example.ids), skipped
+    for trace_id in sorted(rows.keys() & (hints_of.keys() | pairs_of.keys())):
+        example = _example(tokens, rows[trace_id], hints_of[trace_id], pairs_of[trace_id], max_tokens, skipped)
+        if example.sites or example.pairs:
+            examples.append(example)
+    return examples, skipped
 
 
 def _example(

@@ -81,7 +81,9 @@ def _corpus(config: ToolboxConfig) -> list[str]:
     lines += [f"{param}:str {param}:int)\n(" for tool in TOOLS for param in tool.params]
     lines += [phrase for tool in TOOLS for phrase in tool.phrases]
     lines += [dispatch(kind, _CONTEXT) or "" for kind in HINT_TEMPLATES]
-    lines += ["error: no tool file key such is empty exists in must be a number in quotes str int takes , . ( ) : _\n"]
+    lines += ['{"name":" ","arguments":{" "}} }} ":" "," ," ": "} " } {']
+    lines += ["error: tool_not_found json_decode type_error runtime_error"]
+    lines += ["no tool file key such is empty exists in must be a number in quotes str int takes , . ( ) : _\n"]
     lines += ["the turn is not valid json one call with name and arguments it ok done then"]
     for index in range(400):
         task = make_task(config, "train", index)

@@ -88,7 +88,8 @@ def demonstrate(task: ToolboxTask, tokens: ChatTokens, config: WarmupConfig, rng
         text = call.render() if call else FINISH
         if call and rng.random() < config.hint_rate:
             spliced = tokens.splice_hint(ids, _hint_for(task, call, rng))
-            weights += [0.0] * (len(spliced) - len(ids))
+            header = len(ids) - len(tokens.header_ids)
+            weights[header:header] = [0.0] * (len(spliced) - len(ids))
             ids, written = spliced, text
         else:
             written = _as_old_log(task, call, config, rng) if call else text

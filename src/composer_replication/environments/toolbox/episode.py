@@ -7,6 +7,7 @@ with reward 0 and stays in its trace, so that breaking a call on purpose never p
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,6 +18,10 @@ from .tools import BY_NAME
 
 FINISH = "done"
 MAX_TURNS = 4
+MAX_BRACKETS = 64
+
+
+_INTEGER = re.compile(r"-?[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ class Episode:
     def step(self, text: str) -> TurnResult:
         if self.finished:
             raise RuntimeError(f"episode of {self.task.task_id} has ended")
-        result = self._take_turn(text.strip())
+        result = self._take_turn(text.strip().encode("utf-8", "replace").decode())
         self.turns.append(result)
         self.finished = self.finished or len(self.turns) >= MAX_TURNS
         return result
@@ -115,8 +120,11 @@ class Episode:
 
 def parse_call(text: str) -> Call:
     try:
+        if text.count("{") + text.count("[") > MAX_BRACKETS:
+            raise ValueError("too deep")
         value: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        canonical_json(value).encode()  # a lone surrogate parses, but no file could hold it
+    except ValueError as error:
         raise CallError("json_decode", "the turn is not valid json") from error
     fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
     name, arguments = fields.get("name"), fields.get("arguments")
@@ -131,7 +139,7 @@ def _check_types(listing: Listing, arguments: dict[str, Any]) -> None:
     for param, expected in listing.types.items():
         if type(arguments[param]) is not (int if expected == "int" else str):
             raise CallError("type_error", f"{param} must be {expected}")
-        if expected == "str" and _is_number(listing, param) and not arguments[param].lstrip("-").isdigit():
+        if expected == "str" and _is_number(listing, param) and not _INTEGER.fullmatch(arguments[param]):
             raise CallError("type_error", f"{param} must be a number in quotes")
 
 
@@ -140,4 +148,5 @@ def _is_number(listing: Listing, param: str) -> bool:
 
 
 def _say(error: CallError) -> str:
-    return f"error: {error}"
+    """The error names its own kind, as an interpreter names its exception."""
+    return f"error: {error.kind}: {error}"

@@ -42,9 +42,10 @@ def _reaches_goal(episode: Episode, done: int) -> bool:
 
 
 def _results_seen(episode: Episode, done: int) -> bool:
-    """Whether the result that step `done` refers to was returned to the agent."""
+    """Whether the result that step `done` refers to was shown to the agent."""
     plan = episode.task.plan
-    if done == 0 or done == len(plan) or plan[done].reference is None:
+    reference = plan[done].reference if 0 < done < len(plan) else None
+    if reference is None:
         return True
-    producer = call_for(episode.task, plan[done - 1]).key
-    return any(turn.call and turn.call.key == producer and turn.error is None for turn in episode.turns)
+    producer, needed = call_for(episode.task, plan[done - 1]).key, str(plan[done].arguments[reference])
+    return any(turn.call and turn.call.key == producer and turn.observation == needed for turn in episode.turns)

@@ -45,7 +45,7 @@ class SimulatedTeachers:
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def __enter__(self) -> SimulatedTeachers:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
     def __exit__(
@@ -94,6 +94,7 @@ class SimulatedTeachers:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # headers and body in one packet
 
             def do_POST(self) -> None:
                 try:
