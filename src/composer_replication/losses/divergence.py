@@ -32,6 +32,8 @@ def generalized_jsd_loss(
     `batchmean` divides the sum by the number of those tokens; without any it is exactly 0. `none` returns one value
     per position, 0 where the label is ignored. No gradient reaches the teacher.
     """
+    if token_clip is not None and token_clip <= 0:
+        raise ValueError("token_clip must be positive")
     keep = torch.ones(student_logits.shape[:-1], dtype=torch.bool, device=student_logits.device)
     if labels is not None:
         keep = labels != IGNORED_LABEL

@@ -87,7 +87,7 @@ def _example(
     for turn, hint in hints:
         start, end = row.turn_spans[turn]
         site = SiteTokens(start, end, tokens.splice_hint(ids[:start], hint.text))
-        if len(site.teacher_context) + end - start > max_tokens:
+        if max(len(site.teacher_context) + end - start, len(ids)) > max_tokens:
             skipped["site_too_long"] += 1
         else:
             sites.append(site)

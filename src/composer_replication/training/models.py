@@ -62,6 +62,8 @@ def load_policy(name: str, toolbox: ToolboxConfig, seed: int) -> Policy:
 def load_saved_policy(where: str | Path, name: str) -> Policy:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    if str(where).startswith(("/", ".", "~")) and not Path(where).is_dir():
+        raise UsageError(f"there is no model folder {where}", "recompose model fetch smollm2, or give another folder")
     try:
         tokenizer = AutoTokenizer.from_pretrained(where)
         model = AutoModelForCausalLM.from_pretrained(

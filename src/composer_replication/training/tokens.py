@@ -65,14 +65,14 @@ class ChatTokens:
         return opened[len(plain) :]
 
     def _find_end_of_turn(self) -> int:
-        """The token that the template puts right after an assistant message."""
-        content, closed = self._render(_PROBE[:2], add_generation_prompt=True), self._render(_PROBE)
-        tail = closed[len(content) :]
-        special = set(self.tokenizer.all_special_ids)
-        ends = [token for token in tail if token in special]
-        if not ends:
-            raise UsageError("the chat template closes turns without a special token", "use another model")
-        return ends[0]
+        """The first token that the template puts after an assistant message, whatever the message says."""
+        one, other = (self._render([*_PROBE[:2], {"role": "assistant", "content": text}]) for text in ("a", "b b"))
+        shared = 0
+        while one[-1 - shared] == other[-1 - shared]:
+            shared += 1
+        if not shared:
+            raise UsageError("the chat template does not close the assistant's turn", "use another model")
+        return one[-shared]
 
     def _turn_end(self, ids: Sequence[int]) -> int:
         """Where the probe's assistant turn ends: just after its end-of-turn token."""

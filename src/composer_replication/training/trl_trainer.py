@@ -33,6 +33,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        if channels and batches is None:
+            raise ValueError("further channels need batches to read")
         everything: list[Channel] = [
             SelfDistillation(alpha_sdpo, sdpo_jsd_beta),
             ReplayPreference(beta_replay, dpo_beta),
