@@ -49,7 +49,7 @@ class ToolboxConfig(Section):
 class WarmupConfig(Section):
     """Supervised warm-up of the policy on noisy old logs; not counted as a gain."""
 
-    steps: Count = 280
+    steps: Count = 220
     batch_size: Positive = 32
     optimizer: Literal["muon", "adamw"] = "muon"
     """Muon takes the weight matrices of a model trained from scratch; the rest, or everything, goes to AdamW."""
@@ -101,7 +101,7 @@ class ReplayConfig(Section):
 
 
 class TrainingConfig(Section):
-    steps: Count = 36
+    steps: Count = 28
     prompts_per_step: Positive = 16
     group_size: Annotated[int, Field(ge=2)] = 8
     learning_rate: float = 8e-4
@@ -121,7 +121,7 @@ class TrainingConfig(Section):
 
 
 class EvaluationConfig(Section):
-    tasks: Annotated[int, Field(ge=2)] = 320
+    tasks: Annotated[int, Field(ge=2)] = 256
     """Tasks per held-out split; the same tasks before and after."""
     splits: tuple[HeldoutSplit, ...] = ("heldout", "renames", "compositions")
     """The first one is the headline."""

@@ -2,7 +2,7 @@
 
 Each function below is one stage: it reads the records of earlier stages from the run directory, calls the package that
 does the work, and finishes its own folder. Nothing is handed over in memory, so any stage can be run, resumed, looked
-at or replaced alone. `policy` comes first where a policy is needed: it makes the starting model.
+at or replaced alone. `policy` comes first: it makes the model that plays, is trained and is measured.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
-from itertools import islice, product
+from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .environments.toolbox import task_by_id, task_stream, trace_of
+from .environments.toolbox import task_by_id
 from .errors import UsageError
 from .hints import write_hints
 from .ingestion import ReadResult, ingest_paths
@@ -30,47 +30,24 @@ from .sites import find_sites
 if TYPE_CHECKING:
     from .training.models import Policy
 
-FIRST_ROLLOUT_TASK = 200_000_000
-TASKS_PER_SEED = 1_000_000
+ROLLOUT_TOKENS = "training/tokens/rollouts.jsonl.zst"
 
 
-class Stage(NamedTuple):
-    noun: str
-    what: str
-    work: Callable[[Run, Progress], None]
+def prepare(run: Run, progress: Progress) -> None:
+    """The starting policy, warmed up on noisy old logs. What the warm-up teaches is never counted as a gain."""
+    from .training.policy import prepare_policy
 
-
-def prepare_policy(run: Run, progress: Progress) -> None:
-    """Load or build the model and warm it up on noisy old logs. The warm-up is never counted as a gain."""
-    from .training.models import load_policy
-    from .training.warmup import warm_up
-
-    config, started = run.config, time.monotonic()
-    policy = load_policy(config.model.name, config.toolbox, config.seed)
-    losses: list[float] = []
-
-    def on_step(step: int, loss: float) -> None:
-        losses.append(loss)
-        progress.step(step, config.warmup.steps, f"loss {loss:.2f}")
-
-    warm_up(policy.model, policy.tokens, config.toolbox, config.warmup, config.seed, on_step)
-    policy.save(run.path / "policy" / "model")
-    counts = {"steps": len(losses), "parameters": sum(p.numel() for p in policy.model.parameters())}
+    started = time.monotonic()
+    counts = prepare_policy(run.config, run.path / "policy" / "model", progress)
     run.stage("policy").finish([], counts, [], started)
 
 
 def ingest(run: Run, progress: Progress) -> None:
     """Session files and the policy's own toolbox rollouts become traces."""
-    config, started = run.config.ingestion, time.monotonic()
-    with ExitStack() as stack:
-        paths = [Path(path) for path in config.paths]
-        found = ingest_paths(paths) if paths else ReadResult()
-        sessions = list(found.traces)
-        if config.embedded_session:
-            shipped = ingest_paths([stack.enter_context(embedded_session())])
-            found.skipped.update(shipped.skipped)
-            sessions += [_with_licence(trace) for trace in shipped.traces]
-    rollouts = _play(run, progress) if config.rollouts else []
+    started, config = time.monotonic(), run.config.ingestion
+    found = ingest_paths([Path(path) for path in config.paths]) if config.paths else ReadResult()
+    sessions = [*found.traces, *(_embedded(found) if config.embedded_session else [])]
+    rollouts = _rollouts(run, progress) if config.rollouts else []
     counts = {
         "sessions": len(sessions),
         "rollouts": len(rollouts),
@@ -78,46 +55,38 @@ def ingest(run: Run, progress: Progress) -> None:
         "quarantined": [vars(item) for item in found.quarantined],
         "skipped": dict(found.skipped),
     }
-    inputs = [run.stage("policy")] if config.rollouts else []
-    run.stage("ingestion").finish([*sessions, *rollouts], counts, inputs, started)
+    run.stage("ingestion").finish([*sessions, *rollouts], counts, [run.stage("policy")] if rollouts else [], started)
 
 
 def locate(run: Run, progress: Progress) -> None:
     """Turns where something went wrong."""
     started, traces = time.monotonic(), run.stage("ingestion").read(Trace)
     sites = [site for trace in traces for site in find_sites(trace)]
-    counts = {
-        "sites": len(sites),
-        "kinds": dict(Counter(site.error_kind for site in sites)),
-        "faults": dict(Counter(site.fault for site in sites)),
-    }
+    kinds, faults = Counter(site.error_kind for site in sites), Counter(site.fault for site in sites)
+    counts = {"sites": len(sites), "kinds": dict(kinds), "faults": dict(faults)}
     run.stage("sites").finish(sites, counts, [run.stage("ingestion")], started)
 
 
 def hint(run: Run, progress: Progress) -> None:
     """A short reminder for each site."""
-    started = time.monotonic()
-    traces = {trace.trace_id: trace for trace in run.stage("ingestion").read(Trace)}
-    hints, dropped = write_hints(traces, run.stage("sites").read(ErrorSite), run.config.hints.max_tokens)
-    counts = {
-        "hints": len(hints),
-        "layers": dict(Counter(hint.layer for hint in hints)),
-        "leak_levels": dict(Counter(hint.leak_level for hint in hints)),
-        "dropped": dict(dropped),
-    }
-    run.stage("hints").finish(hints, counts, [run.stage("ingestion"), run.stage("sites")], started)
+    started, inputs = time.monotonic(), [run.stage("ingestion"), run.stage("sites")]
+    traces = {trace.trace_id: trace for trace in inputs[0].read(Trace)}
+    hints, dropped = write_hints(traces, inputs[1].read(ErrorSite), run.config.hints.max_tokens)
+    layers, levels = Counter(hint.layer for hint in hints), Counter(hint.leak_level for hint in hints)
+    counts = {"hints": len(hints), "layers": dict(layers), "leak_levels": dict(levels), "dropped": dict(dropped)}
+    run.stage("hints").finish(hints, counts, inputs, started)
 
 
 def replay(run: Run, progress: Progress) -> None:
     """What each teacher would have done at the error states."""
     from .llm.ledger import Ledger
 
-    started, config = time.monotonic(), run.config.replay
-    traces = run.stage("ingestion").read(Trace)
-    states = states_to_ask(traces, run.stage("sites").read(ErrorSite), config.max_states)
+    started, inputs = time.monotonic(), [run.stage("ingestion"), run.stage("sites")]
+    config, traces = run.config.replay, inputs[0].read(Trace)
+    states = states_to_ask(traces, inputs[1].read(ErrorSite), config.max_states)
     ledger = Ledger(run.path / "ledger.sqlite")
     with _teachers(run, traces) as teachers:
-        replies = replay_states(states, teachers, ledger, config, lambda done, total: progress.step(done, total))
+        replies = replay_states(states, teachers, ledger, config, progress.step)
     counts = {
         "states": len(states),
         "replies": len(replies),
@@ -126,37 +95,32 @@ def replay(run: Run, progress: Progress) -> None:
         "spent_micros": ledger.spent_micros(),
     }
     ledger.close()
-    run.stage("replay").finish(replies, counts, [run.stage("ingestion"), run.stage("sites")], started)
+    run.stage("replay").finish(replies, counts, inputs, started)
 
 
 def pair(run: Run, progress: Progress) -> None:
     """What the teachers agree on, over what the actor did."""
-    started = time.monotonic()
-    traces, replies = run.stage("ingestion").read(Trace), run.stage("replay").read(TeacherReply)
-    pairs, verdicts = extract_dpo_pairs(traces, replies, run.config.model.name)
-    counts = {"pairs": len(pairs), "verdicts": dict(verdicts)}
-    run.stage("pairs").finish(pairs, counts, [run.stage("ingestion"), run.stage("replay")], started)
+    started, inputs = time.monotonic(), [run.stage("ingestion"), run.stage("replay")]
+    pairs, verdicts = extract_dpo_pairs(inputs[0].read(Trace), inputs[1].read(TeacherReply), run.config.model.name)
+    run.stage("pairs").finish(pairs, {"pairs": len(pairs), "verdicts": dict(verdicts)}, inputs, started)
 
 
 def train(run: Run, progress: Progress) -> None:
-    """GRPO + alpha · SDPO + beta · TR-DPO, from the warmed-up policy."""
+    """GRPO + alpha · SDPO + beta · TR-DPO, from the starting policy."""
     from .training.card import model_card
     from .training.examples import build_examples
     from .training.stored import TokenizedTrace
     from .training.train import train as train_policy
 
-    started, config = time.monotonic(), run.config
-    inputs = [run.stage(noun) for noun in ("ingestion", "sites", "hints", "pairs")]
-    sites = {site.site_id: site for site in inputs[1].read(ErrorSite)}
-    hints, pairs = inputs[2].read(Hint), inputs[3].read(PreferencePair)
-    if not run.stage("policy").is_done:
-        run_stage(run, "policy", progress)
+    started, folder = time.monotonic(), run.path / "training"
+    inputs = [run.stage(noun) for noun in ("sites", "hints", "pairs")]
+    sites = {site.site_id: site for site in inputs[0].read(ErrorSite)}
+    hints, pairs = inputs[1].read(Hint), inputs[2].read(PreferencePair)
+    run_stage(run, "policy", progress)
     policy = _load(run, "policy")
-    tokens_file = run.path / "training" / "tokens" / "rollouts.jsonl.zst"
-    tokenized = list(read_records(tokens_file, TokenizedTrace)) if tokens_file.exists() else []
-    examples, skipped = build_examples(policy.tokens, tokenized, sites, hints, pairs, config.training.max_tokens)
-    folder = run.path / "training"
-    steps = train_policy(policy, config, examples, folder / "scratch", progress)
+    rows = list(read_records(run.path / ROLLOUT_TOKENS, TokenizedTrace)) if run.config.ingestion.rollouts else []
+    examples, skipped = build_examples(policy.tokens, rows, sites, hints, pairs, run.config.training.max_tokens)
+    steps = train_policy(policy, run.config, examples, folder / "scratch", progress)
     policy.save(folder / "model")
     counts = {
         "steps": len(steps),
@@ -165,7 +129,7 @@ def train(run: Run, progress: Progress) -> None:
         "pairs": sum(len(example.pairs) for example in examples),
         "skipped": dict(skipped),
     }
-    write_atomically(folder / "model" / "README.md", model_card(config, counts))
+    write_atomically(folder / "model" / "README.md", model_card(run.config, counts))
     run.stage("training").finish(steps, counts, [run.stage("policy"), *inputs], started)
 
 
@@ -174,19 +138,25 @@ def evaluate(run: Run, progress: Progress) -> None:
     from .evaluation.compare import PHASES, TaskOutcome, evaluate_policy
     from .evaluation.summary import write_report
 
-    started, config = time.monotonic(), run.config
+    started, splits = time.monotonic(), run.config.evaluation.splits
     run.stage("training").require()
     policies = {"before": _load(run, "policy"), "after": _load(run, "training")}
     outcomes: list[TaskOutcome] = []
-    for done, (phase, split) in enumerate(product(PHASES, config.evaluation.splits), start=1):
-        outcomes += evaluate_policy(policies[phase], config, phase, split)
-        progress.step(done, len(PHASES) * len(config.evaluation.splits), f"{split}, {phase}")
+    for done, (phase, split) in enumerate(product(PHASES, splits), start=1):
+        outcomes += evaluate_policy(policies[phase], run.config, phase, split)
+        progress.step(done, len(PHASES) * len(splits), f"{split}, {phase}")
     run.stage("evaluation").finish(outcomes, {"episodes": len(outcomes)}, [run.stage("training")], started)
     write_report(run)
 
 
+class Stage(NamedTuple):
+    noun: str
+    what: str
+    work: Callable[[Run, Progress], None]
+
+
 STAGES: tuple[Stage, ...] = (
-    Stage("policy", "warm up the policy", prepare_policy),
+    Stage("policy", "warm up the policy", prepare),
     Stage("ingestion", "collect traces", ingest),
     Stage("sites", "find error sites", locate),
     Stage("hints", "write hints", hint),
@@ -197,15 +167,14 @@ STAGES: tuple[Stage, ...] = (
 )
 
 
-def run_stage(run: Run, noun: str, progress: Progress) -> bool:
-    """Do one stage unless it is done already; tells which."""
+def run_stage(run: Run, noun: str, progress: Progress) -> None:
+    """Do one stage unless it is done already."""
     stage = next(stage for stage in STAGES if stage.noun == noun)
     if run.stage(noun).is_done:
         progress.note(f"{noun}: kept, finished earlier")
-        return False
+        return
     progress.stage(noun, stage.what)
     stage.work(run, progress)
-    return True
 
 
 def run_pipeline(run: Run, progress: Progress) -> None:
@@ -216,28 +185,19 @@ def run_pipeline(run: Run, progress: Progress) -> None:
         run_stage(run, stage.noun, progress)
 
 
-def _play(run: Run, progress: Progress) -> list[Trace]:
-    """Toolbox rollouts of the starting policy; their sampled ids are kept for training."""
-    import torch
+def _embedded(found: ReadResult) -> list[Trace]:
+    with embedded_session() as path:
+        shipped = ingest_paths([path])
+    found.skipped.update(shipped.skipped)
+    licence = {"licence": EMBEDDED_LICENCE}
+    return [trace.model_copy(update={"source": trace.source.model_copy(update=licence)}) for trace in shipped.traces]
 
-    from .training.rollouts import roll_out
 
-    config = run.config
-    policy = _load(run, "policy")
-    first = FIRST_ROLLOUT_TASK + config.seed * TASKS_PER_SEED
-    tasks = list(islice(task_stream(config.toolbox, "train", first), config.ingestion.rollouts))
-    rollouts = roll_out(
-        policy.model,
-        policy.tokens,
-        tasks,
-        max_turn_tokens=config.training.max_turn_tokens,
-        temperature=config.training.temperature,
-        generator=torch.Generator(device=policy.model.device).manual_seed(config.seed),
-    )
-    traces = [trace_of(rollout.episode, config.model.name, sample) for sample, rollout in enumerate(rollouts)]
-    fingerprint = policy.tokenizer_fingerprint
-    rows = [rollout.stored(trace.trace_id, fingerprint) for trace, rollout in zip(traces, rollouts, strict=True)]
-    write_records(run.path / "training" / "tokens" / "rollouts.jsonl.zst", rows)
+def _rollouts(run: Run, progress: Progress) -> list[Trace]:
+    from .training.policy import play
+
+    traces, rows = play(_load(run, "policy"), run.config)
+    write_records(run.path / ROLLOUT_TOKENS, rows)
     progress.note(f"{len(traces)} rollouts, {sum(trace.outcome or 0 for trace in traces):.0f} solved")
     return traces
 
@@ -262,7 +222,3 @@ def _load(run: Run, noun: str) -> Policy:
     from .training.models import load_saved_policy
 
     return load_saved_policy(run.path / noun / "model", run.config.model.name)
-
-
-def _with_licence(trace: Trace) -> Trace:
-    return trace.model_copy(update={"source": trace.source.model_copy(update={"licence": EMBEDDED_LICENCE})})

@@ -1,0 +1,52 @@
+"""The policy's own stages: making the starting model, and playing the toolbox to make traces."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from composer_replication.config import Config
+from composer_replication.environments.toolbox import task_stream, trace_of
+from composer_replication.progress import Progress
+from composer_replication.records import Trace
+
+from .models import Policy, load_policy
+from .rollouts import roll_out
+from .stored import TokenizedTrace
+from .warmup import warm_up
+
+# Far from the tasks of the warm-up, which start at 0, and from those of training.
+FIRST_ROLLOUT_TASK = 200_000_000
+TASKS_PER_SEED = 1_000_000
+
+
+def prepare_policy(config: Config, folder: Path, progress: Progress) -> dict[str, int]:
+    """Load or build the model, warm it up on noisy old logs, and save it."""
+    policy = load_policy(config.model.name, config.toolbox, config.seed)
+
+    def on_step(step: int, loss: float) -> None:
+        progress.step(step, config.warmup.steps, f"loss {loss:.2f}")
+
+    warm_up(policy.model, policy.tokens, config.toolbox, config.warmup, config.seed, on_step)
+    policy.save(folder)
+    return {"steps": config.warmup.steps, "parameters": sum(p.numel() for p in policy.model.parameters())}
+
+
+def play(policy: Policy, config: Config) -> tuple[list[Trace], list[TokenizedTrace]]:
+    """Toolbox rollouts as traces, and the ids that were sampled."""
+    first = FIRST_ROLLOUT_TASK + config.seed * TASKS_PER_SEED
+    tasks = list(islice(task_stream(config.toolbox, "train", first), config.ingestion.rollouts))
+    rollouts = roll_out(
+        policy.model,
+        policy.tokens,
+        tasks,
+        max_turn_tokens=config.training.max_turn_tokens,
+        temperature=config.training.temperature,
+        generator=torch.Generator(device=policy.model.device).manual_seed(config.seed),
+    )
+    traces = [trace_of(rollout.episode, policy.name, sample) for sample, rollout in enumerate(rollouts)]
+    fingerprint = policy.tokenizer_fingerprint
+    rows = [rollout.stored(trace.trace_id, fingerprint) for trace, rollout in zip(traces, rollouts, strict=True)]
+    return traces, rows
