@@ -126,6 +126,7 @@ def _spoil(call: Call, task: ToolboxTask, rng: random.Random) -> Call:
     wrong_name = rng.choice([rng.choice(others).name, listing.tool if listing.tool != listing.name else "run"])
     if rng.random() < 0.5:
         return Call(wrong_name, call.arguments)
-    param = rng.choice(list(call.arguments))
+    param, shift = rng.choice(list(call.arguments)), rng.randint(1, 9)
     value = call.arguments[param]
-    return Call(call.name, {**call.arguments, param: value + 1 if isinstance(value, int) else f"{value}.bak"})
+    wrong = value + shift if isinstance(value, int) else f"{value}{shift}"
+    return Call(call.name, {**call.arguments, param: wrong})
