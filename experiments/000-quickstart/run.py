@@ -30,21 +30,20 @@ def run_seed(seed: int) -> None:
 
 def table() -> str:
     lines = [
-        "| seed | split | before | after | difference, 95 % interval | tasks | seconds |",
-        "|---|---|---|---|---|---|---|",
+        "| seed | unseen tasks, before → after | unseen tool names | unseen tool sequences | seconds |",
+        "|---|---|---|---|---|",
     ]
     for seed in SEEDS:
         result = json.loads((RESULTS / f"seed-{seed}.json").read_text())
-        headline = {name: result[f"success_{name}"] for name in ("before", "after")}
-        splits = {result["split"]: {**headline, "difference": result["difference"]}, **result["other_splits"]}
-        for split, row in splits.items():
-            change = row["difference"]
-            lines.append(
-                f"| {seed} | {split} | {row['before']['mean']:.3f} | {row['after']['mean']:.3f} "
-                f"| {change['mean']:+.3f} [{change['lo']:+.3f}, {change['hi']:+.3f}] | {change['n']} "
-                f"| {result['seconds']:.0f} |"
-            )
+        before, after = (result[f"success_{phase}"]["mean"] for phase in ("before", "after"))
+        others = [interval(result["other_splits"][split]["difference"]) for split in ("renames", "compositions")]
+        headline = f"{before:.3f} → {after:.3f}, **{interval(result['difference'])}**"
+        lines.append(f"| {seed} | {headline} | {others[0]} | {others[1]} | {result['seconds']:.0f} |")
     return "\n".join(lines) + "\n"
+
+
+def interval(change: dict[str, float]) -> str:
+    return f"{change['mean']:+.3f} [{change['lo']:+.3f}, {change['hi']:+.3f}]"
 
 
 if __name__ == "__main__":
