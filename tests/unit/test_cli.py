@@ -124,3 +124,13 @@ def test_partly_readable_input_is_saved_and_exits_4(tmp_path, session):
 
 def test_not_a_run(tmp_path):
     assert_one_line_error(recompose("sites", tmp_path), 2, "is not a run")
+
+
+def test_without_the_training_libraries_the_error_names_the_extra(tmp_path):
+    hide = "import sys; sys.modules['torch'] = None; sys.argv = ['recompose', 'quickstart', '--run', sys.argv[1]]\n"
+    code = hide + "from composer_replication.cli.main import main\nmain()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "run")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("error: torch is not installed; next: pip install")

@@ -21,6 +21,8 @@ VERBS = {
     "model:model": "Fetch the weights of embedded models.",
 }
 
+TRAINING_LIBRARIES = {"torch", "transformers", "trl", "datasets", "accelerate", "tokenizers", "gguf"}
+
 app = App(
     name="recompose",
     help="From coding-agent traces to a trained, measured policy.",
@@ -41,6 +43,10 @@ def main() -> None:
         sys.exit(_fail(f"{reason}; next: recompose --help", 2))
     except RecomposeError as error:
         sys.exit(_fail(str(error), error.exit_code))
+    except ModuleNotFoundError as error:
+        if error.name not in TRAINING_LIBRARIES:
+            raise
+        sys.exit(_fail(f"{error.name} is not installed; next: pip install 'composer-replication[train]'", 2))
     except KeyboardInterrupt:
         sys.exit(_fail("interrupted, finished stages are saved; next: run the same command again", 130))
 
