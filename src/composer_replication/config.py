@@ -153,7 +153,7 @@ def quickstart_config(model: str, seed: int) -> Config:
     return Config(
         seed=seed,
         model=ModelConfig(name=model),
-        warmup=WarmupConfig(steps=12, optimizer="adamw", learning_rate=3e-5),
+        warmup=WarmupConfig(steps=40, optimizer="adamw", learning_rate=1e-4),
         ingestion=ingestion,
         training=TrainingConfig(learning_rate=1e-5),
     )

@@ -116,7 +116,8 @@ def train(run: Run, progress: Progress) -> None:
     inputs = [run.stage(noun) for noun in ("sites", "hints", "pairs")]
     sites = {site.site_id: site for site in inputs[0].read(ErrorSite)}
     hints, pairs = inputs[1].read(Hint), inputs[2].read(PreferencePair)
-    run_stage(run, "policy", progress)
+    if not run.stage("policy").is_done:
+        run_stage(run, "policy", progress)
     policy = _load(run, "policy")
     rows = list(read_records(run.path / ROLLOUT_TOKENS, TokenizedTrace)) if run.config.ingestion.rollouts else []
     examples, skipped = build_examples(policy.tokens, rows, sites, hints, pairs, run.config.training.max_tokens)

@@ -136,4 +136,8 @@ def _download_wheel(folder: Path) -> Path:
 def _place(model: Any) -> Any:
     import torch
 
-    return model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+    if not torch.cuda.is_available():
+        return model.eval()
+    # cuDNN plans its attention anew for every shape, and rollouts hardly ever repeat one.
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    return model.to("cuda").eval()
