@@ -160,7 +160,7 @@ def test_what_cannot_be_used_is_counted(stored, tiny_tokens):
 
 def test_the_length_limit_counts_the_hint_and_the_longer_side(stored, tiny_tokens):
     full, _ = build_examples(tiny_tokens, stored.rows, stored.sites, stored.hints, stored.pairs, 2048)
-    sites = [len(s.teacher_context) + s.end - s.start for e in full for s in e.sites]
+    sites = [max(len(s.teacher_context) + s.end - s.start, len(e.ids)) for e in full for s in e.sites]
     pairs = [len(p.prompt) + max(len(p.chosen), len(p.rejected)) for e in full for p in e.pairs]
     for limit in (min(sites) - 1, min(sites), max(pairs) - 1, max(pairs), max(sites)):
         kept, skipped = build_examples(tiny_tokens, stored.rows, stored.sites, stored.hints, stored.pairs, limit)

@@ -70,8 +70,9 @@ class ChatTokens:
         shared = 0
         while one[-1 - shared] == other[-1 - shared]:
             shared += 1
-        if not shared:
-            raise UsageError("the chat template does not close the assistant's turn", "use another model")
+        # A newline alone could also be part of what the policy writes.
+        if not shared or not self.tokenizer.decode([one[-shared]]).strip():
+            raise UsageError("the chat template closes turns without a special token", "use another model")
         return one[-shared]
 
     def _turn_end(self, ids: Sequence[int]) -> int:
