@@ -16,6 +16,8 @@ from .records import canonical_json
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(gt=0)]
+AboveZero = Annotated[float, Field(gt=0)]
+Weight = Annotated[float, Field(ge=0)]
 TOOLBOX_TOOLS = 24
 HeldoutSplit = Literal["heldout", "renames", "compositions"]
 
@@ -53,9 +55,9 @@ class WarmupConfig(Section):
     batch_size: Positive = 32
     optimizer: Literal["muon", "adamw"] = "muon"
     """Muon takes the weight matrices of a model trained from scratch; the rest, or everything, goes to AdamW."""
-    learning_rate: float = 4e-3
+    learning_rate: AboveZero = 4e-3
     """AdamW's."""
-    muon_learning_rate: float = 0.03
+    muon_learning_rate: AboveZero = 0.03
     context_weight: Fraction = 0.3
     """Loss weight of tokens that the agent did not write."""
     hint_rate: Fraction = 0.2
@@ -88,7 +90,7 @@ class HintsConfig(Section):
 class ReplayConfig(Section):
     simulated: bool = True
     """Ask the built-in simulated teachers, noisy oracles of the toolbox, over loopback HTTP."""
-    simulated_error_rates: tuple[Fraction, ...] = (0.1, 0.2, 0.3)
+    simulated_error_rates: Annotated[tuple[Fraction, ...], Field(min_length=1, max_length=26)] = (0.1, 0.2, 0.3)
     """One simulated teacher family per entry, wrong this often."""
     base_url: str | None = None
     """Loopback OpenAI-compatible server to ask instead of the simulated teachers."""
@@ -97,23 +99,23 @@ class ReplayConfig(Section):
     max_states: Positive = 256
     concurrency: Positive = 8
     max_tokens: Positive = 256
-    timeout_s: float = 60.0
+    timeout_s: AboveZero = 60.0
 
 
 class TrainingConfig(Section):
     steps: Count = 28
     prompts_per_step: Positive = 16
     group_size: Annotated[int, Field(ge=2)] = 8
-    learning_rate: float = 8e-4
-    temperature: float = 1.0
+    learning_rate: AboveZero = 8e-4
+    temperature: AboveZero = 1.0
     max_turn_tokens: Positive = 40
-    alpha_sdpo: float = 0.1
+    alpha_sdpo: Weight = 0.1
     """Weight of hint-conditioned self-distillation (channel 2)."""
-    beta_replay: float = 0.05
+    beta_replay: Weight = 0.05
     """Weight of teacher-replay preferences (channel 3)."""
     sdpo_jsd_beta: Fraction = 0.5
     """0 is KL(teacher‖student), 1 is KL(student‖teacher), in between the generalised Jensen-Shannon divergence."""
-    dpo_beta: float = 0.1
+    dpo_beta: AboveZero = 0.1
     traces_per_step: Positive = 8
     """Stored traces that feed channels 2 and 3 in each step."""
     max_tokens: Positive = 2048
@@ -123,7 +125,7 @@ class TrainingConfig(Section):
 class EvaluationConfig(Section):
     tasks: Annotated[int, Field(ge=2)] = 256
     """Tasks per held-out split; the same tasks before and after."""
-    splits: tuple[HeldoutSplit, ...] = ("heldout", "renames", "compositions")
+    splits: Annotated[tuple[HeldoutSplit, ...], Field(min_length=1)] = ("heldout", "renames", "compositions")
     """The first one is the headline."""
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from .environments.toolbox import task_by_id
-from .errors import UsageError
+from .errors import RecomposeError, UsageError
 from .hints import write_hints
 from .ingestion import ReadResult, ingest_paths
 from .ingestion.embedded import EMBEDDED_LICENCE, embedded_session
@@ -30,7 +30,7 @@ from .sites import find_sites
 if TYPE_CHECKING:
     from .training.models import Policy
 
-ROLLOUT_TOKENS = "training/tokens/rollouts.jsonl.zst"
+ROLLOUT_TOKENS = "ingestion/tokens.jsonl.zst"
 
 
 def prepare(run: Run, progress: Progress) -> None:
@@ -38,8 +38,8 @@ def prepare(run: Run, progress: Progress) -> None:
     from .training.policy import prepare_policy
 
     started = time.monotonic()
-    counts = prepare_policy(run.config, run.path / "policy" / "model", progress)
-    run.stage("policy").finish([], counts, [], started)
+    policy = prepare_policy(run.config, run.path / "policy" / "model", progress)
+    run.stage("policy").finish([policy], policy.model_dump(), [], started)
 
 
 def ingest(run: Run, progress: Progress) -> None:
@@ -47,6 +47,8 @@ def ingest(run: Run, progress: Progress) -> None:
     started, config = time.monotonic(), run.config.ingestion
     found = ingest_paths([Path(path) for path in config.paths]) if config.paths else ReadResult()
     sessions = [*found.traces, *(_embedded(found) if config.embedded_session else [])]
+    if config.rollouts and not run.stage("policy").is_done:
+        run_stage(run, "policy", progress)
     rollouts = _rollouts(run, progress) if config.rollouts else []
     counts = {
         "sessions": len(sessions),
@@ -84,13 +86,20 @@ def replay(run: Run, progress: Progress) -> None:
     started, inputs = time.monotonic(), [run.stage("ingestion"), run.stage("sites")]
     config, traces = run.config.replay, inputs[0].read(Trace)
     states = states_to_ask(traces, inputs[1].read(ErrorSite), config.max_states)
+    if config.simulated and not any(trace.task_id for trace in traces):
+        progress.note("simulated teachers know only the toolbox, and no trace is from there: none will answer")
     ledger = Ledger(run.path / "ledger.sqlite")
     with _teachers(run, traces) as teachers:
         replies = replay_states(states, teachers, ledger, config, progress.step)
+    outcomes = Counter(reply.outcome for reply in replies)
+    if replies and outcomes["failed"] == len(replies):
+        raise RecomposeError(
+            f"all {len(replies)} teacher calls failed", f"check the server, then recompose replay {run.path}"
+        )
     counts = {
         "states": len(states),
         "replies": len(replies),
-        "outcomes": dict(Counter(reply.outcome for reply in replies)),
+        "outcomes": dict(outcomes),
         "simulated": config.simulated,
         "spent_micros": ledger.spent_micros(),
     }
@@ -113,13 +122,15 @@ def train(run: Run, progress: Progress) -> None:
     from .training.train import train as train_policy
 
     started, folder = time.monotonic(), run.path / "training"
-    inputs = [run.stage(noun) for noun in ("sites", "hints", "pairs")]
-    sites = {site.site_id: site for site in inputs[0].read(ErrorSite)}
-    hints, pairs = inputs[1].read(Hint), inputs[2].read(PreferencePair)
+    inputs = [run.stage(noun) for noun in ("ingestion", "sites", "hints", "pairs")]
+    sites = {site.site_id: site for site in inputs[1].read(ErrorSite)}
+    hints, pairs = inputs[2].read(Hint), inputs[3].read(PreferencePair)
     if not run.stage("policy").is_done:
         run_stage(run, "policy", progress)
     policy = _load(run, "policy")
     rows = list(read_records(run.path / ROLLOUT_TOKENS, TokenizedTrace)) if run.config.ingestion.rollouts else []
+    if any(row.tokenizer != policy.tokenizer_fingerprint for row in rows):
+        raise UsageError("the rollouts were made with another tokenizer", "start another run")
     examples, skipped = build_examples(policy.tokens, rows, sites, hints, pairs, run.config.training.max_tokens)
     steps = train_policy(policy, run.config, examples, folder / "scratch", progress)
     policy.save(folder / "model")

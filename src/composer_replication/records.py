@@ -19,7 +19,7 @@ from typing import Any, Literal, Required, get_args
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Literal[1] = 1
 
 ErrorKind = Literal[
     "tool_not_found", "json_decode", "type_error", "runtime_error", "repeated_failure", "exit_code", "edit_mismatch",
@@ -74,7 +74,7 @@ class Record(BaseModel):
 
 
 class StoredRecord(Record):
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Literal[1] = SCHEMA_VERSION
 
 
 class Source(Record):
@@ -290,6 +290,7 @@ def family_of(model: str | None) -> str | None:
     """The model family named in a model id, or the vendor part, or None when nothing is known."""
     if not model or model.startswith("<"):
         return None
-    vendor = model.lower().split("/")[0]
+    parts = [part for part in model.lower().split("/") if part not in ("", ".", "..")] or [model]
     named = _FAMILY.search(model.lower())
-    return VENDORS.get(vendor) or (named.group(1) if named else vendor)
+    is_path = model.startswith((".", "/", "~"))
+    return VENDORS.get(parts[0]) or (named.group(1) if named else parts[-1 if is_path else 0])

@@ -28,7 +28,7 @@ from pydantic import BaseModel
 
 from . import __version__
 from .config import Config, parse_config
-from .errors import UsageError
+from .errors import RecomposeError, UsageError
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 
@@ -97,6 +97,8 @@ class StageFolder:
             return json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
+        except ValueError as error:
+            raise self._damaged() from error
 
     @property
     def is_done(self) -> bool:
@@ -111,8 +113,18 @@ class StageFolder:
         return self.require()["sha256"]
 
     def read(self, record_type: type[AnyRecord]) -> list[AnyRecord]:
-        self.require()
-        return list(read_records(self.path / "records.jsonl.zst", record_type))
+        """All records of a finished stage; a file that is not what the manifest says is refused."""
+        manifest, digest = self.require(), hashlib.sha256()
+        records: list[AnyRecord] = []
+        try:
+            for line in _lines(self.path / "records.jsonl.zst"):
+                digest.update(line)
+                records.append(record_type.model_validate_json(line))
+        except (OSError, ValueError, zstandard.ZstdError) as error:
+            raise self._damaged() from error
+        if digest.hexdigest() != manifest["sha256"]:
+            raise self._damaged()
+        return records
 
     def finish(
         self, records: Iterable[BaseModel], counts: Mapping[str, Any], inputs: Iterable[StageFolder], started: float
@@ -134,8 +146,12 @@ class StageFolder:
         """The manifest of a finished stage; an error that names the verb to run otherwise."""
         manifest = self.manifest
         if manifest is None:
-            raise UsageError(f"{self.path.parent} has no finished {self.noun} stage", NEXT_COMMAND[self.noun])
+            command = NEXT_COMMAND[self.noun].replace("RUN", str(self.path.parent))
+            raise UsageError(f"{self.path.parent} has no finished {self.noun} stage", command)
         return manifest
+
+    def _damaged(self) -> RecomposeError:
+        return RecomposeError(f"{self.path} is damaged", f"delete {self.path} and do the stage again")
 
 
 NEXT_COMMAND = {
@@ -172,9 +188,12 @@ def write_records(path: Path, records: Iterable[BaseModel]) -> tuple[str, int]:
 
 
 def read_records(path: Path, record_type: type[AnyRecord]) -> Iterator[AnyRecord]:
+    return map(record_type.model_validate_json, _lines(path))
+
+
+def _lines(path: Path) -> Iterator[bytes]:
     with path.open("rb") as raw, zstandard.ZstdDecompressor().stream_reader(raw) as plain:
-        for line in io.BufferedReader(plain):  # type: ignore[arg-type]
-            yield record_type.model_validate_json(line)
+        yield from io.BufferedReader(plain)  # type: ignore[arg-type]
 
 
 def write_atomically(path: Path, text: str) -> None:

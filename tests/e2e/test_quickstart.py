@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -89,6 +90,49 @@ def test_a_finished_run_is_kept(finished):
     assert process.returncode == 0
     assert err.count("kept, finished earlier") == len(STAGES)
     assert json.loads(again) == json.loads(out)
+
+
+def test_a_lost_report_is_written_again(finished):
+    run, _, _ = finished
+    page = (run / "report.html").read_bytes()
+    (run / "report.html").unlink()
+    process = start(run.parent)
+    process.communicate(timeout=120)
+    assert (run / "report.html").read_bytes() == page
+
+
+def test_training_can_be_done_again_after_its_folder_is_deleted(finished, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(finished[0], run)
+    for stage in ("training", "evaluation"):
+        shutil.rmtree(run / stage)
+    done = subprocess.run(
+        [sys.executable, "-m", "composer_replication", "train", str(run), "--json"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["steps"] == 2
+    before, after = ((folder / "training" / "manifest.json").read_text() for folder in (finished[0], run))
+    assert json.loads(before)["sha256"] == json.loads(after)["sha256"]
+
+
+def test_ingest_plays_the_toolbox_when_rollouts_are_asked_for(tmp_path):
+    config = tmp_path / "small.toml"
+    config.write_text(SMALL_CONFIG)
+    command = [
+        sys.executable,
+        "-m",
+        "composer_replication",
+        "ingest",
+        "--run",
+        "run",
+        "--config",
+        str(config),
+        "--json",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rollouts"] == 8
 
 
 def test_kill_and_resume(tmp_path):

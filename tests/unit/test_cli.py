@@ -134,3 +134,35 @@ def test_without_the_training_libraries_the_error_names_the_extra(tmp_path):
     )
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("error: torch is not installed; next: pip install")
+
+
+def test_replay_without_a_server_fails_and_can_be_tried_again(tmp_path, session):
+    config = tmp_path / "own.toml"
+    config.write_text('[replay]\nsimulated = false\nbase_url = "http://127.0.0.1:9/v1"\nteachers = ["a/x", "b/y"]\n')
+    run = tmp_path / "run"
+    assert recompose("ingest", session, "--run", run, "--config", config).returncode == 0
+    assert recompose("sites", run).returncode == 0
+    for _ in range(2):
+        failed = recompose("replay", run)
+        assert failed.returncode == 1
+        assert "all 4 teacher calls failed" in failed.stderr.splitlines()[-1]
+    assert not (run / "replay" / "manifest.json").exists()
+
+
+def test_config_and_seed_do_not_mix(tmp_path):
+    config = tmp_path / "my.toml"
+    config.write_text("seed = 1\n")
+    assert_one_line_error(recompose("quickstart", "--config", config, "--seed", "2"), 2, "--config")
+    assert_one_line_error(recompose("quickstart", "--seed", "-1"), 2, "negative")
+
+
+def test_a_finished_ingest_needs_its_files_no_more(tmp_path, session):
+    run = tmp_path / "run"
+    assert recompose("ingest", session, "--run", run).returncode == 0
+    session.unlink()
+    assert recompose("ingest", session, "--run", run).returncode == 0
+
+
+def test_nothing_to_ingest(tmp_path):
+    assert_one_line_error(recompose("ingest", "--run", tmp_path / "run"), 2, "nothing to ingest")
+    assert not (tmp_path / "run").exists()

@@ -177,3 +177,19 @@ def test_quickstart_with_a_pretrained_model_is_gentler():
     assert config.warmup.optimizer == "adamw"
     assert config.warmup.learning_rate < tiny.warmup.learning_rate
     assert config.training.learning_rate < tiny.training.learning_rate
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("evaluation", "splits", []),
+        ("training", "temperature", 0.0),
+        ("training", "learning_rate", -1.0),
+        ("training", "alpha_sdpo", -0.1),
+        ("replay", "simulated_error_rates", []),
+        ("replay", "timeout_s", 0),
+    ],
+)
+def test_values_that_must_break_later_are_refused_at_once(section, key, value):
+    with pytest.raises(UsageError, match=f"{section}.{key}"):
+        parse_config({section: {key: value}}, "my.toml")

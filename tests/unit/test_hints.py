@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from composer_replication.config import HintsConfig, ToolboxConfig
@@ -267,3 +269,9 @@ def test_the_default_composite_as_a_collator_hook():
     assert "boom" in hook("exit_code", {"error_message": "boom"})
     assert hook("style", {"error_message": "boom"}) is None
     assert default_composite(enable_raw_error=False).generate("exit_code", {"error_message": "boom"}) is None
+
+
+def test_a_long_argument_value_counts_as_a_quote():
+    command = "python -m pytest tests/unit/test_things.py"
+    trace = one_turn("", json.dumps({"command": command}))
+    assert hint_for(site("exit_code", error_message=f"usage: {command} failed"), trace) is None

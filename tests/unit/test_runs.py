@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from composer_replication.config import Config, HintsConfig, TrainingConfig
-from composer_replication.errors import UsageError
+from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.records import Hint
 from composer_replication.runs import Run, read_records, write_records
 
@@ -149,7 +149,7 @@ def test_an_unfinished_stage_names_the_command_that_finishes_it(run, noun, comma
     for ask in (lambda: stage.read(Hint), lambda: stage.counts, lambda: stage.sha256):
         with pytest.raises(UsageError, match=f"no finished {noun} stage") as caught:
             ask()
-        assert caught.value.next_command == command
+        assert caught.value.next_command == command.replace("RUN", str(run.path))
 
 
 def test_a_stage_is_not_done_while_its_input_is_not(run):
@@ -234,3 +234,28 @@ def test_an_interrupted_stage_is_done_again(run):
 def test_a_run_that_died_while_it_began_can_begin_again(run):
     (run.path / "manifest.json").unlink()
     Run.start(run.path, run.config.model_copy())
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-9], lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"x" * 50]
+)
+def test_records_that_are_not_what_the_manifest_says_are_refused(run, damage):
+    stage = run.stage("hints")
+    stage.finish(HINTS, {}, [], time.monotonic())
+    file = stage.path / "records.jsonl.zst"
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(RecomposeError, match="damaged"):
+        stage.read(Hint)
+
+
+def test_a_broken_manifest_is_named(run):
+    stage = run.stage("hints")
+    stage.finish(HINTS, {}, [], time.monotonic())
+    (stage.path / "manifest.json").write_text("{")
+    with pytest.raises(RecomposeError, match="damaged"):
+        stage.read(Hint)
+
+
+def test_records_of_another_schema_are_refused(run):
+    with pytest.raises(ValueError, match="schema_version"):
+        Hint.model_validate({**HINTS[0].model_dump(), "schema_version": 99})

@@ -14,12 +14,12 @@ from .result import show_result
 
 def evaluate(run: Path, /, *, json: Json = False) -> None:
     """Compare the policy of RUN before and after training on held-out tasks, and write RUN/report.html."""
-    from composer_replication.evaluation.summary import summarise
+    from composer_replication.evaluation.summary import conclude
 
     opened = Run.open(run)
     with working_on(opened) as progress:
         run_stage(opened, "evaluation", progress)
-    result = summarise(opened)
+    result = conclude(opened)
     if json:
         print(json_module.dumps(result))
     else:

@@ -8,10 +8,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from composer_replication.config import Config, IngestionConfig, load_config
-from composer_replication.errors import PartialError
+from composer_replication.errors import PartialError, UsageError
 from composer_replication.ingestion import ingest_paths
 from composer_replication.pipeline import run_stage
-from composer_replication.runs import Run
+from composer_replication.runs import Run, StageFolder
 
 from .common import Json, tell, working_on
 
@@ -28,7 +28,10 @@ def ingest(
     settings = settings.model_copy(
         update={"ingestion": IngestionConfig.model_validate({**settings.ingestion.model_dump(), "paths": files})}
     )
-    ingest_paths([Path(file) for file in files])
+    if files and not StageFolder(run / "ingestion").is_done:
+        ingest_paths([Path(file) for file in files])
+    if not (files or settings.ingestion.embedded_session or settings.ingestion.rollouts):
+        raise UsageError("nothing to ingest", "recompose ingest FILE.jsonl --run DIR")
     started = Run.start(run, settings)
     with working_on(started) as progress:
         run_stage(started, "ingestion", progress)

@@ -47,6 +47,8 @@ def main() -> None:
         if error.name not in TRAINING_LIBRARIES:
             raise
         sys.exit(_fail(f"{error.name} is not installed; next: pip install 'composer-replication[train]'", 2))
+    except OSError as error:
+        sys.exit(_fail(f"{error}; next: check the path and its permissions", 1))
     except KeyboardInterrupt:
         sys.exit(_fail("interrupted, finished stages are saved; next: run the same command again", 130))
 

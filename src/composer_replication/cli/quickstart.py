@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from composer_replication.config import Config, load_config, quickstart_config
+from composer_replication.errors import UsageError
 from composer_replication.pipeline import run_pipeline
 from composer_replication.runs import Run
 
@@ -19,8 +20,8 @@ from .result import show_result
 def quickstart(
     *,
     run: Annotated[Path | None, Parameter(help="Run directory; by default runs/quickstart-MODEL-SEED.")] = None,
-    model: Annotated[str, Parameter(help="tiny, smollm2, a folder or a hub id.")] = "tiny",
-    seed: Annotated[int, Parameter(help="Everything random depends on it.")] = 0,
+    model: Annotated[str | None, Parameter(help="tiny (the default), smollm2, a folder or a hub id.")] = None,
+    seed: Annotated[int | None, Parameter(help="Everything random depends on it; 0 by default.")] = None,
     config: Annotated[Path | None, Parameter(help="TOML file with settings, instead of model and seed.")] = None,
     json: Json = False,
 ) -> None:
@@ -28,14 +29,18 @@ def quickstart(
 
     Started again, it resumes after the last finished stage.
     """
-    from composer_replication.evaluation.summary import summarise
+    from composer_replication.evaluation.summary import conclude
 
-    settings: Config = load_config(config) if config else quickstart_config(model, seed)
+    if config and (model is not None or seed is not None):
+        raise UsageError("--config already says which model and seed", "put both in the file")
+    if seed is not None and seed < 0:
+        raise UsageError("a seed is not negative", "recompose quickstart --seed 0")
+    settings: Config = load_config(config) if config else quickstart_config(model or "tiny", seed or 0)
     name = Path(settings.model.name).name
     started = Run.start(run or Path("runs") / f"quickstart-{name}-{settings.seed}", settings)
     with working_on(started) as progress:
         run_pipeline(started, progress)
-    result = summarise(started)
+    result = conclude(started)
     if json:
         print(json_module.dumps(result))
     else:

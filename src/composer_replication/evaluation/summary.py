@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from composer_replication import __version__
 from composer_replication.config import Config
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace, render_action
 from composer_replication.runs import Run, write_atomically
@@ -40,11 +41,20 @@ def summarise(run: Run) -> dict[str, Any]:
         "losses": {name: late_mean(steps, name) for name in ("policy", "sdpo", "replay")},
         "spent_micros": counts["replay"]["spent_micros"],
         "seconds": round(sum(_seconds(run).values()), 1),
+        "config_hash": run.config.hash,
+        "version": __version__,
         "seed": run.config.seed,
         "model": run.config.model.name,
         "run": str(run.path),
         "report": str(run.path / "report.html"),
     }
+
+
+def conclude(run: Run) -> dict[str, Any]:
+    """The summary of a finished run, whose report exists afterwards even if it was lost."""
+    if not (run.path / "report.html").exists():
+        write_report(run)
+    return summarise(run)
 
 
 def write_report(run: Run) -> None:
@@ -158,8 +168,10 @@ def _listed(counts: dict[str, int]) -> str:
 def _notes(config: Config) -> list[str]:
     notes = [
         "“Before” is the warmed-up policy: what the warm-up taught is not counted as gain.",
-        "The warm-up imitates noisy old logs (stale tool names, quoted integers, missing braces). "
-        "Training mostly removes these habits; the harder splits show what it does not teach.",
+        "The warm-up imitates noisy old logs (stale tool names, quoted integers, missing braces), and one turn in five "
+        "follows a hint. Training removes some of these habits: the error chart shows which, the harder splits show "
+        "what it does not teach.",
+        "Errors are counted per turn. A policy whose episodes last longer has more turns in which to repeat an error.",
     ]
     if config.replay.simulated:
         notes.insert(0, "Teachers are simulated: noisy oracles of the environment behind a loopback server.")

@@ -7,7 +7,7 @@ wait for a judge. The judge itself is not part of this version.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 from composer_replication.records import ERROR_KINDS
 
@@ -82,8 +82,12 @@ class CompositeHintGenerator:
         return self.generate
 
 
+Layer = Literal["template", "raw_error"]
+LAYERS: dict[Layer, HintGenerator] = {
+    "template": TemplateHintGenerator(),
+    "raw_error": RoutingHintGenerator(RawErrorHintGenerator()),
+}
+
+
 def default_composite(*, enable_raw_error: bool = True) -> CompositeHintGenerator:
-    layers: list[HintGenerator] = [TemplateHintGenerator()]
-    if enable_raw_error:
-        layers.append(RoutingHintGenerator(RawErrorHintGenerator()))
-    return CompositeHintGenerator(layers)
+    return CompositeHintGenerator([layer for name, layer in LAYERS.items() if enable_raw_error or name != "raw_error"])

@@ -93,6 +93,7 @@ def dispatch(error_kind: str, context: HintContext | None = None) -> str | None:
     return template(context or {}) if template else None
 
 
-def register(error_kind: str, template: Callable[[HintContext], str]) -> None:
-    """Add or replace the template of one kind."""
+def register(error_kind: str, template: Callable[[HintContext], str], leak_level: Literal["L0", "L1"] = "L1") -> None:
+    """Add or replace the template of one kind, and say how much it gives away."""
     HINT_TEMPLATES[error_kind] = template
+    LEAK_LEVELS[error_kind] = leak_level

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from composer_replication.records import ErrorSite, Hint, Trace, canonical_json, content_id
 
-from .generators import HintGenerator, RawErrorHintGenerator, RoutingHintGenerator, TemplateHintGenerator
+from .generators import LAYERS, Layer
 from .templates import HINT_TEMPLATES, LEAK_LEVELS, dispatch
 
-Layer = Literal["template", "raw_error"]
-LAYERS: tuple[tuple[Layer, HintGenerator], ...] = (
-    ("template", TemplateHintGenerator()),
-    ("raw_error", RoutingHintGenerator(RawErrorHintGenerator())),
-)
+# A value this short, a file name or a number, may be needed to say what is wrong.
+MIN_QUOTED_CHARS = 12
+QUOTED_CHARS = 40
 _PIECE = re.compile(r"\w+|[^\w\s]")
 
 
@@ -49,7 +48,7 @@ def count_tokens(text: str) -> int:
 
 def _write_hint(trace: Trace, site: ErrorSite, max_tokens: int) -> tuple[Hint | None, str]:
     reason = "no_layer"
-    for layer, generator in LAYERS:
+    for layer, generator in LAYERS.items():
         text = generator.generate(site.error_kind, context_of(site))
         if text is None:
             continue
@@ -77,9 +76,21 @@ def context_of(site: ErrorSite) -> dict[str, Any]:
 def quotes_the_call(text: str, trace: Trace, turn: int) -> bool:
     """Whether the hint repeats the failed action or the arguments of one of its calls."""
     message = trace.messages[trace.turns[turn].start]
-    quoted = [message["content"], *(call["function"]["arguments"] for call in message.get("tool_calls", []))]
     said = " ".join(text.split())
-    return any(len(part) > 2 and " ".join(part.split()) in said for part in quoted)
+    calls = [call["function"]["arguments"] for call in message.get("tool_calls", [])]
+    if any(len(part) > 2 and " ".join(part.split()) in said for part in [message["content"], *calls]):
+        return True
+    values = [" ".join(value.split())[:QUOTED_CHARS] for call in calls for value in _texts(call)]
+    return any(len(value) >= MIN_QUOTED_CHARS and value in said for value in values)
+
+
+def _texts(arguments: str) -> list[str]:
+    try:
+        fields: object = json.loads(arguments)
+    except ValueError:
+        return [arguments]
+    values = cast("dict[str, object]", fields).values() if isinstance(fields, dict) else []
+    return [value for value in values if isinstance(value, str)]
 
 
 def _hint(site: ErrorSite, layer: Layer, text: str) -> Hint:

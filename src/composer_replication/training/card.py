@@ -11,12 +11,15 @@ LICENCES = {"tiny": "mit", "smollm2": "apache-2.0"}
 
 
 def model_card(config: Config, counts: Mapping[str, object]) -> str:
-    rows = "\n".join(f"| {name} | {value} |" for name, value in counts.items())
+    rows = "\n".join(f"| {name.replace('_', ' ')} | {value} |" for name, value in counts.items() if name != "skipped")
     settings = config.training
     licence = LICENCES.get(config.model.name, "other")
     teachers = "*simulated teachers*, noisy oracles of the environment"
     if not config.replay.simulated:
         teachers = ", ".join(config.replay.teachers)
+    terms = ["GRPO"]
+    terms += [f"{settings.alpha_sdpo} · SDPO"] if settings.alpha_sdpo and counts["hinted_sites"] else []
+    terms += [f"{settings.beta_replay} · TR-DPO"] if settings.beta_replay and counts["pairs"] else []
     return f"""---
 library_name: transformers
 tags: [grpo, sdpo, dpo, tool-calling, composer-replication]
@@ -25,7 +28,7 @@ license: {licence}
 # A policy trained with composer-replication {__version__}
 
 Starting model: `{config.model.name}`. Trained for {settings.steps} steps with
-GRPO + {settings.alpha_sdpo} · SDPO + {settings.beta_replay} · TR-DPO in the toolbox environment, seed {config.seed}.
+{" + ".join(terms)} in the toolbox environment, seed {config.seed}.
 Teachers of channel 3: {teachers}.
 
 | | |

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from itertools import islice
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from composer_replication.records import Trace
 
 from .models import Policy, load_policy
 from .rollouts import roll_out
-from .stored import TokenizedTrace
+from .stored import StartingPolicy, TokenizedTrace
 from .warmup import warm_up
 
 # Far from the tasks of the warm-up, which start at 0, and from those of training.
@@ -22,7 +23,7 @@ FIRST_ROLLOUT_TASK = 200_000_000
 TASKS_PER_SEED = 1_000_000
 
 
-def prepare_policy(config: Config, folder: Path, progress: Progress) -> dict[str, int]:
+def prepare_policy(config: Config, folder: Path, progress: Progress) -> StartingPolicy:
     """Load or build the model, warm it up on noisy old logs, and save it."""
     policy = load_policy(config.model.name, config.toolbox, config.seed)
 
@@ -31,7 +32,13 @@ def prepare_policy(config: Config, folder: Path, progress: Progress) -> dict[str
 
     warm_up(policy.model, policy.tokens, config.toolbox, config.warmup, config.seed, on_step)
     policy.save(folder)
-    return {"steps": config.warmup.steps, "parameters": sum(p.numel() for p in policy.model.parameters())}
+    weights = b"".join(path.read_bytes() for path in sorted(folder.glob("*.safetensors")))
+    return StartingPolicy(
+        name=policy.name,
+        warmup_steps=config.warmup.steps,
+        parameters=sum(parameter.numel() for parameter in policy.model.parameters()),
+        weights_sha256=hashlib.sha256(weights).hexdigest(),
+    )
 
 
 def play(policy: Policy, config: Config) -> tuple[list[Trace], list[TokenizedTrace]]:

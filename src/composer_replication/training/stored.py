@@ -17,6 +17,15 @@ class TokenizedTrace(StoredRecord):
     reward: float
 
 
+class StartingPolicy(StoredRecord):
+    """The policy before training: what every later number is measured against."""
+
+    name: str
+    warmup_steps: int
+    parameters: int
+    weights_sha256: str
+
+
 class TrainingStep(StoredRecord):
     """What one step looked like. A channel that was off has no loss."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -42,6 +43,8 @@ def train(
     tasks = training_tasks(config)
     collator = ComposerDataCollator(policy.tokenizer.pad_token_id)
     stored = with_reference_logprobs(policy, examples, collator)
+    if not stored:
+        progress.note("no stored sites or pairs with token ids: channels 2 and 3 have nothing to learn from")
     steps: list[TrainingStep] = []
     trainer = ComposerReplicationTrainer(
         model=policy.model,
@@ -60,6 +63,7 @@ def train(
     trainer.remove_callback(PrinterCallback)
     trainer.train()
     policy.model.eval()
+    shutil.rmtree(scratch, ignore_errors=True)
     return steps
 
 

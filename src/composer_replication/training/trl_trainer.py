@@ -18,7 +18,8 @@ from .collator import Batch
 class ComposerReplicationTrainer(GRPOTrainer):
     """`loss = GRPO + alpha_sdpo · SDPO + beta_replay · TR-DPO`, plus any further `channels`.
 
-    `batches` yields collated stored traces, one per micro-step; it must draw from its own random generator.
+    `batches` yields collated stored traces, one per micro-step and without end; it must draw from its own random
+    generator. Without it only the policy gradient trains.
     """
 
     def __init__(
