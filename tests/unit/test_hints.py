@@ -274,4 +274,4 @@ def test_the_default_composite_as_a_collator_hook():
 def test_a_long_argument_value_counts_as_a_quote():
     command = "python -m pytest tests/unit/test_things.py"
     trace = one_turn("", json.dumps({"command": command}))
-    assert hint_for(site("exit_code", error_message=f"usage: {command} failed"), trace) is None
+    assert hint_for(site("exit_code", error_message=f"usage: {command} failed"), trace) == "quotes_the_call"
