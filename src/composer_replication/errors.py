@@ -22,12 +22,6 @@ class UsageError(RecomposeError):
     exit_code = 2
 
 
-class BudgetError(RecomposeError):
-    """A spending cap was reached; finished work is saved."""
-
-    exit_code = 3
-
-
 class PartialError(RecomposeError):
     """Some records were set aside; the rest is saved."""
 

@@ -43,15 +43,6 @@ def paired_difference(
     return _bootstrap([y - x for x, y in zip(before, after, strict=True)], seed, resamples)
 
 
-def sign_test(before: Sequence[float], after: Sequence[float]) -> float:
-    """Exact two-sided p-value that gains and losses are equally likely (McNemar's exact test on 0/1 outcomes)."""
-    gains = sum(y > x for x, y in zip(before, after, strict=True))
-    losses = sum(y < x for x, y in zip(before, after, strict=True))
-    changed = gains + losses
-    tail = sum(math.comb(changed, k) for k in range(min(gains, losses) + 1))
-    return min(1.0, 2 * tail / 2**changed)
-
-
 def _wilson(successes: int, n: int) -> Estimate:
     mean = successes / n
     shrink = 1 + Z * Z / n
