@@ -57,7 +57,8 @@ def ingest(run: Run, progress: Progress) -> None:
         "quarantined": [vars(item) for item in found.quarantined],
         "skipped": dict(found.skipped),
     }
-    run.stage("ingestion").finish([*sessions, *rollouts], counts, [run.stage("policy")] if rollouts else [], started)
+    inputs = [run.stage("policy")] if rollouts else []
+    run.stage("ingestion").finish([*sessions, *rollouts], counts, inputs, started, found.files)
 
 
 def locate(run: Run, progress: Progress) -> None:

@@ -127,16 +127,21 @@ class StageFolder:
         return records
 
     def finish(
-        self, records: Iterable[BaseModel], counts: Mapping[str, Any], inputs: Iterable[StageFolder], started: float
+        self,
+        records: Iterable[BaseModel],
+        counts: Mapping[str, Any],
+        inputs: Iterable[StageFolder],
+        started: float,
+        files: Mapping[str, str] | None = None,
     ) -> None:
-        """Write the records, then the manifest that makes the stage done."""
+        """Write the records, then the manifest that makes the stage done. `files` are hashes of outside input."""
         digest, number = write_records(self.path / "records.jsonl.zst", records)
         manifest = {
             "stage": self.noun,
             "version": __version__,
             "records": number,
             "sha256": digest,
-            "inputs": {folder.noun: folder.sha256 for folder in inputs},
+            "inputs": {folder.noun: folder.sha256 for folder in inputs} | dict(files or {}),
             "counts": dict(counts),
             "seconds": round(time.monotonic() - started, 3),
         }

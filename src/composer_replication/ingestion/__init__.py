@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -65,11 +66,14 @@ def ingest_paths(paths: Sequence[Path]) -> ReadResult:
     unreadable: list[Quarantined] = []
     broken_lines: list[Quarantined] = []
     traces: dict[str, Trace] = {}
+    hashes: dict[str, str] = {}
     for file in files:
         if problem := _why_unreadable(file):
             unreadable.append(Quarantined(file.name, 0, problem))
             continue
         read = TRACE_READERS[cast(str, detect_format(file))].read(file)
+        with file.open("rb") as handle:
+            hashes[str(file)] = hashlib.file_digest(handle, "sha256").hexdigest()
         broken_lines += read.quarantined
         skipped += read.skipped
         if not read.traces:
@@ -81,7 +85,7 @@ def ingest_paths(paths: Sequence[Path]) -> ReadResult:
                 traces[trace.trace_id] = trace
     if not traces:
         raise UsageError(_nothing_readable(paths, files, unreadable), NEXT_COMMAND)
-    return ReadResult(list(traces.values()), unreadable + broken_lines, +skipped)
+    return ReadResult(list(traces.values()), unreadable + broken_lines, +skipped, hashes)
 
 
 def _session_files(path: Path, skipped: Counter[str]) -> Iterator[Path]:

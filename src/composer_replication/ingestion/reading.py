@@ -31,6 +31,8 @@ class ReadResult:
     quarantined: list[Quarantined] = field(default_factory=list[Quarantined])
     skipped: Counter[str] = field(default_factory=Counter[str])
     """Rows left out on purpose, by reason."""
+    files: dict[str, str] = field(default_factory=dict[str, str])
+    """sha256 of every file that was read, by path as given."""
 
 
 class Line(NamedTuple):
