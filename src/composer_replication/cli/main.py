@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from cyclopts import App, CycloptsError
@@ -50,7 +51,10 @@ def main() -> None:
     except OSError as error:
         sys.exit(_fail(f"{error}; next: check the path and its permissions", 1))
     except KeyboardInterrupt:
-        sys.exit(_fail("interrupted, finished stages are saved; next: run the same command again", 130))
+        code = _fail("interrupted, finished stages are saved; next: run the same command again", 130)
+        sys.stderr.flush()
+        # An interrupt inside an exec() makes CPython override any other exit code with the signal's.
+        os._exit(code)
 
 
 def _fail(text: str, code: int) -> int:
