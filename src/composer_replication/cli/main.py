@@ -53,7 +53,7 @@ def main() -> None:
     except KeyboardInterrupt:
         code = _fail("interrupted, finished stages are saved; next: run the same command again", 130)
         sys.stderr.flush()
-        # An interrupt inside an exec() makes CPython override any other exit code with the signal's.
+        # Where an interrupt hits code compiled from text, CPython overrides every other exit code with the signal's.
         os._exit(code)
 
 
