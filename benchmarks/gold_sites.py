@@ -1,7 +1,8 @@
 """Chooses turns for the gold set of error sites, shows them to the people who label, and packs their labels.
 
     python benchmarks/gold_sites.py pick WORK            items.jsonl and readable batches in WORK/batches
-    python benchmarks/gold_sites.py pack WORK            first*.jsonl and second*.jsonl into the package's data
+    python benchmarks/gold_sites.py pick WORK --fresh    another draw, of turns that are not in the gold set
+    python benchmarks/gold_sites.py pack WORK [--fresh]  first*.jsonl and second*.jsonl into the package's data
 
 Turns are drawn by a fixed seed from `tests/samples`: failed results, results that only look like failures, and plain
 ones. What a rule would say about a turn plays no part.
@@ -33,8 +34,10 @@ WANTED = {
     "mini_swe_agent": (16, 10, 4), "atif": (6, 6, 2), "cline": (8, 8, 4), "adp": (4, 24, 4),
 }  # fmt: skip
 """Per folder: turns with a failed result, turns with suspicious words, plain turns."""
+WANTED_FRESH = dict.fromkeys(WANTED, (40, 12, 3))
 SUSPICIOUS = re.compile(
-    r"error|exception|traceback|fail|denied|not found|no such|cannot|invalid|timed out|interrupted|did not|unable|missing",
+    r"error|exception|traceback|fail|denied|not found|no such|cannot|invalid|timed out|interrupted|did not|unable|"
+    r"missing",
     re.IGNORECASE,
 )
 NOT_SESSIONS = ("agent-", "base_state")
@@ -72,22 +75,28 @@ def stratum(trace: Trace, turn: int) -> int:
     return 1 if any(SUSPICIOUS.search(result["content"]) for result in results) else 2
 
 
-def draw(folder: str, rng: random.Random) -> Iterator[tuple[str, Trace, int]]:
+def draw(
+    folder: str, wanted: tuple[int, int, int], rng: random.Random, known: set[str]
+) -> Iterator[tuple[str, Trace, int]]:
     strata: tuple[list[tuple[str, Trace, int]], ...] = ([], [], [])
     seen: set[str] = set()
     for file, trace in load(folder):
         for turn, at in enumerate(trace.turns):
             text = json.dumps(trace.messages[at.start : at.end])
-            if text not in seen:
+            if text not in seen and f"{trace.trace_id}/{turn}" not in known:
                 seen.add(text)
                 strata[stratum(trace, turn)].append((file, trace, turn))
-    for number, candidates in zip(WANTED[folder], strata, strict=True):
+    for number, candidates in zip(wanted, strata, strict=True):
         yield from rng.sample(candidates, min(number, len(candidates)))
 
 
-def pick(work: Path) -> None:
-    rng = random.Random(SEED)
-    drawn = [chosen for folder in WANTED for chosen in draw(folder, rng)]
+def pick(work: Path, fresh: bool) -> None:
+    rng = random.Random(SEED + fresh)
+    known = (
+        {json.loads(line)["id"] for line in (GOLD / "labels.jsonl").read_text().splitlines()} if fresh else set[str]()
+    )
+    quotas = WANTED_FRESH if fresh else WANTED
+    drawn = [chosen for folder, wanted in quotas.items() for chosen in draw(folder, wanted, rng, known)]
     rng.shuffle(drawn)
     traces = {trace.trace_id: trace for _, trace, _ in drawn}
     items: list[Item] = [
@@ -131,7 +140,7 @@ def shorten(text: str, limit: int) -> str:
     return f"{text[:half]}\n[… {len(text) - limit} characters left out …]\n{text[-half:]}"
 
 
-def pack(work: Path) -> None:
+def pack(work: Path, fresh: bool) -> None:
     """The first reader's labels count; the second reader's stand beside them for kappa."""
     first, second = (read_labels(work, name) for name in ("first", "second"))
     rows: list[str] = []
@@ -141,8 +150,9 @@ def pack(work: Path) -> None:
         if other:
             row["second"] = {"sites": other["sites"], "why": other["why"]}
         rows.append(json.dumps(row, ensure_ascii=False))
-    (GOLD / "labels.jsonl").write_text("\n".join(rows) + "\n")
-    (GOLD / "traces.jsonl.zst").write_bytes((work / "traces.jsonl.zst").read_bytes())
+    name = "fresh_" if fresh else ""
+    (GOLD / f"{name}labels.jsonl").write_text("\n".join(rows) + "\n")
+    (GOLD / f"{name}traces.jsonl.zst").write_bytes((work / "traces.jsonl.zst").read_bytes())
 
 
 def read_labels(work: Path, name: str) -> dict[str, Item]:
@@ -154,5 +164,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", choices=["pick", "pack"])
     parser.add_argument("work", type=Path)
+    parser.add_argument("--fresh", action="store_true")
     given = parser.parse_args()
-    {"pick": pick, "pack": pack}[given.step](given.work)
+    {"pick": pick, "pack": pack}[given.step](given.work, given.fresh)

@@ -28,6 +28,7 @@ ErrorKind = Literal[
 ]  # fmt: skip
 ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
 Fault = Literal["policy", "user", "harness", "environment"]
+Fidelity = Literal["exact", "reconstructed", "partial"]
 JsonObject = dict[str, Any]
 
 
@@ -86,11 +87,19 @@ class Source(Record):
     licence: str | None = None
 
 
+CLEARED_RESULT = "[tool result cleared from the context]"
+
+
 class Segment(Record):
-    """A stretch of history without a restart. A turn sees `preserved`, then everything from `start` up to itself."""
+    """A stretch of history. A turn sees what `continues` names, then `preserved`, then `start` up to itself."""
 
     start: int
     preserved: tuple[int, ...] = ()
+    """Indexes of earlier messages that survived a compaction."""
+    continues: tuple[int, int] | None = None
+    """After a rewind: an earlier segment, and the message before which it was left."""
+    cleared: tuple[int, ...] = ()
+    """Indexes of tool results that the harness emptied when this segment began."""
 
 
 class Turn(Record):
@@ -103,8 +112,10 @@ class Turn(Record):
     """Visible reasoning: part of the action, never of the history that others see."""
     source_model: str | None = None
     family: str | None = None
-    fidelity: Literal["exact", "reconstructed", "partial"] = "exact"
+    fidelity: Fidelity = "exact"
     byte_range: tuple[int, int] | None = None
+    abandoned: bool = False
+    """Whether the user rewound the session to before this turn."""
 
 
 class Trace(StoredRecord):
@@ -116,15 +127,23 @@ class Trace(StoredRecord):
     turns: tuple[Turn, ...]
     segments: tuple[Segment, ...] = (Segment(start=0),)
     tools: tuple[JsonObject, ...] = ()
+    tools_inferred: bool = False
+    """True when `tools` was put together from the calls of the trace because the file records none."""
     task_id: str | None = None
     outcome: float | None = None
     """Reward of a rollout, where one is known."""
 
     def history(self, turn: int) -> list[Message]:
         at = self.turns[turn]
-        segment = self.segments[at.segment]
-        preserved = [self.messages[i] for i in segment.preserved]
-        return preserved + list(self.messages[segment.start : at.start])
+        seen: list[int] = []
+        cleared: set[int] = set()
+        place: tuple[int, int] | None = (at.segment, at.start)
+        while place:
+            segment, end = self.segments[place[0]], place[1]
+            seen = [*segment.preserved, *range(segment.start, end), *seen]
+            cleared.update(segment.cleared)
+            place = segment.continues
+        return [_emptied(self.messages[i]) if i in cleared else self.messages[i] for i in seen]
 
     def state(self, turn: int) -> TraceState:
         at = self.turns[turn]
@@ -141,6 +160,10 @@ class Trace(StoredRecord):
         return (self.state(turn) for turn in range(len(self.turns)))
 
 
+def _emptied(message: Message) -> Message:
+    return {**message, "content": CLEARED_RESULT}
+
+
 class ErrorSite(StoredRecord):
     """A turn where something went wrong, and whose fault it was."""
 
@@ -152,6 +175,8 @@ class ErrorSite(StoredRecord):
     secondary_kind: ErrorKind | None = None
     fault: Fault = "policy"
     error_message: str
+    call_id: str | None = None
+    """The tool call that failed; None where the user spoke about the whole turn."""
     tool_name: str | None = None
     tool_schema: JsonObject | None = None
     available_tools: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import zstandard
 from pydantic import BaseModel
@@ -31,6 +31,7 @@ from .config import Config, parse_config
 from .errors import RecomposeError, UsageError
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
+RECORDS = "records.jsonl.zst"
 
 
 class Run:
@@ -72,6 +73,16 @@ class Run:
 
     def stage(self, noun: str) -> StageFolder:
         return StageFolder(self.path / noun)
+
+    def discard_if_empty(self) -> None:
+        """Remove the files of `start` from a run in which no stage was finished, and the folder if that empties it."""
+        if any((folder / "manifest.json").exists() for folder in self.path.iterdir() if folder.is_dir()):
+            return
+        for name in ("config.json", "manifest.json", ".lock"):
+            (self.path / name).unlink(missing_ok=True)
+        for folder in [*(item for item in self.path.iterdir() if item.is_dir()), self.path]:
+            if not any(folder.iterdir()):
+                folder.rmdir()
 
     @contextmanager
     def lock(self) -> Generator[None]:
@@ -117,7 +128,7 @@ class StageFolder:
         manifest, digest = self.require(), hashlib.sha256()
         records: list[AnyRecord] = []
         try:
-            for line in _lines(self.path / "records.jsonl.zst"):
+            for line in _lines(self.path / RECORDS):
                 digest.update(line)
                 records.append(record_type.model_validate_json(line))
         except (OSError, ValueError, zstandard.ZstdError) as error:
@@ -135,12 +146,25 @@ class StageFolder:
         files: Mapping[str, str] | None = None,
     ) -> None:
         """Write the records, then the manifest that makes the stage done. `files` are hashes of outside input."""
-        digest, number = write_records(self.path / "records.jsonl.zst", records)
+        self.seal(write_records(self.path / RECORDS, records), counts, inputs, started, files)
+
+    def write_lines(self, chunks: Iterable[bytes]) -> Written:
+        """Write records that are encoded already; `seal` then makes the stage done."""
+        return write_lines(self.path / RECORDS, chunks)
+
+    def seal(
+        self,
+        written: Written,
+        counts: Mapping[str, Any],
+        inputs: Iterable[StageFolder],
+        started: float,
+        files: Mapping[str, str] | None = None,
+    ) -> None:
         manifest = {
             "stage": self.noun,
             "version": __version__,
-            "records": number,
-            "sha256": digest,
+            "records": written.records,
+            "sha256": written.sha256,
             "inputs": {folder.noun: folder.sha256 for folder in inputs} | dict(files or {}),
             "counts": dict(counts),
             "seconds": round(time.monotonic() - started, 3),
@@ -171,25 +195,39 @@ NEXT_COMMAND = {
 }
 
 
-def write_records(path: Path, records: Iterable[BaseModel]) -> tuple[str, int]:
-    """Compressed JSON lines; the hash is over the uncompressed bytes, so it does not depend on the compressor."""
+class Written(NamedTuple):
+    """The hash is over the uncompressed bytes, so it does not depend on the compressor."""
+
+    sha256: str
+    records: int
+
+
+def encoded(records: Iterable[BaseModel]) -> Iterator[bytes]:
+    return (record.model_dump_json().encode() + b"\n" for record in records)
+
+
+def write_records(path: Path, records: Iterable[BaseModel]) -> Written:
+    return write_lines(path, encoded(records))
+
+
+def write_lines(path: Path, chunks: Iterable[bytes]) -> Written:
+    """JSON lines in pieces of any size, compressed. The file appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     digest, number = hashlib.sha256(), 0
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as raw:
             with zstandard.ZstdCompressor(level=3).stream_writer(raw, closefd=False) as out:
-                for record in records:
-                    line = record.model_dump_json().encode() + b"\n"
-                    digest.update(line)
-                    out.write(line)
-                    number += 1
+                for chunk in chunks:
+                    digest.update(chunk)
+                    out.write(chunk)
+                    number += chunk.count(b"\n")
             raw.flush()
             os.fsync(raw.fileno())
         temporary.rename(path)
     finally:
         temporary.unlink(missing_ok=True)
-    return digest.hexdigest(), number
+    return Written(digest.hexdigest(), number)
 
 
 def read_records(path: Path, record_type: type[AnyRecord]) -> Iterator[AnyRecord]:

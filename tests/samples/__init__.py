@@ -1,4 +1,4 @@
-"""Real session files of thirteen formats, compressed; `SOURCES.md` says where each comes from and under which licence."""
+"""Real session files, compressed; `SOURCES.md` says where each comes from and under which licence."""
 
 from __future__ import annotations
 

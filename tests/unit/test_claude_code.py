@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from composer_replication.errors import UsageError
-from composer_replication.ingestion import ReadResult, detect_format, ingest_paths
+from composer_replication.ingestion import InputFile, Quarantined, Report, detect_format
 from composer_replication.ingestion.claude_code import ClaudeCodeIngester
+from composer_replication.ingestion.claude_code import read as read_sessions
 from composer_replication.ingestion.embedded import embedded_session
-from composer_replication.records import Message, Trace, content_id
+from composer_replication.records import CLEARED_RESULT, Message, Trace, content_id
 from composer_replication.sites import find_sites
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "claude_code"
@@ -54,9 +55,21 @@ def session(tmp_path: Path) -> Path:
     return tmp_path / "s.jsonl"
 
 
+class ReadResult(NamedTuple):
+    traces: list[Trace]
+    quarantined: list[Quarantined]
+    skipped: Counter[str]
+
+
+def read_file(path: Path) -> ReadResult:
+    report = Report()
+    sessions = list(read_sessions(InputFile(path, report, redact=False)))
+    return ReadResult([session.trace() for session in sessions], report.quarantined, +report.skipped)
+
+
 def read(path: Path, *rows: Row) -> ReadResult:
     path.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
-    return ClaudeCodeIngester().read(path)
+    return read_file(path)
 
 
 def trace_of(path: Path, *rows: Row) -> Trace:
@@ -69,7 +82,7 @@ def said(messages: Sequence[Message]) -> list[str]:
 
 
 def summary(path: Path) -> Row:
-    read = ClaudeCodeIngester().read(path)
+    read = read_file(path)
     [trace] = read.traces
     return {
         "turns": len(trace.turns),
@@ -92,14 +105,17 @@ def test_there_are_golden_files() -> None:
 
 
 def test_embedded_session() -> None:
-    with embedded_session() as path:
-        [trace] = ClaudeCodeIngester().read(path).traces
+    with embedded_session() as (path, _, licence):
+        [trace] = read_file(path).traces
     assert len(trace.turns) == 10
     assert [site.error_kind for site in find_sites(trace)] == ["type_error", "edit_precondition"]
     assert trace.source.model_dump() == {
         "agent": "claude_code", "version": "1.0.108", "file": path.name, "licence": None,
     }  # fmt: skip
-    assert trace.trace_id == content_id("claude_code", "5c0375b4-57a5-4f26-b12d-d022ee4e51b7")
+    assert licence == "MIT"
+    rows = [json.loads(line) for line in path.read_bytes().splitlines()]
+    first = next(row["message"]["id"] for row in rows if row["type"] == "assistant" and not row["isSidechain"])
+    assert trace.trace_id == content_id("claude_code", "5c0375b4-57a5-4f26-b12d-d022ee4e51b7", first)
     assert Trace.model_validate_json(trace.model_dump_json()) == trace
 
 
@@ -137,6 +153,135 @@ def test_history_restarts_at_a_compaction(session: Path) -> None:
     assert said(trace.state(1)["messages"]) == ["u:new"]
     assert trace.state(1)["messages"][0]["role"] == "system"
     assert trace.segments[1].preserved == (0,)
+
+
+def compaction(*kept: str) -> Row:
+    return {
+        "type": "system", "subtype": "compact_boundary", "sessionId": "s",
+        "compactMetadata": {"trigger": "auto", "preservedMessages": {"uuids": list(kept)}},
+    }  # fmt: skip
+
+
+def test_messages_kept_by_a_compaction_follow_its_summary(session: Path) -> None:
+    trace = trace_of(
+        session,
+        user("old", uuid="u1"),
+        assistant("m1", use("c1"), uuid="u2"),
+        result("c1", "one"),
+        assistant("m2", text("forgotten"), uuid="u3"),
+        compaction("u2", "never written"),
+        user("summary", isCompactSummary=True),
+        user("new"),
+        assistant("m3", text("b")),
+    )
+    assert said(trace.state(2)["messages"]) == ["u:summary", "a:", "t:one", "u:new"]
+    assert said(trace.state(1)["messages"]) == ["u:old", "a:", "t:one"]
+
+
+def test_a_rewind_takes_the_abandoned_branch_out_of_the_history(session: Path) -> None:
+    trace = trace_of(
+        session,
+        user("start", uuid="u1"),
+        assistant("m1", text("ready"), uuid="u2"),
+        user("do it badly", uuid="u3", parentUuid="u2"),
+        assistant("m2", text("bad"), uuid="u4"),
+        user("[Request interrupted by user]", uuid="u5", parentUuid="u4"),
+        user("do it well", uuid="u6", parentUuid="u2"),
+        assistant("m3", text("good"), uuid="u7"),
+        user("thanks", uuid="u8", parentUuid="u7"),
+        assistant("m4", text("bye"), uuid="u9"),
+    )
+    assert [turn.abandoned for turn in trace.turns] == [False, True, False, False]
+    assert said(trace.state(1)["messages"]) == ["u:start", "a:ready", "u:do it badly"]
+    assert said(trace.state(3)["messages"]) == ["u:start", "a:ready", "u:do it well", "a:good", "u:thanks"]
+
+
+def test_results_cleared_from_the_context_are_hidden_from_then_on(session: Path) -> None:
+    clearing = {
+        "type": "system", "subtype": "microcompact_boundary", "sessionId": "s",
+        "microcompactMetadata": {"compactedToolIds": ["c1"]},
+    }  # fmt: skip
+    trace = trace_of(
+        session,
+        user("go"),
+        assistant("m1", use("c1"), use("c2")),
+        result("c1", "long"),
+        result("c2", "short"),
+        assistant("m2", text("a")),
+        clearing,
+        assistant("m3", text("b")),
+    )
+    assert said(trace.state(1)["messages"]) == ["u:go", "a:", "t:long", "t:short"]
+    assert said(trace.state(2)["messages"]) == ["u:go", "a:", f"t:{CLEARED_RESULT}", "t:short", "a:a"]
+
+
+def attachment(kind: str, **more: object) -> Row:
+    return {"type": "attachment", "sessionId": "s", "attachment": {"type": kind, **more}}
+
+
+def test_a_recorded_system_prompt_and_tools_are_used(session: Path) -> None:
+    snapshot = attachment(
+        "prompt_snapshot",
+        systemPrompt=["You are", "exact."],
+        tools=[{"name": "Bash", "description": "runs", "input_schema": {"type": "object"}}],
+    )
+    trace = trace_of(session, snapshot, user("go"), assistant("m1", text("a")))
+    assert trace.messages[0]["content"] == "You are\nexact."
+    assert [tool["function"] for tool in trace.tools] == [
+        {"name": "Bash", "description": "runs", "parameters": {"type": "object"}}
+    ]
+    assert not trace.tools_inferred
+
+
+def test_tools_are_inferred_from_calls_that_worked(session: Path) -> None:
+    trace = trace_of(
+        session,
+        assistant("m1", use("c1", "Read", path="a", limit=3), use("c2", "Read", path="b"), use("c3", "Reed", path="c")),
+        result("c1", "1"),
+        result("c2", "2"),
+        result("c3", "no such tool", is_error=True),
+    )
+    assert trace.tools_inferred
+    assert [tool["function"] for tool in trace.tools] == [
+        {
+            "name": "Read",
+            "parameters": {
+                "type": "object",
+                "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}},
+                "required": ["path"],
+            },
+        }
+    ]
+
+
+REMINDERS: dict[str, tuple[Row, str | None]] = {
+    "as it was sent": (attachment("from_the_future", rendered=[{"text": "<system-reminder>x</system-reminder>"}]),
+                       "<system-reminder>x</system-reminder>"),
+    "context of a hook": (attachment("hook_additional_context", content=["be kind"]),
+                          "<system-reminder>\nbe kind\n</system-reminder>"),
+    "a file": (attachment("file", filename="a.py", content={"type": "text", "file": {"content": "x = 1"}}),
+               "<system-reminder>\na.py\nx = 1\n</system-reminder>"),
+    "bookkeeping": (attachment("hook_success", content="ok"), None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REMINDERS)
+def test_context_that_the_harness_shows(session: Path, case: str) -> None:
+    row, expected = REMINDERS[case]
+    read_result = read(session, row, assistant("m1", text("a")))
+    assert said(read_result.traces[0].messages) == [*([f"u:{expected}"] if expected else []), "a:a"]
+    assert read_result.skipped == ({} if expected else {"attachment/hook_success": 1})
+
+
+def test_unknown_record_types_are_counted_by_version(session: Path) -> None:
+    session.write_text(json.dumps({"type": "tomorrow", "version": "9.9"}) + "\n")
+    report = Report()
+    list(read_sessions(InputFile(session, report, redact=False)))
+    assert report.unknown == {"9.9": {"tomorrow": 1}}
+
+
+def test_a_text_that_stays_in_the_queue_is_counted(session: Path) -> None:
+    assert read(session, assistant("m1", text("a")), queue("enqueue", "wait")).skipped == {"queued_and_never_sent": 1}
 
 
 def test_missing_and_stray_results(session: Path) -> None:
@@ -217,7 +362,7 @@ def test_queued_user_text(session: Path, case: str) -> None:
 def test_a_broken_line_is_quarantined_and_a_torn_one_is_not(session: Path) -> None:
     good = json.dumps(assistant("m1", text("hi"))).encode() + b"\n"
     session.write_bytes(good + b'{"a": 1}{"b": 2}\n' + b"[1]\n" + good[:40])
-    read_result = ClaudeCodeIngester().read(session)
+    read_result = read_file(session)
     assert len(read_result.traces[0].turns) == 1
     assert [(entry.file, entry.byte_offset) for entry in read_result.quarantined] == [
         ("s.jsonl", len(good)),
@@ -228,7 +373,7 @@ def test_a_broken_line_is_quarantined_and_a_torn_one_is_not(session: Path) -> No
 
 def test_half_an_emoji_does_not_cost_the_line(session: Path) -> None:
     session.write_bytes(json.dumps(assistant("m1", text("hi \ud83d"))).encode() + b"\n")
-    [trace] = ClaudeCodeIngester().read(session).traces
+    [trace] = read_file(session).traces
     assert trace.messages[1]["content"] == "hi ?"
 
 
@@ -267,12 +412,12 @@ def test_any_prefix_of_a_file_reads(session: Path, data: st.DataObject) -> None:
     whole_file = data.draw(st.sampled_from(FIXTURES))
     content = whole_file.read_bytes()
     session.write_bytes(content[: data.draw(st.integers(0, len(content)))])
-    part = ClaudeCodeIngester().read(session)
+    part = read_file(session)
     assert_sound(part)
     assert not part.quarantined
     complete_lines = [json.loads(line) for line in session.read_bytes().splitlines(keepends=True) if line[-1:] == b"\n"]
     ids = {row["message"]["id"] for row in complete_lines if row["type"] == "assistant" and not row.get("isSidechain")}
-    found, whole = models(part), models(ClaudeCodeIngester().read(whole_file))
+    found, whole = models(part), models(read_file(whole_file))
     assert len(found) - len(ids) in (0, 1)  # a last line may be whole and lack only its newline
     assert found == whole[: len(found)]
 
@@ -300,46 +445,11 @@ def test_any_field_may_hold_anything(session: Path, data: st.DataObject) -> None
 
 def test_ingest_yields_the_states(session: Path) -> None:
     trace = trace_of(session, user("go"), assistant("m1", text("hi")))
-    assert list(ClaudeCodeIngester().ingest(session)) == list(trace.states())
+    assert list(ClaudeCodeIngester(redact=False).ingest(session)) == list(trace.states())
 
 
 def test_detect_format(tmp_path: Path) -> None:
-    assert {detect_format(path) for path in FIXTURES} == {"claude_code"}
+    assert {detect_format(InputFile(path, Report())) for path in FIXTURES} == {"claude_code"}
     other = tmp_path / "other.jsonl"
     other.write_text('{"type": "session_meta", "sessionId": "s"}\nnot json\n')
-    assert detect_format(other) is None
-
-
-UNREADABLE = {"empty": b"\n", "not text": b"PK\x03\x04\x00\xff", "no known format": b'{"a": 1}\n'}
-
-
-@pytest.mark.parametrize(("reason", "content"), UNREADABLE.items())
-def test_an_unreadable_file_is_a_usage_error(tmp_path: Path, reason: str, content: bytes) -> None:
-    (tmp_path / "x.jsonl").write_bytes(content)
-    for path in (tmp_path / "x.jsonl", tmp_path):
-        with pytest.raises(UsageError, match=f"{reason}.*; next: recompose ingest"):
-            ingest_paths([path])
-
-
-def test_nothing_to_read_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no file or folder"):
-        ingest_paths([tmp_path / "missing.jsonl"])
-    with pytest.raises(UsageError, match="no session"):
-        ingest_paths([tmp_path])
-    read(tmp_path / "s.jsonl", user("go"))
-    with pytest.raises(UsageError, match="no turn of a main agent"):
-        ingest_paths([tmp_path])
-
-
-def test_a_folder_keeps_what_can_be_read(tmp_path: Path) -> None:
-    (tmp_path / "a" / "subagents").mkdir(parents=True)
-    hello = assistant("m1", text("hi"))
-    read(tmp_path / "a" / "s.jsonl", hello)
-    read(tmp_path / "a" / "z.jsonl", hello, assistant("m2", text("more")))
-    read(tmp_path / "a" / "agent-1.jsonl", hello)
-    read(tmp_path / "a" / "subagents" / "x.jsonl", hello)
-    (tmp_path / "binary.jsonl").write_bytes(UNREADABLE["not text"])
-    found = ingest_paths([tmp_path, tmp_path / "a" / "s.jsonl"])
-    assert [(trace.source.file, len(trace.turns)) for trace in found.traces] == [("z.jsonl", 2)]
-    assert [(entry.file, entry.byte_offset) for entry in found.quarantined] == [("binary.jsonl", 0)]
-    assert found.skipped == {"subagent_file": 2, "duplicate_session": 1}
+    assert detect_format(InputFile(other, Report())) is None

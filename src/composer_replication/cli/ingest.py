@@ -9,38 +9,58 @@ from cyclopts import Parameter
 
 from composer_replication.config import Config, IngestionConfig, load_config
 from composer_replication.errors import PartialError, UsageError
-from composer_replication.ingestion import ingest_paths
+from composer_replication.ingestion import TRACE_READERS, find_inputs
 from composer_replication.pipeline import run_stage
 from composer_replication.runs import Run, StageFolder
 
 from .common import Json, tell, working_on
 
+CLAUDE_CODE_FOLDER = "~/.claude/projects"
+NEXT_COMMAND = "recompose ingest PATH --run DIR"
+
 
 def ingest(
     *paths: Annotated[Path, Parameter(help="Session files, or folders to walk.")],
-    run: Annotated[Path, Parameter(help="Run directory to create or resume.")],
+    run: Annotated[Path, Parameter(name=["--run", "-o"], help="Run directory to create or resume.")],
+    format: Annotated[str | None, Parameter(help="Format of all files, instead of finding it out from each.")] = None,
+    claude_code: Annotated[bool, Parameter(negative="", help=f"Also read {CLAUDE_CODE_FOLDER}.")] = False,
+    allow_unredacted: Annotated[
+        bool, Parameter(negative="", help="Keep secrets, home folders and e-mail addresses as they are.")
+    ] = False,
     config: Annotated[Path | None, Parameter(help="TOML file with settings for the whole run.")] = None,
     json: Json = False,
 ) -> None:
-    """Read agent session files into a run. Nothing is written when nothing can be read."""
+    """Read agent session files into a run. Secrets are replaced first. Nothing is written when nothing can be read."""
     settings = load_config(config) if config else Config()
-    files = tuple(str(path.resolve()) for path in paths) or settings.ingestion.paths
-    settings = settings.model_copy(
-        update={"ingestion": IngestionConfig.model_validate({**settings.ingestion.model_dump(), "paths": files})}
-    )
-    if files and not StageFolder(run / "ingestion").is_done:
-        ingest_paths([Path(file) for file in files])
-    if not (files or settings.ingestion.embedded_session or settings.ingestion.rollouts):
-        raise UsageError("nothing to ingest", "recompose ingest FILE.jsonl --run DIR")
-    started = Run.start(run, settings)
-    with working_on(started) as progress:
-        run_stage(started, "ingestion", progress)
+    given = [*paths, *([Path(CLAUDE_CODE_FOLDER).expanduser()] if claude_code else [])]
+    changes = {
+        "paths": tuple(str(path.resolve()) for path in given) or settings.ingestion.paths,
+        "format": format or settings.ingestion.format,
+        "redact": settings.ingestion.redact and not allow_unredacted,
+    }
+    ingestion = IngestionConfig.model_validate({**settings.ingestion.model_dump(), **changes})
+    if not (ingestion.paths or ingestion.embedded_session or ingestion.rollouts):
+        raise UsageError("nothing to ingest", NEXT_COMMAND)
+    if ingestion.format and ingestion.format not in TRACE_READERS:
+        raise UsageError(f"there is no format {ingestion.format}", f"one of {', '.join(TRACE_READERS)}")
+    if ingestion.paths and not StageFolder(run / "ingestion").is_done:
+        find_inputs([Path(path) for path in ingestion.paths], ingestion.format)
+    started = Run.start(run, settings.model_copy(update={"ingestion": ingestion}))
+    try:
+        with working_on(started) as progress:
+            run_stage(started, "ingestion", progress)
+    except UsageError:
+        started.discard_if_empty()
+        raise
     tell("ingestion", started, json)
-    quarantined = started.stage("ingestion").counts["quarantined"]
+    _mention_quarantine(started.stage("ingestion"), run)
+
+
+def _mention_quarantine(stage: StageFolder, run: Path) -> None:
+    quarantined: dict[str, int] = stage.counts["quarantined"]
     if quarantined:
-        first = quarantined[0]
+        reasons = ", ".join(f"{count} × {reason}" for reason, count in quarantined.items())
         raise PartialError(
-            f"{len(quarantined)} items set aside, the first: {first['file']} at byte {first['byte_offset']}, "
-            f"{first['reason']}; the rest is saved",
+            f"set aside: {reasons} (where: {stage.path / 'quarantine.jsonl'}); the rest is saved",
             f"recompose sites {run}",
         )

@@ -26,7 +26,7 @@ def summarise(run: Run) -> dict[str, Any]:
     steps = run.stage("training").read(TrainingStep)
     headline = comparisons[0]
     return {
-        "traces": counts["ingestion"]["sessions"] + counts["ingestion"]["rollouts"],
+        "traces": counts["ingestion"]["traces"],
         "sites": counts["sites"]["sites"],
         "hints": counts["hints"]["hints"],
         "replies": counts["replay"]["replies"],
@@ -106,8 +106,8 @@ def _funnel(run: Run) -> list[FunnelRow]:
     return [
         FunnelRow(
             label="traces",
-            count=ingestion["rollouts"] + ingestion["sessions"],
-            note=f"{ingestion['rollouts']} rollouts of the policy, {ingestion['sessions']} session files",
+            count=ingestion["traces"],
+            note=f"{ingestion['rollouts']} rollouts of the policy, {ingestion['files']} session files",
         ),
         FunnelRow(label="error sites", count=sites["sites"], note=_listed(sites["kinds"])),
         FunnelRow(label="hints", count=hints["hints"], note=_listed(hints["layers"])),
@@ -150,7 +150,7 @@ def _examples(run: Run) -> list[Example]:
 def _skipped(run: Run) -> dict[str, int]:
     ingestion = run.stage("ingestion").counts
     skipped: dict[str, int] = {f"ingestion: {name}": count for name, count in ingestion["skipped"].items()}
-    skipped["ingestion: quarantined"] = len(ingestion["quarantined"])
+    skipped["ingestion: quarantined"] = sum(ingestion["quarantined"].values())
     skipped |= {f"hints: {name}": count for name, count in run.stage("hints").counts["dropped"].items()}
     skipped |= {f"training: {name}": count for name, count in run.stage("training").counts["skipped"].items()}
     return {name.replace("_", " "): count for name, count in skipped.items() if count}

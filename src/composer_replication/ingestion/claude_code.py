@@ -1,8 +1,8 @@
 """Claude Code sessions: `~/.claude/projects/<folder>/<session>.jsonl`, read in file order.
 
-The format has no official schema and `parentUuid` chains are often broken, so the order of the file is what counts.
-One assistant message spreads over several lines, with results of its parallel calls in between; `message.id` ties them
-together. The real system prompt is not recorded, so every turn is "reconstructed".
+The format has no official schema and `parentUuid` chains are often broken, so the order of the file is what counts;
+`parentUuid` only shows where the user rewound. One assistant message spreads over several lines, with results of its
+parallel calls in between; `message.id` ties them together. The system prompt is recorded by newer versions only.
 """
 
 from __future__ import annotations
@@ -10,213 +10,307 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, NamedTuple
 
-from composer_replication.records import JsonObject, Source, Trace, TraceState, canonical_json, content_id
+from composer_replication.records import JsonObject, TraceState, content_id
 
-from .conversation import AssistantDraft, Conversation, UserDraft
-from .reading import Line, ReadResult, read_lines
+from .claude_code_lines import Attachment, Block, Record, blocks_of, decode, is_bulky, loads, string
+from .claude_code_reminders import reminder
+from .conversation import Conversation
+from .reading import InputFile, Line, Report
+from .session import AssistantTurn, Said, Session
 
 AGENT = "claude_code"
-SYSTEM_PROMPT = (
-    "You are a coding agent in the user's repository. Work through the tools you are given: read before you change, "
-    "change only what the task needs, check the result, and say briefly what you did."
-)
 CONVERSATION_TYPES = frozenset({"user", "assistant", "system", "attachment", "progress", "queue-operation"})
 BOOKKEEPING_TYPES = frozenset({
     "progress", "file-history-snapshot", "summary", "last-prompt", "custom-title", "ai-title", "agent-name", "mode",
-    "permission-mode", "pr-link", "bridge-session", "frame-link",
+    "permission-mode", "pr-link", "bridge-session", "frame-link", "tag", "cost-state", "continued-in", "relocated",
+    "content-replacement", "atis-latch", "scheduled_task_fire", "agents_killed",
 })  # fmt: skip
-MAX_TYPE_CHARS = 40
+BOOKKEEPING_SUBTYPES = frozenset({
+    "stop_hook_summary", "turn_duration", "api_error", "local_command", "away_summary", "bridge_status",
+    "informational", "model_refusal_fallback",
+})  # fmt: skip
+NOT_TYPED_BY_THE_USER = ("<", "[Request interrupted", "Caveat:")
 
 
 class ClaudeCodeIngester:
-    def recognises(self, record: JsonObject) -> bool:
-        kind = record.get("type")
-        if kind in CONVERSATION_TYPES:
-            return isinstance(record.get("sessionId"), str)
-        return (kind == "summary" and "leafUuid" in record) or (
-            kind == "file-history-snapshot" and "messageId" in record
-        )
+    """The origin's name for this reader."""
+
+    def __init__(self, redact: bool = True) -> None:
+        self.redact = redact
 
     def ingest(self, path: Path) -> Iterator[TraceState]:
-        for trace in self.read(path).traces:
-            yield from trace.states()
-
-    def read(self, path: Path) -> ReadResult:
-        """One trace, or none when the file holds no turn of the main agent."""
-        result = ReadResult()
-        session = _Session(path, result)
-        for line in read_lines(path, result):
-            session.add(line)
-        trace = session.trace()
-        if trace.turns:
-            result.traces.append(trace)
-        return result
+        for session in read(InputFile(path, Report(), self.redact)):
+            yield from session.trace().states()
 
 
-class _Session:
-    def __init__(self, path: Path, result: ReadResult) -> None:
-        self._file = path
-        self._skipped = result.skipped
-        self._conversation = Conversation(SYSTEM_PROMPT, result.skipped)
+def recognises(record: Any) -> bool:
+    if not isinstance(record, dict):
+        return False
+    kind = record.get("type")
+    if kind in CONVERSATION_TYPES:
+        return isinstance(record.get("sessionId"), str)
+    return (kind == "summary" and "leafUuid" in record) or (kind == "file-history-snapshot" and "messageId" in record)
+
+
+def read(file: InputFile) -> Iterator[Session]:
+    """One session, or none when the file holds no turn of the main agent."""
+    reader = _Reader(file)
+    for line in file.lines():
+        if is_bulky(line.raw):
+            file.report.skipped["progress"] += 1
+            continue
+        try:
+            reader.add(line, decode(line.raw))
+        except (ValueError, RecursionError) as error:
+            file.refuse(line, error)
+    session = reader.session()
+    if session.turns:
+        yield session
+
+
+class _Reader:
+    def __init__(self, file: InputFile) -> None:
+        self._report = file.report
+        self._conversation = Conversation(file, AGENT)
+        self._name = file.path.stem
         self._session_id: str | None = None
-        self._version: str | None = None
-        self._uuids: set[str] = set()
+        self._uuids: dict[int, Said | AssistantTurn | None] = {}
+        self._prompts: dict[str, Said] = {}
         self._queue: deque[str] = deque()
-        self._delivered: dict[str, UserDraft] = {}
+        self._delivered: dict[str, Said] = {}
 
-    def trace(self) -> Trace:
-        source = Source(agent=AGENT, version=self._version, file=self._file.name)
-        return self._conversation.trace(content_id(AGENT, self._session_id or self._file.stem), source)
+    def session(self) -> Session:
+        self._report.skipped["queued_and_never_sent"] += len(self._queue)
+        return self._conversation.session(self._session_id or self._name)
 
-    def add(self, line: Line) -> None:
-        record = line.record
-        self._session_id = self._session_id or _text(record.get("sessionId"))
-        self._version = self._version or _text(record.get("version"))
-        uuid = _text(record.get("uuid"))
-        if record.get("isSidechain"):
-            self._skipped["sidechain"] += 1
-        elif uuid and uuid in self._uuids:
-            self._skipped["duplicate_uuid"] += 1
+    def add(self, line: Line, record: Record) -> None:
+        self._session_id = self._session_id or record.sessionId
+        self._conversation.version = self._conversation.version or record.version
+        uuid = hash(record.uuid) if record.uuid else None
+        if record.isSidechain:
+            self._report.skipped["sidechain"] += 1
+        elif uuid is not None and uuid in self._uuids:
+            self._report.skipped["duplicate_uuid"] += 1
         else:
-            if uuid:
-                self._uuids.add(uuid)
-            self._dispatch(line, record)
+            entry = self._dispatch(line, record)
+            if uuid is not None:
+                self._uuids[uuid] = entry
 
-    def _dispatch(self, line: Line, record: JsonObject) -> None:
-        match record.get("type"):
+    def _dispatch(self, line: Line, record: Record) -> Said | AssistantTurn | None:
+        match record.type:
             case "assistant":
-                self._add_assistant(line, record)
+                return self._add_assistant(line, record)
             case "user":
-                self._add_user(_object(record.get("message")))
+                return self._add_user(record)
             case "queue-operation":
                 self._add_queue_operation(record)
-            case "system" if record.get("subtype") == "compact_boundary":
-                self._conversation.restart()
-            case "attachment" if _object(record.get("attachment")).get("type") == "queued_command":
-                self._deliver(flatten(_object(record.get("attachment")).get("prompt")))
             case "attachment":
-                self._skip("attachment", _object(record.get("attachment")).get("type"))
+                return self._add_attachment(record.attachment or Attachment())
             case "system":
-                self._skip("system", record.get("subtype"))
-            case kind if isinstance(kind, str) and kind in BOOKKEEPING_TYPES:
-                self._skipped[kind] += 1
+                self._add_system(record)
+            case kind if kind in BOOKKEEPING_TYPES:
+                self._report.skipped[kind] += 1
             case kind:
-                self._skip("unknown", kind)
+                self._report.meet_unknown(record.version, kind)
+        return None
 
-    def _skip(self, group: str, kind: object) -> None:
-        self._skipped[f"{group}/{str(kind)[:MAX_TYPE_CHARS]}"] += 1
+    def _add_system(self, record: Record) -> None:
+        match record.subtype:
+            case "compact_boundary":
+                kept = self._kept(loads(record.compactMetadata))
+                self._conversation.restart(kept, summary_follows=bool(kept))
+            case "microcompact_boundary":
+                ids = _object(loads(record.microcompactMetadata)).get("compactedToolIds")
+                self._conversation.clear_results([string(item) for item in _list(ids)])
+            case kind if kind in BOOKKEEPING_SUBTYPES:
+                self._report.skip("system", kind)
+            case kind:
+                self._report.meet_unknown(record.version, f"system/{kind}")
 
-    def _add_assistant(self, line: Line, record: JsonObject) -> None:
-        message = _object(record.get("message"))
-        model = _text(message.get("model"))
-        if record.get("isApiErrorMessage"):
-            self._skipped["api_error"] += 1
-            return
-        if model == "<synthetic>":
-            self._skipped["synthetic"] += 1
-            return
-        key = _text(message.get("id")) or _text(record.get("uuid")) or f"byte {line.start}"
-        draft, begins = self._conversation.assistant(key, model, line.start, line.end)
+    def _kept(self, metadata: Any) -> list[Said | AssistantTurn]:
+        """Messages that stay in the context after a compaction, in their order and each once."""
+        uuids = _list(_object(_object(metadata).get("preservedMessages")).get("uuids"))
+        entries = [self._uuids.get(hash(uuid)) for uuid in uuids if isinstance(uuid, str)]
+        return list({id(entry): entry for entry in entries if entry is not None}.values())
+
+    def _add_assistant(self, line: Line, record: Record) -> AssistantTurn | None:
+        message = record.message
+        if message is None:
+            self._report.skipped["assistant_without_message"] += 1
+            return None
+        if record.isApiErrorMessage:
+            self._report.skipped["api_error"] += 1
+            return None
+        if message.model == "<synthetic>":
+            self._report.skipped["synthetic"] += 1
+            return None
+        key = message.id or record.uuid or f"{self._session_id}/{line.start}"
+        # Everything is parsed before anything is kept: a line that turns out broken must leave no trace.
+        parts = [
+            _part(block, f"{key}/{line.start}/{number}") for number, block in enumerate(blocks_of(message.content))
+        ]
+        turn, begins = self._conversation.turn(key, message.model, line.start, line.end)
         if begins:
             # A queued text that is repeated after this point was typed again, it is not a second copy.
             self._delivered.clear()
-        for number, block in enumerate(_blocks(message.get("content"))):
-            self._add_block(draft, block, fallback_id=f"{key}/{line.start}/{number}")
+        for part in parts:
+            match part:
+                case Text(text):
+                    self._conversation.add_text(turn, text)
+                case Thinking(text):
+                    self._conversation.add_thinking(turn, text)
+                case ToolUse(call_id, name, arguments):
+                    self._conversation.call(turn, call_id, name, arguments)
+                case OtherBlock(kind):
+                    self._report.skip("block", kind)
+        return turn
 
-    def _add_block(self, draft: AssistantDraft, block: JsonObject, fallback_id: str) -> None:
-        match block.get("type"):
-            case "text":
-                if (text := _text(block.get("text"))) and text.strip():
-                    draft.texts.append(text)
-            case "thinking":
-                if (text := _text(block.get("thinking"))) and text.strip():
-                    draft.thinking.append(text)
-            case "tool_use":
-                call_id = _text(block.get("id")) or fallback_id
-                self._conversation.call(draft, call_id, _text(block.get("name")) or "", _arguments(block.get("input")))
-            case kind:
-                self._skip("block", kind)
-
-    def _add_user(self, message: JsonObject) -> None:
-        rest: list[JsonObject] = []
-        for block in _blocks(message.get("content")):
-            if block.get("type") != "tool_result":
-                rest.append(block)
-            elif call_id := _text(block.get("tool_use_id")):
-                failed = block.get("is_error") is True
-                self._conversation.result(call_id, flatten(block.get("content")), failed)
+    def _add_user(self, record: Record) -> Said | None:
+        blocks = blocks_of(record.message.content) if record.message else []
+        results = [(block, flatten(loads(block.content))) for block in blocks if block.type == "tool_result"]
+        text = "\n".join(_block_text(block) for block in blocks if block.type != "tool_result")
+        for block, content in results:
+            if block.tool_use_id:
+                self._conversation.result(block.tool_use_id, content, block.is_error is True)
             else:
-                self._skipped["result_without_call"] += 1
-        text = flatten(rest)
-        if text.strip():
-            self._forget_delivered(text)
-            self._conversation.say(text)
+                self._report.skipped["result_without_call"] += 1
+        if not text.strip():
+            return None
+        self._forget_delivered(text)
+        typed = not (results or record.isMeta or record.isCompactSummary or text.startswith(NOT_TYPED_BY_THE_USER))
+        if typed and record.parentUuid and (earlier := self._prompts.get(record.parentUuid)):
+            self._conversation.rewind(earlier)
+        said = self._conversation.say(text)
+        if typed and record.parentUuid:
+            self._prompts[record.parentUuid] = said
+        return said
 
-    def _add_queue_operation(self, record: JsonObject) -> None:
+    def _add_attachment(self, attachment: Attachment) -> Said | None:
+        if attachment.type == "queued_command":
+            return self._deliver(flatten(loads(attachment.prompt)))
+        if attachment.type == "prompt_snapshot":
+            self._add_snapshot(attachment)
+            return None
+        text = reminder(attachment)
+        if text is None:
+            self._report.skip("attachment", attachment.type)
+            return None
+        return self._conversation.say(text)
+
+    def _add_snapshot(self, attachment: Attachment) -> None:
+        """The system prompt and tools as they were sent."""
+        if prompt := flatten(loads(attachment.systemPrompt)):
+            self._conversation.system(prompt)
+        if tools := [_object(tool) for tool in _list(loads(attachment.tools)) if _object(tool).get("name")]:
+            self._conversation.tools(_openai_tool(tool) for tool in tools)
+
+    def _add_queue_operation(self, record: Record) -> None:
         """A text queued during a turn reaches the model when it leaves the queue; `popAll` hands it back unsent."""
-        match record.get("operation"):
+        match record.operation:
             case "enqueue":
-                text = flatten(record.get("content"))
+                text = flatten(loads(record.content))
                 if text.startswith('{"task_id"'):
-                    self._skipped["queued_task_event"] += 1
+                    self._report.skipped["queued_task_event"] += 1
                 elif text.strip():
                     self._queue.append(text)
             case "dequeue" | "remove":
                 if self._queue:
                     self._deliver(self._queue.popleft())
             case "popAll":
-                self._skipped["queued_and_recalled"] += len(self._queue)
+                self._report.skipped["queued_and_recalled"] += len(self._queue)
                 self._queue.clear()
             case kind:
-                self._skip("queue-operation", kind)
+                self._report.skip("queue-operation", kind)
 
-    def _deliver(self, text: str) -> None:
+    def _deliver(self, text: str) -> Said | None:
         if text.startswith("/"):
-            self._skipped["queued_command_line"] += 1
+            self._report.skipped["queued_command_line"] += 1
         elif text.strip():
             self._forget_delivered(text)
-            self._delivered[text.strip()] = self._conversation.say(text)
+            said = self._delivered[text.strip()] = self._conversation.say(text)
+            return said
+        return None
 
     def _forget_delivered(self, text: str) -> None:
         """Newer versions record a queued text a second time; the later record stands."""
-        if earlier := self._delivered.pop(text.strip(), None):
+        if self._delivered and (earlier := self._delivered.pop(text.strip(), None)):
             earlier.dropped = True
 
 
-def flatten(content: object) -> str:
+class Text(NamedTuple):
+    text: str
+
+
+class Thinking(NamedTuple):
+    text: str
+
+
+class ToolUse(NamedTuple):
+    call_id: str
+    name: str
+    arguments: str | JsonObject
+
+
+class OtherBlock(NamedTuple):
+    kind: str | None
+
+
+def _part(block: Block, fallback_id: str) -> Text | Thinking | ToolUse | OtherBlock:
+    match block.type:
+        case "text":
+            return Text(string(loads(block.text)))
+        case "thinking":
+            return Thinking(string(loads(block.thinking)))
+        case "tool_use":
+            return ToolUse(block.id or fallback_id, block.name or "", _arguments(loads(block.input)))
+        case kind:
+            return OtherBlock(kind)
+
+
+def flatten(content: Any) -> str:
     """Text of a message or tool result. An image becomes a placeholder that tells equal images from others."""
-    return "\n".join(_part_text(block) for block in _blocks(content))
+    if isinstance(content, str):
+        return content
+    return "\n".join(_part_text(part) for part in _list(content))
 
 
-def _part_text(part: JsonObject) -> str:
+def _part_text(part: Any) -> str:
+    if not isinstance(part, dict):
+        return str(part)
     kind = part.get("type")
     if kind == "text":
-        return _text(part.get("text")) or ""
+        return string(part.get("text"))
     if kind == "tool_reference":
         return f"[tool {part.get('tool_name')}]"
     return f"[{kind} {content_id(part.get('source'))[:8]}]"
 
 
-def _blocks(content: object) -> list[JsonObject]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    if not isinstance(content, list):
-        return []
-    parts = cast(list[object], content)
-    return [_object(part) or {"type": "text", "text": str(part)} for part in parts]
+def _block_text(block: Block) -> str:
+    if block.type == "text":
+        return string(loads(block.text))
+    return f"[{block.type} {content_id(loads(block.source))[:8]}]"
 
 
-def _arguments(value: object) -> str:
-    """The call's arguments as JSON text, or what the model wrote where that is not JSON."""
+def _arguments(value: Any) -> str | JsonObject:
+    """The call's arguments, or what the model wrote where that is not JSON."""
     raw = _object(_object(value).get("__unparsedToolInput")).get("raw")
-    return raw if isinstance(raw, str) else canonical_json(_object(value))
+    return raw if isinstance(raw, str) else _object(value)
 
 
-def _object(value: object) -> JsonObject:
-    return cast(JsonObject, value) if isinstance(value, dict) else {}
+def _openai_tool(tool: JsonObject) -> JsonObject:
+    function = {
+        "name": tool["name"],
+        "description": string(tool.get("description")),
+        "parameters": _object(tool.get("input_schema") or tool.get("inputSchema")),
+    }
+    return {"type": "function", "function": function}
 
 
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
+def _object(value: Any) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,125 +1,261 @@
-"""Puts a session that was read in file order into one valid conversation.
+"""Puts what a reader finds, in file order, into one valid conversation.
 
 An assistant message keeps the place where it began; its tool results follow it in call order, wherever they were
-recorded. A call without a result gets a placeholder, and a result without a call is dropped.
+recorded. A call without a result gets a placeholder, and a result without a call is dropped and counted. Texts are
+redacted as they come in and go to a spool, so that memory does not grow with the size of a session.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from composer_replication.records import Message, Segment, Source, ToolCall, Trace, Turn, family_of
+import orjson
 
-NO_RESULT = "[no result recorded]"
+from composer_replication.records import (
+    Fidelity,
+    JsonObject,
+    Segment,
+    Source,
+    canonical_json,
+)
+
+from .reading import InputFile
+from .session import Answer, AssistantTurn, Call, PlacedTurn, Said, Session
+from .spool import Spool
+from .tools import ToolUse
+
+SYSTEM_PROMPT = (
+    "You are a coding agent in the user's repository. Work through the tools you are given: read before you change, "
+    "change only what the task needs, check the result, and say briefly what you did."
+)
 
 
 @dataclass
-class UserDraft:
-    text: str
-    dropped: bool = False
-
-
-@dataclass
-class AssistantDraft:
-    model: str | None
-    byte_range: tuple[int, int]
-    texts: list[str] = field(default_factory=list[str])
-    thinking: list[str] = field(default_factory=list[str])
-    calls: list[ToolCall] = field(default_factory=list[ToolCall])
-
-    def message(self) -> Message:
-        said: Message = {"role": "assistant", "content": "\n\n".join(self.texts)}
-        if self.calls:
-            said["tool_calls"] = self.calls
-        return said
-
-
 class Restart:
-    """From here on the actor saw the system message and what follows, not the past."""
+    """From here on the actor saw the system message, what was kept, and what follows; a summary may stand first."""
+
+    kept: Sequence[Said | AssistantTurn]
+    summary_follows: bool
+
+
+@dataclass
+class Rewind:
+    """The user went back to before `to`."""
+
+    to: Said
+
+
+@dataclass
+class Clearing:
+    """The harness emptied these results to save context."""
+
+    call_ids: Sequence[str]
+
+
+@dataclass
+class Layout:
+    """Where everything lies once the order is known."""
+
+    segments: list[Segment] = field(default_factory=lambda: [Segment(start=0)])
+    segment_of_said: dict[int, int] = field(default_factory=dict[int, int])
+    messages: list[Said | AssistantTurn] = field(default_factory=list[Said | AssistantTurn])
+    turns: list[PlacedTurn] = field(default_factory=list[PlacedTurn])
+    length: int = 1
 
 
 class Conversation:
-    def __init__(self, system_prompt: str, skipped: Counter[str]) -> None:
-        self._system_prompt = system_prompt
-        self._skipped = skipped
-        self._entries: list[UserDraft | AssistantDraft | Restart] = []
-        self._assistants: dict[str, AssistantDraft] = {}
+    """Call `say`, `turn`, `call` and `result` in the order of the file, then `session`."""
+
+    def __init__(self, file: InputFile, agent: str, fidelity: Fidelity = "reconstructed") -> None:
+        self._report = file.report
+        self._file_name = file.name
+        self._licence = file.licence
+        self._redactor = file.new_redactor()
+        self._spool = Spool()
+        self.agent = agent
+        self.fidelity: Fidelity = fidelity
+        self.version: str | None = None
+        self._system = self._spool.add(SYSTEM_PROMPT)
+        self._entries: list[Said | AssistantTurn | Restart | Rewind | Clearing] = []
+        self._turns: dict[str, AssistantTurn] = {}
         self._call_ids: set[str] = set()
-        self._results: dict[str, Message] = {}
+        self._answers: dict[str, Answer] = {}
+        self._tool_use = ToolUse()
+        self._tools: tuple[JsonObject, ...] = ()
 
-    def say(self, text: str) -> UserDraft:
-        draft = UserDraft(text)
-        self._entries.append(draft)
-        return draft
+    def system(self, text: str) -> None:
+        """The recorded system prompt, in place of the synthetic one."""
+        self._system = self._spool.add(self._redactor.text(text))
 
-    def restart(self) -> None:
-        self._entries.append(Restart())
+    def tools(self, definitions: Iterable[JsonObject]) -> None:
+        """The recorded tool list in OpenAI's form: `{"type": "function", "function": {"name", "parameters", …}}`."""
+        texts = [_json_text(definition) for definition in definitions]
+        if None in texts:
+            self._report.skipped["tool_definition_too_deep"] += texts.count(None)
+        self._tools = tuple(orjson.loads(self._redactor.json_text(text)) for text in texts if text)
 
-    def assistant(self, key: str, model: str | None, start: int, end: int) -> tuple[AssistantDraft, bool]:
-        """The draft of this message, and whether it begins here."""
-        draft = self._assistants.get(key)
-        if draft is not None:
-            draft.byte_range = (draft.byte_range[0], end)
-            return draft, False
-        draft = self._assistants[key] = AssistantDraft(model, (start, end))
-        self._entries.append(draft)
-        return draft, True
+    def say(self, text: str, role: str = "user") -> Said:
+        said = Said(role, self._spool.add(self._redactor.text(text)))
+        self._entries.append(said)
+        return said
 
-    def call(self, draft: AssistantDraft, call_id: str, name: str, arguments: str) -> None:
+    def restart(self, kept: Sequence[Said | AssistantTurn] = (), summary_follows: bool = False) -> None:
+        """The history begins anew with `kept`. With `summary_follows` the next message said comes before them."""
+        self._entries.append(Restart(kept, summary_follows))
+
+    def rewind(self, to: Said) -> None:
+        self._entries.append(Rewind(to))
+
+    def clear_results(self, call_ids: Sequence[str]) -> None:
+        self._entries.append(Clearing(call_ids))
+
+    def turn(self, key: str | None, model: str | None, start: int, end: int) -> tuple[AssistantTurn, bool]:
+        """The assistant message with this key, and whether it begins here. Without a key it always begins here.
+
+        `start` and `end` are the bytes of the record in the file. A key is unique in the world: it tells copies of one
+        turn in several files apart from other turns.
+        """
+        turn = self._turns.get(key) if key else None
+        if turn is not None:
+            turn.byte_range = (turn.byte_range[0], end)
+            return turn, False
+        turn = AssistantTurn(key, model, (start, end))
+        if key:
+            self._turns[key] = turn
+        self._entries.append(turn)
+        return turn, True
+
+    def add_text(self, turn: AssistantTurn, text: str) -> None:
+        if text and not text.isspace():
+            turn.texts.append(self._spool.add(self._redactor.text(text)))
+
+    def add_thinking(self, turn: AssistantTurn, text: str) -> None:
+        if text and not text.isspace():
+            turn.thinking.append(self._spool.add(self._redactor.text(text)))
+
+    def call(self, turn: AssistantTurn, call_id: str, name: str, arguments: str | JsonObject) -> None:
+        """A tool call; `arguments` is an object, or the text that the model wrote where that is not one."""
         if call_id in self._call_ids:
-            self._skipped["duplicate_call"] += 1
+            self._report.skipped["duplicate_call"] += 1
             return
         self._call_ids.add(call_id)
-        draft.calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
+        self._tool_use.begin(call_id, name, arguments)
+        text = arguments if isinstance(arguments, str) else _json_text(arguments)
+        if text is None:
+            self._report.skipped["arguments_too_deep"] += 1
+            text = "{}"
+        turn.calls.append(Call(call_id, name, self._spool.add(self._redactor.json_text(text))))
 
-    def result(self, call_id: str, content: str, is_error: bool) -> None:
-        if call_id in self._results:
-            self._skipped["duplicate_result"] += 1
+    def result(self, call_id: str, content: str, is_error: bool = False) -> None:
+        if call_id in self._answers:
+            self._report.skipped["duplicate_result"] += 1
             return
-        message: Message = {"role": "tool", "content": content, "tool_call_id": call_id}
-        if is_error:
-            message["is_error"] = True
-        self._results[call_id] = message
+        self._tool_use.end(call_id, worked=not is_error)
+        self._answers[call_id] = Answer(self._spool.add(self._redactor.text(content)), is_error)
 
-    def trace(self, trace_id: str, source: Source) -> Trace:
-        messages: list[Message] = [{"role": "system", "content": self._system_prompt}]
-        segments = [Segment(start=0)]
-        turns: list[Turn] = []
-        for entry in self._entries:
-            if isinstance(entry, Restart):
-                segments.append(Segment(start=len(messages), preserved=(0,)))
-            elif isinstance(entry, UserDraft):
-                if not entry.dropped:
-                    messages.append({"role": "user", "content": entry.text})
-            else:
-                start = len(messages)
-                messages.append(entry.message())
-                messages += [self._result_of(call["id"]) for call in entry.calls]
-                turns.append(_turn(entry, start, len(messages), len(segments) - 1))
-        strays = self._results.keys() - self._call_ids
+    def session(self, name: str, *, task_id: str | None = None, outcome: float | None = None) -> Session:
+        """`name` tells this session from others of the same agent: an id, or a hash of the file."""
+        layout = self._lay_out()
+        strays = len(self._answers.keys() - self._call_ids)
         if strays:
-            self._skipped["result_without_call"] += len(strays)
-        return Trace(
-            trace_id=trace_id,
-            source=source,
-            messages=tuple(messages),
-            turns=tuple(turns),
-            segments=tuple(segments),
+            self._report.skipped["result_without_call"] += strays
+        self._report.redactions.update(self._redactor.counts)
+        self._report.left_as_is.update(self._redactor.reported)
+        return Session(
+            name=name,
+            source=Source(agent=self.agent, version=self.version, file=self._file_name, licence=self._licence),
+            fidelity=self.fidelity,
+            spool=self._spool,
+            system=self._system,
+            messages=layout.messages,
+            answers=self._answers,
+            turns=layout.turns,
+            segments=tuple(layout.segments),
+            tools=self._tools or self._tool_use.inferred(),
+            tools_inferred=not self._tools,
+            task_id=task_id,
+            outcome=outcome,
         )
 
-    def _result_of(self, call_id: str) -> Message:
-        return self._results.get(call_id) or {"role": "tool", "content": NO_RESULT, "tool_call_id": call_id}
+    def _lay_out(self) -> Layout:
+        layout = Layout()
+        awaits_summary: Restart | None = None
+        for entry in self._entries:
+            if awaits_summary and not isinstance(entry, Said):
+                _restart(layout, awaits_summary.kept)
+                awaits_summary = None
+            match entry:
+                case Restart(summary_follows=True):
+                    awaits_summary = entry
+                case Restart():
+                    _restart(layout, entry.kept)
+                case Rewind():
+                    _rewind(layout, entry.to)
+                case Clearing():
+                    _clear(layout, entry.call_ids)
+                case Said(dropped=True):
+                    pass
+                case Said():
+                    self._place(layout, entry, 1)
+                    if awaits_summary:
+                        _restart(layout, [entry, *awaits_summary.kept])
+                        awaits_summary = None
+                    layout.segment_of_said[entry.index] = len(layout.segments) - 1
+                case AssistantTurn():
+                    self._place(layout, entry, 1 + len(entry.calls))
+                    layout.turns.append(PlacedTurn(entry, len(layout.segments) - 1))
+        return layout
+
+    @staticmethod
+    def _place(layout: Layout, entry: Said | AssistantTurn, length: int) -> None:
+        entry.index = layout.length
+        layout.messages.append(entry)
+        layout.length += length
 
 
-def _turn(draft: AssistantDraft, start: int, end: int, segment: int) -> Turn:
-    return Turn(
-        start=start,
-        end=end,
-        segment=segment,
-        thinking="\n\n".join(draft.thinking),
-        source_model=draft.model,
-        family=family_of(draft.model),
-        fidelity="reconstructed",
-        byte_range=draft.byte_range,
-    )
+def _json_text(value: JsonObject) -> str | None:
+    """None where a value is nested more deeply than encoders follow."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    except orjson.JSONEncodeError:
+        pass
+    try:
+        return canonical_json(value)
+    except RecursionError:
+        return None
+
+
+def _indexes(entry: Said | AssistantTurn) -> range:
+    if entry.index < 0:
+        return range(0)
+    return range(entry.index, entry.index + (1 + len(entry.calls) if isinstance(entry, AssistantTurn) else 1))
+
+
+def _restart(layout: Layout, kept: Sequence[Said | AssistantTurn]) -> None:
+    preserved = (0, *(index for entry in kept for index in _indexes(entry)))
+    cleared = {index for segment in layout.segments for index in segment.cleared}.intersection(preserved)
+    layout.segments.append(Segment(start=layout.length, preserved=preserved, cleared=tuple(sorted(cleared))))
+
+
+def _rewind(layout: Layout, to: Said) -> None:
+    if to.index < 0:
+        return
+    for turn in reversed(layout.turns):
+        if turn.message.index < to.index:
+            break
+        turn.abandoned = True
+    place = (layout.segment_of_said[to.index], to.index)
+    layout.segments.append(Segment(start=layout.length, continues=place))
+
+
+def _clear(layout: Layout, call_ids: Sequence[str]) -> None:
+    wanted = set(call_ids)
+    cleared = [
+        turn.message.index + 1 + position
+        for turn in layout.turns
+        for position, call in enumerate(turn.message.calls)
+        if call.call_id in wanted
+    ]
+    place = (len(layout.segments) - 1, layout.length)
+    layout.segments.append(Segment(start=layout.length, continues=place, cleared=tuple(cleared)))

@@ -1,19 +1,33 @@
-"""What every reader returns, and JSON lines that survive torn and broken input."""
+"""One input file as lines or as JSON documents, and the report of what could not be used.
+
+Nothing here raises for bad input: a line or file that cannot be read is quarantined with its place and a reason.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import orjson
+import zstandard
 
-from composer_replication.records import JsonObject, Trace
+from composer_replication.records import JsonObject
+
+from .redacting import TextRedactor, Unredacted
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+MAX_LINE_BYTES = 64 << 20
+MAX_DOCUMENT_BYTES = 256 << 20
+MAX_NAME_CHARS = 40
+HEAD_BYTES = 1 << 16
+CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -25,48 +39,163 @@ class Quarantined:
     reason: str
 
 
-@dataclass(frozen=True)
-class ReadResult:
-    traces: list[Trace] = field(default_factory=list[Trace])
+@dataclass
+class Report:
+    """What a reader left out, and why."""
+
     quarantined: list[Quarantined] = field(default_factory=list[Quarantined])
     skipped: Counter[str] = field(default_factory=Counter[str])
     """Rows left out on purpose, by reason."""
-    files: dict[str, str] = field(default_factory=dict[str, str])
-    """sha256 of every file that was read, by path as given."""
+    unknown: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
+    """Census of record types that the reader does not know, by version of the agent."""
+    redactions: Counter[str] = field(default_factory=Counter[str])
+    left_as_is: Counter[str] = field(default_factory=Counter[str])
+    """Strings that look random and were not rewritten, by kind."""
+
+    def skip(self, group: str, kind: object) -> None:
+        self.skipped[f"{group}/{str(kind)[:MAX_NAME_CHARS]}"] += 1
+
+    def meet_unknown(self, version: str | None, kind: object) -> None:
+        self.unknown.setdefault(version or "unknown", Counter())[str(kind)[:MAX_NAME_CHARS]] += 1
+        self.skip("unknown", kind)
 
 
 class Line(NamedTuple):
-    record: JsonObject
+    raw: bytes
     start: int
     end: int
 
 
-def read_lines(path: Path, result: ReadResult) -> Iterator[Line]:
-    """Objects of a JSON-lines file with their byte ranges. A broken line is quarantined in `result`.
+class Document(NamedTuple):
+    value: Any
+    start: int
+    end: int
 
-    A last line without a newline that does not parse is a write in progress, which is normal: it is counted only.
-    """
-    end = 0
-    with path.open("rb") as handle:
-        for raw in handle:
+
+@dataclass
+class InputFile:
+    """A session file, plain or `.zst`. Byte offsets count uncompressed bytes."""
+
+    path: Path
+    report: Report
+    redact: bool = True
+    licence: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def sha256(self) -> str:
+        """Of the bytes on disk; of a folder, of its files in their order."""
+        digest = hashlib.sha256()
+        for file in sorted(self.path.glob("*.json")) if self.path.is_dir() else [self.path]:
+            with file.open("rb") as handle:
+                while chunk := handle.read(CHUNK_BYTES):
+                    digest.update(chunk)
+        return digest.hexdigest()
+
+    def new_redactor(self) -> TextRedactor:
+        if not self.redact:
+            return Unredacted()
+        from composer_replication.redaction import Redactor
+
+        return Redactor()
+
+    @contextmanager
+    def open(self) -> Generator[BinaryIO]:
+        with self.path.open("rb") as raw:
+            if self.path.suffix != ".zst":
+                yield raw
+                return
+            with zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as plain:
+                yield cast(BinaryIO, io.BufferedReader(cast(Any, plain), 1 << 20))
+
+    def quarantine(self, byte_offset: int, reason: str) -> None:
+        self.report.quarantined.append(Quarantined(self.name, byte_offset, reason))
+
+    def lines(self) -> Iterator[Line]:
+        """Lines that are not blank. A line above `MAX_LINE_BYTES` is quarantined without being held in memory."""
+        if self.path.is_dir():
+            yield from self._files_as_lines()
+            return
+        end = 0
+        with self.open() as handle:
+            while raw := handle.readline(MAX_LINE_BYTES):
+                start, end = end, end + len(raw)
+                if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
+                    while raw and not raw.endswith(b"\n"):
+                        raw = handle.readline(MAX_LINE_BYTES)
+                        end += len(raw)
+                    self.quarantine(start, f"line longer than {MAX_LINE_BYTES} bytes")
+                elif not raw.isspace():
+                    yield Line(raw, start, end)
+
+    def _files_as_lines(self) -> Iterator[Line]:
+        """A folder with one JSON file per event reads like one log; offsets run through all of them."""
+        end = 0
+        for file in sorted(self.path.glob("*.json")):
+            raw = file.read_bytes() + b"\n"
             start, end = end, end + len(raw)
-            if not raw.strip():
-                continue
+            yield Line(raw, start, end)
+
+    def records(self) -> Iterator[tuple[JsonObject, Line]]:
+        """The objects of a JSON-lines file. What is not one is quarantined; see `refuse`."""
+        for line in self.lines():
             try:
-                value = parse_line(raw)
+                value = parse_shallow_json(line.raw)
             except ValueError as error:
-                if raw.endswith(b"\n"):
-                    result.quarantined.append(Quarantined(path.name, start, f"not JSON: {error}"))
-                else:
-                    result.skipped["torn_last_line"] += 1
+                self.refuse(line, error)
                 continue
             if isinstance(value, dict):
-                yield Line(cast(JsonObject, value), start, end)
+                yield cast(JsonObject, value), line
             else:
-                result.quarantined.append(Quarantined(path.name, start, "not a JSON object"))
+                self.quarantine(line.start, "not a JSON object")
+
+    def refuse(self, line: Line, error: Exception) -> None:
+        """A last line without a newline that does not parse is a write in progress, which is normal: count it only."""
+        if line.raw.endswith(b"\n"):
+            self.quarantine(line.start, f"not JSON: {error}")
+        else:
+            self.report.skipped["torn_last_line"] += 1
+
+    def documents(self) -> Iterator[Document]:
+        """The JSON values of a file: one, if the whole file is a value, else one per line."""
+        if whole := self.whole():
+            yield whole
+        elif self._begins_with_a_value():
+            for record, line in self.records():
+                yield Document(record, line.start, line.end)
+        else:
+            self.quarantine(0, "not a JSON document")
+
+    def head(self) -> bytes:
+        with self.open() as handle:
+            return handle.read(HEAD_BYTES)
+
+    def text(self) -> str:
+        with self.open() as handle:
+            data = handle.read(MAX_DOCUMENT_BYTES)
+        return data.decode("utf-8", "replace")
+
+    def whole(self) -> Document | None:
+        with self.open() as handle:
+            data = handle.read(MAX_DOCUMENT_BYTES)
+        try:
+            value = parse_shallow_json(data)
+        except ValueError:
+            return None
+        return Document(value, 0, len(data))
+
+    def _begins_with_a_value(self) -> bool:
+        try:
+            parse_json(next(self.lines()).raw)
+        except (ValueError, StopIteration):
+            return False
+        return True
 
 
-def parse_line(raw: bytes) -> Any:
+def parse_json(raw: bytes) -> Any:
+    """A JSON value, strictly; a `ValueError` otherwise."""
     text = raw.removeprefix(BYTE_ORDER_MARK)
     try:
         return orjson.loads(text)
@@ -78,3 +207,13 @@ def parse_line(raw: bytes) -> Any:
             return orjson.loads(json.dumps(json.loads(text), ensure_ascii=False).encode("utf-8", "replace"))
         except (ValueError, RecursionError):
             raise error from None
+
+
+def parse_shallow_json(raw: bytes) -> Any:
+    """Like `parse_json`, and refuses what is nested more deeply than it could be written again."""
+    value = parse_json(raw)
+    try:
+        orjson.dumps(value)
+    except orjson.JSONEncodeError as error:
+        raise ValueError("nested too deeply") from error
+    return value

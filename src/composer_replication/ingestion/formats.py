@@ -1,0 +1,91 @@
+"""The formats we read: one line each. A reader is a function from an input file to sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple, cast
+
+from . import (
+    adp,
+    aider,
+    atif,
+    claude_code,
+    cline,
+    codex,
+    copilot_cli,
+    gemini_cli,
+    mini_swe_agent,
+    openai_messages,
+    openhands_v0,
+    openhands_v1,
+    swe_agent,
+    swe_smith,
+)
+from .reading import BYTE_ORDER_MARK, HEAD_BYTES, InputFile, parse_json
+from .session import Session
+
+HEAD_RECORDS = 50
+
+
+class Format(NamedTuple):
+    recognises: Callable[[Any], bool]
+    """Whether a JSON value can only come from this format: a record of a log, a whole document, or, where the file is
+    not JSON, its first characters as a string."""
+    read: Callable[[InputFile], Iterator[Session]]
+
+
+TRACE_READERS: dict[str, Format] = {
+    "claude_code": Format(claude_code.recognises, claude_code.read),
+    "codex": Format(codex.recognises, codex.read),
+    "atif": Format(atif.recognises, atif.read),
+    "openhands_v1": Format(openhands_v1.recognises, openhands_v1.read),
+    "openhands_v0": Format(openhands_v0.recognises, openhands_v0.read),
+    "swe_agent": Format(swe_agent.recognises, swe_agent.read),
+    "swe_smith": Format(swe_smith.recognises, swe_smith.read),
+    "mini_swe_agent": Format(mini_swe_agent.recognises, mini_swe_agent.read),
+    "gemini_cli": Format(gemini_cli.recognises, gemini_cli.read),
+    "copilot_cli": Format(copilot_cli.recognises, copilot_cli.read),
+    "cline": Format(cline.recognises, cline.read),
+    "adp": Format(adp.recognises, adp.read),
+    "aider": Format(aider.recognises, aider.read),
+    "messages": Format(openai_messages.recognises, openai_messages.read),
+}
+
+
+def detect_format(file: InputFile) -> str | None:
+    """The name of the format that the file shows, or None."""
+    values = list(_head_values(file))
+    return next((name for name, known in TRACE_READERS.items() if any(map(known.recognises, values))), None)
+
+
+def _head_values(file: InputFile) -> Iterator[Any]:
+    """The first records of a log; else the whole document, and its first item if it is a list; else the text."""
+    lines = list(_head_lines(file))
+    values = [_value(line) for line in lines]
+    if values and values[0] is None and lines[0].lstrip(BYTE_ORDER_MARK + b" \t")[:1] in (b"{", b"["):
+        document = file.whole()
+        values = [document.value] if document else values
+    for value in values:
+        if isinstance(value, list) and value:
+            yield cast(list[Any], value)[0]
+        if value is not None:
+            yield value
+    if not any(isinstance(value, dict | list) for value in values):
+        yield b"".join(lines).decode("utf-8", "replace")
+
+
+def _head_lines(file: InputFile) -> Iterator[bytes]:
+    taken = 0
+    for line in islice(file.lines(), HEAD_RECORDS):
+        yield line.raw
+        taken += len(line.raw)
+        if taken > HEAD_BYTES:
+            return
+
+
+def _value(line: bytes) -> Any:
+    try:
+        return parse_json(line)
+    except ValueError:
+        return None

@@ -1,0 +1,153 @@
+"""Session files to traces, on every core. Output does not depend on the number of processes.
+
+Each process reads whole files and leaves the encoded traces of a file in a shard; shards are put together in the order
+of the files. Resumed and forked sessions copy turns of other files: such a file is read again without them, so that a
+turn is never counted twice while its successors keep their history.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from composer_replication.progress import Progress
+
+from .formats import TRACE_READERS
+from .inputs import Input, Inputs
+from .reading import InputFile, Quarantined, Report
+
+SMALL_BYTES = 8 << 20
+SHARD_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Job:
+    input: Input
+    shard: Path
+    redact: bool
+    known: frozenset[str] = frozenset()
+    """Keys of turns and ids of traces that earlier files have given."""
+
+
+@dataclass
+class FileRead:
+    """What came out of one file; its traces lie in the shard."""
+
+    report: Report
+    sha256: str
+    trace_ids: list[str] = field(default_factory=list[str])
+    turn_keys: list[str] = field(default_factory=list[str])
+    turns: int = 0
+    tool_calls: int = 0
+    tool_results: int = 0
+
+
+def read_file(job: Job) -> FileRead:
+    """Read one file into its shard. Whatever goes wrong inside, the file is quarantined and others are not harmed."""
+    file = InputFile(job.input.path, Report(), job.redact, job.input.licence)
+    found = FileRead(file.report, "")
+    with job.shard.open("wb") as out:
+        try:
+            for session in TRACE_READERS[job.input.format].read(file):
+                own = session.without(job.known)
+                if not own.turns or own.trace_id in job.known or own.trace_id in found.trace_ids:
+                    file.report.skipped["duplicate_session" if session.turns else "session_without_turns"] += 1
+                    continue
+                whole = out.tell()
+                try:
+                    out.writelines(own.encoded())
+                except BaseException:
+                    out.truncate(whole)
+                    raise
+                file.report.skipped["turn_in_another_file"] += len(session.turns) - len(own.turns)
+                found.trace_ids.append(own.trace_id)
+                found.turn_keys += own.keys
+                found.turns += len(own.turns)
+                found.tool_calls += own.calls
+                found.tool_results += own.results
+        except Exception as error:
+            file.quarantine(0, f"reader failed: {type(error).__name__}")
+    found.sha256 = file.sha256()
+    return found
+
+
+class Ingestion:
+    """Reads inputs when `chunks` is consumed; after that the totals are known."""
+
+    def __init__(self, inputs: Inputs, redact: bool, jobs: int | None = None) -> None:
+        self._inputs = inputs
+        self._redact = redact
+        self._jobs = jobs
+        self._known: set[str] = set()
+        self.quarantined: list[Quarantined] = list(inputs.unreadable)
+        self.hashes: dict[str, str] = {}
+        self.totals: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter(inputs.skipped)
+        self.redactions: Counter[str] = Counter()
+        self.left_as_is: Counter[str] = Counter()
+        self.unknown: dict[str, Counter[str]] = {}
+
+    def counts(self) -> dict[str, Any]:
+        reasons = Counter(item.reason.split(":")[0] for item in self.quarantined)
+        return {
+            "files": len(self._inputs.files),
+            "formats": dict(Counter(item.format for item in self._inputs.files)),
+            **{name: self.totals[name] for name in ("traces", "turns", "tool_calls", "tool_results")},
+            "skipped": dict(+self.skipped),
+            "quarantined": dict(reasons),
+            "redactions": dict(self.redactions),
+            "left_as_is": dict(self.left_as_is),
+            "unknown_types": {version: dict(kinds) for version, kinds in self.unknown.items()},
+        }
+
+    def chunks(self, scratch: Path, progress: Progress) -> Iterator[bytes]:
+        """JSON lines of traces, in pieces."""
+        scratch.mkdir(parents=True, exist_ok=True)
+        jobs = [Job(item, scratch / f"{number}.jsonl", self._redact) for number, item in enumerate(self._inputs.files)]
+        for done, (job, found) in enumerate(self._read_all(jobs), start=1):
+            overlap = {key for key in (*found.turn_keys, *found.trace_ids) if key in self._known}
+            if overlap:
+                found = read_file(Job(job.input, job.shard, job.redact, frozenset(overlap)))
+            self._add(job, found)
+            with job.shard.open("rb") as shard:
+                while chunk := shard.read(SHARD_CHUNK_BYTES):
+                    yield chunk
+            job.shard.unlink()
+            progress.step(done, len(jobs), f"{self.totals['turns']} turns")
+        scratch.rmdir()
+
+    def _add(self, job: Job, found: FileRead) -> None:
+        report = found.report
+        self._known.update(found.turn_keys, found.trace_ids)
+        self.hashes[str(job.input.path)] = found.sha256
+        self.quarantined += report.quarantined
+        self.skipped += report.skipped
+        self.redactions += report.redactions
+        self.left_as_is += report.left_as_is
+        for version, kinds in report.unknown.items():
+            self.unknown.setdefault(version, Counter()).update(kinds)
+        self.totals["traces"] += len(found.trace_ids)
+        for name in ("turns", "tool_calls", "tool_results"):
+            self.totals[name] += getattr(found, name)
+
+    def _read_all(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, FileRead]]:
+        processes = min(self._jobs or len(os.sched_getaffinity(0)), len(jobs))
+        if processes == 1 or (self._jobs is None and sum(_size(job) for job in jobs) < SMALL_BYTES):
+            yield from ((job, read_file(job)) for job in jobs)
+            return
+        with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+            futures: list[tuple[Job, Future[FileRead]]] = [(job, pool.submit(read_file, job)) for job in jobs]
+            try:
+                yield from ((job, future.result()) for job, future in futures)
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+
+def _size(job: Job) -> int:
+    return job.input.path.stat().st_size

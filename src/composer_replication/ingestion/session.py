@@ -1,0 +1,160 @@
+"""A session that has been read and can be written: structure in memory, texts in the spool."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import orjson
+
+from composer_replication.records import (
+    SCHEMA_VERSION,
+    Fidelity,
+    JsonObject,
+    Segment,
+    Source,
+    Trace,
+    Turn,
+    content_id,
+    family_of,
+)
+
+from .spool import Spool, Spooled, encode
+
+NO_RESULT = encode("[no result recorded]")
+
+
+@dataclass
+class Said:
+    """A message of the user."""
+
+    role: str
+    text: Spooled
+    dropped: bool = False
+    index: int = -1
+
+
+@dataclass
+class Call:
+    call_id: str
+    name: str
+    arguments: Spooled
+
+
+@dataclass
+class Answer:
+    text: Spooled
+    is_error: bool
+
+
+@dataclass
+class AssistantTurn:
+    key: str | None
+    model: str | None
+    byte_range: tuple[int, int]
+    texts: list[Spooled] = field(default_factory=list[Spooled])
+    thinking: list[Spooled] = field(default_factory=list[Spooled])
+    calls: list[Call] = field(default_factory=list[Call])
+    index: int = -1
+
+
+@dataclass
+class PlacedTurn:
+    message: AssistantTurn
+    segment: int
+    abandoned: bool = False
+
+
+@dataclass(frozen=True)
+class Session:
+    name: str
+    source: Source
+    fidelity: Fidelity
+    spool: Spool
+    system: Spooled
+    messages: Sequence[Said | AssistantTurn]
+    answers: Mapping[str, Answer]
+    turns: Sequence[PlacedTurn]
+    segments: tuple[Segment, ...]
+    tools: tuple[JsonObject, ...]
+    tools_inferred: bool
+    task_id: str | None
+    outcome: float | None
+
+    @property
+    def trace_id(self) -> str:
+        """Two files may hold different parts of one session, so the first turn is part of the name."""
+        return content_id(self.source.agent, self.name, self.turns[0].message.key if self.turns else None)
+
+    @property
+    def keys(self) -> list[str]:
+        return [turn.message.key for turn in self.turns if turn.message.key]
+
+    @property
+    def calls(self) -> int:
+        return sum(len(turn.message.calls) for turn in self.turns)
+
+    @property
+    def results(self) -> int:
+        return sum(call.call_id in self.answers for turn in self.turns for call in turn.message.calls)
+
+    def without(self, keys: Collection[str]) -> Session:
+        """The same history with fewer turns: those that another file has given already."""
+        return replace(self, turns=[turn for turn in self.turns if turn.message.key not in keys])
+
+    def trace(self) -> Trace:
+        return Trace.model_validate_json(b"".join(self.encoded()))
+
+    def encoded(self) -> Iterator[bytes]:
+        """The trace as one JSON line, in pieces: the bytes that pydantic would write."""
+        yield b'{"schema_version":%d,"trace_id":"%s","source":' % (SCHEMA_VERSION, self.trace_id.encode())
+        yield self.source.model_dump_json().encode()
+        yield b',"messages":[{"role":"system","content":' + self.spool.get(self.system) + b"}"
+        for message in self.messages:
+            yield b","
+            yield from self._encoded_message(message)
+        yield b'],"turns":['
+        for number, turn in enumerate(self.turns):
+            yield b"," if number else b""
+            yield self._encoded_turn(turn)
+        yield b'],"segments":[' + b",".join(segment.model_dump_json().encode() for segment in self.segments)
+        rest = {
+            "tools": self.tools,
+            "tools_inferred": self.tools_inferred,
+            "task_id": self.task_id,
+            "outcome": self.outcome,
+        }
+        yield b"]," + orjson.dumps(rest)[1:] + b"\n"
+
+    def _encoded_message(self, message: Said | AssistantTurn) -> Iterator[bytes]:
+        if isinstance(message, Said):
+            yield b'{"role":"%s","content":%s}' % (message.role.encode(), self.spool.get(message.text))
+            return
+        yield b'{"role":"assistant","content":' + self.spool.paragraphs(message.texts)
+        if message.calls:
+            yield b',"tool_calls":[' + b",".join(map(self._encoded_call, message.calls)) + b"]"
+        yield b"}"
+        for call in message.calls:
+            answer = self.answers.get(call.call_id)
+            text = self.spool.get(answer.text) if answer else NO_RESULT
+            failed = b',"is_error":true' if answer and answer.is_error else b""
+            yield b',{"role":"tool","content":%s,"tool_call_id":%s%s}' % (text, encode(call.call_id), failed)
+
+    def _encoded_call(self, call: Call) -> bytes:
+        function = b'{"name":%s,"arguments":%s}' % (encode(call.name), self.spool.get(call.arguments))
+        return b'{"id":%s,"type":"function","function":%s}' % (encode(call.call_id), function)
+
+    def _encoded_turn(self, turn: PlacedTurn) -> bytes:
+        message = turn.message
+        placed = Turn(
+            start=message.index,
+            end=message.index + 1 + len(message.calls),
+            segment=turn.segment,
+            thinking=orjson.loads(self.spool.paragraphs(message.thinking)),
+            source_model=message.model,
+            family=family_of(message.model),
+            fidelity=self.fidelity,
+            byte_range=message.byte_range,
+            abandoned=turn.abandoned,
+        )
+        return placed.model_dump_json().encode()

@@ -1,0 +1,48 @@
+"""JSON-encoded texts of one session, in memory while they are few and in a temporary file after that."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import orjson
+
+MEMORY_BYTES = 8 << 20
+PARAGRAPH = rb"\n\n"
+
+
+class Spooled(NamedTuple):
+    offset: int
+    length: int
+
+
+class Spool:
+    def __init__(self) -> None:
+        # Closed with the session that holds it.
+        self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115
+        self._end = 0
+
+    def add(self, text: str) -> Spooled:
+        data = encode(text)
+        self._file.seek(self._end)
+        self._file.write(data)
+        place = Spooled(self._end, len(data))
+        self._end += len(data)
+        return place
+
+    def get(self, place: Spooled) -> bytes:
+        self._file.seek(place.offset)
+        return self._file.read(place.length)
+
+    def paragraphs(self, places: Iterable[Spooled]) -> bytes:
+        """Several texts as one JSON string, with an empty line between them."""
+        return b'"' + PARAGRAPH.join(self.get(place)[1:-1] for place in places) + b'"'
+
+
+def encode(text: str) -> bytes:
+    """A JSON string. Half of a surrogate pair, which has no encoding, becomes a question mark."""
+    try:
+        return orjson.dumps(text)
+    except orjson.JSONEncodeError:
+        return orjson.dumps(text.encode("utf-8", "replace").decode())

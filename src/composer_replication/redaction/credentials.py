@@ -1,0 +1,199 @@
+"""Secrets that are known by where they stand: headers, URLs, key blocks, assignments. Our own rules, beside gitleaks.
+
+Each finder is called at an occurrence of one of its literals (lower-case) and answers with the secret or None. The
+patterns are anchored there and bounded, so that a finder costs constant time per occurrence.
+
+Not caught: secrets in prose ("the password is ..."), `mysql -pSECRET`, a name and its value in separate list items,
+URL passwords with a raw slash or hash, anything split over several strings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from .boundaries import LEFT
+from .spans import Found, Rank
+from .values import Form, entropy_bits, has_digit, has_letter, is_noise, is_reference, is_stand_in, looks_secret
+
+Finder = Callable[[bytes, int], Found | None]
+
+_QUOTE = rb"""\\{0,3}["'`]"""
+_HEADER_SEPARATOR = rb"(?:" + _QUOTE + rb")?\s{0,3}[:=,]\s{0,3}(?:" + _QUOTE + rb")?"
+
+_BEARER = re.compile(rb"(?i:bearer)(?:[ \t]{1,3}|%20|\+)(?:" + _QUOTE + rb")?([A-Za-z0-9._~+/=|:-]{12,8192})")
+_AUTHORIZATION = re.compile(
+    rb"(?i:authorization)"
+    + _HEADER_SEPARATOR
+    + rb"(?i:(?:basic|bearer|token|apikey|api-key|digest|bot|key|negotiate|hmac)(?:[ \t]{1,3}|%20))?"
+    + rb"((?!(?i:basic|bearer)\b)[^\s\"'`\\<>{}()\[\]$,;]{8,8192})"
+)
+_COOKIE = re.compile(
+    rb"(?i:cookies?)(?:" + _QUOTE + rb")?[ \t]{0,3}[:=]?[ \t]{0,3}(?:" + _QUOTE + rb")?"
+    rb"((?:[\w.-]{1,80}=[^\s;,\"'`\\<>]{0,4096}(?:;[ \t]{0,3})?){1,60})"
+)
+_URL = re.compile(rb"://([^\s/?#:@\"'`<>\\|,]{0,256})(?::([^\s/?#\"'`<>\\]{1,512}))?@[A-Za-z0-9\[$%{(<]")
+_NETRC_GAP = rb"(?:\s|\\{1,4}[nrt]|[+>|-]|\d{1,6}(?:\xe2\x86\x92|\t)){1,24}"
+_NETRC = re.compile(
+    rb"(?i:login)" + _NETRC_GAP + rb"[^\s\\]{1,200}" + _NETRC_GAP + rb"passw(?:or)?d\s{1,8}([^\s\"'`\\]{4,200})"
+)
+_DOCKER_AUTH = re.compile(
+    _QUOTE + rb"auth" + _QUOTE + rb"\s{0,8}:\s{0,8}" + _QUOTE + rb"([A-Za-z0-9+/]{12,4096}={0,2})"
+)
+_CLIENT_KEY = re.compile(rb"client-key-data" + _HEADER_SEPARATOR + rb"([A-Za-z0-9+/]{40,65536}={0,2})")
+_CONNECTION_KEY = re.compile(
+    rb"(?i:accountkey|sharedaccesskey|sharedaccesssignature|sharedsecret)=(?:sv=)?([A-Za-z0-9+/%&=_.:-]{16,1024})"
+)
+_SAS_SIGNATURE = re.compile(rb"[?&;]sig=([A-Za-z0-9%+/=_-]{30,200})")
+_JWT = re.compile(LEFT + rb"eyJ[A-Za-z0-9_=-]{8,8192}+\.eyJ[A-Za-z0-9_=-]{8,65536}+(?:\.[A-Za-z0-9_=+/-]{0,8192})?")
+_SK_KEY = re.compile(LEFT + rb"sk-(?:[a-z]{2,10}(?:-[a-z]{0,5}\d{1,2})?-)?[A-Za-z0-9_-]{20,512}")
+_HUGGINGFACE = re.compile(LEFT + rb"hf_[A-Za-z0-9]{30,60}")
+_TELEGRAM = re.compile(rb":AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])")
+_DISCORD_WEBHOOK = re.compile(rb"discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{15,21}/([A-Za-z0-9_-]{40,100})")
+
+_SEPARATOR = rb"""(?:[\s"'`+>|,;#*()\-]|\\{1,4}[nrt"']|\d{1,6}(?:\xe2\x86\x92|\t|:|\|))"""
+_BASE64 = rb"[A-Za-z0-9+/=]"
+_PRIVATE_KEY = re.compile(
+    rb"-{5}BEGIN[ A-Z0-9_-]{0,60}PRIVATE KEY(?: BLOCK)?-{5}"
+    rb"(?:" + _SEPARATOR + rb"{0,60}+(?:(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset)[^\r\n\\]{0,120}|"
+    + _BASE64 + rb"{16,}+)){1,20000}+"
+    rb"(?:" + _SEPARATOR + rb"{1,60}" + _BASE64 + rb"{1,76}+(?![ \w]))?"
+    rb"(?:" + _SEPARATOR + rb"{0,60}-{5}END[ A-Z0-9_-]{0,60}-{5})?"
+)  # fmt: skip
+_PUTTY_KEY = re.compile(rb"Private-Lines: \d{1,4}((?:(?:\r?\n|\\r|\\n){1,4}[A-Za-z0-9+/=]{16,80}){1,400})")
+
+
+def private_key(data: bytes, start: int) -> Found | None:
+    """The whole block, also with escaped line ends, quotes, diff marks or line numbers in it, also without its end."""
+    match = _PRIVATE_KEY.match(data, start)
+    return Found("private-key", *match.span(), Rank.VENDOR) if match else None
+
+
+def putty_key(data: bytes, start: int) -> Found | None:
+    return _group(_PUTTY_KEY, data, start, "private-key", Rank.VENDOR)
+
+
+def bearer(data: bytes, start: int) -> Found | None:
+    match = _BEARER.match(data, start)
+    return _opaque(match, "bearer-token")
+
+
+def authorization(data: bytes, start: int) -> Found | None:
+    return _opaque(_AUTHORIZATION.match(data, start), "authorization")
+
+
+def cookie(data: bytes, start: int) -> Found | None:
+    """All pairs of a cookie header, when one of them holds an opaque value."""
+    match = _COOKIE.match(data, start)
+    if match is None:
+        return None
+    values = [pair.partition(b"=")[2].strip() for pair in match[1].split(b";")]
+    if not any(len(value) >= 8 and looks_secret(value, Form.QUOTED, is_password=False) for value in values):
+        return None
+    return Found("cookie", *match.span(1), Rank.STRUCTURE)
+
+
+def url_credentials(data: bytes, start: int) -> Found | None:
+    """The password of `scheme://user:password@host`, or a token in the place of the user."""
+    match = _URL.match(data, start)
+    if match is None:
+        return None
+    user, password = match[1], match[2]
+    if password is not None:
+        if len(password) < 3 or password == user or is_stand_in(password) or is_reference(password):
+            return None
+        return Found("url-password", *match.span(2), Rank.STRUCTURE)
+    if len(user) >= 20 and has_digit(user) and has_letter(user) and not is_reference(user):
+        return Found("url-token", *match.span(1), Rank.STRUCTURE)
+    return None
+
+
+def netrc(data: bytes, start: int) -> Found | None:
+    match = _NETRC.match(data, start)
+    if match is None or is_stand_in(match[1]) or is_reference(match[1]):
+        return None
+    return Found("netrc-password", *match.span(1), Rank.STRUCTURE)
+
+
+def docker_auth(data: bytes, start: int) -> Found | None:
+    match = _DOCKER_AUTH.match(data, start)
+    if match is None or not (has_digit(match[1]) or is_noise(match[1])) or is_stand_in(match[1]):
+        return None
+    return Found("docker-auth", *match.span(1), Rank.STRUCTURE)
+
+
+def client_key(data: bytes, start: int) -> Found | None:
+    return _group(_CLIENT_KEY, data, start, "client-key-data", Rank.STRUCTURE)
+
+
+def connection_key(data: bytes, start: int) -> Found | None:
+    return _opaque(_CONNECTION_KEY.match(data, start), "connection-string")
+
+
+def sas_signature(data: bytes, start: int) -> Found | None:
+    return _opaque(_SAS_SIGNATURE.match(data, start), "azure-sas-signature")
+
+
+def jwt(data: bytes, start: int) -> Found | None:
+    match = _JWT.match(data, start)
+    return Found("jwt", *match.span(), Rank.VENDOR) if match else None
+
+
+def sk_key(data: bytes, start: int) -> Found | None:
+    """`sk-...` of OpenAI, Anthropic, OpenRouter and the many that copy them."""
+    match = _SK_KEY.match(data, start)
+    if match is None or not has_digit(match[0][3:]) or entropy_bits(match[0]) < 3.3 or is_stand_in(match[0]):
+        return None
+    return Found("sk-api-key", *match.span(), Rank.STRUCTURE)
+
+
+def huggingface(data: bytes, start: int) -> Found | None:
+    match = _HUGGINGFACE.match(data, start)
+    return Found("huggingface-access-token", *match.span(), Rank.VENDOR) if match else None
+
+
+def telegram(data: bytes, start: int) -> Found | None:
+    match = _TELEGRAM.match(data, start)
+    if match is None:
+        return None
+    number_start = start
+    while number_start > max(0, start - 12) and data[number_start - 1 : number_start].isdigit():
+        number_start -= 1
+    return (
+        Found("telegram-bot-api-token", number_start, match.end(), Rank.VENDOR) if start - number_start >= 8 else None
+    )
+
+
+def discord_webhook(data: bytes, start: int) -> Found | None:
+    return _group(_DISCORD_WEBHOOK, data, start, "discord-webhook", Rank.VENDOR)
+
+
+def _group(pattern: re.Pattern[bytes], data: bytes, start: int, kind: str, rank: Rank) -> Found | None:
+    match = pattern.match(data, start)
+    return Found(kind, *match.span(1), rank) if match else None
+
+
+def _opaque(match: re.Match[bytes] | None, kind: str) -> Found | None:
+    if match is None or not looks_secret(match[1], Form.QUOTED, is_password=False):
+        return None
+    return Found(kind, *match.span(1), Rank.STRUCTURE)
+
+
+FINDERS: dict[Finder, tuple[str, ...]] = {
+    private_key: ("-----begin",),
+    putty_key: ("private-lines:",),
+    bearer: ("bearer",),
+    authorization: ("authorization",),
+    cookie: ("cookie",),
+    url_credentials: ("://",),
+    netrc: ("login",),
+    docker_auth: ('"auth\\', '"auth"', "'auth'"),
+    client_key: ("client-key-data",),
+    connection_key: ("accountkey=", "sharedaccesskey=", "sharedaccesssignature=", "sharedsecret="),
+    sas_signature: ("?sig=", "&sig=", ";sig="),
+    jwt: ("eyj",),
+    sk_key: ("sk-",),
+    huggingface: ("hf_",),
+    telegram: (":aa",),
+    discord_webhook: ("discord.com/api/", "discordapp.com/api/"),
+}

@@ -1,0 +1,92 @@
+"""The two untyped libraries behind the scan, kept behind typed names: RE2 (linear time) and an Aho-Corasick automaton.
+
+RE2 runs on bytes in Latin-1 mode: every byte is a character, so damaged UTF-8 cannot stop a match. `\\b`, `^` and `$`
+see the whole text also when only a window of it is searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import ahocorasick_rs
+import re2
+
+CHUNK_BYTES = 1 << 18
+MAX_TABLE_BYTES = 1 << 14
+_RE2: Any = re2
+_AUTOMATA: Any = ahocorasick_rs
+
+Span = tuple[int, int]
+Hit = tuple[int, int, int]
+"""Index of the literal, start, end."""
+
+
+class LinearPattern:
+    """A regular expression, compiled when it is first needed."""
+
+    __slots__ = ("_compiled", "_regex")
+
+    def __init__(self, regex: str) -> None:
+        self._regex = regex
+        self._compiled: Any = None
+
+    def find(self, data: bytes, start: int, end: int) -> Iterator[list[Span]]:
+        """The spans of each match and its groups; (-1, -1) for a group that took no part."""
+        compiled = self._ready()
+        groups = compiled.groups + 1
+        for match in compiled.finditer(data, start, end):
+            yield [match.span(group) for group in range(groups)]
+
+    def occurs_in(self, data: bytes) -> bool:
+        return self._ready().search(data) is not None
+
+    def _ready(self) -> Any:
+        if self._compiled is None:
+            self._compiled = _RE2.compile(self._regex.encode("ascii"), _options())
+        return self._compiled
+
+
+def _options() -> Any:
+    options = _RE2.Options()
+    options.encoding = _RE2.Options.Encoding.LATIN1
+    options.log_errors = False
+    return options
+
+
+class Presence:
+    """Tells at little cost whether a regular expression matches anywhere."""
+
+    def __init__(self, regex: str) -> None:
+        self._set: Any = _RE2.Set.SearchSet(_options())
+        self._set.Add(regex.encode("ascii"))
+        self._set.Compile()
+
+    def __call__(self, data: bytes) -> bool:
+        return bool(self._set.Match(data))
+
+
+class Literals:
+    """Finds all occurrences of many byte strings in one pass."""
+
+    def __init__(self, literals: Sequence[bytes]) -> None:
+        self._longest = max(map(len, literals))
+        # A full table is fastest but takes 256 states per byte of the literals: only for short ones.
+        kinds = _AUTOMATA.Implementation
+        kind = kinds.DFA if sum(map(len, literals)) <= MAX_TABLE_BYTES else kinds.ContiguousNFA
+        self._automaton: Any = _AUTOMATA.BytesAhoCorasick(literals, implementation=kind)
+
+    def find(self, data: bytes) -> Iterable[list[Hit]]:
+        """Chunk by chunk: hostile text must not fill memory with hits."""
+        if len(data) <= CHUNK_BYTES:
+            return (self._automaton.find_matches_as_indexes(data, overlapping=True),)
+        return self._find_in_chunks(data)
+
+    def _find_in_chunks(self, data: bytes) -> Iterator[list[Hit]]:
+        overlap = self._longest - 1
+        for begin in range(0, len(data), CHUNK_BYTES):
+            lead = min(begin, overlap)
+            chunk = data[begin - lead : begin + CHUNK_BYTES]
+            hits = self._automaton.find_matches_as_indexes(chunk, overlapping=True)
+            offset = begin - lead
+            yield [(index, start + offset, end + offset) for index, start, end in hits if end > lead]

@@ -1,0 +1,204 @@
+"""Takes secrets and personal data out of the strings of a trace, before anything is written or sent.
+
+Reads messages, writes messages of the same shape. A secret becomes `<SECRET:kind:n>`, an account name `user<n>`, an
+e-mail address `user<n>@example.com`; numbers follow first appearance, so the same trace gives the same text. A secret
+that was recognised once is also replaced where it stands alone later in the trace. Whatever raises, raises: there is no
+way out of here with text that was not scanned.
+
+Not caught: see `credentials` and `personal`; and a secret that stands alone before the place that gives it away.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+from composer_replication.records import Message, ToolCall, canonical_json
+
+from . import environment
+from .entropy import count_random_strings
+from .environment import ExactValues, secret_values
+from .gitleaks import GENERIC
+from .personal import EMAIL
+from .scanner import scanner
+from .spans import PLACEHOLDER, Found, character_offsets, decode, encode, merged
+
+MIN_KNOWN_CHARS = 8
+MAX_KNOWN_CHARS = 1000
+MAX_PASSES = 32
+
+
+class SecretFound(NamedTuple):
+    """Characters `start` to `end` of the text that was searched."""
+
+    kind: str
+    start: int
+    end: int
+
+
+class NotSettled(RuntimeError):
+    """Redaction kept finding secrets in its own output; the trace must not be used."""
+
+
+class Redactor:
+    """Redacts the strings of one trace. The same secret gets the same placeholder everywhere in it."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        self._scanner = scanner()
+        self.counts: Counter[str] = Counter()
+        self.reported: Counter[str] = Counter()
+        self._placeholders: dict[bytes, bytes] = {}
+        self._numbers: Counter[str] = Counter()
+        self._known = dict.fromkeys(_environment(environ), environment.KIND)
+        self._exact = ExactValues(self._known)
+        self._exact_is_stale = False
+
+    def text(self, value: str) -> str:
+        return self._redact(value, [])
+
+    def _redact(self, value: str, given_away_by_key: list[Found]) -> str:
+        data = encode(value)
+        redacted = self._settle(data, given_away_by_key)
+        if random_strings := count_random_strings(redacted):
+            self.reported.update(random_strings)
+        return value if redacted is data else decode(redacted)
+
+    def json_text(self, value: str) -> str:
+        """Redacts the strings inside JSON text, keys too where they hold a secret; other text is treated as text."""
+        try:
+            parsed = json.loads(value, object_pairs_hook=_object_without_duplicates)
+        except ValueError:
+            return self.text(value)
+        redacted = self._json(parsed)
+        return value if redacted is parsed else canonical_json(redacted)
+
+    def message(self, message: Message) -> Message:
+        changed: dict[str, Any] = {}
+        content = self.text(message["content"])
+        if content is not message["content"]:
+            changed["content"] = content
+        calls = message.get("tool_calls", [])
+        redacted_calls = [self._call(call) for call in calls]
+        if any(new is not old for new, old in zip(redacted_calls, calls, strict=True)):
+            changed["tool_calls"] = redacted_calls
+        return cast(Message, {**message, **changed}) if changed else message
+
+    def _call(self, call: ToolCall) -> ToolCall:
+        function = call["function"]
+        arguments = self.json_text(function["arguments"])
+        if arguments is function["arguments"]:
+            return call
+        return {**call, "function": {**function, "arguments": arguments}}
+
+    def _json(self, value: Any) -> Any:
+        """The same object when nothing changed."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            items = cast("list[Any]", value)
+            new_items = [self._json(item) for item in items]
+            return new_items if any(new is not old for new, old in zip(new_items, items, strict=True)) else items
+        if isinstance(value, dict):
+            entries = cast("dict[str, Any]", value)
+            new = {self.text(key): self._entry(key, entry) for key, entry in entries.items()}
+            same = all(key is old and new[key] is entries[old] for key, old in zip(new, entries, strict=False))
+            return entries if same and len(new) == len(entries) else new
+        return value
+
+    def _entry(self, key: str, value: Any) -> Any:
+        """A value may be a secret only because of its key: `"password": "..."`."""
+        if not isinstance(value, str):
+            return self._json(value)
+        lead = encode(f'"{key}":"')
+        if not self._scanner.has_literal(lead):
+            return self.text(value)
+        with_key = lead + encode(value) + b'"'
+        found = [
+            item._replace(start=item.start - len(lead), end=item.end - len(lead))
+            for item in self._scanner.scan(with_key)[0]
+            if item.is_secret and item.start >= len(lead) and item.end < len(with_key)
+        ]
+        return self._redact(value, found)
+
+    def _settle(self, data: bytes, extra: list[Found]) -> bytes:
+        """Replacing a secret can bring another one to light beside it, so look again until nothing is found."""
+        for _ in range(MAX_PASSES):
+            found, uncertain = self._scanner.scan(data)
+            found += extra
+            extra = []
+            if self._known:
+                found += self._find_known(data)
+            if found:
+                found = merged(data, found)
+                data = self._replace(data, found)
+            if not any(item.is_secret for item in found):
+                if uncertain:
+                    self.reported[GENERIC] += uncertain
+                return data
+        raise NotSettled(f"redaction did not settle after {MAX_PASSES} passes; quarantine this trace and report it")
+
+    def _find_known(self, data: bytes) -> list[Found]:
+        if self._exact_is_stale:
+            self._exact = ExactValues(self._known)
+            self._exact_is_stale = False
+        return self._exact.find(data)
+
+    def _replace(self, data: bytes, found: list[Found]) -> bytes:
+        pieces: list[bytes] = []
+        at = 0
+        for item in found:
+            pieces += [data[at : item.start], self._placeholder(item, data[item.start : item.end])]
+            at = item.end
+            self.counts[item.kind] += 1
+        return b"".join([*pieces, data[at:]])
+
+    def _placeholder(self, item: Found, value: bytes) -> bytes:
+        if value in self._placeholders:
+            return self._placeholders[value]
+        self._numbers[item.kind] += 1
+        number = self._numbers[item.kind]
+        if item.is_secret:
+            self._remember(item.kind, value)
+            placeholder = f"<SECRET:{item.kind}:{number}>"
+        else:
+            placeholder = f"user{number}@example.com" if item.kind == EMAIL else f"user{number}"
+        self._placeholders[value] = placeholder.encode()
+        return self._placeholders[value]
+
+    def _remember(self, kind: str, value: bytes) -> None:
+        if (
+            MIN_KNOWN_CHARS <= len(value) <= MAX_KNOWN_CHARS
+            and value not in self._known
+            and not PLACEHOLDER.search(value)
+        ):
+            self._known[value] = kind
+            self._exact_is_stale = True
+
+
+def find_secrets(text: str, *, personal: bool = False, environ: Mapping[str, str] | None = None) -> list[SecretFound]:
+    """Secrets in the text, in order and without overlaps; home directories and e-mail addresses too when asked for.
+
+    Placeholders of a `Redactor` are no secrets. Knows no trace: a secret that only its context gave away is not found
+    where it stands alone.
+    """
+    data = encode(text)
+    exact = ExactValues(dict.fromkeys(_environment(environ), environment.KIND))
+    found = merged(data, [*scanner().scan(data)[0], *exact.find(data)])
+    found = [item for item in found if personal or item.is_secret]
+    spans = character_offsets(data, found)
+    return [SecretFound(item.kind, start, end) for item, (start, end) in zip(found, spans, strict=True)]
+
+
+def _environment(environ: Mapping[str, str] | None) -> frozenset[bytes]:
+    return secret_values(os.environ if environ is None else environ)
+
+
+def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A repeated key would hide the first value from us but not from a reader of the original text."""
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
+        raise ValueError("repeated key")
+    return entries

@@ -1,0 +1,88 @@
+"""Every sample file of every format: counts against those counted by other means, and nothing lost in the store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from composer_replication.ingestion import TRACE_READERS, InputFile, Report, detect_format
+from composer_replication.ingestion.session import Session
+from composer_replication.records import Message
+from composer_replication.runs import StageFolder
+from tests.samples import SAMPLES, sample_files
+
+EXPECTED: dict[str, dict[str, object]] = json.loads((SAMPLES / "expected.json").read_text())
+NOT_A_SESSION = ("base_state.json", "/subagents/")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(SAMPLES)).removesuffix(".zst")
+
+
+SESSION_FILES = [path for path in sample_files() if not any(mark in str(path) for mark in NOT_A_SESSION)]
+
+
+def read(path: Path, redact: bool = False) -> tuple[str | None, list[Session], Report]:
+    report = Report()
+    name = detect_format(InputFile(path, Report()))
+    sessions = list(TRACE_READERS[name].read(InputFile(path, report, redact))) if name else []
+    return name, sessions, report
+
+
+def test_every_file_has_an_expectation() -> None:
+    assert {name_of(path) for path in SESSION_FILES} == set(EXPECTED)
+    assert {row["format"] for row in EXPECTED.values()} == set(TRACE_READERS)
+
+
+@pytest.mark.parametrize("path", SESSION_FILES, ids=name_of)
+def test_counts(path: Path) -> None:
+    name, sessions, report = read(path)
+    traces = [session.trace() for session in sessions if session.turns]
+    assert EXPECTED[name_of(path)] == {
+        "format": name,
+        "traces": len(traces),
+        "turns": sum(len(session.turns) for session in sessions),
+        "tool_calls": sum(session.calls for session in sessions),
+        "tool_results": sum(session.results for session in sessions),
+        "errors": sum(message.get("is_error", False) for trace in traces for message in trace.messages),
+    }
+    assert not [item for item in report.quarantined if item.reason.startswith("reader failed")]
+    assert not report.unknown
+
+
+@pytest.mark.parametrize("path", SESSION_FILES, ids=name_of)
+def test_what_is_written_is_what_pydantic_writes_and_comes_back(path: Path, tmp_path: Path) -> None:
+    sessions = [session for session in read(path)[1] if session.turns]
+    traces = [session.trace() for session in sessions]
+    assert [b"".join(session.encoded()) for session in sessions] == [
+        trace.model_dump_json().encode() + b"\n" for trace in traces
+    ]
+    stage = StageFolder(tmp_path / "ingestion")
+    written = stage.write_lines(chunk for session in sessions for chunk in session.encoded())
+    stage.seal(written, {}, [], 0.0)
+    assert stage.read(type(traces[0])) == traces if traces else not written.records
+
+
+@pytest.mark.parametrize("path", SESSION_FILES, ids=name_of)
+def test_what_a_teacher_sees_is_a_valid_conversation(path: Path) -> None:
+    for session in read(path, redact=True)[1]:
+        trace = session.trace()
+        for turn in range(len(trace.turns)):
+            state = trace.state(turn)
+            assert state["messages"][0]["role"] == "system"
+            assert state["student_action"] is not None
+            assert_valid(state["messages"])
+
+
+def assert_valid(messages: Sequence[Message]) -> None:
+    waiting: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            assert message["tool_call_id"] == waiting.pop(0)
+        else:
+            assert not waiting
+            waiting = [call["id"] for call in message.get("tool_calls", [])]
+    assert not waiting
