@@ -10,13 +10,21 @@ export HF_HUB_OFFLINE ?= 1
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: quickstart test lint types structure experiment-000 clean
+.PHONY: quickstart test faults benchmarks lint types structure experiment-000 clean
 
 quickstart: .venv/train-installed
 	$(BIN)/recompose quickstart
 
 test: .venv/dev-installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# A million fuzzed lines; `make test` reads twenty thousand.
+faults: .venv/dev-installed
+	RECOMPOSE_FUZZ_LINES=1000000 $(BIN)/python -m pytest tests/faults -n 2 --dist worksteal
+
+benchmarks: .venv/dev-installed
+	$(BIN)/python benchmarks/ingestion.py --peers --json benchmarks/results/ingestion.json
+	$(BIN)/python benchmarks/redaction.py tests/samples/claude_code/*.zst
 
 lint: .venv/dev-installed
 	$(BIN)/ruff check .

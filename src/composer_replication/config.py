@@ -76,15 +76,36 @@ class ModelConfig(Section):
 class IngestionConfig(Section):
     paths: tuple[str, ...] = ()
     """Session files and folders to read."""
+    format: str | None = None
+    """Format of all of them; found out from each file where this is not set."""
+    redact: bool = True
+    """Replace secrets, home folders and e-mail addresses before anything is written."""
     embedded_session: bool = False
     """Also read the Claude Code session that ships with the package."""
     rollouts: Count = 0
     """Toolbox episodes that the policy plays to make traces of its own."""
 
 
+class SitesConfig(Section):
+    reader_base_url: str | None = None
+    """Loopback OpenAI-compatible server that reads whether the user criticised style, communication or effort."""
+    reader_model: str | None = None
+    """Model name at `reader_base_url`."""
+    reader_timeout_s: AboveZero = 60.0
+
+
 class HintsConfig(Section):
     max_tokens: Positive = 96
     """A longer hint is not used."""
+    max_leak_level: Literal["L0", "L1", "L2"] = "L1"
+    """L0 the error only, L1 also facts that the context holds, L2 also the answer. A hint above it is not used."""
+    sibling: Literal["off", "outcome", "call"] = "off"
+    """For rollouts: tell that another attempt at the task succeeded (L1), or show its call (L2)."""
+    judge_base_url: str | None = None
+    """Loopback OpenAI-compatible server that writes hints for style, communication and effort."""
+    judge_model: str | None = None
+    """Model name at `judge_base_url`."""
+    judge_timeout_s: AboveZero = 60.0
 
 
 class ReplayConfig(Section):
@@ -100,6 +121,20 @@ class ReplayConfig(Section):
     concurrency: Positive = 8
     max_tokens: Positive = 256
     timeout_s: AboveZero = 60.0
+
+
+class PairsConfig(Section):
+    rule: Literal["agreement", "majority"] = "agreement"
+    """`agreement`: two thirds of the families over the policy or the actor. `majority`: the origin's simpler rule."""
+    execution: bool = False
+    """Let the environment say which calls have the same effect, where it can replay them."""
+    critical: bool = True
+    """Accept agreement on everything but arguments that only describe a call, where the same call has none."""
+    free_text: bool = False
+    """Let answers without a call vote too; they must be equal but for blanks."""
+    calibrate: bool = False
+    """Measure precision where an oracle exists, and drop cells whose lower bound is under `min_precision`."""
+    min_precision: Fraction = 0.8
 
 
 class TrainingConfig(Section):
@@ -137,8 +172,10 @@ class Config(Section):
     toolbox: ToolboxConfig = ToolboxConfig()
     warmup: WarmupConfig = WarmupConfig()
     ingestion: IngestionConfig = IngestionConfig()
+    sites: SitesConfig = SitesConfig()
     hints: HintsConfig = HintsConfig()
     replay: ReplayConfig = ReplayConfig()
+    pairs: PairsConfig = PairsConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 

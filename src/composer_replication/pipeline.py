@@ -7,24 +7,25 @@ at or replaced alone. `policy` comes first: it makes the model that plays, is tr
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from itertools import product
+from contextlib import ExitStack, contextmanager
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from .environments.toolbox import task_by_id
 from .errors import RecomposeError, UsageError
-from .hints import write_hints
-from .ingestion import ReadResult, ingest_paths
-from .ingestion.embedded import EMBEDDED_LICENCE, embedded_session
+from .hints import SiblingHintGenerator, write_hints
+from .ingestion import Ingestion, Inputs, find_inputs
+from .ingestion.embedded import embedded_session
 from .pairs import extract_dpo_pairs
 from .progress import Progress
 from .records import ErrorSite, Hint, PreferencePair, TeacherReply, Trace
 from .replay import Teacher, replay_states, states_to_ask
-from .runs import Run, read_records, write_atomically, write_records
+from .runs import Run, encoded, read_records, write_atomically, write_records
 from .sites import find_sites
 
 if TYPE_CHECKING:
@@ -44,40 +45,74 @@ def prepare(run: Run, progress: Progress) -> None:
 
 def ingest(run: Run, progress: Progress) -> None:
     """Session files and the policy's own toolbox rollouts become traces."""
-    started, config = time.monotonic(), run.config.ingestion
-    found = ingest_paths([Path(path) for path in config.paths]) if config.paths else ReadResult()
-    sessions = [*found.traces, *(_embedded(found) if config.embedded_session else [])]
+    started, config, stage = time.monotonic(), run.config.ingestion, run.stage("ingestion")
     if config.rollouts and not run.stage("policy").is_done:
         run_stage(run, "policy", progress)
     rollouts = _rollouts(run, progress) if config.rollouts else []
-    counts = {
-        "sessions": len(sessions),
+    with ExitStack() as stack:
+        inputs = find_inputs([Path(path) for path in config.paths], config.format) if config.paths else Inputs()
+        if config.embedded_session:
+            inputs.files.append(stack.enter_context(embedded_session()))
+        reading = Ingestion(inputs, config.redact)
+        sessions = reading.chunks(stage.path / "shards", progress)
+        written = stage.write_lines(chain(sessions, encoded(rollouts)))
+    if not written.records:
+        raise UsageError(f"no turn of a main agent in {', '.join(config.paths)}", "recompose ingest PATH --run DIR")
+    lines = (json.dumps(vars(item)) + "\n" for item in reading.quarantined)
+    write_atomically(stage.path / "quarantine.jsonl", "".join(lines))
+    counts = reading.counts()
+    counts |= {
+        "traces": counts["traces"] + len(rollouts),
         "rollouts": len(rollouts),
-        "turns": sum(len(trace.turns) for trace in [*sessions, *rollouts]),
-        "quarantined": [vars(item) for item in found.quarantined],
-        "skipped": dict(found.skipped),
+        "turns": counts["turns"] + sum(len(trace.turns) for trace in rollouts),
     }
-    inputs = [run.stage("policy")] if rollouts else []
-    run.stage("ingestion").finish([*sessions, *rollouts], counts, inputs, started, found.files)
+    made_with = [run.stage("policy")] if rollouts else []
+    stage.seal(written, counts, made_with, started, reading.hashes)
 
 
 def locate(run: Run, progress: Progress) -> None:
     """Turns where something went wrong."""
+    from .sites.reader import open_reader
+
     started, traces = time.monotonic(), run.stage("ingestion").read(Trace)
-    sites = [site for trace in traces for site in find_sites(trace)]
+    sites: list[ErrorSite] = []
+    with open_reader(run.config.sites, run.path) as reader:
+        for done, trace in enumerate(traces, 1):
+            found = find_sites(trace)
+            sites += reader.read(trace, found) if reader else found
+            if reader:
+                progress.step(done, len(traces), f"{reader.tally.turns} turns read")
+    if reader and reader.tally.turns and reader.tally.failed.total() == reader.tally.turns:
+        reason, again = next(iter(reader.tally.failed)), f"check the server, then recompose sites {run.path}"
+        raise RecomposeError(f"no reader call was answered: {reason}", again)
     kinds, faults = Counter(site.error_kind for site in sites), Counter(site.fault for site in sites)
     counts = {"sites": len(sites), "kinds": dict(kinds), "faults": dict(faults)}
+    counts |= {"reader": reader.tally.counts()} if reader else {}
     run.stage("sites").finish(sites, counts, [run.stage("ingestion")], started)
 
 
 def hint(run: Run, progress: Progress) -> None:
     """A short reminder for each site."""
-    started, inputs = time.monotonic(), [run.stage("ingestion"), run.stage("sites")]
+    from .hints.judge_client import open_judge
+
+    started, inputs, config = time.monotonic(), [run.stage("ingestion"), run.stage("sites")], run.config.hints
     traces = {trace.trace_id: trace for trace in inputs[0].read(Trace)}
-    hints, dropped = write_hints(traces, inputs[1].read(ErrorSite), run.config.hints.max_tokens)
-    layers, levels = Counter(hint.layer for hint in hints), Counter(hint.leak_level for hint in hints)
-    counts = {"hints": len(hints), "layers": dict(layers), "leak_levels": dict(levels), "dropped": dict(dropped)}
-    run.stage("hints").finish(hints, counts, inputs, started)
+    siblings = SiblingHintGenerator(traces.values(), show_call=config.sibling == "call")
+    with open_judge(config, run.path) as judge:
+        written = write_hints(
+            traces,
+            inputs[1].read(ErrorSite),
+            config.max_tokens,
+            judge=judge,
+            sibling=siblings if config.sibling != "off" else None,
+            max_leak_level=config.max_leak_level,
+        )
+    if judge and judge.tally.sites and judge.tally.failed.total() == judge.tally.sites:
+        reason = next(iter(judge.tally.failed))
+        next_command = f"check the server, then recompose hint {run.path}"
+        raise RecomposeError(f"no judge call was answered: {reason}", next_command)
+    counts = written.counts() | ({"judge": judge.tally.counts()} if judge else {})
+    run.stage("hints").finish(written.hints, counts, inputs, started)
 
 
 def replay(run: Run, progress: Progress) -> None:
@@ -196,14 +231,6 @@ def run_pipeline(run: Run, progress: Progress) -> None:
         progress.note(f"resuming {run.path}")
     for stage in STAGES:
         run_stage(run, stage.noun, progress)
-
-
-def _embedded(found: ReadResult) -> list[Trace]:
-    with embedded_session() as path:
-        shipped = ingest_paths([path])
-    found.skipped.update(shipped.skipped)
-    licence = {"licence": EMBEDDED_LICENCE}
-    return [trace.model_copy(update={"source": trace.source.model_copy(update=licence)}) for trace in shipped.traces]
 
 
 def _rollouts(run: Run, progress: Progress) -> list[Trace]:

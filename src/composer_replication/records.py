@@ -226,7 +226,7 @@ class TeacherReply(StoredRecord):
 
 
 class Agreement(Record):
-    tier: Literal["execution", "exact", "critical"]
+    tier: Literal["execution", "exact", "critical", "text"]
     votes: int
     n: int
     families: tuple[str, ...]
@@ -244,7 +244,12 @@ class PreferencePair(StoredRecord):
     rejected: Message
     tools: tuple[JsonObject, ...] = ()
     agreement: Agreement
+    kind: str | None = None
+    """What went wrong at the state, where it is known: precision is measured per kind."""
     precision: float | None = None
+    """Chance that the chosen side is right, where it was measured; 1 − precision is the label smoothing."""
+    chosen_from: Literal["teachers", "policy", "actor"] = "teachers"
+    rejected_from: Literal["actor", "policy", "teacher"] = "actor"
     off_policy: bool
     """True when the rejected side is another actor's turn, not a sample of the policy in training."""
     provenance: tuple[str, ...] = Field(description="keys of the replies that voted for the chosen action")

@@ -2,7 +2,6 @@ import hashlib
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -19,8 +18,8 @@ def session(tmp_path):
     from composer_replication.ingestion.embedded import embedded_session
 
     target = tmp_path / "session.jsonl"
-    with embedded_session() as path:
-        target.write_bytes(Path(path).read_bytes())
+    with embedded_session() as shipped:
+        target.write_bytes(shipped.path.read_bytes())
     return target
 
 
@@ -96,7 +95,7 @@ def test_stages_one_by_one_on_a_session_file(tmp_path, session):
     run = tmp_path / "run"
     ingested = recompose("ingest", session, "--run", run, "--json")
     assert ingested.returncode == 0, ingested.stderr
-    assert json.loads(ingested.stdout)["sessions"] == 1
+    assert json.loads(ingested.stdout)["traces"] == 1
     inputs = json.loads((run / "ingestion" / "manifest.json").read_text())["inputs"]
     assert inputs == {str(session): hashlib.sha256(session.read_bytes()).hexdigest()}
     too_early = recompose("hint", run)
@@ -121,7 +120,9 @@ def test_partly_readable_input_is_saved_and_exits_4(tmp_path, session):
     broken.write_bytes(b"{broken\n" + session.read_bytes())
     done = recompose("ingest", broken, "--run", tmp_path / "run")
     assert done.returncode == 4
-    assert "byte 0" in done.stderr
+    assert "1 × not JSON" in done.stderr
+    [item] = map(json.loads, (tmp_path / "run" / "ingestion" / "quarantine.jsonl").read_text().splitlines())
+    assert (item["file"], item["byte_offset"]) == ("broken.jsonl", 0)
     assert recompose("sites", tmp_path / "run").returncode == 0
 
 

@@ -129,6 +129,14 @@ OTHER_VALUES = {
     "teachers": ["x"],
     "splits": ["renames"],
     "name": "other",
+    "format": "codex",
+    "max_leak_level": "L2",
+    "judge_base_url": "http://127.0.0.1:1/v1",
+    "judge_model": "other",
+    "sibling": "outcome",
+    "rule": "majority",
+    "reader_base_url": "http://127.0.0.1:1/v1",
+    "reader_model": "other",
 }
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +18,7 @@ from composer_replication.hints import (
     RawErrorHintGenerator,
     RoutingHintGenerator,
     TemplateHintGenerator,
+    context_of,
     default_composite,
     dispatch,
     is_tool_runtime_kind,
@@ -21,7 +26,7 @@ from composer_replication.hints import (
     write_hints,
 )
 from composer_replication.hints.templates import LEAK_LEVELS
-from composer_replication.hints.write import count_tokens
+from composer_replication.hints.wording import clip, count_tokens
 from composer_replication.records import ERROR_KINDS, ErrorSite, Message, Source, Trace, Turn
 from composer_replication.sites import find_sites
 
@@ -58,14 +63,15 @@ def hint_for(error_site: ErrorSite, trace: Trace | None = None, cap: int = CAP):
 
 @pytest.fixture
 def _templates():
-    before = dict(HINT_TEMPLATES)
+    before, levels = dict(HINT_TEMPLATES), dict(LEAK_LEVELS)
     yield
-    HINT_TEMPLATES.clear()
-    HINT_TEMPLATES.update(before)
+    for registry, kept in ((HINT_TEMPLATES, before), (LEAK_LEVELS, levels)):
+        registry.clear()
+        registry.update(kept)
 
 
-def test_the_five_templates_and_their_leak_levels():
-    assert set(HINT_TEMPLATES) == set(LEAK_LEVELS) == set(TEMPLATE_KINDS)
+def test_every_kind_has_a_template_and_a_leak_level():
+    assert set(HINT_TEMPLATES) == set(LEAK_LEVELS) == set(ERROR_KINDS)
 
 
 @pytest.mark.parametrize(
@@ -84,21 +90,219 @@ def test_each_template_says_what_the_context_holds(kind, text, leak):
     assert hint.tokens == count_tokens(text)
 
 
-@pytest.mark.parametrize("kind", TEMPLATE_KINDS)
+@pytest.mark.parametrize("kind", ERROR_KINDS)
 def test_a_template_has_something_to_say_without_any_context(kind):
-    assert dispatch(kind).startswith("Reminder: ")
-    assert hint_for(site(kind, error_message="", tool_name=None, tool_schema=None, available_tools=())).text
+    text = dispatch(kind)
+    assert text.startswith("Reminder: ")
+    assert text.endswith(".")
+    assert count_tokens(text) <= 48
+    bare = site(kind, error_message="", tool_name=None, tool_schema=None, available_tools=())
+    assert hint_for(bare).text == text
+
+
+def test_no_two_kinds_say_the_same():
+    assert len({dispatch(kind) for kind in ERROR_KINDS}) == len(ERROR_KINDS)
+
+
+# Error texts as Claude Code, shells, validators and hooks write them.
+UNREAD = "File has not been read yet. Read it first before writing to it."
+CHANGED = (
+    "File has been modified since read, either by the user or by a linter. Read it again before attempting to write it."
+)
+REJECTED = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
+    "new_string was NOT written to the file). "
+)
+SAID = REJECTED + "To tell you how to proceed, the user said:\n"
+ZOD = """InputValidationError: [
+  {"code": "invalid_type", "expected": "string", "received": "undefined", "path": ["query"], "message": "Required"}
+]"""
+LINT = (
+    "Exit code 1\n[fmt] $ gofmt -w .\n[lint] $ golangci-lint run ./...\n[lint] ERROR task failed\n\n"
+    "cli/context_test.go:81:15: string `agent` has 3 occurrences, make it a constant (goconst)\n1 issues:"
+)
+TRACEBACK = (
+    'Exit code 1\nTraceback (most recent call last):\n  File "a.py", line 3, in <module>\n    main()\n'
+    "KeyError: 'port'\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "said"),
+    [
+        ("exit_code", "Exit code 128\nfatal: unrecognized argument: --no-stat",
+         "fatal: unrecognized argument: --no-stat."),
+        ("exit_code", LINT, "cli/context_test.go:81:15: string `agent` has 3 occurrences"),
+        ("exit_code", TRACEBACK, "fails with: KeyError: 'port'."),
+        ("exit_code", f"{TRACEBACK}During handling:\nValueError: bad port", "fails with: ValueError: bad port."),
+        ("exit_code", "Exit code 1\n[lint] ERROR task failed\nunknown option -x", "fails with: unknown option -x."),
+        ("exit_code", "Exit code 1\n\x1b[31mls: docs: No such file or directory\x1b[0m",
+         "with: ls: docs: No such file"),
+        ("exit_code", "Exit code 127\nzsh: command not found: rg", "not every program is installed"),
+        ("exit_code", "Exit code 1", "when it finds nothing"),
+        ("exit_code", "Exit code 1\n3: version\n4: version", "Run its parts one at a time"),
+        ("edit_mismatch", "String to replace not found in file.\nString: x", "copy them as they stand"),
+        ("edit_mismatch", "Found 3 matches of the string to replace, but replace_all is false.", "stands 3 times"),
+        ("edit_mismatch", "No changes to make: old_string and new_string are exactly the same.", "must differ"),
+        ("edit_precondition", UNREAD, "Read it first"),
+        ("edit_precondition", CHANGED, "has changed since it was read"),
+        ("file_not_found", "File does not exist.", "search for the file by name"),
+        ("file_not_found", "File does not exist. Note: your current working directory is /srv/app.", "is /srv/app"),
+        ("file_not_found", "EISDIR: illegal operation on a directory, read", "that path is a folder"),
+        ("timeout", "Exit code 143\nCommand timed out after 2m 0s", "time allowed, 2m 0s. Run it in the background"),
+        ("permission", "Permission to use Bash with command rm has been denied.", "ask the user"),
+        ("permission", "Blocked: sleep 180 followed by: gh api", "waiting with sleep is blocked"),
+        ("permission", "EACCES: permission denied, open '/etc/x'", "owner and mode"),
+        ("limit", "File content (31k tokens) exceeds maximum allowed tokens (25000).",
+         "the limit is 25000. Read one part"),
+        ("hook_block", "PreToolUse:Write hook error: [guard.sh]: No writes to main.",
+         "step: No writes to main. Settle"),
+        ("hook_block", "Pre-commit validation failed:\\n\\n[FORMAT] Code is not formatted.",
+         "[FORMAT] Code is not formatted."),
+        ("user_rejection", SAID + "wait please, let's talk about this",
+         "the user says: wait please, let's talk about this"),
+        ("user_rejection", REJECTED, "ask first"),
+        ("interruption", "[Request interrupted by user]\nthe user said:\nUse the old parser.",
+         "says: Use the old parser."),
+        ("interruption", "[Request interrupted by user for tool use]", "Check that this step serves"),
+        ("silent_failure", "collected 3 items\nFAILED test_a.py::test_b - assert 1 == 2",
+         "says: FAILED test_a.py::test_b"),
+        ("tool_not_found", "Unknown skill: commit", "skills and agents that are listed"),
+        ("tool_not_found", "Agent type 'dv' not found. Available agents: Bash, dev, test-doc",
+         "are Bash, dev, test-doc."),
+        ("json_decode", "InputValidationError: Edit was called with input that could not be parsed as JSON",
+         "as \\n and"),
+        ("runtime_error", "### Error\nTypeError: x is not a function\n    at eval",
+         "It says: TypeError: x is not a function."),
+    ],
+)  # fmt: skip
+def test_templates_for_the_errors_of_real_sessions(kind, message, said):
+    hint = hint_for(site(kind, error_message=message, available_tools=()))
+    assert (hint.layer, hint.leak_level) == ("template", LEAK_LEVELS[kind])
+    assert said in hint.text
+    assert "\n" not in hint.text
+    assert "\x1b" not in hint.text
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("The parameter `value` type is expected as `number` but provided as `string`", "argument value as int. Check"),
+        ("The parameter `offset` type is expected as `number` but provided as `string`", "argument offset as number."),
+        ("InputValidationError: set_key failed due to the following issue:\nThe required parameter `key` is missing",
+         "set_key needs the argument key (str)."),
+        ("An unexpected parameter `mode` was provided", "has no argument mode. It takes key, value."),
+        (ZOD, "needs the argument query."),
+        ('[{"code":"unrecognized_keys","keys":["limit"],"path":[],"message":"Unrecognized key"}]',
+         "no argument limit."),
+        ('[{"code":"invalid_type","expected":"number","received":"string","path":["value"]}]', "value as int."),
+        ("1 validation error for call[f]\nvalue\n  Input should be a valid integer, unable to parse string",
+         "value as int."),
+        ("1 validation error for call[f]\nkey\n  Field required [type=missing_argument]",
+         "needs the argument key (str)"),
+        ("f() got an unexpected keyword argument 'mode'", "no argument mode."),
+        ("f() missing 1 required positional argument: 'key'", "needs the argument key"),
+        ("MCP error -32602: data/value must be integer", "value as int."),
+        ("value must be int", "set_key takes key:str, value:int."),
+        ("set_key takes key,value", "set_key takes key:str, value:int."),
+    ],
+)  # fmt: skip
+def test_a_type_error_names_the_argument_and_what_is_declared(message, said):
+    assert said in hint_for(site("type_error", error_message=message)).text
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"type": "string", "enum": ["text", "json"]}, "as one of text, json."),
+        ({"type": "array", "items": {"type": "string"}}, "as array of str."),
+        ({"type": ["string", "null"]}, "as any."),
+        ({}, "as any."),
+    ],
+)
+def test_a_declared_schema_in_words(schema, said):
+    message = "The parameter `mode` type is expected as `object` but provided as `string`"
+    assert (
+        said in hint_for(site("type_error", error_message=message, tool_schema={"properties": {"mode": schema}})).text
+    )
+
+
+@pytest.mark.parametrize(
+    "message", ["[", "[[]]", "[1]", '[{"path": 3}]', "[" * 5000, "[{}]", '[{"code":1,"path":[0]}]']
+)
+def test_an_odd_validation_message_names_no_argument(message):
+    assert "failing_argument" not in context_of(site("type_error", error_message=message))
+
+
+def test_feedback_is_cut_between_sentences_and_free_of_the_harness():
+    first, note = "Keep the old parser.", "\n\nNote: The user's next message may contain a correction."
+    assert context_of(site("user_rejection", error_message=SAID + first + note))["feedback"] == first
+    long = context_of(site("user_rejection", error_message=SAID + first + " word" * 80))["feedback"]
+    assert long == first
+    endless = context_of(site("user_rejection", error_message=SAID + "word " * 80))["feedback"]
+    assert count_tokens(endless) == 64
+    assert endless.endswith("…")
+    asked = SAID + "The user wants to clarify these questions. This means they may have more."
+    assert "feedback" not in context_of(site("user_rejection", error_message=asked))
+    assert "feedback" not in context_of(site("exit_code", error_message=SAID + first))
+
+
+def test_a_clipped_text_has_the_tokens_it_was_given():
+    for cap in (1, 2, 5):
+        assert count_tokens(clip("one, two (three) four", cap)) == cap
+    assert clip("one two", 2) == "one two"
+
+
+def test_a_repeated_failure_of_a_session_says_what_the_first_one_would():
+    again = site("repeated_failure", secondary_kind="edit_precondition", error_message=UNREAD, available_tools=())
+    assert "failed before" in hint_for(again).text
+    assert "A file must be read in this session" in hint_for(again).text
+    # Where all tools can be named, they are: the toolbox.
+    assert "Listed: get_key." in hint_for(again.model_copy(update={"available_tools": ("get_key", "set_key")})).text
+    many = tuple(f"tool{number}" for number in range(9))
+    assert "A file must be read" in hint_for(again.model_copy(update={"available_tools": many})).text
+    assert dispatch("repeated_failure", {"secondary_kind": "repeated_failure"}) == dispatch("repeated_failure")
+
+
+def test_a_user_who_says_why_is_heard_whoever_is_at_fault():
+    feedback = SAID + "No new files, please."
+    sites = [
+        site("user_rejection", fault="user", error_message=feedback),
+        site("interruption", fault="user", error_message="[Request interrupted by user]\nThe user said:\nStop."),
+        site("user_rejection", fault="user", error_message=REJECTED),
+        site("exit_code", fault="user", error_message=feedback),
+        site("hook_block", fault="harness", error_message=feedback),
+        site("user_rejection", fault="harness", error_message=feedback),
+    ]
+    hints, dropped = write_hints({"t": one_turn()}, sites, CAP)
+    assert [hint.leak_level for hint in hints] == ["L1", "L1"]
+    assert "No new files, please." in hints[0].text
+    assert dropped == {"fault_user": 2, "fault_harness": 2}
+
+
+def test_feedback_that_quotes_the_call_is_left_out():
+    trace = one_turn("", json.dumps({"command": "git push --force origin main"}))
+    quoting = site("user_rejection", fault="user", error_message=SAID + "never git push --force origin main")
+    assert hint_for(quoting, trace).text == dispatch("user_rejection")
+
+
+def test_tools_that_were_inferred_from_the_calls_are_no_facts():
+    inferred = one_turn().model_copy(update={"tools_inferred": True})
+    assert hint_for(site("tool_not_found"), inferred).text == dispatch("tool_not_found")
+    assert "get_key" in hint_for(site("tool_not_found")).text
 
 
 def test_a_type_error_with_a_union_type():
     hint_for(site("type_error", tool_schema={"properties": {"key": {"type": ["string", "null"]}}}))
 
 
-def test_many_tools_are_cut_to_the_ones_spelt_most_alike():
-    names = [f"do_{word}" for word in "abcdefghijklmnop"] + ["set_kee"]
+def test_many_tools_are_cut_to_the_ones_that_could_be_meant():
+    names = [f"do_{word}" for word in "abcdefghijklmnop"] + ["Set_Kee"]
     text = dispatch("tool_not_found", {"available_tools": names, "tool_name": "set_key"})
-    assert "set_kee" in text
-    assert text.count(",") == 7
+    assert text == "Reminder: call only tools that are listed. Did you mean Set_Kee?"
+    far = dispatch("tool_not_found", {"available_tools": names, "tool_name": "qqqqqqqq"})
+    assert far.count(",") == 7
+    assert "?" not in far
 
 
 def test_hints_of_real_toolbox_errors_fit_the_cap_and_differ_from_their_sham():
@@ -133,20 +337,6 @@ def test_the_same_site_gets_the_same_hint_and_sham():
     assert hint_for(site("type_error")) == hint_for(site("type_error"))
 
 
-def test_shams_of_a_kind_come_from_several_other_templates():
-    shams = {hint_for(site("json_decode", site_id=f"s{i}")).sham_text for i in range(40)}
-    assert len(shams) > 2
-    assert dispatch("json_decode") not in shams
-
-
-@pytest.mark.parametrize(
-    ("kind", "fact"), [("tool_not_found", "get_key"), ("type_error", "it broke"), ("json_decode", "it broke")]
-)
-def test_a_sham_holds_no_facts_about_the_error(kind, fact):
-    shams = [hint_for(site(kind, site_id=f"s{i}", tool_name="fetch_key")).sham_text for i in range(40)]
-    assert not [sham for sham in shams if fact in sham]
-
-
 def test_a_template_that_is_too_long_falls_to_the_raw_error():
     many = tuple(f"tool_{'_'.join('abcdefgh')}.{i}.b.c.d.e.f.g.h" for i in range(8))
     hint = hint_for(site("tool_not_found", available_tools=many, error_message="no tool x"))
@@ -162,6 +352,11 @@ def test_a_hint_that_is_too_long_in_every_layer_is_dropped_and_counted():
     assert dropped == {"too_long": 2}
 
 
+def test_a_word_without_end_does_not_fit_the_cap():
+    endless = SAID + "x" * 2000
+    assert hint_for(site("user_rejection", fault="user", error_message=endless)).layer == "raw_error"
+
+
 def test_the_cap_is_a_setting_and_inclusive():
     tokens = hint_for(site("json_decode")).tokens
     assert hint_for(site("json_decode", error_message=""), cap=tokens).tokens == tokens
@@ -175,17 +370,24 @@ def test_the_cap_is_a_setting_and_inclusive():
         ("I call it now", "{}", "could not read: I call it now"),
     ],
 )
-@pytest.mark.parametrize("kind", ["exit_code", "runtime_error"])
-def test_a_hint_that_quotes_the_failed_call_is_not_used(content, arguments, message, kind):
-    quoting = site(kind, error_message=message)
+def test_a_hint_that_quotes_the_failed_call_is_not_used(content, arguments, message):
+    quoting = site("runtime_error", error_message=message)
     assert hint_for(quoting, one_turn(content, arguments)) == "quotes_the_call"
     assert hint_for(quoting, one_turn("other", '{"command":"ls"}')).text
 
 
-def test_a_quoted_call_is_found_across_line_breaks():
-    text = "cd src\n  make all"
-    hint = hint_for(site("exit_code", error_message=f"failed: {text}"), one_turn(text, "{}"))
-    assert hint == "quotes_the_call"
+@pytest.mark.parametrize(
+    ("content", "arguments", "message"),
+    [
+        ("", '{"command":"rm -r x"}', 'Exit code 1\nerror: bad input {"command":"rm -r x"} refused'),
+        ("cd src\n  make all", "{}", "Exit code 2\nerror: cd src make all"),
+        ("", '{"command":"python -m pytest tests/unit"}', "Exit code 2\nusage error: python -m pytest tests/unit"),
+    ],
+)
+def test_an_error_line_that_quotes_the_failed_call_is_left_out(content, arguments, message):
+    failing = site("exit_code", error_message=message)
+    assert "Run its parts one at a time" in hint_for(failing, one_turn(content, arguments)).text
+    assert message.splitlines()[1] in hint_for(failing, one_turn("other", '{"command":"ls"}')).text
 
 
 def test_sites_that_are_not_the_policys_fault_are_dropped_and_counted():
@@ -199,14 +401,24 @@ def test_sites_that_are_not_the_policys_fault_are_dropped_and_counted():
 
 
 @pytest.mark.parametrize("kind", sorted(JUDGED))
-def test_kinds_for_the_judge_have_no_hint_yet(kind):
-    assert hint_for(site(kind)) == "no_layer"
+def test_kinds_for_the_judge_never_use_the_raw_error(kind):
+    hint = hint_for(site(kind, error_message="The answer was far too long."))
+    assert (hint.layer, hint.text) == ("template", dispatch(kind))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ERROR_KINDS if kind not in {*JUDGED, *TEMPLATE_KINDS}])
-def test_other_kinds_use_the_raw_error(kind):
-    hint = hint_for(site(kind, error_message="  file\n missing "))
-    assert hint.layer == "raw_error"
+@pytest.mark.usefixtures("_templates")
+@pytest.mark.parametrize("kind", sorted(JUDGED))
+def test_kinds_for_the_judge_have_no_other_layer(kind):
+    register(kind, lambda context: "word " * 200)
+    assert hint_for(site(kind)) == "too_long"
+
+
+@pytest.mark.usefixtures("_templates")
+@pytest.mark.parametrize("kind", [kind for kind in ERROR_KINDS if kind not in JUDGED])
+def test_other_kinds_fall_to_the_raw_error(kind):
+    register(kind, lambda context: "word " * 200)
+    hint = hint_for(site(kind, error_message="  file\n \x1b[1mmissing\x1b[0m "))
+    assert (hint.layer, hint.leak_level) == ("raw_error", "L0")
     assert "file missing" in hint.text
 
 
@@ -251,27 +463,70 @@ def test_register_adds_and_replaces_templates():
 
 
 def test_the_composite_asks_its_layers_in_order():
-    class Says:
-        def __init__(self, text):
-            self.text = text
-
-        def generate(self, error_kind, error_meta):
-            return self.text
-
     assert CompositeHintGenerator([Says(None), Says("a"), Says("b")]).generate("x", {}) == "a"
     assert CompositeHintGenerator([Says(None)]).generate("x", {}) is None
     assert CompositeHintGenerator([]).generate("x", {}) is None
 
 
+class Says:
+    leak_level = "L1"
+
+    def __init__(self, text):
+        self.text = text
+
+    def generate(self, error_kind, error_meta):
+        return self.text
+
+
 def test_the_default_composite_as_a_collator_hook():
     hook = default_composite().as_collator_hook()
     assert hook("json_decode", {}) == dispatch("json_decode")
-    assert "boom" in hook("exit_code", {"error_message": "boom"})
-    assert hook("style", {"error_message": "boom"}) is None
-    assert default_composite(enable_raw_error=False).generate("exit_code", {"error_message": "boom"}) is None
+    assert hook("style", {"error_message": "boom"}) == dispatch("style")
+    assert "boom" in hook("custom_error", {"error_message": "boom"})
+    assert default_composite(enable_raw_error=False).generate("custom_error", {"error_message": "boom"}) is None
 
 
-def test_a_long_argument_value_counts_as_a_quote():
-    command = "python -m pytest tests/unit/test_things.py"
-    trace = one_turn("", json.dumps({"command": command}))
-    assert hint_for(site("exit_code", error_message=f"usage: {command} failed"), trace) == "quotes_the_call"
+def test_the_judge_comes_first_only_for_its_own_kinds():
+    hook = default_composite(judge=Says("judged")).as_collator_hook()
+    assert hook("style", {}) == hook("effort", {}) == "judged"
+    assert hook("exit_code", {}) == dispatch("exit_code")
+    assert hook("custom_error", {"error_message": "boom"}) != "judged"
+    assert hook("mood", {"error_message": "boom"}) == "judged"
+    assert default_composite(judge=Says(None)).generate("style", {}) == dispatch("style")
+    assert default_composite(sibling=Says("sister")).generate("exit_code", {}) == "sister"
+
+
+@pytest.mark.parametrize(("allowed", "level"), [("L0", None), ("L1", "L1"), ("L2", "L1")])
+def test_the_leak_level_that_is_allowed_is_a_setting(allowed, level):
+    hints, dropped = write_hints(
+        {"t": one_turn()}, [site("repeated_failure", error_message="")], CAP, max_leak_level=allowed
+    )
+    assert [hint.leak_level for hint in hints] == ([level] if level else [])
+    assert dropped == ({} if level else {"leak_level": 1})
+
+
+def test_the_counts_of_a_set():
+    sites = [site("json_decode"), site("type_error"), site("permission", fault="harness")]
+    assert write_hints({"t": one_turn()}, sites, CAP).counts() == {
+        "hints": 2, "layers": {"template": 2}, "leak_levels": {"L0": 1, "L1": 1}, "dropped": {"fault_harness": 1},
+    }  # fmt: skip
+
+
+def test_importing_the_hints_is_light():
+    code = "import sys, composer_replication.hints; assert not {'httpx2', 'torch', 'numpy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def documented():
+    text = (Path(__file__).parents[2] / "docs" / "hints.md").read_text(encoding="utf-8")
+    return re.findall(r"^\| `(\w+)` \| (.*?) \| (.*) \| (L\d) \|$", text, re.MULTILINE)
+
+
+def test_the_document_shows_every_kind():
+    assert [kind for kind, *_ in documented()] == list(ERROR_KINDS)
+
+
+@pytest.mark.parametrize(("kind", "message", "text", "level"), documented())
+def test_the_documented_hints_are_the_ones_that_are_written(kind, message, text, level):
+    hint = hint_for(site(kind, error_message=message.replace(" ⏎ ", "\n")))
+    assert (hint.text, hint.leak_level) == (f"Reminder: {text}", level)

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from composer_replication.errors import UsageError
-from composer_replication.llm.client import MAX_RESPONSE_BYTES, complete, open_client, require_loopback
+from composer_replication.llm.client import MAX_RESPONSE_BYTES, Attempt, complete, open_client, require_loopback
 from composer_replication.llm.ledger import Ledger, Settled
 
 ANSWER = Settled('{"é": 1}', 120, 0.5)
@@ -260,3 +260,18 @@ def test_proxies_of_the_environment_are_not_used(server, monkeypatch):
 @pytest.mark.parametrize("port", ["99999", "x"])
 def test_an_impossible_port_is_a_failure(port):
     assert attempt(f"http://127.0.0.1:{port}").body is None
+
+
+def test_a_request_with_a_secret_is_not_sent():
+    """The second gate: whatever came past redaction stops here, before a socket is opened."""
+    key = "sk-" + "ant-api03-" + "a1B2c3D4e5" * 9 + "abcAA"
+    request = {"model": "m", "messages": [{"role": "user", "content": f"use {key} please"}]}
+
+    async def ask() -> Attempt:
+        async with open_client(1, 5.0) as client:
+            return await complete(client, "http://127.0.0.1:9/v1", request)
+
+    attempt = asyncio.run(ask())
+    assert attempt.body is None
+    assert (attempt.failure or "").startswith("not sent: the request holds a secret")
+    assert key not in (attempt.failure or "")

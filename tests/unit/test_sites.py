@@ -12,6 +12,7 @@ from composer_replication.environments.toolbox import Call, Episode, ToolboxTask
 from composer_replication.environments.toolbox import trace_of as episode_trace
 from composer_replication.records import ErrorSite, Message, Source, ToolCall, Trace, Turn, content_id
 from composer_replication.sites import find_sites
+from composer_replication.sites.gold import score
 
 REJECTED = "The user doesn't want to proceed with this tool use. The tool use was rejected."
 TOOLS = (
@@ -25,6 +26,7 @@ class Did(NamedTuple):
     error: str | None = None
     name: str = "Tool"
     arguments: str = "{}"
+    flagged: bool = True
 
 
 def trace_of(*turns: list[Did], agent: str = "claude_code") -> Trace:
@@ -39,7 +41,7 @@ def trace_of(*turns: list[Did], agent: str = "claude_code") -> Trace:
         messages.append({"role": "assistant", "content": "", "tool_calls": calls})
         for call, did in zip(calls, turn, strict=True):
             answer: Message = {"role": "tool", "content": did.error or "ok", "tool_call_id": call["id"]}
-            if did.error:
+            if did.error and did.flagged:
                 answer["is_error"] = True
             messages.append(answer)
         spans.append(Turn(start=start, end=len(messages)))
@@ -57,7 +59,6 @@ CLAUDE_CODE_TEXTS = [
     ("Exit code 143\nCommand timed out after 2m 0s", "timeout", "policy"),
     ("Exit code 1\nPermission to use the port denied", "exit_code", "policy"),
     (REJECTED, "user_rejection", "user"),
-    ("[Request interrupted by user for tool use]", "interruption", "user"),
     ("<tool_use_error>File does not exist.</tool_use_error>", "file_not_found", "policy"),
     ("EISDIR: illegal operation on a directory, read", "file_not_found", "policy"),
     ("<tool_use_error>String to replace not found in file.\nString: Exit code 1</tool_use_error>", "edit_mismatch",
@@ -88,7 +89,7 @@ def test_claude_code_texts(text: str, kind: str, fault: str) -> None:
 
 
 def test_only_the_head_of_a_result_is_read() -> None:
-    [site] = find_sites(trace_of([Did("x" * 400 + " exceeds maximum allowed tokens")]))
+    [site] = find_sites(trace_of([Did("x" * 800 + " exceeds maximum allowed tokens")]))
     assert site.error_kind == "runtime_error"
 
 
@@ -145,7 +146,8 @@ def test_fields_of_a_site() -> None:
             turn=0,
             state_id=trace.state_id(0),
             error_kind="exit_code",
-            error_message=("Exit code 1 " + "y" * 500)[:400],
+            error_message="Exit code 1 " + "y" * 500,
+            call_id="0.1",
             tool_name="get_key",
             tool_schema={"properties": {"key": {"type": "string"}}},
             available_tools=("get_key",),
@@ -235,3 +237,141 @@ def test_sites_agree_with_what_the_toolbox_itself_reports() -> None:
 def test_an_unknown_agent_gets_the_general_rule() -> None:
     [site] = find_sites(trace_of([Did("boom")], agent="someone"))
     assert (site.error_kind, site.confidence) == ("runtime_error", 0.5)
+
+
+def shell(command: str, output: str, failed: bool = False, agent: str = "claude_code", said: str = "") -> Trace:
+    """One turn that runs one command."""
+    call: ToolCall = {
+        "id": "c", "type": "function", "function": {"name": "Bash", "arguments": json.dumps({"command": command})},
+    }  # fmt: skip
+    result: Message = {"role": "tool", "content": output, "tool_call_id": "c"}
+    if failed:
+        result["is_error"] = True
+    return Trace(
+        trace_id="t",
+        source=Source(agent=agent),
+        messages=({"role": "assistant", "content": said, "tool_calls": [call]}, result),
+        turns=(Turn(start=0, end=2),),
+    )
+
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: no'
+FAILED_COMMANDS = {
+    "flagged": (shell("make", "Exit code 2\nmake: *** [all] Error 1", True), "exit_code"),
+    "its traceback, no status recorded": (shell("python a.py", TRACEBACK, agent="swe_agent"), "exit_code"),
+    "not found, no status recorded": (shell("foo", "bash: foo: command not found", agent="swe_agent"), "exit_code"),
+    "a reader's own error": (shell("cat x", "cat: x: No such file or directory", agent="adp"), "exit_code"),
+    "hidden by a pipe": (shell("pytest 2>&1 | tail -3", "=== 1 failed, 3 passed in 0.1s ==="), "silent_failure"),
+    "hidden by || true": (shell("npm test || true", "npm ERR! missing script: test"), "silent_failure"),
+    "a probe that broke": (shell("grep x nowhere", "Exit code 2\ngrep: nowhere: No such file", True), "exit_code"),
+    "a reproduction that broke before": (
+        shell("python a.py", "Exit code 1\nModuleNotFoundError: No module named x", True, said="Reproduce the bug."),
+        "exit_code",
+    ),
+    "a fix that did not help": (
+        shell("python reproduce.py", "Exit code 1\n" + TRACEBACK, True, said="See if the reproduction is fixed."),
+        "exit_code",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILED_COMMANDS)
+def test_commands_that_failed(case: str) -> None:
+    trace, kind = FAILED_COMMANDS[case]
+    assert [site.error_kind for site in find_sites(trace)] == [kind]
+
+
+HARMLESS_COMMANDS = {
+    "reading a log with a traceback": shell("cat build.log | tail -50", TRACEBACK),
+    "reading a source, no status recorded": shell("sed -n 1,9p a.py", TRACEBACK, agent="swe_agent"),
+    "searching for errors": shell("grep -rn Error src | head", "a.py:1:ValueError: x", agent="swe_agent"),
+    "a search without a match": shell("grep x a.py", "Exit code 1", True),
+    "a search at the end of a loop": shell("for f in a b; do grep x $f; done", "Exit code 1\nfound", True),
+    "a difference": shell("diff a b", "Exit code 1\n1c1", True),
+    "a pull request that does not exist": shell("gh pr view 2>&1", "Exit code 1\nno pull requests found", True),
+    "an answer ready for the failure": shell("test -f x || echo missing", "missing", agent="swe_agent"),
+    "a closed pipe": shell("find . | head -1", "./a\nfind: write error: Broken pipe", agent="swe_agent"),
+    "a wanted failure": shell("python a.py", "Exit code 1\n" + TRACEBACK, True, said="Let me reproduce the bug."),
+    "a status that the harness would have told": shell("pytest", "=== 1 failed in 0.1s ==="),
+    "stopped by hand": shell("npm run dev", "Process exited with code 130", True, agent="codex"),
+}
+
+
+@pytest.mark.parametrize("case", HARMLESS_COMMANDS)
+def test_commands_that_did_their_work(case: str) -> None:
+    assert find_sites(HARMLESS_COMMANDS[case]) == []
+
+
+OTHER_AGENTS = [
+    ("swe_agent", "OBSERVATION:\nNo replacement was performed, old_str `a` did not appear verbatim", "edit_mismatch"),
+    ("openhands", "ERROR:\nNo replacement was performed. Multiple occurrences of old_str `a`", "edit_mismatch"),
+    ("openhands", "Invalid `path` parameter: a.py. The path should be an absolute path, starting with", "type_error"),
+    ("swe_smith", "The path /x/y.py does not exist. Please provide a valid path.", "file_not_found"),
+    ("openhands", "File already exists at: /a.py. Cannot overwrite files using command `create`.", "edit_precondition"),
+    ("codex", "unsupported call: shel", "tool_not_found"),
+    ("codex", "failed to parse function arguments: missing field `cmd` at line 1", "type_error"),
+    ("codex", "failed to parse function arguments: expected `,` at line 1", "json_decode"),
+    ("codex", "apply_patch verification failed: Failed to find expected lines in a.py", "edit_mismatch"),
+    ("swe_agent", "Your proposed edit has introduced new syntax error(s).", "runtime_error"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("agent", "text", "kind"), OTHER_AGENTS)
+def test_tools_that_refuse_without_a_flag(agent: str, text: str, kind: str) -> None:
+    [site] = find_sites(trace_of([Did(text, flagged=False)], agent=agent))
+    assert site.error_kind == kind
+
+
+def test_a_broken_world_is_the_environments_fault() -> None:
+    [site] = find_sites(shell("git pull", "Exit code 1\nfatal: Could not resolve host: github.com", True))
+    assert (site.error_kind, site.fault) == ("exit_code", "environment")
+
+
+def after(*said: str) -> Trace:
+    messages: list[Message] = [{"role": "assistant", "content": "done"}]
+    messages += [{"role": "user", "content": text} for text in said]
+    return Trace(
+        trace_id="t", source=Source(agent="claude_code"), messages=tuple(messages), turns=(Turn(start=0, end=1),)
+    )
+
+
+STEERED = {
+    "interruption": after("[Request interrupted by user]", "use the other file"),
+    "communication": after("Please be more concise."),
+    "style": after("don't add comments to the code"),
+    "effort": after("You didn't run the tests"),
+}
+
+
+@pytest.mark.parametrize("kind", STEERED)
+def test_what_the_user_says_about_a_turn(kind: str) -> None:
+    [site] = find_sites(STEERED[kind])
+    assert site.error_kind == kind
+    assert site.error_message.startswith("The user said:\n")
+    assert (site.fault == "user") == (kind == "interruption")
+    assert (site.confidence < 1) == (kind != "interruption")
+
+
+@pytest.mark.parametrize(
+    "said", [["[Request interrupted by user]"], ["[Request interrupted by user]", "/clear"], ["ok"]]
+)
+def test_an_interruption_without_a_correction_is_none(said: list[str]) -> None:
+    assert find_sites(after(*said)) == []
+
+
+class TestGoldSet:
+    def test_the_detectors_reach_the_bar(self) -> None:
+        pooled = score()["pooled"]
+        assert pooled["precision"]["lo"] >= 0.9
+        assert pooled["recall"]["lo"] >= 0.9
+
+    def test_it_is_as_large_and_as_often_read_as_promised(self) -> None:
+        result = score()
+        assert result["items"] >= 300 and result["formats"] >= 5
+        assert result["kappa"]["n"] >= result["items"] / 2
+        assert result["kappa"]["kappa"] > 0.8
+
+    def test_a_detector_that_finds_nothing_scores_nothing(self) -> None:
+        nothing = score(detector=lambda trace: [])
+        assert nothing["pooled"]["recall"]["mean"] == 0
+        assert nothing["pooled"]["precision"]["n"] == 0

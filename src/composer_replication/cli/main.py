@@ -13,7 +13,7 @@ from composer_replication.errors import RecomposeError
 VERBS = {
     "quickstart:quickstart": "Run every stage on built-in data and show whether it helped. No key, no GPU.",
     "ingest:ingest": "Read agent session files into a run.",
-    "stages:sites": "Find the turns where something went wrong.",
+    "sites:sites": "Find the turns where something went wrong.",
     "stages:hint": "Write a short hint for each error site.",
     "stages:replay": "Ask the teachers what they would have done.",
     "stages:pair": "Turn the teachers' votes into preference pairs.",

@@ -1,15 +1,10 @@
-"""The verbs that do one stage of a run: `recompose sites|hint|replay|pair|train RUN`."""
+"""The verbs that do one stage of a run: `recompose hint|replay|pair|train RUN`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from .common import Json, run_one_stage
-
-
-def sites(run: Path, /, *, json: Json = False) -> None:
-    """Find the turns where something went wrong, in the traces of RUN."""
-    run_one_stage(run, "sites", json)
 
 
 def hint(run: Path, /, *, json: Json = False) -> None:

@@ -1,17 +1,20 @@
-"""Hint sources in layers, cheapest first; the first one that has something to say wins.
+"""Hint sources in layers; the first one that has something to say wins.
 
-The origin's names and routing are kept: tool and runtime errors may use their raw text, style and communication errors
-wait for a judge. The judge itself is not part of this version.
+    sibling (only when asked for) ▶ template ▶ raw error ▶ judge (only with a client) ▶ template of a judged kind
+
+The origin's names and routing are kept: tool and runtime errors may use their raw text; style, communication and effort
+go to the judge. Beyond the origin, these three have a plain template that speaks when no judge does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from composer_replication.records import ERROR_KINDS
 
-from .templates import HintContext, dispatch
+from .templates import HintContext, LeakLevel, dispatch
+from .wording import one_line
 
 JUDGED_KINDS = frozenset({"style", "communication", "effort"})
 RUNTIME_MARKS = (
@@ -45,7 +48,7 @@ class RawErrorHintGenerator:
         self.max_chars = max_chars
 
     def generate(self, error_kind: str, error_meta: dict[str, Any]) -> str | None:
-        message = " ".join(str(error_meta.get("error_message") or "").split())[: self.max_chars]
+        message = one_line(str(error_meta.get("error_message") or ""))[: self.max_chars]
         return f"Reminder: here the environment answers: {message} Take that into account first." if message else None
 
 
@@ -57,6 +60,11 @@ def is_tool_runtime_kind(error_kind: str) -> bool:
     if any(mark in kind for mark in STYLE_MARKS):
         return False
     return any(mark in kind for mark in RUNTIME_MARKS)
+
+
+def is_judged_kind(error_kind: str) -> bool:
+    """Whether the judge comes before the template. A kind that a user registers has its template first."""
+    return error_kind.lower() in JUDGED_KINDS
 
 
 class RoutingHintGenerator:
@@ -82,12 +90,39 @@ class CompositeHintGenerator:
         return self.generate
 
 
-Layer = Literal["template", "raw_error"]
-LAYERS: dict[Layer, HintGenerator] = {
-    "template": TemplateHintGenerator(),
-    "raw_error": RoutingHintGenerator(RawErrorHintGenerator()),
-}
+class Layer(NamedTuple):
+    """`leak_level` None: the template's own, which differs by kind."""
+
+    name: Literal["template", "raw_error", "judge", "sibling"]
+    generator: HintGenerator
+    leak_level: LeakLevel | None
 
 
-def default_composite(*, enable_raw_error: bool = True) -> CompositeHintGenerator:
-    return CompositeHintGenerator([layer for name, layer in LAYERS.items() if enable_raw_error or name != "raw_error"])
+class LeveledHintGenerator(HintGenerator, Protocol):
+    leak_level: LeakLevel
+
+
+def build_layers(
+    judge: HintGenerator | None = None, sibling: LeveledHintGenerator | None = None, *, enable_raw_error: bool = True
+) -> list[Layer]:
+    """The layers in the order in which they are asked."""
+    template = TemplateHintGenerator()
+    layers = [Layer("sibling", sibling, sibling.leak_level)] if sibling else []
+    layers.append(Layer("template", RoutingHintGenerator(template, lambda kind: not is_judged_kind(kind)), None))
+    if enable_raw_error:
+        layers.append(Layer("raw_error", RoutingHintGenerator(RawErrorHintGenerator()), "L0"))
+    if judge:
+        layers.append(Layer("judge", judge, "L1"))
+    layers.append(Layer("template", RoutingHintGenerator(template, is_judged_kind), None))
+    return layers
+
+
+def default_composite(
+    *,
+    judge: HintGenerator | None = None,
+    sibling: LeveledHintGenerator | None = None,
+    enable_raw_error: bool = True,
+) -> CompositeHintGenerator:
+    """The layers as one generator. It checks neither length nor leaks: only `write_hints` has the trace for that."""
+    layers = build_layers(judge, sibling, enable_raw_error=enable_raw_error)
+    return CompositeHintGenerator([layer.generator for layer in layers])

@@ -1,48 +1,119 @@
-"""Template hints: one short reminder per error kind, made of facts that are already in the agent's context.
+"""Template hints: one short reminder per error kind, made of the error and of facts that are in the agent's context.
 
-A template never quotes the call that failed and never names the right one. `LEAK_LEVELS` says how much each gives away.
+A hint stands just before the turn that went wrong, so a template speaks of what will happen, not of what was done. It
+never quotes the call that failed and never names the right one. `LEAK_LEVELS` says how much each gives away at most.
+The toolbox's five kinds are here; published numbers depend on their words. The kinds of real sessions are in
+`session_templates.py`.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable
 from typing import Any, Literal, cast
 
 from typing_extensions import TypedDict
 
+from . import session_templates
+from .facts import FailingArgument
+
 MAX_NAMED_TOOLS = 8
+MAX_SUGGESTED = 3
+SIMILAR = 0.6
+MAX_NAMED_VALUES = 6
 JSON_TYPES = {"string": "str", "integer": "int", "number": "number", "boolean": "bool"}
 
 
 class HintContext(TypedDict, total=False):
-    """What is known about one error."""
+    """What is known about one error. `facts.context_of` fills it for a site."""
 
     error_kind: str
+    secondary_kind: str
+    """The kind of a repeated failure."""
     error_message: str
+    error_line: str
+    """The line of a longer error text that says most."""
     available_tools: list[str]
+    choices: list[str]
+    """Names that the error offers instead of the one that was used."""
     tool_name: str
     tool_schema: dict[str, Any]
+    failing_argument: FailingArgument
+    feedback: str
+    """The user's own words, where the user rejected or stopped the turn."""
+    hook_reason: str
     intent: str
+    state_excerpt: str
+    """The end of the history and the turn itself; only the judge reads it."""
+    trace_id: str
+    task_id: str
+    turn: int
 
 
 def _tool_not_found(context: HintContext) -> str:
+    choices = context.get("choices", [])
+    if choices:
+        return f"Reminder: the names that exist here are {', '.join(choices[:MAX_NAMED_TOOLS])}."
+    if _NOT_A_TOOL.match(context.get("error_message", "")):
+        return "Reminder: use only skills and agents that are listed, under the names they are listed with."
+    if len(context.get("available_tools", [])) > MAX_NAMED_TOOLS:
+        alike = _alike(context)
+        if alike:
+            return f"Reminder: call only tools that are listed. Did you mean {' or '.join(alike)}?"
     names = _nearest(context)
     if not names:
-        return "Reminder: call only tools that are listed."
+        return "Reminder: call the tools that are listed."
     return f"Reminder: the tools listed here are {', '.join(names)}."
 
 
+_NOT_A_TOOL = re.compile(r"Unknown skill|Skill \S+ is not|Agent type ")
+
+
 def _json_decode(context: HintContext) -> str:
-    return 'Reminder: a call is one JSON object. Close every " and every }.'
+    text = 'Reminder: a call is one JSON object. Close every " and every }.'
+    if _PARSER_TALK.search(context.get("error_message", "")):
+        return text + ' Inside a text, write a line break as \\n and a quote as \\".'
+    return text
+
+
+# What a parser of real calls says. The toolbox only says "json", in small letters.
+_PARSER_TALK = re.compile(r"JSON|delimiter|[Uu]nterminated|control character|parse")
 
 
 def _type_error(context: HintContext) -> str:
     properties: dict[str, Any] = context.get("tool_schema", {}).get("properties", {})
-    if not properties or "tool_name" not in context:
-        return "Reminder: give each argument the type that the tool declares."
+    argument, tool = context.get("failing_argument"), context.get("tool_name")
+    if argument:
+        return _about_argument(argument, tool or "the tool", properties)
+    if not properties or not tool:
+        return "Reminder: arguments must be of the type that the tool takes."
     types = [f"{name}:{_type_name(schema)}" for name, schema in properties.items()]
-    return f"Reminder: {context['tool_name']} takes {', '.join(types)}."
+    return f"Reminder: {tool} takes {', '.join(types)}."
+
+
+def _about_argument(argument: FailingArgument, tool: str, properties: dict[str, Any]) -> str:
+    name = argument["name"]
+    declared = _declared(properties[name]) if name in properties else argument.get("expected", "")
+    if argument["problem"] == "missing":
+        return f"Reminder: {tool} needs the argument {name}{f' ({declared})' if declared else ''}. Leave nothing out."
+    if argument["problem"] == "unexpected":
+        takes = f" It takes {', '.join(properties)}." if properties else " Use only the arguments that it declares."
+        return f"Reminder: {tool} has no argument {name}.{takes}"
+    if not declared:
+        return f"Reminder: give {tool} the argument {name} in the form that it declares."
+    return f"Reminder: {tool} takes the argument {name} as {declared}. Check its type before calling."
+
+
+def _declared(schema: Any) -> str:
+    """A parameter's schema in a few words: its type, what a list holds, which values are allowed."""
+    fields = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+    values: list[Any] = fields["enum"] if isinstance(fields.get("enum"), list) else []
+    if 0 < len(values) <= MAX_NAMED_VALUES:
+        return f"one of {', '.join(str(value) for value in values)}"
+    if fields.get("type") == "array":
+        return f"array of {_type_name(fields.get('items'))}"
+    return _type_name(fields)
 
 
 def _type_name(schema: Any) -> str:
@@ -52,14 +123,20 @@ def _type_name(schema: Any) -> str:
 
 def _runtime_error(context: HintContext) -> str:
     message = context.get("error_message", "").strip()
+    if "\n" in message:
+        message = context.get("error_line", "")
     reason = f" It says: {message}." if message else ""
     return f"Reminder: a tool can refuse a call.{reason} Use what exists."
 
 
 def _repeated_failure(context: HintContext) -> str:
-    names = [name for name in _nearest(context) if name != context.get("tool_name")]
-    others = f" Listed: {', '.join(names)}." if names else ""
-    return f"Reminder: that call has failed before. Try another one.{others}"
+    first, few = context.get("secondary_kind", ""), len(context.get("available_tools", [])) <= MAX_NAMED_TOOLS
+    names = [name for name in _nearest(context) if name != context.get("tool_name")] if few else []
+    if names or first not in HINT_TEMPLATES or first == "repeated_failure":
+        others = f" Listed: {', '.join(names)}." if names else ""
+        return f"Reminder: that call has failed before. Try another one.{others}"
+    advice = HINT_TEMPLATES[first](context).removeprefix("Reminder: ")
+    return f"Reminder: this has failed before in the same way, so change the approach. {advice[:1].upper()}{advice[1:]}"
 
 
 def _nearest(context: HintContext) -> list[str]:
@@ -70,20 +147,29 @@ def _nearest(context: HintContext) -> list[str]:
     return difflib.get_close_matches(context.get("tool_name", ""), names, n=MAX_NAMED_TOOLS, cutoff=0.0)
 
 
-HINT_TEMPLATES: dict[str, Callable[[HintContext], str]] = {
+def _alike(context: HintContext) -> list[str]:
+    """Listed tools whose names could be meant; case is not held against a name."""
+    by_lower = {name.lower(): name for name in context.get("available_tools", [])}
+    wanted = context.get("tool_name", "").lower()
+    close = difflib.get_close_matches(wanted, list(by_lower), n=MAX_SUGGESTED, cutoff=SIMILAR)
+    return [by_lower[name] for name in close]
+
+
+Template = Callable[[HintContext], str]
+LeakLevel = Literal["L0", "L1", "L2"]
+
+HINT_TEMPLATES: dict[str, Template] = {
     "tool_not_found": _tool_not_found,
     "json_decode": _json_decode,
     "type_error": _type_error,
     "runtime_error": _runtime_error,
     "repeated_failure": _repeated_failure,
+    **session_templates.TEMPLATES,
 }
 
 LEAK_LEVELS: dict[str, Literal["L0", "L1"]] = {
-    "tool_not_found": "L1",
-    "json_decode": "L0",
-    "type_error": "L1",
-    "runtime_error": "L0",
-    "repeated_failure": "L1",
+    **dict.fromkeys(HINT_TEMPLATES, "L0"),
+    **dict.fromkeys(("tool_not_found", "type_error", "repeated_failure", "user_rejection", "interruption"), "L1"),
 }
 
 
@@ -93,7 +179,7 @@ def dispatch(error_kind: str, context: HintContext | None = None) -> str | None:
     return template(context or {}) if template else None
 
 
-def register(error_kind: str, template: Callable[[HintContext], str], leak_level: Literal["L0", "L1"] = "L1") -> None:
+def register(error_kind: str, template: Template, leak_level: Literal["L0", "L1"] = "L1") -> None:
     """Add or replace the template of one kind, and say how much it gives away."""
     HINT_TEMPLATES[error_kind] = template
     LEAK_LEVELS[error_kind] = leak_level

@@ -1,22 +1,23 @@
-"""Error sites to hints. One that is too long or quotes the failed call falls to the next layer, else there is none."""
+"""Error sites to hints. One that is too long or fails the leak check falls to the next layer, else there is none."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from composer_replication.records import ErrorSite, Hint, Trace, canonical_json, content_id
+from composer_replication.records import ErrorSite, Hint, JsonObject, Trace, content_id
 
-from .generators import LAYERS, Layer
-from .templates import HINT_TEMPLATES, LEAK_LEVELS, dispatch
+from .excerpt import excerpt_of
+from .facts import context_of
+from .generators import HintGenerator, Layer, LeveledHintGenerator, build_layers
+from .leakage import leak_level, quotes_the_call
+from .sham import sham_of
+from .templates import LEAK_LEVELS, LeakLevel
+from .wording import count_tokens, fits
 
-# A value this short, a file name or a number, may be needed to say what is wrong.
-MIN_QUOTED_CHARS = 12
-QUOTED_CHARS = 40
-_PIECE = re.compile(r"\w+|[^\w\s]")
+# Quoted from the error, and left out where they repeat the call: the template then speaks without them.
+QUOTED_FACTS = ("error_line", "feedback", "hook_reason", "choices")
 
 
 class HintSet(NamedTuple):
@@ -24,16 +25,38 @@ class HintSet(NamedTuple):
     dropped: Counter[str]
     """Sites without a hint, by reason."""
 
+    def counts(self) -> JsonObject:
+        return {
+            "hints": len(self.hints),
+            "layers": dict(Counter(hint.layer for hint in self.hints)),
+            "leak_levels": dict(Counter(hint.leak_level for hint in self.hints)),
+            "dropped": dict(self.dropped),
+        }
 
-def write_hints(traces: Mapping[str, Trace], sites: Iterable[ErrorSite], max_tokens: int) -> HintSet:
-    """One hint per site where the policy was at fault."""
+
+def write_hints(
+    traces: Mapping[str, Trace],
+    sites: Iterable[ErrorSite],
+    max_tokens: int,
+    *,
+    judge: HintGenerator | None = None,
+    sibling: LeveledHintGenerator | None = None,
+    max_leak_level: LeakLevel = "L1",
+) -> HintSet:
+    """One hint per site where the policy was at fault or the user said what was wrong."""
     hints: list[Hint] = []
     dropped: Counter[str] = Counter()
+    layers = build_layers(judge, sibling)
     for site in sites:
-        if site.fault != "policy":
+        trace, context = traces[site.trace_id], context_of(site)
+        # The user's own words are the best correction there is.
+        if site.fault != "policy" and not (site.fault == "user" and "feedback" in context):
             dropped[f"fault_{site.fault}"] += 1
             continue
-        hint, reason = _write_hint(traces[site.trace_id], site, max_tokens)
+        facts = _facts(trace, site, context)
+        if judge:
+            facts["state_excerpt"] = excerpt_of(trace, site.turn)
+        hint, reason = _write_hint(trace, site, facts, layers, max_tokens, max_leak_level)
         if hint:
             hints.append(hint)
         else:
@@ -41,72 +64,52 @@ def write_hints(traces: Mapping[str, Trace], sites: Iterable[ErrorSite], max_tok
     return HintSet(hints, dropped)
 
 
-def count_tokens(text: str) -> int:
-    """Words and punctuation marks: a count that needs no tokenizer."""
-    return len(_PIECE.findall(text))
+def _facts(trace: Trace, site: ErrorSite, context: dict[str, Any]) -> dict[str, Any]:
+    """The context of a site, less what would quote the call and what only later calls of the trace tell."""
+    quoted = {name: str(context[name]) for name in QUOTED_FACTS if name in context}
+    quoting = {name for name, text in quoted.items() if quotes_the_call(text, trace, site.turn)}
+    if trace.tools_inferred:
+        quoting |= {"available_tools", "tool_schema"}
+    facts = {name: value for name, value in context.items() if name not in quoting}
+    place = {"trace_id": site.trace_id, "turn": site.turn}
+    return facts | place | ({"task_id": trace.task_id} if trace.task_id else {})
 
 
-def _write_hint(trace: Trace, site: ErrorSite, max_tokens: int) -> tuple[Hint | None, str]:
+def _write_hint(
+    trace: Trace,
+    site: ErrorSite,
+    facts: dict[str, Any],
+    layers: list[Layer],
+    max_tokens: int,
+    max_leak_level: LeakLevel,
+) -> tuple[Hint | None, str]:
     reason = "no_layer"
-    for layer, generator in LAYERS.items():
-        text = generator.generate(site.error_kind, context_of(site))
+    for layer in layers:
+        text = layer.generator.generate(site.error_kind, facts)
         if text is None:
             continue
-        if count_tokens(text) > max_tokens:
+        if not fits(text, max_tokens):
             reason = "too_long"
-        elif quotes_the_call(text, trace, site.turn):
+            continue
+        # A layer that shows the answer may share arguments with the failed call.
+        if layer.leak_level != "L2" and quotes_the_call(text, trace, site.turn):
             reason = "quotes_the_call"
-        else:
-            return _hint(site, layer, text), ""
+            continue
+        level = leak_level(text, trace, site, layer.leak_level or LEAK_LEVELS.get(site.error_kind, "L0"))
+        if level <= max_leak_level:
+            return _hint(site, layer, text, level), ""
+        reason = "gives_the_answer" if level == "L2" else "leak_level"
     return None, reason
 
 
-def context_of(site: ErrorSite) -> dict[str, Any]:
-    context: dict[str, Any] = {
-        "error_message": site.error_message,
-        "available_tools": list(site.available_tools),
-    }
-    if site.tool_name:
-        context["tool_name"] = site.tool_name
-    if site.tool_schema:
-        context["tool_schema"] = site.tool_schema
-    return context
-
-
-def quotes_the_call(text: str, trace: Trace, turn: int) -> bool:
-    """Whether the hint repeats the failed action or the arguments of one of its calls."""
-    message = trace.messages[trace.turns[turn].start]
-    said = " ".join(text.split())
-    calls = [call["function"]["arguments"] for call in message.get("tool_calls", [])]
-    if any(len(part) > 2 and " ".join(part.split()) in said for part in [message["content"], *calls]):
-        return True
-    values = [" ".join(value.split())[:QUOTED_CHARS] for call in calls for value in _texts(call)]
-    return any(len(value) >= MIN_QUOTED_CHARS and value in said for value in values)
-
-
-def _texts(arguments: str) -> list[str]:
-    try:
-        fields: object = json.loads(arguments)
-    except ValueError:
-        return [arguments]
-    values = cast("dict[str, object]", fields).values() if isinstance(fields, dict) else []
-    return [value for value in values if isinstance(value, str)]
-
-
-def _hint(site: ErrorSite, layer: Layer, text: str) -> Hint:
+def _hint(site: ErrorSite, layer: Layer, text: str, level: LeakLevel) -> Hint:
+    tokens = count_tokens(text)
     return Hint(
-        hint_id=content_id(site.site_id, layer, text),
+        hint_id=content_id(site.site_id, layer.name, text),
         site_id=site.site_id,
         text=text,
-        sham_text=_sham(site),
-        layer=layer,
-        leak_level=LEAK_LEVELS.get(site.error_kind, "L0") if layer == "template" else "L0",
-        tokens=count_tokens(text),
+        sham_text=sham_of(site, tokens),
+        layer=layer.name,
+        leak_level=level,
+        tokens=tokens,
     )
-
-
-def _sham(site: ErrorSite) -> str:
-    """The reminder for another kind of error, chosen by the site's id, without any fact of this site."""
-    others = sorted(kind for kind in HINT_TEMPLATES if kind != site.error_kind)
-    kind = others[int(content_id(canonical_json(site.site_id)), 16) % len(others)]
-    return dispatch(kind) or ""

@@ -1,6 +1,6 @@
 """One attempt at an OpenAI-compatible chat completion. Retrying is the caller's decision, because a retry may be paid.
 
-Only loopback servers are asked in this version: redaction and the spending cap come before anything leaves the machine.
+Only loopback servers are asked in this version: a spending cap comes before anything leaves the machine.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 import httpx2 as httpx
 
 from composer_replication.errors import UsageError
+
+from .gate import secret_in
 
 MAX_RESPONSE_BYTES = 1 << 20
 
@@ -32,7 +34,7 @@ def require_loopback(base_url: str) -> None:
     except ValueError:
         loopback = False
     if not loopback:
-        raise UsageError(f"{base_url} is not on this machine, and traces are not redacted yet", "use a loopback server")
+        raise UsageError(f"{base_url} is not on this machine, and there is no spending cap", "use a loopback server")
 
 
 def open_client(concurrency: int, timeout_s: float) -> httpx.AsyncClient:
@@ -42,6 +44,8 @@ def open_client(concurrency: int, timeout_s: float) -> httpx.AsyncClient:
 
 async def complete(client: httpx.AsyncClient, base_url: str, request: dict[str, Any]) -> Attempt:
     require_loopback(base_url)
+    if kind := secret_in(request):
+        return Attempt(None, f"not sent: the request holds a secret ({kind})", 0.0)
     started = time.monotonic()
     try:
         async with client.stream("POST", f"{base_url}/chat/completions", json=request) as response:

@@ -26,7 +26,7 @@ _ASSIGNMENT = re.compile(
     (?P<operator>:=|=>|==?|\?=|:|,(?=[ ]?\\{0,3}["']))? (?P<gap>[ \t]{0,8}|[ \t]{0,8}\r?\n[ \t]{1,40})
     (?: (?P<escape>\\{0,3})(?P<quote>["'`]) (?P<quoted>[^"'`\r\n\\]{6,512}) (?P=escape)(?P=quote)
       | (?P<open>\\{0,3}["'])(?P<mixed>[^\s"\\]{6,200})
-      | (?P<bare>[^\s"'`\\,;&|<>()\[\]{}\x00-\x1f\x7f\xe2]{6,200}) )
+      | (?P<bare>(?![:*])[^\s"'`\\,;&|<>()\[\]{}\x00-\x1f\x7f\xe2]{6,200}) )
     """,
     re.VERBOSE,
 )
@@ -72,7 +72,8 @@ def assigned_secret(data: bytes, start: int) -> Found | None:
         if is_call or b"\n" in match["gap"]:
             return None
         value = value.rstrip(b".:!?*")
-    if not looks_secret(value, form, _PASSWORD_NAME.search(name) is not None):
+    repeats_name = value.lower().endswith(name.lower())
+    if repeats_name or not looks_secret(value, form, _PASSWORD_NAME.search(name) is not None):
         return None
     rest = _REST_OF_LONG_VALUE.match(data, match.end()) if group != "quoted" and len(value) >= MAX_BARE_CHARS else None
     end = rest.end() if rest else match.start(group) + len(value)

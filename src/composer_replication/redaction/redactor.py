@@ -14,6 +14,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from composer_replication.records import Message, ToolCall, canonical_json
@@ -69,10 +70,10 @@ class Redactor:
     def json_text(self, value: str) -> str:
         """Redacts the strings inside JSON text, keys too where they hold a secret; other text is treated as text."""
         try:
-            parsed = json.loads(value, object_pairs_hook=_object_without_duplicates)
+            parsed = _DECODER.decode(value)
         except ValueError:
             return self.text(value)
-        redacted = self._json(parsed)
+        redacted = self.json_value(parsed)
         return value if redacted is parsed else canonical_json(redacted)
 
     def message(self, message: Message) -> Message:
@@ -93,35 +94,36 @@ class Redactor:
             return call
         return {**call, "function": {**function, "arguments": arguments}}
 
-    def _json(self, value: Any) -> Any:
-        """The same object when nothing changed."""
+    def json_value(self, value: Any) -> Any:
+        """Like `json_text`, for a value that is parsed already; the same object when nothing changed."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
             items = cast("list[Any]", value)
-            new_items = [self._json(item) for item in items]
+            new_items = [self.json_value(item) for item in items]
             return new_items if any(new is not old for new, old in zip(new_items, items, strict=True)) else items
         if isinstance(value, dict):
             entries = cast("dict[str, Any]", value)
-            new = {self.text(key): self._entry(key, entry) for key, entry in entries.items()}
+            new = dict(self._entry(key, entry) for key, entry in entries.items())
             same = all(key is old and new[key] is entries[old] for key, old in zip(new, entries, strict=False))
             return entries if same and len(new) == len(entries) else new
         return value
 
-    def _entry(self, key: str, value: Any) -> Any:
+    def _entry(self, key: str, value: Any) -> tuple[str, Any]:
         """A value may be a secret only because of its key: `"password": "..."`."""
+        if _is_plain_key(key) and not (self._known and self._find_known(encode(key))):
+            return key, self.json_value(value)
+        new_key = self.text(key)
         if not isinstance(value, str):
-            return self._json(value)
+            return new_key, self.json_value(value)
         lead = encode(f'"{key}":"')
-        if not self._scanner.has_literal(lead):
-            return self.text(value)
         with_key = lead + encode(value) + b'"'
         found = [
             item._replace(start=item.start - len(lead), end=item.end - len(lead))
             for item in self._scanner.scan(with_key)[0]
             if item.is_secret and item.start >= len(lead) and item.end < len(with_key)
         ]
-        return self._redact(value, found)
+        return new_key, self._redact(value, found)
 
     def _settle(self, data: bytes, extra: list[Found]) -> bytes:
         """Replacing a secret can bring another one to light beside it, so look again until nothing is found."""
@@ -192,6 +194,12 @@ def find_secrets(text: str, *, personal: bool = False, environ: Mapping[str, str
     return [SecretFound(item.kind, start, end) for item, (start, end) in zip(found, spans, strict=True)]
 
 
+@lru_cache(maxsize=4096)
+def _is_plain_key(key: str) -> bool:
+    """Whether no rule could take an interest in a JSON key; tools use few keys, and these over and over."""
+    return not scanner().has_literal(encode(f'"{key}":"'))
+
+
 def _environment(environ: Mapping[str, str] | None) -> frozenset[bytes]:
     return secret_values(os.environ if environ is None else environ)
 
@@ -202,3 +210,6 @@ def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(entries) != len(pairs):
         raise ValueError("repeated key")
     return entries
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object_without_duplicates)

@@ -38,7 +38,7 @@ _STAND_IN_SEGMENT = re.compile(
 )
 _REPEATED = re.compile(rb"(.{1,3}?)\1{3,}.{0,3}", re.DOTALL)
 _MASKED = LinearPattern(
-    r"(?i)\*{3}|\.{3}|\xe2\x80\xa6|\xe2\x80\xa2|x{4}|redacted|example|your[-_ ]|12345678|abcdefgh|abcd1234|deadbeef"
+    r"(?i)\*{3}|\.{3}|\xe2\x80[\xa2\xa6]|(?-i:x{4}|X{4})|redacted|example|your[-_ ]|12345678|abcdefgh|abcd1234|deadbeef"
 )
 _DIGIT = re.compile(rb"[0-9]")
 _LETTER = re.compile(rb"[A-Za-z]")

@@ -1,4 +1,4 @@
-"""From traces to error sites. Reads `Trace` records, writes `ErrorSite` records; no model is asked."""
+"""From traces to error sites. Reads `Trace` records, writes `ErrorSite` records. No model is asked unless a reader is set."""
 
 from .detect import find_sites
 

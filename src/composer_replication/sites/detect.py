@@ -1,9 +1,6 @@
-"""Walks a trace and turns failed tool results into error sites."""
+"""Walks a trace and turns what went wrong into error sites."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import NamedTuple
 
 from composer_replication.records import (
     ErrorKind,
@@ -17,80 +14,90 @@ from composer_replication.records import (
 )
 
 from .repeats import STREAK, Repeats
-from .rules import Rule, classify, unwrap
+from .results import Failure, failure_of
+from .steering import Steering, steering, words_after
 
-
-class Failure(NamedTuple):
-    call: ToolCall | None
-    call_id: str
-    text: str
-    rule: Rule
-    kind: ErrorKind
+PHRASE_CONFIDENCE = 0.5
 
 
 def find_sites(trace: Trace) -> list[ErrorSite]:
-    """At most one site per tool call, in the order of the trace."""
-    agent = trace.source.agent
+    """At most one site per tool call, in the order of the trace, then what the user said about the turn."""
     # The toolbox environment itself only counts a call that failed before.
-    repeats = Repeats(None if agent == "toolbox" else STREAK)
+    repeats = Repeats(None if trace.source.agent == "toolbox" else STREAK)
+    schemas = _schemas(trace)
     sites: list[ErrorSite] = []
     for turn in range(len(trace.turns)):
-        failures = list(_failures(trace, turn))
-        sites += [_site(trace, turn, failure, repeats) for failure in failures]
+        at = trace.turns[turn]
+        agent, said = trace.source.agent, trace.messages[at.start]["content"] or at.thinking
+        outcomes = [(call, result, failure_of(agent, said, call, result)) for call, result in _answers(trace, turn)]
+        found = [(call, result, failure) for call, result, failure in outcomes if failure]
+        for call, result, failure in found:
+            sites.append(_site(trace, turn, call, result.get("tool_call_id", ""), failure, repeats, schemas))
+        if not any(failure.kind == "user_rejection" for _, _, failure in found):
+            sites += [_said(trace, turn, heard) for heard in steering(*words_after(trace, turn))]
         own: list[tuple[str | None, ErrorKind]] = [
-            (_key(failure), failure.kind) for failure in failures if failure.rule.fault == "policy"
+            (_key(call), failure.kind) for call, _, failure in found if failure.fault == "policy"
         ]
-        repeats.end_turn(own, succeeded=any(not _failed(result) for result in _results(trace, turn)))
+        repeats.end_turn(own, succeeded=any(not failure for _, _, failure in outcomes))
     return sites
 
 
-def _results(trace: Trace, turn: int) -> list[Message]:
+def _answers(trace: Trace, turn: int) -> list[tuple[ToolCall | None, Message]]:
+    """The results of a turn with their calls; a turn that could not be parsed has a result without a call."""
     at = trace.turns[turn]
-    return [message for message in trace.messages[at.start + 1 : at.end] if message["role"] == "tool"]
+    calls = {call["id"]: call for call in trace.messages[at.start].get("tool_calls", [])}
+    results: dict[str, Message] = {}
+    for message in trace.messages[at.start + 1 : at.end]:
+        if message["role"] == "tool":
+            results.setdefault(message.get("tool_call_id", ""), message)
+    return [(calls.get(call_id), result) for call_id, result in results.items()]
 
 
-def _failed(result: Message) -> bool:
-    return result.get("is_error", False)
+def _key(call: ToolCall | None) -> str | None:
+    return canonical_tool_call(call) if call else None
 
 
-def _failures(trace: Trace, turn: int) -> Iterator[Failure]:
-    agent = trace.source.agent
-    calls = {call["id"]: call for call in trace.messages[trace.turns[turn].start].get("tool_calls", [])}
-    seen: set[str] = set()
-    for result in _results(trace, turn):
-        call_id = result.get("tool_call_id", "")
-        if call_id in seen or not _failed(result):
-            continue
-        seen.add(call_id)
-        call = calls.get(call_id)
-        text = unwrap(agent, result["content"])
-        rule = classify(agent, text, call["function"]["name"] if call else None)
-        if rule.kind is not None:
-            yield Failure(call, call_id, text.removeprefix(f"{rule.kind}: "), rule, rule.kind)
-
-
-def _key(failure: Failure) -> str | None:
-    return canonical_tool_call(failure.call) if failure.call else None
-
-
-def _site(trace: Trace, turn: int, failure: Failure, repeats: Repeats) -> ErrorSite:
-    rule, tool_name = failure.rule, failure.call["function"]["name"] if failure.call else None
-    repeat = repeats.reason(_key(failure), failure.kind) if rule.fault == "policy" else None
-    schemas = _schemas(trace)
+def _site(
+    trace: Trace,
+    turn: int,
+    call: ToolCall | None,
+    call_id: str,
+    failure: Failure,
+    repeats: Repeats,
+    schemas: dict[str, JsonObject],
+) -> ErrorSite:
+    tool_name = call["function"]["name"] if call else None
+    repeat = repeats.reason(_key(call), failure.kind) if failure.fault == "policy" else None
     return ErrorSite(
-        site_id=content_id(trace.trace_id, turn, failure.call_id),
+        site_id=content_id(trace.trace_id, turn, call_id),
         trace_id=trace.trace_id,
         turn=turn,
         state_id=trace.state_id(turn),
         error_kind="repeated_failure" if repeat else failure.kind,
         secondary_kind=failure.kind if repeat else None,
-        fault=rule.fault,
+        fault=failure.fault,
         error_message=failure.text,
+        call_id=call_id or None,
         tool_name=tool_name,
         tool_schema=schemas.get(tool_name) if tool_name else None,
         available_tools=tuple(schemas),
-        detector=f"{trace.source.agent}/{repeat or rule.name}",
-        confidence=rule.confidence,
+        detector=f"{trace.source.agent}/{repeat or failure.rule}",
+        confidence=failure.confidence,
+    )
+
+
+def _said(trace: Trace, turn: int, heard: Steering) -> ErrorSite:
+    by_user = heard.kind == "interruption"
+    return ErrorSite(
+        site_id=content_id(trace.trace_id, turn, heard.kind),
+        trace_id=trace.trace_id,
+        turn=turn,
+        state_id=trace.state_id(turn),
+        error_kind=heard.kind,
+        fault="user" if by_user else "policy",
+        error_message=f"The user said:\n{heard.words}",
+        detector=f"{trace.source.agent}/{heard.rule}",
+        confidence=1.0 if by_user else PHRASE_CONFIDENCE,
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox import TOOLS, Episode, make_task, next_call
 from composer_replication.environments.toolbox.tasks import KEYS, PATHS, WORDS
-from composer_replication.hints import HINT_TEMPLATES, HintContext, dispatch
+from composer_replication.hints import HintContext, dispatch
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
@@ -22,6 +22,7 @@ PIECES = (
     r'\{"name":"|","arguments":\{"|"\}\}|\}\}|":"|","|,"|":|"\}|"|\}|\{|:str|:int|\)\n|[a-z]+\.(?:py|md|cfg|csv|txt)'
     r"|_?[A-Za-z]+|[0-9]|[^A-Za-z0-9]"
 )
+HINTED_KINDS = ("tool_not_found", "json_decode", "type_error", "runtime_error", "repeated_failure")
 _CONTEXT: HintContext = {
     "error_message": "no file app.py",
     "available_tools": ["read_file", "write_file"],
@@ -80,7 +81,7 @@ def _corpus(config: ToolboxConfig) -> list[str]:
     lines += [" ".join([*PATHS, *KEYS, *WORDS, "0123456789-"])]
     lines += [f"{param}:str {param}:int)\n(" for tool in TOOLS for param in tool.params]
     lines += [phrase for tool in TOOLS for phrase in tool.phrases]
-    lines += [dispatch(kind, _CONTEXT) or "" for kind in HINT_TEMPLATES]
+    lines += [dispatch(kind, _CONTEXT) or "" for kind in HINTED_KINDS]
     lines += ['{"name":" ","arguments":{" "}} }} ":" "," ," ": "} " } {']
     lines += ["error: tool_not_found json_decode type_error runtime_error"]
     lines += ["no tool file key such is empty exists in must be a number in quotes str int takes , . ( ) : _\n"]

@@ -1,0 +1,65 @@
+"""The control text of a hint: the same form and length, about another kind of error, with no fact of the site.
+
+Training on shams instead of hints shows how much of a gain comes from any text at all.
+"""
+
+from __future__ import annotations
+
+from composer_replication.records import ErrorSite, content_id
+
+from .templates import HINT_TEMPLATES
+from .wording import PIECE, count_tokens, sentences
+
+# Templates as they ship: one that a user registered may need facts, and a sham has none.
+_TEMPLATES = dict(HINT_TEMPLATES)
+# The embedded model knows only the words of these, so their shams are made of one another.
+_TOOLBOX_KINDS = frozenset({"tool_not_found", "json_decode", "type_error", "runtime_error", "repeated_failure"})
+# Within one of these a reminder for one kind would be good advice for the other.
+_TOPICS = (
+    frozenset({"edit_mismatch", "edit_precondition", "file_not_found"}),
+    frozenset({"exit_code", "silent_failure", "timeout", "runtime_error", "repeated_failure"}),
+    frozenset({"permission", "hook_block", "user_rejection", "interruption"}),
+    frozenset({"style", "communication", "effort"}),
+)
+PREFIX = "Reminder: "
+
+
+def sham_of(site: ErrorSite, tokens: int) -> str:
+    """About as long as the hint: within two tokens or a tenth. The site's id decides which kinds it speaks of."""
+    slack = max(2, tokens // 10)
+    unused, text = _sentences(site), ""
+    while True:
+        longer = {_join(text, sentence): sentence for sentence in unused if text or sentence.startswith(PREFIX)}
+        fitting = [option for option in longer if count_tokens(option) <= tokens + slack]
+        close = next((option for option in fitting if count_tokens(option) >= tokens - slack), None)
+        if close or not fitting:
+            return close or _cut(next(iter(longer)), tokens)
+        text = fitting[0]
+        # To the end with it: a long sham repeats itself as late as possible.
+        unused = [sentence for sentence in unused if sentence != longer[text]] + [longer[text]]
+
+
+def _join(text: str, sentence: str) -> str:
+    """One reminder, however many it is made of: a capital letter would be foreign to the embedded model."""
+    if text and sentence.startswith(PREFIX):
+        return f"{text.removesuffix('.')}, and {sentence.removeprefix(PREFIX)}"
+    return f"{text} {sentence}".strip()
+
+
+def _cut(text: str, tokens: int) -> str:
+    end = list(PIECE.finditer(text))[max(tokens, 2) - 2].end()
+    return f"{text[:end].rstrip(',;:')}."
+
+
+def _sentences(site: ErrorSite) -> list[str]:
+    """What other kinds' reminders say without facts, kind after kind."""
+    kinds = sorted(_other_kinds(site), key=lambda kind: content_id(site.site_id, kind))
+    return [sentence for kind in kinds for sentence in sentences(_TEMPLATES[kind]({}))]
+
+
+def _other_kinds(site: ErrorSite) -> frozenset[str]:
+    own = {kind for kind in (site.error_kind, site.secondary_kind) if kind}
+    if site.error_kind in _TOOLBOX_KINDS:
+        return _TOOLBOX_KINDS - own
+    related = own.union(*(topic for topic in _TOPICS if topic & own))
+    return frozenset(_TEMPLATES) - related

@@ -1,0 +1,79 @@
+"""Many questions to one model: each is paid once, and a server that does not answer is left alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from composer_replication.records import JsonObject
+
+from .cache import AnswerCache
+from .chat import ChatClient, ChatFailure, ChatReply
+
+MAX_FAILURES_IN_A_ROW = 3
+
+
+@dataclass
+class AskTally:
+    """What came of the questions. `site_micros` holds the cost of each question that was sent."""
+
+    cached: int = 0
+    rejected: Counter[str] = field(default_factory=Counter[str])
+    failed: Counter[str] = field(default_factory=Counter[str])
+    site_micros: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def spent_micros(self) -> int:
+        return sum(self.site_micros.values())
+
+
+class Asker:
+    """Looks for an answer in memory, then in the folder that all processes share, and asks the client last.
+
+    An answer that the caller then refuses is kept too, because it was paid for.
+    """
+
+    def __init__(self, client: ChatClient, cache_dir: str | Path | None, tally: AskTally) -> None:
+        self._client = client
+        self._cache = AnswerCache(Path(cache_dir)) if cache_dir else None
+        self._tally = tally
+        self._known: dict[str, ChatReply] = {}
+        self._failures = 0
+
+    def reply(self, key: str, make_request: Callable[[], JsonObject]) -> ChatReply | None:
+        """The answer to the question called `key`, or None where there is none; the tally has the reason."""
+        try:
+            return self._reply(key, make_request)
+        except ChatFailure as failure:
+            self._tally.failed[str(failure)] += 1
+            return None
+
+    def _reply(self, key: str, make_request: Callable[[], JsonObject]) -> ChatReply:
+        if key not in self._known:
+            if self._cache is None:
+                self._known[key] = self._ask(key, make_request())
+                return self._known[key]
+            # Held while asking: another process with the same question waits and then reads the answer.
+            with self._cache.lock(key):
+                found = self._cache.read(key)
+                self._known[key] = found or self._ask(key, make_request())
+                if found is None:
+                    self._cache.write(key, self._known[key])
+                    return self._known[key]
+        self._tally.cached += 1
+        return self._known[key]
+
+    def _ask(self, key: str, request: JsonObject) -> ChatReply:
+        if self._failures >= MAX_FAILURES_IN_A_ROW:
+            raise ChatFailure("not asked after several failures")
+        try:
+            reply = self._client(request, key)
+        except ChatFailure as failure:
+            self._failures += 1
+            self._tally.site_micros[key] = failure.cost_micros
+            raise
+        self._failures = 0
+        self._tally.site_micros[key] = reply.cost_micros
+        return reply

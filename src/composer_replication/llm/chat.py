@@ -1,0 +1,65 @@
+"""One chat question: who may be asked, what comes back, and what it cost. Nothing is sent from here."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple, Protocol, cast
+
+from composer_replication.records import JsonObject
+
+MAX_COST_USD = 1_000
+MAX_COUNT = 1 << 40
+
+
+class ChatReply(NamedTuple):
+    text: str
+    cost_micros: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class ChatFailure(Exception):
+    """No usable reply. `cost_micros` is what it cost all the same."""
+
+    def __init__(self, reason: str, cost_micros: int = 0) -> None:
+        super().__init__(reason)
+        self.cost_micros = cost_micros
+
+
+class ChatClient(Protocol):
+    """Sends one OpenAI-style request. `key` names the question without its random fence: pay for it once."""
+
+    def __call__(self, request: JsonObject, key: str) -> ChatReply: ...
+
+
+def read_reply(body: str, requested_model: str) -> ChatReply:
+    """The text of a chat completion. One that is cut, or from another model, fails but has its cost."""
+    cost = cost_micros(body)
+    try:
+        answer = cast("dict[str, Any]", json.loads(body))
+        choice = answer["choices"][0]
+        text, served, finish = choice["message"]["content"], answer.get("model"), choice.get("finish_reason")
+        usage = cast("dict[str, Any]", answer.get("usage") or {})
+        tokens = [_count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens")]
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ChatFailure("unreadable reply", cost) from error
+    if not isinstance(text, str):
+        raise ChatFailure("unreadable reply", cost)
+    if served not in (None, requested_model):
+        raise ChatFailure("served by another model", cost)
+    if finish == "length":
+        raise ChatFailure("cut off", cost)
+    return ChatReply(text, cost, *tokens)
+
+
+def cost_micros(body: str) -> int:
+    """The provider's own figure in USD; none, or one that makes no sense, counts as nothing."""
+    try:
+        cost = float(json.loads(body)["usage"]["cost"])
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return 0
+    return round(cost * 1_000_000) if 0 <= cost <= MAX_COST_USD else 0
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and 0 <= value <= MAX_COUNT else 0

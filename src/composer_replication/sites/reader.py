@@ -1,0 +1,112 @@
+"""Asks a model whether the user's words after a turn criticise its style, its tone or its effort. Off unless set.
+
+Most corrections are worded in ways that no list of phrases finds. Where the model answers, its verdict stands in place
+of the phrase rule's; where it does not, or its answer is refused, the phrase rule's stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from composer_replication.config import SitesConfig
+from composer_replication.errors import UsageError
+from composer_replication.llm.asking import Asker, AskTally
+from composer_replication.llm.chat import ChatClient
+from composer_replication.llm.chat_client import open_chat
+from composer_replication.records import ErrorKind, ErrorSite, JsonObject, Trace, content_id
+
+from .reader_prompt import KINDS, PROMPT_VERSION, Question, Verdict, read_answer
+from .steering import words_after
+
+CACHE = "reader"
+CONFIDENCE = 0.8
+SETTLED: frozenset[ErrorKind] = frozenset({"user_rejection", "interruption"})
+"""A turn with one of these is not asked about: what the user said is known to be a correction."""
+
+
+@dataclass
+class ReaderTally(AskTally):
+    """What the reader was asked and what it cost."""
+
+    turns: int = 0
+    sites: int = 0
+    none: int = 0
+
+    def counts(self) -> JsonObject:
+        return {
+            "turns": self.turns,
+            "sites": self.sites,
+            "none": self.none,
+            "cached": self.cached,
+            "rejected": dict(self.rejected),
+            "failed": dict(self.failed),
+            "spent_micros": self.spent_micros,
+            "micros_per_site": round(self.spent_micros / self.sites, 1) if self.sites else 0.0,
+        }
+
+
+class LLMSiteReader:
+    """Reads each turn that the user spoke after, with the words and the turn as untrusted text."""
+
+    def __init__(self, client: ChatClient, model: str, cache_dir: str | Path | None = None) -> None:
+        self.model = model
+        self.tally = ReaderTally()
+        self._asker = Asker(client, cache_dir, self.tally)
+
+    def read(self, trace: Trace, sites: Iterable[ErrorSite]) -> list[ErrorSite]:
+        """The sites that the rules found in a trace, with the reader's verdict on every turn that it answered."""
+        by_turn: dict[int, list[ErrorSite]] = {turn: [] for turn in range(len(trace.turns))}
+        for site in sites:
+            by_turn[site.turn].append(site)
+        return [site for turn, found in by_turn.items() for site in self._read_turn(trace, turn, found)]
+
+    def _read_turn(self, trace: Trace, turn: int, found: list[ErrorSite]) -> list[ErrorSite]:
+        words, _ = words_after(trace, turn)
+        if not words or any(site.error_kind in SETTLED for site in found):
+            return found
+        verdict = self._verdict(Question.of(trace, turn, words))
+        if verdict is None:
+            return found
+        others = [site for site in found if site.error_kind not in KINDS]
+        return [*others, _site(trace, turn, verdict.kind, words)] if verdict.kind else others
+
+    def _verdict(self, question: Question) -> Verdict | None:
+        self.tally.turns += 1
+        reply = self._asker.reply(question.key(self.model), lambda: question.request(self.model))
+        if reply is None:
+            return None
+        verdict = read_answer(reply.text, question.words)
+        if verdict.refused:
+            self.tally.rejected[verdict.refused] += 1
+            return None
+        self.tally.sites += verdict.kind is not None
+        self.tally.none += verdict.kind is None
+        return verdict
+
+
+def _site(trace: Trace, turn: int, kind: ErrorKind, words: str) -> ErrorSite:
+    return ErrorSite(
+        site_id=content_id(trace.trace_id, turn, kind),
+        trace_id=trace.trace_id,
+        turn=turn,
+        state_id=trace.state_id(turn),
+        error_kind=kind,
+        error_message=f"The user said:\n{words}",
+        detector=f"reader/{PROMPT_VERSION}",
+        confidence=CONFIDENCE,
+    )
+
+
+@contextmanager
+def open_reader(config: SitesConfig, run_path: Path) -> Generator[LLMSiteReader | None]:
+    """The reader of a run, or None where no server is set."""
+    if config.reader_base_url is None:
+        yield None
+        return
+    if not config.reader_model:
+        raise UsageError("sites.reader_base_url is set but sites.reader_model is not", "set both in the config file")
+    with open_chat(config.reader_base_url, run_path, config.reader_timeout_s) as client:
+        yield LLMSiteReader(client, config.reader_model, run_path / CACHE)

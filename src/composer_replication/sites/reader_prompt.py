@@ -1,0 +1,114 @@
+"""What the reader is asked, and which of its answers are believed. The user's words and the turn are hostile text.
+
+Each stands only between its own fence lines of `llm/fence.py`. The answer is a JSON object with a kind and a quote. It is
+checked, never repaired: a criticism must be quoted from the user's words, so what the agent wrote can never be one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, NamedTuple, cast
+
+from composer_replication.llm.fence import FENCE_RULE, fenced, neutralise
+from composer_replication.records import ErrorKind, JsonObject, Trace, canonical_json, render_action
+
+from .steering import MAX_CHARS
+
+PROMPT_VERSION = 1
+"""Part of the cache key and of the detector's name. Raise it with every change of the words below."""
+MAX_TURN_CHARS = 1500
+MIN_QUOTE_CHARS = 4
+"""A shorter quote says nothing, unless the user said no more than that."""
+REPLY_TOKENS = 256
+KINDS: tuple[ErrorKind, ...] = ("style", "communication", "effort")
+NONE = "none"
+
+SYSTEM = (
+    "You help to train a coding agent. You are shown one step of a recorded session and what the user said right after "
+    "it. Decide whether these words criticise how the agent worked in that step.\n"
+    "style: the form of the code or text it wrote, such as naming, comments, formatting, or rules and conventions of "
+    "the user or the project that it broke.\n"
+    "communication: how it spoke to the user, such as too long, too vague, wrong tone, not answering the question, "
+    "claiming what is not so, asking too much or too little.\n"
+    "effort: too little or too much work, such as stopping early, leaving things unchecked, guessing instead of looking, "
+    "taking shortcuts, or doing more than was asked for.\n"
+    "none: everything else, such as a new task, an answer to a question, thanks, a report of an error or a bug, a change "
+    "of mind, or a wish for later that does not find fault with the step.\n"
+    "If several fit, take the one that the user minds most. In doubt, take none.\n"
+    f"There are two records, the step of the agent and the words of the user. {FENCE_RULE}\n"
+    'Answer with a JSON object of two fields, {"kind": "style" or "communication" or "effort" or "none", "quote": '
+    '"..."}. The quote is the criticism, at most 20 words copied letter by letter from the user\'s words, and empty for '
+    "none."
+)
+ANSWER_SCHEMA: JsonObject = {
+    "type": "object",
+    "properties": {"kind": {"type": "string", "enum": [*KINDS, NONE]}, "quote": {"type": "string"}},
+    "required": ["kind", "quote"],
+    "additionalProperties": False,
+}
+
+
+class Question(NamedTuple):
+    """What the user said and about which turn: cleaned, cut, and the same on every machine."""
+
+    words: str
+    turn: str
+
+    @classmethod
+    def of(cls, trace: Trace, turn: int, words: str) -> Question:
+        action = render_action(trace.messages[trace.turns[turn].start])
+        return cls(neutralise(words, MAX_CHARS), neutralise(action, MAX_TURN_CHARS))
+
+    def key(self, model: str) -> str:
+        """What an answer is filed under. The fence, the server, the session and every path stay out of it."""
+        named = {"asks": "reader", "prompt": PROMPT_VERSION, "model": model, **self._asdict()}
+        return hashlib.sha256(canonical_json(named).encode()).hexdigest()
+
+    def request(self, model: str) -> JsonObject:
+        # Two fences: the agent's text cannot pass for the user's.
+        step, words = f"The step of the agent:\n{fenced(self.turn)}", f"The words of the user:\n{fenced(self.words)}"
+        return {
+            "model": model,
+            "messages": [
+                {"role": "system", "content": SYSTEM},
+                {"role": "user", "content": f"{step}\n\n{words}\n\nThe JSON object:"},
+            ],
+            "temperature": 0,
+            "max_tokens": REPLY_TOKENS,
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "criticism", "strict": True, "schema": ANSWER_SCHEMA},
+            },
+        }
+
+
+class Verdict(NamedTuple):
+    """The kind of a criticism, None where the words hold none; or why the answer is not used."""
+
+    kind: ErrorKind | None
+    refused: str = ""
+
+
+def read_answer(text: str, words: str) -> Verdict:
+    """The verdict in an answer. `words` are the user's as they were shown: no others can be quoted."""
+    try:
+        answer: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return Verdict(None, "not_json")
+    fields = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+    quote = fields.get("quote")
+    if set(fields) != {"kind", "quote"} or not isinstance(quote, str):
+        return Verdict(None, "not_json")
+    if fields["kind"] == NONE:
+        return Verdict(None)
+    if fields["kind"] not in KINDS:
+        return Verdict(None, "unknown_kind")
+    reason = _fault(" ".join(quote.split()), " ".join(words.split()))
+    return Verdict(None, reason) if reason else Verdict(fields["kind"])
+
+
+def _fault(quote: str, words: str) -> str:
+    if len(quote) < MIN_QUOTE_CHARS and quote != words:
+        return "quote_too_short"
+    return "" if quote in words else "quote_not_found"
