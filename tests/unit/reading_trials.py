@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,12 @@ from composer_replication.ingestion.reading import InputFile, Report
 from composer_replication.ingestion.session import Session
 from composer_replication.records import Message, Trace
 
-ROLE_LETTERS = {"system": "s", "user": "u", "assistant": "a", "tool": "t"}
+Row = dict[str, Any]
 Read = Callable[[InputFile], Iterator[Session]]
+ROLE_LETTERS = {"system": "s", "user": "u", "assistant": "a", "tool": "t"}
+JUNK: list[Any] = [
+    None, 0, -1, 2.5, True, "", "x", [], {}, [[]], ["a", None, {"text": 5}], {"type": ["x"]}, [{"type": {}}],
+]  # fmt: skip
 
 
 class Trial:
@@ -20,8 +25,7 @@ class Trial:
 
     def __init__(self, read: Read, path: Path) -> None:
         self.report = Report()
-        sessions = list(read(InputFile(path, self.report, redact=False)))
-        self.traces = [checked(session) for session in sessions]
+        self.traces = [checked(session) for session in read(InputFile(path, self.report, redact=False))]
 
     @property
     def trace(self) -> Trace:
@@ -29,18 +33,18 @@ class Trial:
         return trace
 
     def roles(self, turn: int) -> str:
-        return "".join(ROLE_LETTERS[message["role"]] for message in self.trace.history(turn))
+        return roles(self.trace.history(turn))
 
     def texts(self, turn: int) -> list[str]:
         """What the actor saw before a turn, without the system prompt."""
-        return [message["content"] for message in self.trace.history(turn)[1:]]
+        return contents(self.trace.history(turn))[1:]
 
     def actions(self) -> list[str]:
         return [state["student_action"] for state in self.trace.states()]
 
     def results(self) -> list[tuple[str, bool]]:
         tools = [message for message in self.trace.messages if message["role"] == "tool"]
-        return [(message["content"], message.get("is_error", False)) for message in tools]
+        return list(zip(contents(tools), failures(self.trace), strict=True))
 
 
 def trial(read: Read, folder: Path, value: Any, name: str = "run.json") -> Trial:
@@ -49,16 +53,20 @@ def trial(read: Read, folder: Path, value: Any, name: str = "run.json") -> Trial
     return Trial(read, path)
 
 
+def read_log(read: Read, path: Path, rows: Sequence[object], end: str = "\n") -> Trial:
+    return trial(read, path.parent, "\n".join(map(json.dumps, rows)) + end, path.name)
+
+
 def checked(session: Session) -> Trace:
     trace = session.trace()
     assert b"".join(session.encoded()) == trace.model_dump_json().encode() + b"\n"
-    for state in trace.states():
-        assert_conversation(state["messages"])
+    for number, turn in enumerate(trace.turns):
+        assert_valid([*trace.history(number), *trace.messages[turn.start : turn.end]])
     return trace
 
 
-def assert_conversation(messages: list[Message]) -> None:
-    """Every call is answered right after it, and every answer has its call."""
+def assert_valid(messages: Sequence[Message]) -> None:
+    """Each tool message answers the next call of the assistant message before it; no call stays open."""
     waiting: list[str] = []
     for message in messages:
         if message["role"] == "tool":
@@ -67,3 +75,36 @@ def assert_conversation(messages: list[Message]) -> None:
             assert not waiting
             waiting = [call["id"] for call in message.get("tool_calls", [])]
     assert not waiting
+
+
+def roles(messages: Sequence[Message]) -> str:
+    return "".join(ROLE_LETTERS[message["role"]] for message in messages)
+
+
+def contents(messages: Sequence[Message]) -> list[str]:
+    return [message["content"] for message in messages]
+
+
+def failures(trace: Trace) -> list[bool]:
+    return [bool(message.get("is_error")) for message in trace.messages if message["role"] == "tool"]
+
+
+def damaged(rows: Sequence[Row], seed: int) -> list[Any]:
+    """The same rows with a few fields removed or replaced by values of other types."""
+    rng = random.Random(seed)
+    copy: list[Any] = json.loads(json.dumps(rows))
+    for _ in range(rng.randrange(1, 12)):
+        at = rng.randrange(len(copy))
+        places = list(_places(copy[at]))
+        if places:
+            holder, key = rng.choice(places)
+            holder[key] = json.loads(json.dumps(rng.choice(JUNK)))
+    return copy
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    for key, item in list(
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else []
+    ):
+        yield value, key
+        yield from _places(item)

@@ -10,7 +10,7 @@ import pytest
 from composer_replication.ingestion.codex import read, recognises
 from composer_replication.ingestion.reading import InputFile, Report
 
-from .command_line_logs import Result, Row, contents, damaged, failures, read_log, roles
+from .reading_trials import Row, contents, damaged, failures, read_log, roles
 
 CALL_A, CALL_B = "call_aaaaaaaaaaaaaaaaaaaa", "call_bbbbbbbbbbbbbbbbbbbb"
 
@@ -363,5 +363,5 @@ def test_every_record_is_recognised() -> None:
 
 
 def test_reading_twice_gives_the_same(path: Path) -> None:
-    first: Result = read_log(read, path, SESSION)
+    first = read_log(read, path, SESSION)
     assert read_log(read, path, SESSION).traces == first.traces

@@ -9,7 +9,7 @@ import pytest
 
 from composer_replication.ingestion.copilot_cli import read, recognises
 
-from .command_line_logs import Row, contents, damaged, failures, read_log, roles
+from .reading_trials import Row, contents, damaged, failures, read_log, roles
 
 
 def event(kind: str, event_id: str = "", **data: Any) -> Row:

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from composer_replication.ingestion.gemini_cli import read, recognises
-from composer_replication.ingestion.reading import InputFile, Report
 from composer_replication.records import CLEARED_RESULT, Trace
 
-from .command_line_logs import Row, checked, contents, damaged, failures, read_log, roles
+from .reading_trials import Row, contents, damaged, failures, read_log, roles, trial
 
 METADATA: Row = {"sessionId": "s", "projectHash": "h", "startTime": "t", "lastUpdated": "t"}
 
@@ -47,8 +46,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def read_chat(path: Path, document: object) -> list[Trace]:
-    path.write_text(json.dumps(document, indent=1), encoding="utf-8")
-    return [checked(session) for session in read(InputFile(path, Report(), redact=False))]
+    return trial(read, path.parent, json.dumps(document, indent=1), path.name).traces
 
 
 def test_a_chat(path: Path) -> None:

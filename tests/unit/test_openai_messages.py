@@ -80,6 +80,12 @@ def test_ids_that_each_turn_counts_from_zero(tmp_path: Path) -> None:
     assert found.results() == [("one", False), ("two", False)]
 
 
+def test_a_call_without_a_name_keeps_its_answer(tmp_path: Path) -> None:
+    reply = {"role": "assistant", "content": "", "tool_calls": [call("1", name=""), {"id": None, "function": None}]}
+    found = read(tmp_path, {"messages": [ASK, reply, {"role": "tool", "tool_call_id": "1", "content": "No such tool"}]})
+    assert found.results() == [("No such tool", False)]
+
+
 TAGS = "Go.\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>"
 JSON_IN_TAGS = 'Go.\n<tool_call>\n{"name": "f", "arguments": {"a": "1"}}\n</tool_call>'
 RESPONSE = "<tool_response>\nok\n</tool_response>"

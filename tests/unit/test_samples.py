@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from composer_replication.ingestion import TRACE_READERS, InputFile, Report, detect_format
 from composer_replication.ingestion.session import Session
-from composer_replication.records import Message
 from composer_replication.runs import StageFolder
 from tests.samples import SAMPLES, sample_files
+from tests.unit.reading_trials import assert_valid
 
 EXPECTED: dict[str, dict[str, object]] = json.loads((SAMPLES / "expected.json").read_text())
 NOT_A_SESSION = ("base_state.json", "/subagents/")
@@ -75,14 +74,3 @@ def test_what_a_teacher_sees_is_a_valid_conversation(path: Path) -> None:
             assert state["messages"][0]["role"] == "system"
             assert state["student_action"] is not None
             assert_valid(state["messages"])
-
-
-def assert_valid(messages: Sequence[Message]) -> None:
-    waiting: list[str] = []
-    for message in messages:
-        if message["role"] == "tool":
-            assert message["tool_call_id"] == waiting.pop(0)
-        else:
-            assert not waiting
-            waiting = [call["id"] for call in message.get("tool_calls", [])]
-    assert not waiting

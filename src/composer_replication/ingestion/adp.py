@@ -9,15 +9,17 @@ call that nothing answered.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 from composer_replication.records import JsonObject, content_id
 
-from .chat import as_outcome, model_of_run, openai_tools
+from .chat_messages import openai_tools
 from .conversation import Conversation
+from .dialogue import Dialogue
+from .documents import model_of_run, outcome_of, read_rows
 from .reading import Document, InputFile
+from .replies import ParsedCall, Reply
 from .session import AssistantTurn, Session
 from .values import as_list, as_name, as_object, as_text, placeholder
 
@@ -35,88 +37,63 @@ def recognises(value: Any) -> bool:
 
 
 def read(file: InputFile) -> Iterator[Session]:
-    for document in file.documents():
-        rows = as_list(document.value) if isinstance(document.value, list) else [document.value]
-        for row in rows:
-            try:
-                session = _session(file, as_object(row), document)
-            except RecursionError:
-                file.quarantine(document.start, "nested too deeply")
-                continue
-            if session.turns:
-                yield session
-            else:
-                file.report.skipped["session_without_turns"] += 1
+    return read_rows(file, _session, lambda value: as_list(value) if isinstance(value, list) else [value])
 
 
-def _session(file: InputFile, row: JsonObject, document: Document) -> Session:
+def _session(file: InputFile, document: Document) -> Iterator[Session]:
+    row = as_object(document.value)
     trajectory = _Trajectory(file, document, as_object(row.get("details")))
     for item in as_list(row.get("content")):
         trajectory.add(as_object(item))
-    return trajectory.session(row)
+    yield trajectory.session(row)
 
 
 class _Trajectory:
     def __init__(self, file: InputFile, document: Document, details: JsonObject) -> None:
         self._report = file.report
-        self._document = document
         self._details = details
         model = as_name(details.get("model_name")) or as_name(details.get("model"))
         self._model = model or model_of_run(details.get("run_id"))
         self._conversation = Conversation(file, AGENT, fidelity="partial")
         self._conversation.tools(openai_tools(details.get("tools")))
+        self._dialogue = Dialogue(self._conversation, document)
         self._turn: AssistantTurn | None = None
-        self._open: deque[str] = deque()
-        self._count = 0
 
     def session(self, row: JsonObject) -> Session:
         name = content_id(row.get("id"), self._details.get("run_id"), row.get("content"))
-        outcomes = (as_outcome(self._details.get(key)) for key in ("resolved", "reward"))
-        return self._conversation.session(
-            name,
-            task_id=as_name(self._details.get("instance_id")),
-            outcome=next((outcome for outcome in outcomes if outcome is not None), None),
-        )
+        outcome = outcome_of(self._details.get("resolved"), self._details.get("reward"))
+        return self._conversation.session(name, task_id=as_name(self._details.get("instance_id")), outcome=outcome)
 
     def add(self, item: JsonObject) -> None:
-        self._count += 1
         match item.get("class_"):
             case "api_action":
-                self._add_call(item, as_text(item.get("function")), as_object(item.get("kwargs")))
+                self._add(item, ParsedCall(None, as_text(item.get("function")), as_object(item.get("kwargs"))))
             case "code_action":
-                self._add_call(item, *_code_call(as_text(item.get("language")), as_text(item.get("content"))))
+                self._add(item, _code_call(as_text(item.get("language")), as_text(item.get("content"))))
             case "message_action":
-                turn = self._add_description(item)
-                self._conversation.add_text(turn, as_text(item.get("content")))
+                self._conversation.add_text(self._add(item), as_text(item.get("content")))
             case str(kind) if kind in OBSERVATIONS:
                 self._observe(item, _observed(item))
             case kind:
                 self._report.meet_unknown(None, kind)
 
-    def _add_description(self, item: JsonObject) -> AssistantTurn:
+    def _add(self, item: JsonObject, *calls: ParsedCall) -> AssistantTurn:
         if self._turn is None:
-            self._turn, _ = self._conversation.turn(None, self._model, self._document.start, self._document.end)
-            self._open.clear()
-        self._conversation.add_text(self._turn, as_text(item.get("description")))
+            self._turn = self._dialogue.turn(None, self._model)
+        self._dialogue.add(self._turn, Reply(as_text(item.get("description")), calls=calls))
         return self._turn
-
-    def _add_call(self, item: JsonObject, name: str, arguments: JsonObject) -> None:
-        turn, call_id = self._add_description(item), f"call/{self._count}"
-        self._conversation.call(turn, call_id, name, arguments)
-        self._open.append(call_id)
 
     def _observe(self, item: JsonObject, text: str) -> None:
         self._turn = None
-        if self._open:
-            self._conversation.result(self._open.popleft(), text)
-        elif text.strip():
-            self._conversation.say(text, role="assistant" if item.get("source") == "agent" else "user")
+        if self._dialogue.answer(None, text) is None and text.strip():
+            self._dialogue.say(text, role="assistant" if item.get("source") == "agent" else "user")
 
 
-def _code_call(language: str, code: str) -> tuple[str, JsonObject]:
+def _code_call(language: str, code: str) -> ParsedCall:
     if language in SHELLS:
-        return "execute_bash", {"command": code}
-    return "execute_ipython_cell" if language in PYTHON else f"execute_{language}", {"code": code}
+        return ParsedCall(None, "execute_bash", {"command": code})
+    name = "execute_ipython_cell" if language in PYTHON else f"execute_{language}"
+    return ParsedCall(None, name, {"code": code})
 
 
 def _observed(item: JsonObject) -> str:

@@ -14,15 +14,18 @@ from typing import Any, NamedTuple
 
 from composer_replication.records import JsonObject, content_id
 
+from .chat_messages import openai_tools, text_of
 from .conversation import Conversation
-from .messages import Dialogue, WrittenCall, arguments_of, function_tags, label, outcome_of, read_runs, text_of
+from .dialogue import Dialogue
+from .documents import maybe_json, outcome_of, read_rows
 from .reading import Document, InputFile
+from .replies import ParsedCall, Reply, arguments_of
 from .session import AssistantTurn, Session
-from .values import as_int, as_list, as_name, as_object, as_objects, as_text
+from .values import as_int, as_list, as_name, as_object, as_objects, as_text, label
+from .written_calls import cut_calls
 
 AGENT = "atif"
 TASK_KEYS = ("task_id", "instance_id", "task_name")
-MAX_SCHEMA_LEVELS = 100
 EXIT_CODE_KEYS = ("exit_code", "returncode")
 
 
@@ -32,10 +35,7 @@ def recognises(value: Any) -> bool:
 
 
 def read(file: InputFile) -> Iterator[Session]:
-    def sessions(document: Document, trajectory: Any) -> Iterator[Session]:
-        yield _Reader(file, document, as_object(trajectory)).session()
-
-    return read_runs(file, sessions)
+    return read_rows(file, lambda file, document: [_Reader(file, document).session()])
 
 
 class _Result(NamedTuple):
@@ -45,15 +45,15 @@ class _Result(NamedTuple):
 
 
 class _Reader:
-    def __init__(self, file: InputFile, document: Document, trajectory: JsonObject) -> None:
+    def __init__(self, file: InputFile, document: Document) -> None:
         self._report = file.report
-        self._trajectory = trajectory
+        trajectory = self._trajectory = as_object(document.value)
         agent = as_object(trajectory.get("agent"))
         self._model = as_name(agent.get("model_name"))
         self._answers_in_json = as_text(agent.get("name")).startswith("terminus")
         self._conversation = Conversation(file, as_name(agent.get("name")) or AGENT)
         self._conversation.version = as_name(agent.get("version"))
-        self._conversation.tools(filter(_is_definition, as_objects(agent.get("tool_definitions"))))
+        self._conversation.tools(openai_tools(agent.get("tool_definitions")))
         self._dialogue = Dialogue(self._conversation, document)
         self._context_keys: set[str] = set()
         self._begun = False
@@ -106,16 +106,12 @@ class _Reader:
 
     def _add_turn(self, step: JsonObject, text: str) -> None:
         model = as_name(step.get("model_name")) or self._model
-        turn = self._dialogue.turn(self._context_key(step), model)
-        calls = [(as_name(call.get("tool_call_id")), _call(call)) for call in as_objects(step.get("tool_calls"))]
+        calls = [_call(call) for call in as_objects(step.get("tool_calls"))]
         if not calls:
-            text, written = self._written_calls(text)
-            calls = [(None, call) for call in written]
-        self._conversation.add_thinking(turn, as_text(step.get("reasoning_content")))
-        self._conversation.add_text(turn, text)
-        for call_id, call in calls:
-            self._dialogue.call(turn, call_id, call)
-        self._answer(turn, [call_id for call_id, _ in calls], self._results(step), as_object(step.get("extra")))
+            text, calls = self._written_calls(text)
+        reply = Reply(text, as_text(step.get("reasoning_content")), calls)
+        turn = self._dialogue.turn(self._context_key(step), model, reply)
+        self._answer(turn, [call.call_id for call in calls], self._results(step), as_object(step.get("extra")))
 
     def _context_key(self, step: JsonObject) -> str | None:
         """Marks an agent step that is no turn here: copied from an earlier file, or made without the model."""
@@ -132,15 +128,15 @@ class _Reader:
         self._context_keys.add(key)
         return key
 
-    def _written_calls(self, text: str) -> tuple[str, list[WrittenCall]]:
+    def _written_calls(self, text: str) -> tuple[str, list[ParsedCall]]:
         if not self._answers_in_json:
-            return function_tags(text)
-        answer = as_object(arguments_of(text))
+            return cut_calls(text)
+        answer = as_object(maybe_json(text))
         commands = [command for command in as_objects(answer.get("commands")) if "keystrokes" in command]
         if not commands:
             return text, []
         rest = "\n".join(filter(None, (as_text(answer.get(key)) for key in ("analysis", "plan"))))
-        return rest, [WrittenCall("bash_command", command) for command in commands]
+        return rest, [ParsedCall(None, "bash_command", command) for command in commands]
 
     def _results(self, step: JsonObject) -> list[_Result]:
         results: list[_Result] = []
@@ -178,18 +174,9 @@ class _Reader:
                 self._dialogue.say(result.text)
 
 
-def _is_definition(tool: JsonObject) -> bool:
-    return as_name(as_object(tool.get("function")).get("name")) is not None and _is_shallow(tool, MAX_SCHEMA_LEVELS)
-
-
-def _is_shallow(value: Any, levels: int) -> bool:
-    """A trace cannot be parsed again where it is nested too deeply."""
-    inside = [*as_object(value).values(), *as_list(value)]
-    return not inside or (levels > 0 and all(_is_shallow(item, levels - 1) for item in inside))
-
-
-def _call(call: JsonObject) -> WrittenCall:
-    return WrittenCall(as_text(call.get("function_name")), arguments_of(call.get("arguments")))
+def _call(call: JsonObject) -> ParsedCall:
+    name = as_text(call.get("function_name"))
+    return ParsedCall(as_name(call.get("tool_call_id")), name, arguments_of(call.get("arguments")))
 
 
 def _failed(result: _Result, step: JsonObject, call_id: str, alone: bool) -> bool:

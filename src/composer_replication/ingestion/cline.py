@@ -12,13 +12,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from composer_replication.records import JsonObject, content_id
+from composer_replication.records import JsonObject, canonical_json, content_id
 
+from .chat_messages import text_of
 from .conversation import Conversation
-from .messages import Dialogue, WrittenCall, arguments_of, dumped, label, read_runs, text_of
+from .dialogue import Dialogue
+from .documents import maybe_json, read_rows
 from .reading import Document, InputFile
+from .replies import ParsedCall, Reply, arguments_of
 from .session import AssistantTurn, Session
-from .values import as_list, as_name, as_object, as_objects, as_text, placeholder
+from .values import as_list, as_name, as_object, as_objects, as_text, label, placeholder
+from .written_calls import cut_thinking
 
 AGENT = "cline"
 TOOLS = (
@@ -31,7 +35,6 @@ OPENING = re.compile(rf"<({'|'.join(TOOLS)})>")
 PARAMETER = re.compile(r"<([a-z_]+)>")
 RESULT_HEADER = re.compile(r"\[([a-z_]+)(?: for .*)?\] Result:(?:\n|$)")
 FILE_TEXTS = ("content", "diff")
-THINKING = re.compile(r"\s*<thinking>(.*?)</thinking>", re.DOTALL)
 FUNCTION_RESULTS = ("<function_results>\n", "\n</function_results>")
 TASK_TAGS = ("<task>", "<user_message>", "[TASK RESUMPTION]")
 FAILURES = ("The tool execution failed with the following error:", "The user denied this operation.")
@@ -62,19 +65,16 @@ def _is_first_message(message: JsonObject) -> bool:
 
 
 def read(file: InputFile) -> Iterator[Session]:
-    def sessions(document: Document, task: Any) -> Iterator[Session]:
-        session_id = as_name(as_object(task).get("sessionId"))
-        if session_id and SUBAGENT_SEPARATOR in session_id:
-            file.report.skipped["subagent"] += 1
-        else:
-            yield _session(file, document, task, session_id)
-
-    return read_runs(file, sessions)
+    return read_rows(file, _session)
 
 
-def _session(file: InputFile, document: Document, task: Any, session_id: str | None) -> Session:
-    fields = as_object(task)
-    messages = as_objects(task) or as_objects(fields.get("messages"))
+def _session(file: InputFile, document: Document) -> Iterator[Session]:
+    fields = as_object(document.value)
+    session_id = as_name(fields.get("sessionId"))
+    if session_id and SUBAGENT_SEPARATOR in session_id:
+        file.report.skipped["subagent"] += 1
+        return
+    messages = as_objects(document.value) or as_objects(fields.get("messages"))
     reader = _Reader(file, document, session_id)
     if prompt := as_text(fields.get("system_prompt")):
         reader.dialogue.system(prompt)
@@ -82,8 +82,8 @@ def _session(file: InputFile, document: Document, task: Any, session_id: str | N
         reader.add(message, is_first=number == 0)
     folder = file.path.resolve().parent.name
     task_folder = folder if file.name.startswith("api_conversation_history") and folder.isdigit() else None
-    texts = [[label(message.get("role")), dumped(message.get("content"))] for message in messages]
-    return reader.conversation.session(session_id or task_folder or content_id(texts))
+    texts = [[label(message.get("role")), canonical_json(message.get("content"))] for message in messages]
+    yield reader.conversation.session(session_id or task_folder or content_id(texts))
 
 
 class _Reader:
@@ -118,19 +118,15 @@ class _Reader:
                 case "thinking":
                     self.conversation.add_thinking(turn, as_text(block.get("thinking")))
                 case "tool_use":
-                    call = WrittenCall(as_text(block.get("name")), arguments_of(block.get("input")))
-                    self.dialogue.call(turn, as_name(block.get("id")), call)
+                    name, arguments = as_text(block.get("name")), arguments_of(block.get("input"))
+                    self.dialogue.add(turn, Reply(calls=[ParsedCall(as_name(block.get("id")), name, arguments)]))
                 case kind:
                     self._report.skip("block", label(kind))
 
     def _add_text(self, turn: AssistantTurn, text: str) -> None:
-        if thinking := THINKING.match(text):
-            self.conversation.add_thinking(turn, thinking.group(1).strip())
-            text = text[thinking.end() :].lstrip()
-        rest, call = _tagged_call(text)
-        self.conversation.add_text(turn, rest)
-        if call:
-            self.dialogue.call(turn, None, call)
+        thinking, text = cut_thinking(text)
+        rest, calls = _cut_call(text)
+        self.dialogue.add(turn, Reply(rest, thinking.strip(), calls))
 
     def _add_user(self, blocks: Sequence[JsonObject]) -> None:
         said: list[str] = []
@@ -146,7 +142,7 @@ class _Reader:
             elif header or waiting or text.startswith(FUNCTION_RESULTS[0]):
                 body = text[header.end() :] if header else text
                 body = body.removeprefix(FUNCTION_RESULTS[0]).removesuffix(FUNCTION_RESULTS[1])
-                self.dialogue.answer_open_call(body, body.startswith(FAILURES))
+                self.dialogue.answer_or_say(body, body.startswith(FAILURES))
                 waiting = False
             elif text.strip():
                 said.append(text)
@@ -154,16 +150,16 @@ class _Reader:
             self.dialogue.say("\n".join(said))
 
 
-def _tagged_call(text: str) -> tuple[str, WrittenCall | None]:
+def _cut_call(text: str) -> tuple[str, list[ParsedCall]]:
     """The first tool tag of a text, which is the only one that Cline runs. The last closing tag counts."""
     opening = OPENING.search(text)
     if opening is None:
-        return text, None
+        return text, []
     name = opening.group(1)
     body, closing, after = text[opening.end() :].rpartition(f"</{name}>")
     if not closing:
-        return text, None
-    return (text[: opening.start()] + after).strip(), WrittenCall(name, _parameters(body))
+        return text, []
+    return (text[: opening.start()] + after).strip(), [ParsedCall(None, name, _parameters(body))]
 
 
 def _parameters(body: str) -> JsonObject:
@@ -191,14 +187,14 @@ def _block_text(block: JsonObject) -> str:
                 f'<file_content path="{as_text(block.get("path"))}">\n{as_text(block.get("content"))}\n</file_content>'
             )
         case kind:
-            return placeholder(label(kind), dumped(block.get("source")))
+            return placeholder(label(kind), canonical_json(block.get("source")))
 
 
 def _result_text(content: Any) -> str:
     """SDK tools return a list of `{query, result, success}`, which the model gets as JSON."""
     parts = as_list(content)
     if parts and not any(as_object(part).get("type") for part in parts):
-        return dumped(parts)
+        return canonical_json(parts)
     return text_of(content)
 
 
@@ -206,6 +202,6 @@ def _failed(block: JsonObject, text: str) -> bool:
     if block.get("is_error") is True or text.startswith(FAILURES):
         return True
     content = block.get("content")
-    single = arguments_of(content) if isinstance(content, str) else None
-    parts = as_objects(content) or ([single] if isinstance(single, dict) else [])
+    single = as_object(maybe_json(content))
+    parts = as_objects(content) or ([single] if single else [])
     return bool(parts) and all(part.get("success") is False for part in parts)

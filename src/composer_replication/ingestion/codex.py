@@ -16,6 +16,7 @@ from composer_replication.records import JsonObject
 
 from .codex_items import call_of, event_failed, is_context, is_subagent, output_failed, output_of, reasoning_of, text_of
 from .conversation import Conversation
+from .documents import feed
 from .reading import InputFile, Line
 from .session import AssistantTurn, Said, Session
 from .values import as_int, as_list, as_name, as_object, as_objects, as_text, placeholder
@@ -62,13 +63,7 @@ def _is_bare_meta(fields: JsonObject) -> bool:
 def read(file: InputFile) -> Iterator[Session]:
     """One session, or none when the file holds no turn of a main agent."""
     reader = _Reader(file)
-    for record, line in file.records():
-        if reader.is_subagent:
-            continue
-        try:
-            reader.add(line, record)
-        except RecursionError:
-            file.quarantine(line.start, "nested too deeply")
+    feed(file, reader.add)
     if reader.is_subagent:
         file.report.skipped["subagent"] += 1
         return
@@ -110,6 +105,8 @@ class _Reader:
         return self._conversation.session(self._name or self._file_stem)
 
     def add(self, line: Line, record: JsonObject) -> None:
+        if self.is_subagent:
+            return
         kind, payload = _unwrap(record)
         match kind:
             case "response_item":

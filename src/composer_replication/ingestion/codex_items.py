@@ -11,8 +11,10 @@ from typing import Any
 
 from composer_replication.records import JsonObject, canonical_json
 
-from .reading import parse_json
-from .values import as_int, as_list, as_name, as_object, as_objects, as_text, placeholder
+from . import chat_messages
+from .documents import maybe_json
+from .replies import arguments_of
+from .values import as_int, as_list, as_name, as_object, as_objects, as_text
 
 HEADER_CHARS = 400
 _HEADER = re.compile(r"(?:Chunk ID: .*\n)?(?:Wall time: .*\n)?(?:Process exited with code|Exit code:) (-?\d{1,10})\n")
@@ -46,19 +48,7 @@ def is_context(role: str, content: Any) -> bool:
 
 def text_of(content: Any) -> str:
     """Text of a message or of a tool's output: a string, a list of parts, or an object around one of these."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, dict):
-        return text_of(as_object(content).get("content"))
-    return "\n".join(_part_text(part) for part in as_list(content))
-
-
-def _part_text(part: Any) -> str:
-    if isinstance(part, str):
-        return part
-    fields = as_object(part)
-    text = fields.get("text")
-    return text if isinstance(text, str) else placeholder(fields.get("type", "part"), part)
+    return chat_messages.text_of(as_object(content).get("content") if isinstance(content, dict) else content)
 
 
 def reasoning_of(item: JsonObject) -> list[str]:
@@ -79,18 +69,14 @@ def call_of(item: JsonObject) -> tuple[str, str | JsonObject]:
         case "image_generation_call":
             return "image_generation", {"prompt": as_text(item.get("revised_prompt"))}
         case "tool_search_call":
-            return "tool_search", _arguments(item.get("arguments"))
+            return "tool_search", arguments_of(item.get("arguments"))
         case _:
-            return _full_name(item), _arguments(item.get("arguments"))
+            return _full_name(item), arguments_of(item.get("arguments"))
 
 
 def _full_name(item: JsonObject) -> str:
     name, namespace = as_text(item.get("name")), as_name(item.get("namespace"))
     return f"{namespace.rstrip('_')}__{name}" if namespace else name
-
-
-def _arguments(value: Any) -> str | JsonObject:
-    return value if isinstance(value, str) else as_object(value)
 
 
 def output_of(item: JsonObject) -> str:
@@ -106,17 +92,9 @@ def output_failed(item: JsonObject, text: str) -> bool | None:
     if _SCRIPT_FAILED.match(text):
         return True
     if text.startswith('{"output":'):
-        code = _metadata_exit_code(text)
+        code = as_int(as_object(as_object(maybe_json(text)).get("metadata")).get("exit_code"))
         return None if code is None else code != 0
     return True if as_object(item.get("output")).get("success") is False else None
-
-
-def _metadata_exit_code(text: str) -> int | None:
-    try:
-        value = parse_json(text.encode("utf-8", "replace"))
-    except ValueError:
-        return None
-    return as_int(as_object(as_object(value).get("metadata")).get("exit_code"))
 
 
 def event_failed(event: JsonObject) -> bool:

@@ -141,11 +141,18 @@ class Conversation:
             return
         self._call_ids.add(call_id)
         self._tool_use.begin(call_id, name, arguments)
-        text = arguments if isinstance(arguments, str) else _json_text(arguments)
+        turn.calls.append(Call(call_id, name, self._spool.add(self._redacted(arguments))))
+
+    def _redacted(self, arguments: str | JsonObject) -> str:
+        if isinstance(arguments, str):
+            return self._redactor.json_text(arguments)
+        try:
+            text = _json_text(self._redactor.json_value(arguments))
+        except RecursionError:
+            text = None
         if text is None:
             self._report.skipped["arguments_too_deep"] += 1
-            text = "{}"
-        turn.calls.append(Call(call_id, name, self._spool.add(self._redactor.json_text(text))))
+        return text or "{}"
 
     def result(self, call_id: str, content: str, is_error: bool = False) -> None:
         if call_id in self._answers:

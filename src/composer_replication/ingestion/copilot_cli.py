@@ -14,7 +14,9 @@ from typing import Any
 from composer_replication.records import JsonObject, canonical_json
 
 from .conversation import Conversation
+from .documents import feed
 from .reading import InputFile, Line
+from .replies import arguments_of
 from .session import AssistantTurn, Said, Session
 from .values import as_list, as_name, as_object, as_objects, as_text, placeholder
 
@@ -53,11 +55,7 @@ def recognises(record: Any) -> bool:
 def read(file: InputFile) -> Iterator[Session]:
     """One session, or none when the file holds no turn of the main agent."""
     reader = _Reader(file)
-    for record, line in file.records():
-        try:
-            reader.add(line, record)
-        except RecursionError:
-            file.quarantine(line.start, "nested too deeply")
+    feed(file, reader.add)
     session = reader.session()
     if session.turns:
         yield session
@@ -140,13 +138,8 @@ class _Reader:
         self._conversation.add_text(turn, as_text(data.get("content")))
         for request in as_objects(data.get("toolRequests")):
             call_id = as_name(request.get("toolCallId")) or f"{key}/{len(turn.calls)}"
-            arguments = request.get("arguments")
-            self._conversation.call(
-                turn,
-                call_id,
-                as_text(request.get("name")),
-                arguments if isinstance(arguments, str) else as_object(arguments),
-            )
+            arguments = arguments_of(request.get("arguments"))
+            self._conversation.call(turn, call_id, as_text(request.get("name")), arguments)
         return turn
 
     def _add_result(self, data: JsonObject) -> None:

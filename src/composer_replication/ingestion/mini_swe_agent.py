@@ -14,22 +14,15 @@ from typing import Any
 
 from composer_replication.records import JsonObject, content_id
 
+from .chat_messages import roles_and_texts, take_apart, text_of
 from .conversation import Conversation
-from .messages import (
-    Dialogue,
-    WrittenCall,
-    arguments_of,
-    function_tags,
-    label,
-    outcome_of,
-    read_runs,
-    recorded_calls,
-    text_of,
-    thinking_of,
-)
+from .dialogue import Dialogue
+from .documents import outcome_of, read_rows
 from .reading import Document, InputFile
+from .replies import ParsedCall, Reply, arguments_of
 from .session import AssistantTurn, Session
-from .values import as_int, as_name, as_object, as_objects, as_text
+from .values import as_int, as_name, as_object, as_objects, as_text, label
+from .written_calls import bash, cut_calls
 
 AGENT = "mini_swe_agent"
 BASH_BLOCK = re.compile(r"```(?:bash|mswea_bash_command)[ \t]*\n(.*?)\n```", re.DOTALL)
@@ -55,18 +48,14 @@ def _shows_exit_codes(messages: Sequence[JsonObject]) -> bool:
 
 
 def read(file: InputFile) -> Iterator[Session]:
-    def sessions(document: Document, run: Any) -> Iterator[Session]:
-        messages = as_objects(run) or as_objects(as_object(run).get("messages"))
-        yield _Run(file, document, as_object(run), messages).session()
-
-    return read_runs(file, sessions)
+    return read_rows(file, lambda file, document: [_Run(file, document).session()])
 
 
 class _Run:
-    def __init__(self, file: InputFile, document: Document, fields: JsonObject, messages: Sequence[JsonObject]) -> None:
+    def __init__(self, file: InputFile, document: Document) -> None:
         self._report = file.report
-        self._fields = fields
-        self._messages = messages
+        fields = self._fields = as_object(document.value)
+        self._messages = as_objects(document.value) or as_objects(fields.get("messages"))
         info = as_object(fields.get("info"))
         configured = as_object(as_object(info.get("config")).get("model")).get("model_name")
         self._model = as_name(configured) or as_name(fields.get("model"))
@@ -80,9 +69,9 @@ class _Run:
             self._add(message)
         fields = self._fields
         task_id = as_name(fields.get("instance_id"))
-        texts = [[label(item.get("role")), text_of(item.get("content"))] for item in self._messages]
-        solved = next((fields[key] for key in ("resolved", "verified") if key in fields), None)
-        return self._conversation.session(content_id(task_id, texts), task_id=task_id, outcome=outcome_of(solved))
+        name = content_id(task_id, roles_and_texts(self._messages))
+        outcome = outcome_of(fields.get("resolved"), fields.get("verified"))
+        return self._conversation.session(name, task_id=task_id, outcome=outcome)
 
     def _add(self, message: JsonObject) -> None:
         extra = as_object(message.get("extra"))
@@ -98,14 +87,13 @@ class _Run:
             case "system":
                 self._dialogue.system(text)
             case "assistant":
-                response = as_object(extra.get("response"))
-                self._add_message(self._turn(response), message, text)
+                self._add_message(as_object(extra.get("response")), message)
             case "tool":
                 self._dialogue.answer(as_text(message.get("tool_call_id")), text, _failed(extra, text))
             case "user" if extra.get("interrupt_type") == "FormatError":
                 self._add_complaint(extra, text)
             case "user" if self._calls_are_text:
-                self._dialogue.answer_open_call(text, _failed(extra, text))
+                self._dialogue.answer_or_say(text, _failed(extra, text))
             case "user":
                 self._dialogue.say(text)
             case "exit":
@@ -113,27 +101,19 @@ class _Run:
             case role:
                 self._report.meet_unknown(self._conversation.version, f"role/{label(role)}")
 
-    def _turn(self, response: JsonObject) -> AssistantTurn:
-        return self._dialogue.turn(as_name(response.get("id")), as_name(response.get("model")) or self._model)
+    def _turn(self, response: JsonObject, reply: Reply) -> AssistantTurn:
+        self._calls_are_text = reply.calls_are_text
+        if reply.calls_are_text:
+            self._conversation.fidelity = "reconstructed"
+        model = as_name(response.get("model")) or self._model
+        return self._dialogue.turn(as_name(response.get("id")), model, reply)
 
-    def _add_message(self, turn: AssistantTurn, message: JsonObject, text: str) -> None:
-        self._conversation.add_thinking(turn, thinking_of(message))
-        calls = recorded_calls(message)
-        self._calls_are_text = False
-        if not calls:
-            text, written = _written_calls(text)
-            calls = [(None, call) for call in written]
-            if calls:
-                self._calls_are_text = True
-                self._conversation.fidelity = "reconstructed"
-        self._conversation.add_text(turn, text)
-        for call_id, call in calls:
-            self._dialogue.call(turn, call_id, call)
+    def _add_message(self, response: JsonObject, message: JsonObject) -> AssistantTurn:
+        return self._turn(response, take_apart(message, _cut_calls))
 
     def _add_response(self, response: JsonObject) -> AssistantTurn:
         """A turn of the Responses API, whose items are the parts of one message."""
-        turn = self._turn(response)
-        self._calls_are_text = False
+        turn = self._turn(response, Reply())
         for item in as_objects(response.get("output")):
             match item.get("type"):
                 case "message":
@@ -142,8 +122,9 @@ class _Run:
                     parts = [as_text(part.get("text")) for part in as_objects(item.get("summary"))]
                     self._conversation.add_thinking(turn, "\n\n".join(parts))
                 case "function_call":
-                    call = WrittenCall(as_text(item.get("name")), arguments_of(item.get("arguments")))
-                    self._dialogue.call(turn, as_name(item.get("call_id")) or as_name(item.get("id")), call)
+                    call_id = as_name(item.get("call_id")) or as_name(item.get("id"))
+                    call = ParsedCall(call_id, as_text(item.get("name")), arguments_of(item.get("arguments")))
+                    self._dialogue.add(turn, Reply(calls=[call]))
                 case kind:
                     self._report.skip("item", label(kind))
         return turn
@@ -155,12 +136,9 @@ class _Run:
         if response.get("object") == "response":
             turn = self._add_response(response)
         elif choices:
-            message = as_object(choices[0].get("message"))
-            turn = self._turn(response)
-            self._add_message(turn, message, text_of(message.get("content")))
+            turn = self._add_message(response, as_object(choices[0].get("message")))
         elif isinstance(text := extra.get("model_response"), str):
-            turn = self._turn(response)
-            self._conversation.add_text(turn, text)
+            turn = self._turn(response, Reply(text))
         else:
             self._dialogue.say(complaint)
             return
@@ -171,13 +149,13 @@ class _Run:
         self._dialogue.forget([turn])
 
 
-def _written_calls(text: str) -> tuple[str, list[WrittenCall]]:
+def _cut_calls(text: str) -> tuple[str, list[ParsedCall]]:
     blocks = list(BASH_BLOCK.finditer(text))
     if len(blocks) != 1:
-        return (text, []) if blocks else function_tags(text)
+        return (text, []) if blocks else cut_calls(text)
     block = blocks[0]
     rest = (text[: block.start()] + text[block.end() :]).strip()
-    return rest, [WrittenCall("bash", {"command": block.group(1).strip()})]
+    return rest, [bash(block.group(1).strip())]
 
 
 def _failed(extra: JsonObject, text: str) -> bool:

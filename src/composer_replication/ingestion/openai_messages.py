@@ -13,11 +13,14 @@ from typing import Any, cast
 
 from composer_replication.records import JsonObject, content_id
 
-from .chat import Chat, Place, as_outcome, maybe_json, model_of_run, openai_tools
+from .chat_messages import openai_tools, take_apart, text_of
 from .conversation import Conversation
-from .reading import Document, InputFile
+from .dialogue import Dialogue
+from .documents import maybe_json, model_of_run, outcome_of, read_rows
+from .reading import Document, InputFile, Report
 from .session import Session
 from .values import as_list, as_name, as_object, as_objects
+from .written_calls import results_in
 
 AGENT = "messages"
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
@@ -41,17 +44,7 @@ def recognises(value: Any) -> bool:
 
 
 def read(file: InputFile) -> Iterator[Session]:
-    for document in file.documents():
-        for row in _rows(document.value):
-            try:
-                session = _session(file, row, document)
-            except RecursionError:
-                file.quarantine(document.start, "nested too deeply")
-                continue
-            if session.turns:
-                yield session
-            else:
-                file.report.skipped["session_without_turns"] += 1
+    return read_rows(file, _session, _rows)
 
 
 def _rows(value: Any) -> Iterator[JsonObject]:
@@ -66,19 +59,66 @@ def _rows(value: Any) -> Iterator[JsonObject]:
             yield as_object(item) or {"messages": as_list(item)}
 
 
-def _session(file: InputFile, row: JsonObject, document: Document) -> Session:
+def _session(file: InputFile, document: Document) -> Iterator[Session]:
+    row = as_object(document.value)
     conversation = Conversation(file, AGENT, fidelity="exact")
     conversation.tools(openai_tools(row.get("tools")))
-    chat = Chat(conversation, file.report, Place(document.start, document.end))
+    chat = Chat(conversation, file.report, document)
     messages = as_objects(_messages(row))
     model = as_name(row.get("model")) or model_of_run(row.get("run_id"))
     for message in messages:
         chat.add(message, model)
     if not chat.has_system:
         conversation.fidelity = "reconstructed"
-    return conversation.session(
+    yield conversation.session(
         content_id(row.get("run_id"), messages), task_id=as_name(row.get("instance_id")), outcome=_outcome(row)
     )
+
+
+class Chat:
+    """Adds messages one after the other. A system message at the start is the system prompt."""
+
+    def __init__(self, conversation: Conversation, report: Report, document: Document) -> None:
+        self._report = report
+        self._dialogue = Dialogue(conversation, document)
+        self._begun = False
+        self._calls_are_text = False
+        self.has_system = False
+
+    def add(self, message: JsonObject, model: str | None = None, key: str | None = None) -> None:
+        text = text_of(message.get("content"))
+        match message.get("role"):
+            case "system" | "developer" if not self._begun:
+                self.has_system = True
+                self._dialogue.system(text)
+            case "system" | "developer":
+                self._say(text, "system")
+            case "user":
+                results = results_in(text) if self._calls_are_text else []
+                for result in results:
+                    self._dialogue.answer_or_say(result)
+                if not results:
+                    self._say(text, "user")
+            case "assistant":
+                reply = take_apart(message)
+                self._calls_are_text = reply.calls_are_text
+                self._dialogue.turn(key, model, reply)
+            case "tool" | "function":
+                self._add_result(message, text)
+            case role:
+                self._report.meet_unknown(None, f"role/{role}")
+        self._begun = True
+
+    def _say(self, text: str, role: str) -> None:
+        if text.strip():
+            self._dialogue.say(text, role)
+
+    def _add_result(self, message: JsonObject, text: str) -> None:
+        results = results_in(text) if self._calls_are_text else []
+        answer = results[0] if len(results) == 1 else text
+        call_id = as_name(message.get("tool_call_id"))
+        if self._dialogue.answer(call_id, answer, message.get("is_error") is True) is None:
+            self._report.skipped["result_without_call"] += 1
 
 
 def _messages(row: JsonObject) -> list[Any]:
@@ -90,8 +130,7 @@ def _messages(row: JsonObject) -> list[Any]:
 
 def _outcome(row: JsonObject) -> float | None:
     report = as_object(as_object(row.get("test_result")).get("report"))
-    values = [as_outcome(row.get(name)) for name in OUTCOMES] + [as_outcome(report.get("resolved"))]
-    return next((value for value in values if value is not None), None)
+    return outcome_of(*map(row.get, OUTCOMES), report.get("resolved"))
 
 
 def _is_chat(messages: list[Any]) -> bool:

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 from composer_replication.records import JsonObject, content_id
 
-from .chat import Chat, Place, openai_tools, take_apart
+from .chat_messages import openai_tools, take_apart
 from .conversation import Conversation
+from .openai_messages import Chat
 from .reading import Document, InputFile
 from .session import Session
 from .values import as_list, as_name, as_object, as_objects
@@ -27,7 +28,8 @@ def is_log(record: JsonObject) -> bool:
     return isinstance(prompt, list) and timed and "kwargs" in record and ("response" in record or "error" in record)
 
 
-def read_log(file: InputFile, log: JsonObject, document: Document) -> Iterator[Session]:
+def read_log(file: InputFile, document: Document) -> Iterator[Session]:
+    log = as_object(document.value)
     translated = log.get("raw_messages", log.get("fncall_messages"))
     messages = as_objects(translated if isinstance(translated, list) else log.get("messages"))
     response = as_object(log.get("fncall_response") or log.get("response"))
@@ -43,15 +45,13 @@ def read_log(file: InputFile, log: JsonObject, document: Document) -> Iterator[S
     conversation = Conversation(file, AGENT, "exact" if translated is None else "reconstructed")
     conversation.tools(openai_tools(tools))
     conversation.version = _version(log)
-    chat = Chat(conversation, file.report, Place(document.start, document.end))
+    chat = Chat(conversation, file.report, document)
     key, model = "", as_name(response.get("model"))
     for message in [*messages, {"role": "assistant", **as_object(choices[0].get("message"))}]:
         text, _, calls = take_apart(message)
         key = content_id(key, message.get("role"), message.get("tool_call_id"), text.strip(), calls)
         chat.add(message, model, key)
-    session = conversation.session(as_name(response.get("id")) or key)
-    if session.turns:
-        yield session
+    yield conversation.session(as_name(response.get("id")) or key)
 
 
 def _version(log: JsonObject) -> str | None:

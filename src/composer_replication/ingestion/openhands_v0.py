@@ -16,8 +16,9 @@ from typing import Any
 
 from composer_replication.records import JsonObject, content_id
 
-from .chat import CallIds, ParsedCall, Parts, Place, add_parts, as_outcome, flatten, openai_tools, take_apart
+from .chat_messages import openai_tools, take_apart, text_of
 from .conversation import Conversation
+from .documents import outcome_of, read_row
 from .openhands_v0_events import (
     BOOKKEEPING,
     BOOKKEEPING_OBSERVATIONS,
@@ -31,6 +32,7 @@ from .openhands_v0_events import (
 )
 from .openhands_view import EventId, View
 from .reading import Document, InputFile
+from .replies import CallIds, ParsedCall, Reply, add_reply
 from .session import AssistantTurn, Session
 from .values import as_int, as_list, as_name, as_object, as_objects, as_text
 
@@ -48,41 +50,33 @@ def read(file: InputFile) -> Iterator[Session]:
     events: list[Any] = []
     end = 0
     for document in file.documents():
-        items = as_list(document.value) or [document.value]
-        for item in items:
-            row = as_object(item)
-            if "history" in row:
-                yield from _session(file, row, as_list(row["history"]), document)
+        for item in as_list(document.value) or [document.value]:
+            if "history" in as_object(item):
+                yield from read_row(file, _session, document._replace(value=item))
             else:
                 events.append(item)
                 end = document.end
     if events:
-        yield from _session(file, {}, events, Document(None, 0, end))
+        yield from read_row(file, _session, Document({"history": events}, 0, end))
 
 
-def _session(file: InputFile, row: JsonObject, events: list[Any], document: Document) -> Iterator[Session]:
-    try:
-        history = _History(file, Place(document.start, document.end), _row_model(row))
-        for item in events:
-            for event in as_list(item) or [item]:
-                history.add(as_object(event))
-        report = as_object(as_object(row.get("test_result")).get("report")) or as_object(row.get("report"))
-        session = history.conversation.session(
-            content_id(row.get("instance_id"), events), task_id=_task(row), outcome=as_outcome(report.get("resolved"))
-        )
-    except RecursionError:
-        file.quarantine(document.start, "nested too deeply")
-        return
-    if session.turns:
-        yield session
-    else:
-        file.report.skipped["session_without_turns"] += 1
+def _session(file: InputFile, document: Document) -> Iterator[Session]:
+    row = as_object(document.value)
+    events = as_list(row.get("history"))
+    history = _History(file, document, _row_model(row))
+    for item in events:
+        for event in as_list(item) or [item]:
+            history.add(as_object(event))
+    report = as_object(as_object(row.get("test_result")).get("report")) or as_object(row.get("report"))
+    yield history.conversation.session(
+        content_id(row.get("instance_id"), events), task_id=_task(row), outcome=outcome_of(report.get("resolved"))
+    )
 
 
 class _History:
-    def __init__(self, file: InputFile, place: Place, model: str | None) -> None:
+    def __init__(self, file: InputFile, document: Document, model: str | None) -> None:
         self._report = file.report
-        self._place = place
+        self._document = document
         self._model = model
         self.conversation = Conversation(file, AGENT)
         self._view = View(self.conversation)
@@ -141,16 +135,16 @@ class _History:
         self.conversation.tools(openai_tools(args.get("tools")))
 
     def _add_message(self, event: JsonObject, args: JsonObject) -> None:
-        event_id, text = as_int(event.get("id")), flatten(args.get("content"))
+        event_id, text = as_int(event.get("id")), text_of(args.get("content"))
         source = event.get("source") or ("user" if self._user_speaks else "agent")
         self._user_speaks = source == "agent"
         if source == "agent":
-            self._add_response(event, Parts(text, "", []))
+            self._add_response(event, Reply(text))
         else:
             images = as_list(args.get("image_urls") or args.get("images_urls"))
             self._view.say(event_id, "\n".join([text, *(f"[image {content_id(url)[:8]}]" for url in images)]))
 
-    def _add_response(self, event: JsonObject, fallback: Parts) -> str | None:
+    def _add_response(self, event: JsonObject, fallback: Reply) -> str | None:
         """The response that an action of the agent came from, once; gives the id of the action's call."""
         event_id, metadata = as_int(event.get("id")), as_object(event.get("tool_call_metadata"))
         response, recorded = as_object(metadata.get("model_response")), as_name(metadata.get("tool_call_id"))
@@ -164,10 +158,10 @@ class _History:
             # Some gateways give every response the same id.
             key = f"{key}/{recorded or self._count}"
         model = as_name(response.get("model")) or self._model
-        turn, _ = self._view.turn(event_id, key, model, *self._place)
+        turn, _ = self._view.turn(event_id, key, model, self._document)
         self._ids.forget_open()
-        parts = _parts(response, recorded, as_name(metadata.get("function_name")), fallback)
-        add_parts(self.conversation, turn, parts, self._ids, str(self._count))
+        reply = _reply(response, recorded, as_name(metadata.get("function_name")), fallback)
+        add_reply(self.conversation, turn, reply, self._ids)
         self._turn_of.update((call.call_id, turn) for call in turn.calls)
         if key:
             self._responses[key] = turn
@@ -179,7 +173,7 @@ class _History:
         name, wanted = TOOLS[kind]
         arguments = {key: args[key] for key in wanted if args.get(key) not in (None, "", {}, [])}
         thought = "" if kind == "think" else as_text(args.get("thought"))
-        call_id = self._add_response(event, Parts(thought, "", [ParsedCall(None, name, arguments)]))
+        call_id = self._add_response(event, Reply(thought, calls=[ParsedCall(None, name, arguments)]))
         event_id = as_int(event.get("id"))
         if call_id and event_id is not None:
             self._call_of_event[event_id] = call_id
@@ -231,15 +225,15 @@ class _History:
         self._view.condense(forgotten, summary, offset, SUMMARY)
 
 
-def _parts(response: JsonObject, recorded: str | None, name: str | None, fallback: Parts) -> Parts:
+def _reply(response: JsonObject, recorded: str | None, name: str | None, fallback: Reply) -> Reply:
     """What the model wrote, where the file has it; else what the action tells of it."""
     choices = as_objects(response.get("choices"))
-    parts = take_apart(as_object(choices[0].get("message"))) if choices else fallback
-    calls = parts.calls or fallback.calls
+    reply = take_apart(as_object(choices[0].get("message"))) if choices else fallback
+    calls = reply.calls or fallback.calls
     if recorded and not any(call.call_id == recorded for call in calls):
         made_up = [ParsedCall(recorded, name or call.name, call.arguments) for call in fallback.calls]
         calls = [*(call for call in calls if call.call_id), *made_up]
-    return Parts(parts.text, parts.thinking, calls)
+    return reply._replace(calls=calls)
 
 
 def _row_model(row: JsonObject) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from composer_replication.records import JsonObject
 
-from .chat import flatten
+from .chat_messages import text_of
 from .openhands_view import STILL_RUNNING, command_output
 from .values import as_int, as_list, as_object, as_objects, as_text
 
@@ -43,7 +43,7 @@ RECALLED = (
 
 def observed(event: JsonObject, kind: str, extras: JsonObject) -> str:
     """The text as the model got it."""
-    text = flatten(event.get("content"))
+    text = text_of(event.get("content"))
     match kind:
         case "run":
             metadata, number = as_object(extras.get("metadata")), as_int(extras.get("command_id"))

@@ -14,11 +14,13 @@ from typing import Any
 
 from composer_replication.records import JsonObject
 
-from .chat import CallIds, ParsedCall, Parts, Place, add_parts, as_outcome, flatten, openai_tools, take_apart
+from .chat_messages import openai_tools, take_apart, text_of
 from .conversation import Conversation
+from .documents import outcome_of, read_row
 from .openhands_logs import AGENT, is_log, read_log
 from .openhands_view import STILL_RUNNING, View, command_output
 from .reading import Document, InputFile, parse_json
+from .replies import CallIds, ParsedCall, Reply, add_reply
 from .session import AssistantTurn, Session
 from .values import as_int, as_list, as_name, as_object, as_objects, as_text
 
@@ -45,16 +47,9 @@ def recognises(value: Any) -> bool:
 def read(file: InputFile) -> Iterator[Session]:
     events = _Events(file)
     for document in _documents(file):
-        try:
-            for record in as_objects(document.value) or [as_object(document.value)]:
-                if is_log(record):
-                    yield from read_log(file, record, document)
-                elif "history" in record:
-                    yield from _read_row(file, record, document)
-                else:
-                    events.add(record, document)
-        except RecursionError:
-            file.quarantine(document.start, "nested too deeply")
+        for record in as_objects(document.value) or [as_object(document.value)]:
+            make = read_log if is_log(record) else _session if "history" in record else events.take
+            yield from read_row(file, make, document._replace(value=record))
     session = events.session()
     if session.turns:
         yield session
@@ -66,17 +61,13 @@ def _is_event(record: JsonObject) -> bool:
     return known and isinstance(record.get("id"), str) and "source" in record
 
 
-def _read_row(file: InputFile, row: JsonObject, document: Document) -> Iterator[Session]:
+def _session(file: InputFile, document: Document) -> Iterator[Session]:
     """A row of an evaluation's `output.jsonl`."""
-    events = _Events(file)
+    row, events = as_object(document.value), _Events(file)
     for event in as_objects(row.get("history")):
         events.add(event, document)
     report = as_object(as_object(row.get("test_result")).get("report"))
-    session = events.session(as_name(row.get("instance_id")), as_outcome(report.get("resolved")))
-    if session.turns:
-        yield session
-    else:
-        file.report.skipped["session_without_turns"] += 1
+    yield events.session(as_name(row.get("instance_id")), outcome_of(report.get("resolved")))
 
 
 def _documents(file: InputFile) -> Iterator[Document]:
@@ -105,7 +96,12 @@ class _Events:
             turn.model = turn.model or self._model
         return self._conversation.session(self._name or "", task_id=task_id, outcome=outcome)
 
-    def add(self, event: JsonObject, place: Document) -> None:
+    def take(self, _: InputFile, document: Document) -> tuple[()]:
+        """Takes an event; the session is complete only when the file is."""
+        self.add(as_object(document.value), document)
+        return ()
+
+    def add(self, event: JsonObject, document: Document) -> None:
         event_id = as_name(event.get("id"))
         if event_id in self._seen:
             self._report.skipped["duplicate_event"] += 1
@@ -117,12 +113,12 @@ class _Events:
             case "SystemPromptEvent":
                 self._add_system(event_id, event)
             case "MessageEvent":
-                self._add_message(event_id, event, Place(place.start, place.end))
+                self._add_message(event_id, event, document)
             case "ActionEvent":
-                self._add_action(event_id, event, Place(place.start, place.end))
+                self._add_action(event_id, event, document)
             case "ObservationEvent":
                 observation = as_object(event.get("observation"))
-                text = "\n".join(filter(None, [_observed(observation), flatten(event.get("extended_content"))]))
+                text = "\n".join(filter(None, [_observed(observation), text_of(event.get("extended_content"))]))
                 self._add_result(event_id, event, text, _failed(observation))
             case "UserRejectObservation":
                 self._add_result(event_id, event, f"Action rejected: {as_text(event.get('rejection_reason'))}", True)
@@ -145,15 +141,15 @@ class _Events:
             self._conversation.system(text)
         self._conversation.tools(openai_tools(event.get("tools")))
 
-    def _add_message(self, event_id: str | None, event: JsonObject, place: Place) -> None:
+    def _add_message(self, event_id: str | None, event: JsonObject, document: Document) -> None:
         message = as_object(event.get("llm_message"))
         if message.get("role") == "assistant":
-            self._add_turn(event_id, event, take_apart(message), place)
+            self._add_turn(event_id, event, take_apart(message), document)
             return
-        texts = [flatten(message.get("content")), flatten(event.get("extended_content"))]
+        texts = [text_of(message.get("content")), text_of(event.get("extended_content"))]
         self._view.say(event_id, "\n".join(filter(None, texts)))
 
-    def _add_action(self, event_id: str | None, event: JsonObject, place: Place) -> None:
+    def _add_action(self, event_id: str | None, event: JsonObject, document: Document) -> None:
         call = as_object(event.get("tool_call"))
         arguments = call.get("arguments")
         written = {
@@ -166,14 +162,13 @@ class _Events:
             as_name(call.get("name")) or as_text(event.get("tool_name")),
             arguments if isinstance(arguments, str) else as_object(event.get("action")),
         )
-        text, thinking, _ = take_apart(written)
-        self._add_turn(event_id, event, Parts(text, thinking, [parsed]), place)
+        self._add_turn(event_id, event, take_apart(written)._replace(calls=[parsed]), document)
 
-    def _add_turn(self, event_id: str | None, event: JsonObject, parts: Parts, place: Place) -> None:
-        turn, begins = self._view.turn(event_id, as_name(event.get("llm_response_id")), None, *place)
+    def _add_turn(self, event_id: str | None, event: JsonObject, reply: Reply, document: Document) -> None:
+        turn, begins = self._view.turn(event_id, as_name(event.get("llm_response_id")), None, document)
         if begins:
             self._turns.append(turn)
-        add_parts(self._conversation, turn, parts, self._ids, event_id or str(place.start))
+        add_reply(self._conversation, turn, reply, self._ids)
         self._turn_of.update((call.call_id, turn) for call in turn.calls)
 
     def _add_result(self, event_id: str | None, event: JsonObject, text: str, is_error: bool) -> None:
@@ -213,7 +208,7 @@ def _agent_model(state: JsonObject) -> str | None:
 
 def _observed(observation: JsonObject) -> str:
     """The text as the model got it."""
-    text = flatten(observation.get("content"))
+    text = text_of(observation.get("content"))
     metadata = as_object(observation.get("metadata"))
     output = command_output(text, metadata, as_int(metadata.get("exit_code")))
     if metadata and len(output) > MAX_OUTPUT_CHARS:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from composer_replication.records import JsonObject
 
 from .conversation import Conversation
+from .reading import Document
 from .session import AssistantTurn, Said
 from .values import as_name, as_text
 
@@ -45,12 +46,12 @@ class View:
         self._events.append((event_id, _Entry(None)))
 
     def turn(
-        self, event_id: EventId | None, key: str | None, model: str | None, start: int, end: int
+        self, event_id: EventId | None, key: str | None, model: str | None, document: Document
     ) -> tuple[AssistantTurn, bool]:
         if self._condensed:
             self._condensed = False
             self.conversation.restart(self._kept())
-        turn, begins = self.conversation.turn(key, model, start, end)
+        turn, begins = self.conversation.turn(key, model, document.start, document.end)
         entry = self._turns.setdefault(id(turn), _Entry(turn))
         self._events.append((event_id, entry))
         return turn, begins

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class TextRedactor(Protocol):
@@ -13,6 +13,8 @@ class TextRedactor(Protocol):
     def text(self, value: str) -> str: ...
 
     def json_text(self, value: str) -> str: ...
+
+    def json_value(self, value: Any) -> Any: ...
 
 
 class Unredacted:
@@ -26,4 +28,7 @@ class Unredacted:
         return value
 
     def json_text(self, value: str) -> str:
+        return value
+
+    def json_value(self, value: Any) -> Any:
         return value

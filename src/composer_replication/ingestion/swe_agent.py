@@ -14,23 +14,15 @@ from typing import Any
 
 from composer_replication.records import JsonObject, content_id
 
+from .chat_messages import roles_and_texts, take_apart, text_of
 from .conversation import Conversation
-from .messages import (
-    Dialogue,
-    WrittenCall,
-    arguments_of,
-    function_tags,
-    label,
-    last_block,
-    outcome_of,
-    read_runs,
-    recorded_calls,
-    text_of,
-    thinking_of,
-)
+from .dialogue import Dialogue
+from .documents import maybe_json, outcome_of, read_rows
 from .reading import Document, InputFile
+from .replies import Reply
 from .session import AssistantTurn, Said, Session
-from .values import as_list, as_name, as_object, as_objects, as_text
+from .values import as_list, as_name, as_object, as_objects, as_text, label
+from .written_calls import bash, cut_command, last_block
 
 AGENT = "swe_agent"
 DEFAULT_ENVIRONMENTS = frozenset({"main", "swe_main"})
@@ -56,13 +48,14 @@ def _is_row(first: Sequence[JsonObject]) -> bool:
 
 
 def read(file: InputFile) -> Iterator[Session]:
-    def sessions(document: Document, value: Any) -> Iterator[Session]:
-        fields = as_object(value)
-        for run in as_objects(fields.get("attempts")) or [fields]:
-            is_row = _is_row(as_objects(run.get("trajectory"))[:1])
-            yield _row_session(file, document, run) if is_row else _run_session(file, document, run)
+    return read_rows(file, _sessions)
 
-    return read_runs(file, sessions)
+
+def _sessions(file: InputFile, document: Document) -> Iterator[Session]:
+    fields = as_object(document.value)
+    for run in as_objects(fields.get("attempts")) or [fields]:
+        is_row = _is_row(as_objects(run.get("trajectory"))[:1])
+        yield _row_session(file, document, run) if is_row else _run_session(file, document, run)
 
 
 def _row_session(file: InputFile, document: Document, row: JsonObject) -> Session:
@@ -76,22 +69,15 @@ def _row_session(file: InputFile, document: Document, row: JsonObject) -> Sessio
             case "system":
                 dialogue.system(as_text(message.get("system_prompt")) or text)
             case "ai":
-                turn = dialogue.turn(None, model)
-                rest, command = last_block(text) or (text, "")
-                conversation.add_text(turn, rest)
-                if command:
-                    dialogue.call(turn, None, _bash(command))
+                rest, calls = cut_command(text)
+                dialogue.turn(None, model, Reply(rest, calls=calls))
             case "user":
-                dialogue.answer_open_call(text)
+                dialogue.answer_or_say(text)
             case role:
                 file.report.meet_unknown(None, f"role/{label(role)}")
     task_id = as_name(row.get("instance_id"))
     name = content_id(task_id, model, [[label(item.get("role")), as_text(item.get("text"))] for item in messages])
     return conversation.session(name, task_id=task_id, outcome=outcome_of(row.get("target")))
-
-
-def _bash(command: str) -> WrittenCall:
-    return WrittenCall("bash", {"command": command})
 
 
 def _run_session(file: InputFile, document: Document, run: JsonObject) -> Session:
@@ -101,8 +87,7 @@ def _run_session(file: InputFile, document: Document, run: JsonObject) -> Sessio
     environment = as_name(run.get("environment"))
     stem, is_traj, _ = file.name.partition(".traj")
     task_id = environment if environment not in DEFAULT_ENVIRONMENTS else None
-    texts = [[label(message.get("role")), text_of(message.get("content"))] for message in history]
-    name = content_id(environment, texts)
+    name = content_id(environment, roles_and_texts(history))
     return reader.conversation.session(name, task_id=task_id or (stem if is_traj else None))
 
 
@@ -158,34 +143,21 @@ class _Run:
             rejected = self._add_rejected_attempts(range(self._step, found))
             self._clear_elided(found)
             self._step = found + 1
-        turn = self._dialogue.turn(None, self._model)
-        self._dialogue.forget(rejected)
-        self.conversation.add_thinking(turn, thinking_of(message))
-        calls = recorded_calls(message)
-        rest, tagged = (text, []) if calls else function_tags(text)
+        reply = take_apart(message)
         action = as_text(message.get("action"))
-        if tagged:
+        if not reply.calls and action.strip() and not action.startswith("exit_"):
+            reply = Reply(_thought(message, reply.text, action), reply.thinking, [bash(action.rstrip("\n"))])
+        if reply.calls_are_text:
             self.conversation.fidelity = "reconstructed"
-        if calls or tagged:
-            self.conversation.add_text(turn, rest)
-            for call_id, written in [*calls, *((None, written) for written in tagged)]:
-                self._dialogue.call(turn, call_id, written)
-        elif action.strip() and not action.startswith("exit_"):
-            self._add_action(turn, message, text, action)
-        else:
-            self.conversation.add_text(turn, text)
-
-    def _add_action(self, turn: AssistantTurn, fields: JsonObject, text: str, action: str) -> str:
-        self.conversation.fidelity = "reconstructed"
-        self.conversation.add_text(turn, _thought(fields, text, action))
-        return self._dialogue.call(turn, None, _bash(action.rstrip("\n")))
+        self._dialogue.turn(None, self._model, reply)
+        self._dialogue.forget(rejected)
 
     def _add_observation(self, message: JsonObject, text: str) -> None:
         ids = [call_id for call_id in as_list(message.get("tool_call_ids")) if isinstance(call_id, str)]
         if ids:
             answered = [self._dialogue.answer(call_id, text) for call_id in ids]
         else:
-            answered = [self._dialogue.answer_open_call(text)]
+            answered = [self._dialogue.answer_or_say(text)]
         if answered[0]:
             self._calls_of[len(self._seen)] = answered[0]
 
@@ -199,12 +171,12 @@ class _Run:
                 self._report.skipped["step_not_in_history"] += 1
                 continue
             self._clear_elided(number)
-            turn = self._dialogue.turn(None, self._model)
-            text, action = as_text(step.get("response")), as_text(step.get("action"))
+            reply, action = Reply(as_text(step.get("response"))), as_text(step.get("action"))
             if action.strip():
-                self._dialogue.answer(self._add_action(turn, step, text, action), complaint, is_error=True)
-            else:
-                self.conversation.add_text(turn, text)
+                self.conversation.fidelity = "reconstructed"
+                reply = Reply(_thought(step, reply.text, action), calls=[bash(action.rstrip("\n"))])
+            turn = self._dialogue.turn(None, self._model, reply)
+            self._dialogue.answer(None, complaint, is_error=True)
             self._dialogue.forget(shown)
             shown = [turn, self._dialogue.say(complaint)]
         return shown
@@ -230,7 +202,7 @@ class _Run:
 
 
 def _model(run: JsonObject) -> str | None:
-    config = as_object(arguments_of(run.get("replay_config")))
+    config = as_object(maybe_json(run.get("replay_config")))
     return as_name(as_object(as_object(config.get("agent")).get("model")).get("name"))
 
 

@@ -12,22 +12,14 @@ from typing import Any
 
 from composer_replication.records import JsonObject, content_id
 
+from .chat_messages import roles_and_texts, take_apart, text_of
 from .conversation import Conversation
-from .messages import (
-    Dialogue,
-    WrittenCall,
-    function_tags,
-    label,
-    last_block,
-    outcome_of,
-    read_runs,
-    recorded_calls,
-    text_of,
-    thinking_of,
-)
-from .reading import Document, InputFile, parse_json
+from .dialogue import Dialogue
+from .documents import maybe_json, outcome_of, read_rows
+from .reading import Document, InputFile
 from .session import Session
-from .values import as_list, as_name, as_object, as_objects
+from .values import as_list, as_name, as_object, as_objects, label
+from .written_calls import cut_calls, cut_command
 
 AGENT = "swe_smith"
 
@@ -40,14 +32,12 @@ def recognises(value: Any) -> bool:
 
 
 def read(file: InputFile) -> Iterator[Session]:
-    def sessions(document: Document, row: Any) -> Iterator[Session]:
-        yield _session(file, document, as_object(row))
-
-    return read_runs(file, sessions)
+    return read_rows(file, _session)
 
 
-def _session(file: InputFile, document: Document, row: JsonObject) -> Session:
-    messages = _messages(row.get("messages"))
+def _session(file: InputFile, document: Document) -> Iterator[Session]:
+    row = as_object(document.value)
+    messages = as_objects(maybe_json(row.get("messages")))
     style = _style(messages)
     conversation = Conversation(file, AGENT, "exact" if style == "tool" else "reconstructed")
     dialogue = Dialogue(conversation, document)
@@ -58,42 +48,27 @@ def _session(file: InputFile, document: Document, row: JsonObject) -> Session:
             case "system":
                 dialogue.system(text)
             case "assistant":
-                turn = dialogue.turn(None, model)
-                conversation.add_thinking(turn, thinking_of(message))
-                rest, calls = _calls(message, text, style)
-                conversation.add_text(turn, rest)
-                for call_id, written in calls:
-                    dialogue.call(turn, call_id, written)
+                dialogue.turn(None, model, take_apart(message, cut_command if style == "ticks" else cut_calls))
             case "tool":
                 ids = [*as_list(message.get("tool_call_ids")), message.get("tool_call_id")]
                 known = [call_id for call_id in ids if isinstance(call_id, str)]
                 for call_id in known:
                     dialogue.answer(call_id, text)
                 if not known:
-                    dialogue.answer_open_call(text)
+                    dialogue.answer_or_say(text)
             case "user" if style == "tool":
                 dialogue.say(text)
             case "user":
-                dialogue.answer_open_call(text)
+                dialogue.answer_or_say(text)
             case role:
                 file.report.meet_unknown(None, f"role/{label(role)}")
     name = as_name(row.get("traj_id")) or "row"
-    texts = [[label(message.get("role")), text_of(message.get("content"))] for message in messages]
     # One run appears in each split, written in another style: the texts tell them apart.
-    return conversation.session(
-        f"{name}/{content_id(texts)}",
+    yield conversation.session(
+        f"{name}/{content_id(roles_and_texts(messages))}",
         task_id=as_name(row.get("instance_id")),
         outcome=outcome_of(row.get("resolved")),
     )
-
-
-def _messages(value: Any) -> list[JsonObject]:
-    if isinstance(value, str):
-        try:
-            value = parse_json(value.encode("utf-8", "replace"))
-        except ValueError:
-            return []
-    return as_objects(value)
 
 
 def _style(messages: Sequence[JsonObject]) -> str:
@@ -101,13 +76,3 @@ def _style(messages: Sequence[JsonObject]) -> str:
     if any(message.get("tool_calls") for message in said):
         return "tool"
     return "xml" if any("<function=" in text_of(message.get("content")) for message in said) else "ticks"
-
-
-def _calls(message: JsonObject, text: str, style: str) -> tuple[str, list[tuple[str | None, WrittenCall]]]:
-    if style == "tool":
-        return text, recorded_calls(message)
-    if style == "xml":
-        rest, written = function_tags(text)
-        return rest, [(None, call) for call in written]
-    found = last_block(text)
-    return (found[0], [(None, WrittenCall("bash", {"command": found[1]}))]) if found else (text, [])

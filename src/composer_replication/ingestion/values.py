@@ -33,6 +33,11 @@ def as_int(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def label(value: Any) -> str:
+    """A kind for reports: the string, or the type of what stands in its place."""
+    return value if isinstance(value, str) else type(value).__name__
+
+
 def placeholder(kind: object, content: Any) -> str:
     """Stands for an image or another part that is not text, and tells equal ones from others."""
     return f"[{kind} {content_id(content)[:8]}]"

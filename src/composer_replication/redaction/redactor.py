@@ -71,7 +71,7 @@ class Redactor:
         """Redacts the strings inside JSON text, keys too where they hold a secret; other text is treated as text."""
         try:
             parsed = _DECODER.decode(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return self.text(value)
         redacted = self.json_value(parsed)
         return value if redacted is parsed else canonical_json(redacted)

@@ -1,0 +1,81 @@
+"""Puts the messages of one document into a conversation, with unique call ids and attempts that were forgotten.
+
+`Dialogue` keeps what the actor will see next, so that an attempt which the harness asked to repeat, and then took out
+of the history, is a turn of its own without showing up in the turns after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .conversation import Conversation
+from .reading import Document
+from .replies import CallIds, Reply, add_reply
+from .session import AssistantTurn, Said
+
+
+class Dialogue:
+    def __init__(self, conversation: Conversation, document: Document) -> None:
+        self._conversation = conversation
+        self._range = (document.start, document.end)
+        self._context: list[Said | AssistantTurn] = []
+        self._forgot = False
+        self._keys: set[str] = set()
+        self._has_system = False
+        self._ids = CallIds()
+
+    def system(self, text: str) -> None:
+        if self._has_system:
+            self.say(text)
+        else:
+            self._has_system = True
+            self._conversation.system(text)
+
+    def say(self, text: str, role: str = "user") -> Said:
+        said = self._conversation.say(text, role)
+        self._context.append(said)
+        return said
+
+    def restart(self) -> None:
+        """The harness replaced the history: the next turn sees what is said from here on."""
+        self._context.clear()
+        self._forgot = False
+        self._conversation.restart()
+
+    def turn(self, key: str | None, model: str | None, reply: Reply | None = None) -> AssistantTurn:
+        """A new turn, even where a cache served one response twice."""
+        if self._forgot:
+            self._conversation.restart(self._context.copy())
+            self._forgot = False
+        if key in self._keys:
+            key = None
+        if key:
+            self._keys.add(key)
+        turn, _ = self._conversation.turn(key, model, *self._range)
+        self._context.append(turn)
+        self._ids.forget_open()
+        self.add(turn, reply or Reply())
+        return turn
+
+    def add(self, turn: AssistantTurn, part: Reply) -> None:
+        add_reply(self._conversation, turn, part, self._ids)
+
+    def answer(self, recorded_id: str | None, text: str, is_error: bool = False) -> str | None:
+        """Gives the call's id in the trace. Without an id it is the oldest call of the last turn that has no result."""
+        call_id = self._ids.end(recorded_id)
+        if call_id is not None:
+            self._conversation.result(call_id, text, is_error)
+        return call_id
+
+    def answer_or_say(self, text: str, is_error: bool = False) -> str | None:
+        """Where no call waits for a result, the text is context."""
+        call_id = self.answer(None, text, is_error)
+        if call_id is None:
+            self.say(text)
+        return call_id
+
+    def forget(self, entries: Sequence[Said | AssistantTurn]) -> None:
+        """The harness took these out of the history: later turns do not see them."""
+        gone = {id(entry) for entry in entries}
+        self._context = [entry for entry in self._context if id(entry) not in gone]
+        self._forgot = self._forgot or bool(gone)
