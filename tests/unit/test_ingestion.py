@@ -103,3 +103,18 @@ def test_a_reader_that_fails_costs_its_file_only(tmp_path: Path, monkeypatch: py
     found = ingest(tmp_path, tmp_path)
     assert [trace.source.file for trace in found.traces] == ["1.jsonl", "2.jsonl"]
     assert found.reading.counts()["quarantined"] == {"reader failed": 1}
+
+
+def test_a_broken_first_line_does_not_cost_the_file(tmp_path: Path) -> None:
+    """A table of conversations whose first row is damaged still gives the others; a cut document is set aside once."""
+    row = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"messages": [{"role"\n' + json.dumps(row) + "\n")
+    found = ingest(tmp_path, rows)
+    assert len(found.traces) == 1
+    assert found.reading.counts()["quarantined"] == {"not JSON": 1}
+    document = tmp_path / "cut.json"
+    document.write_text(json.dumps([row, row], indent=2)[:-20])
+    reading = Ingestion(find_inputs([document], "messages"), redact=False, jobs=1)
+    assert list(reading.chunks(tmp_path / ".shards", Silent())) == []
+    assert reading.counts()["quarantined"] == {"not a JSON document": 1}

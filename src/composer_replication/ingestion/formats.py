@@ -22,10 +22,8 @@ from . import (
     swe_agent,
     swe_smith,
 )
-from .reading import BYTE_ORDER_MARK, HEAD_BYTES, InputFile, parse_json
+from .reading import BYTE_ORDER_MARK, HEAD_BYTES, HEAD_RECORDS, InputFile, parse_json
 from .session import Session
-
-HEAD_RECORDS = 50
 
 
 class Format(NamedTuple):

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -27,6 +28,7 @@ MAX_LINE_BYTES = 64 << 20
 MAX_DOCUMENT_BYTES = 256 << 20
 MAX_NAME_CHARS = 40
 HEAD_BYTES = 1 << 16
+HEAD_RECORDS = 50
 CHUNK_BYTES = 1 << 20
 
 
@@ -162,7 +164,7 @@ class InputFile:
         """The JSON values of a file: one, if the whole file is a value, else one per line."""
         if whole := self.whole():
             yield whole
-        elif self._begins_with_a_value():
+        elif self._is_a_log():
             for record, line in self.records():
                 yield Document(record, line.start, line.end)
         else:
@@ -186,12 +188,17 @@ class InputFile:
             return None
         return Document(value, 0, len(data))
 
-    def _begins_with_a_value(self) -> bool:
-        try:
-            parse_json(next(self.lines()).raw)
-        except (ValueError, StopIteration):
-            return False
-        return True
+    def _is_a_log(self) -> bool:
+        """Whether a line among the first is a value of its own. Lines inside a document that was cut are indented."""
+        return any(line.raw[:1] in b"{[\xef" and _is_json(line.raw) for line in islice(self.lines(), HEAD_RECORDS))
+
+
+def _is_json(raw: bytes) -> bool:
+    try:
+        parse_json(raw)
+    except ValueError:
+        return False
+    return True
 
 
 def parse_json(raw: bytes) -> Any:

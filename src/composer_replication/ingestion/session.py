@@ -24,7 +24,7 @@ from .spool import Spool, Spooled, encode
 NO_RESULT = encode("[no result recorded]")
 
 
-@dataclass
+@dataclass(slots=True)
 class Said:
     """A message of the user."""
 
@@ -34,20 +34,20 @@ class Said:
     index: int = -1
 
 
-@dataclass
+@dataclass(slots=True)
 class Call:
     call_id: str
     name: str
     arguments: Spooled
 
 
-@dataclass
+@dataclass(slots=True)
 class Answer:
     text: Spooled
     is_error: bool
 
 
-@dataclass
+@dataclass(slots=True)
 class AssistantTurn:
     key: str | None
     model: str | None
@@ -58,7 +58,7 @@ class AssistantTurn:
     index: int = -1
 
 
-@dataclass
+@dataclass(slots=True)
 class PlacedTurn:
     message: AssistantTurn
     segment: int
