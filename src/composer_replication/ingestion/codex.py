@@ -191,7 +191,7 @@ class _Reader:
             key = own or (f"{self._round}/{self._number}" if self._round else None)
             self._turn, _ = self._conversation.turn(key, self._model, line.start, line.end)
             self._history.append(_Entry("model"))
-        self._turn.byte_range = (self._turn.byte_range[0], line.end)
+        self._turn.end = line.end
         for text in self._thinking:
             self._conversation.add_thinking(self._turn, text)
         self._thinking.clear()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from sys import intern
 
 import orjson
 
@@ -21,7 +22,7 @@ from composer_replication.records import (
 )
 
 from .reading import InputFile
-from .session import Answer, AssistantTurn, Call, PlacedTurn, Said, Session
+from .session import AssistantTurn, Call, PlacedTurn, Said, Session
 from .spool import Spool
 from .tools import ToolUse
 
@@ -79,8 +80,8 @@ class Conversation:
         self._system = self._spool.add(SYSTEM_PROMPT)
         self._entries: list[Said | AssistantTurn | Restart | Rewind | Clearing] = []
         self._turns: dict[str, AssistantTurn] = {}
-        self._call_ids: set[str] = set()
-        self._answers: dict[str, Answer] = {}
+        self._calls: dict[str, Call] = {}
+        self._early_results: dict[str, tuple[str, bool]] = {}
         self._tool_use = ToolUse()
         self._tools: tuple[JsonObject, ...] = ()
 
@@ -118,9 +119,9 @@ class Conversation:
         """
         turn = self._turns.get(key) if key else None
         if turn is not None:
-            turn.byte_range = (turn.byte_range[0], end)
+            turn.end = end
             return turn, False
-        turn = AssistantTurn(key, model, (start, end))
+        turn = AssistantTurn(key, intern(model) if model else None, start, end)
         if key:
             self._turns[key] = turn
         self._entries.append(turn)
@@ -128,20 +129,22 @@ class Conversation:
 
     def add_text(self, turn: AssistantTurn, text: str) -> None:
         if text and not text.isspace():
-            turn.texts.append(self._spool.add(self._redactor.text(text)))
+            turn.texts += (self._spool.add(self._redactor.text(text)),)
 
     def add_thinking(self, turn: AssistantTurn, text: str) -> None:
         if text and not text.isspace():
-            turn.thinking.append(self._spool.add(self._redactor.text(text)))
+            turn.thinking += (self._spool.add(self._redactor.text(text)),)
 
     def call(self, turn: AssistantTurn, call_id: str, name: str, arguments: str | JsonObject) -> None:
         """A tool call; `arguments` is an object, or the text that the model wrote where that is not one."""
-        if call_id in self._call_ids:
+        if call_id in self._calls:
             self._report.skipped["duplicate_call"] += 1
             return
-        self._call_ids.add(call_id)
         self._tool_use.begin(call_id, name, arguments)
-        turn.calls.append(Call(call_id, name, self._spool.add(self._redacted(arguments))))
+        call = self._calls[call_id] = Call(call_id, intern(name), self._spool.add(self._redacted(arguments)))
+        turn.calls += (call,)
+        if early := self._early_results.pop(call_id, None):
+            self.result(call_id, *early)
 
     def _redacted(self, arguments: str | JsonObject) -> str:
         if isinstance(arguments, str):
@@ -155,18 +158,21 @@ class Conversation:
         return text or "{}"
 
     def result(self, call_id: str, content: str, is_error: bool = False) -> None:
-        if call_id in self._answers:
+        """The answer to a call. One that comes before its call waits for it."""
+        call = self._calls.get(call_id)
+        if call is None:
+            self._early_results.setdefault(call_id, (content, is_error))
+        elif call.answer is None:
+            self._tool_use.end(call_id, worked=not is_error)
+            call.answer, call.failed = self._spool.add(self._redactor.text(content)), is_error
+        else:
             self._report.skipped["duplicate_result"] += 1
-            return
-        self._tool_use.end(call_id, worked=not is_error)
-        self._answers[call_id] = Answer(self._spool.add(self._redactor.text(content)), is_error)
 
     def session(self, name: str, *, task_id: str | None = None, outcome: float | None = None) -> Session:
         """`name` tells this session from others of the same agent: an id, or a hash of the file."""
         layout = self._lay_out()
-        strays = len(self._answers.keys() - self._call_ids)
-        if strays:
-            self._report.skipped["result_without_call"] += strays
+        if self._early_results:
+            self._report.skipped["result_without_call"] += len(self._early_results)
         self._report.redactions.update(self._redactor.counts)
         self._report.left_as_is.update(self._redactor.reported)
         return Session(
@@ -176,7 +182,6 @@ class Conversation:
             spool=self._spool,
             system=self._system,
             messages=layout.messages,
-            answers=self._answers,
             turns=layout.turns,
             segments=tuple(layout.segments),
             tools=self._tools or self._tool_use.inferred(),

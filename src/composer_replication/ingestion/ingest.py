@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from .formats import TRACE_READERS
 from .inputs import Input, Inputs
 from .reading import InputFile, Quarantined, Report
 
-SMALL_BYTES = 8 << 20
+BYTES_PER_PROCESS = 16 << 20
+"""Starting a process costs about as much as reading this."""
 SHARD_CHUNK_BYTES = 1 << 20
 
 
@@ -137,16 +139,24 @@ class Ingestion:
             self.totals[name] += getattr(found, name)
 
     def _read_all(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, FileRead]]:
-        processes = min(self._jobs or len(os.sched_getaffinity(0)), len(jobs))
-        if processes == 1 or (self._jobs is None and sum(_size(job) for job in jobs) < SMALL_BYTES):
+        enough = 1 + sum(_size(job) for job in jobs) // BYTES_PER_PROCESS
+        processes = self._jobs or min(len(os.sched_getaffinity(0)), len(jobs), enough)
+        if processes == 1:
             yield from ((job, read_file(job)) for job in jobs)
             return
-        with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        with ProcessPoolExecutor(processes, _context()) as pool:
             futures: list[tuple[Job, Future[FileRead]]] = [(job, pool.submit(read_file, job)) for job in jobs]
             try:
                 yield from ((job, future.result()) for job, future in futures)
             finally:
                 pool.shutdown(cancel_futures=True)
+
+
+def _context() -> BaseContext:
+    """Processes forked from one that has imported this module and nothing else runs in."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
 
 
 def _size(job: Job) -> int:

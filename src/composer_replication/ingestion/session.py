@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import orjson
 
@@ -39,22 +39,20 @@ class Call:
     call_id: str
     name: str
     arguments: Spooled
-
-
-@dataclass(slots=True)
-class Answer:
-    text: Spooled
-    is_error: bool
+    answer: Spooled | None = None
+    failed: bool = False
 
 
 @dataclass(slots=True)
 class AssistantTurn:
     key: str | None
     model: str | None
-    byte_range: tuple[int, int]
-    texts: list[Spooled] = field(default_factory=list[Spooled])
-    thinking: list[Spooled] = field(default_factory=list[Spooled])
-    calls: list[Call] = field(default_factory=list[Call])
+    start: int
+    """First byte of its first record."""
+    end: int
+    texts: tuple[Spooled, ...] = ()
+    thinking: tuple[Spooled, ...] = ()
+    calls: tuple[Call, ...] = ()
     index: int = -1
 
 
@@ -73,7 +71,6 @@ class Session:
     spool: Spool
     system: Spooled
     messages: Sequence[Said | AssistantTurn]
-    answers: Mapping[str, Answer]
     turns: Sequence[PlacedTurn]
     segments: tuple[Segment, ...]
     tools: tuple[JsonObject, ...]
@@ -96,7 +93,7 @@ class Session:
 
     @property
     def results(self) -> int:
-        return sum(call.call_id in self.answers for turn in self.turns for call in turn.message.calls)
+        return sum(call.answer is not None for turn in self.turns for call in turn.message.calls)
 
     def without(self, keys: Collection[str]) -> Session:
         """The same history with fewer turns: those that another file has given already."""
@@ -135,9 +132,8 @@ class Session:
             yield b',"tool_calls":[' + b",".join(map(self._encoded_call, message.calls)) + b"]"
         yield b"}"
         for call in message.calls:
-            answer = self.answers.get(call.call_id)
-            text = self.spool.get(answer.text) if answer else NO_RESULT
-            failed = b',"is_error":true' if answer and answer.is_error else b""
+            text = NO_RESULT if call.answer is None else self.spool.get(call.answer)
+            failed = b',"is_error":true' if call.failed else b""
             yield b',{"role":"tool","content":%s,"tool_call_id":%s%s}' % (text, encode(call.call_id), failed)
 
     def _encoded_call(self, call: Call) -> bytes:
@@ -154,7 +150,7 @@ class Session:
             source_model=message.model,
             family=family_of(message.model),
             fidelity=self.fidelity,
-            byte_range=message.byte_range,
+            byte_range=(message.start, message.end),
             abandoned=turn.abandoned,
         )
         return placed.model_dump_json().encode()

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import orjson
 
 MEMORY_BYTES = 8 << 20
 PARAGRAPH = rb"\n\n"
+LENGTH_BITS = 40
 
-
-class Spooled(NamedTuple):
-    offset: int
-    length: int
+Spooled = int
+"""Where a text lies: offset and length in one number, because a long session holds many of them."""
 
 
 class Spool:
@@ -27,13 +25,13 @@ class Spool:
         data = encode(text)
         self._file.seek(self._end)
         self._file.write(data)
-        place = Spooled(self._end, len(data))
+        place = self._end << LENGTH_BITS | len(data)
         self._end += len(data)
         return place
 
     def get(self, place: Spooled) -> bytes:
-        self._file.seek(place.offset)
-        return self._file.read(place.length)
+        self._file.seek(place >> LENGTH_BITS)
+        return self._file.read(place & (1 << LENGTH_BITS) - 1)
 
     def paragraphs(self, places: Iterable[Spooled]) -> bytes:
         """Several texts as one JSON string, with an empty line between them."""
