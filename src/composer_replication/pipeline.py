@@ -8,6 +8,7 @@ at or replaced alone. `policy` comes first: it makes the model that plays, is tr
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -57,7 +58,10 @@ def ingest(run: Run, progress: Progress) -> None:
         sessions = reading.chunks(stage.path / "shards", progress)
         written = stage.write_lines(chain(sessions, encoded(rollouts)))
     if not written.records:
-        raise UsageError(f"no turn of a main agent in {', '.join(config.paths)}", "recompose ingest PATH --run DIR")
+        shutil.rmtree(stage.path)
+        aside = "".join(f"; {item.file}: {item.reason}" for item in reading.quarantined[:3])
+        where = ", ".join(config.paths)
+        raise UsageError(f"no turn of a main agent in {where}{aside}", "recompose ingest PATH --run DIR")
     lines = (json.dumps(vars(item)) + "\n" for item in reading.quarantined)
     write_atomically(stage.path / "quarantine.jsonl", "".join(lines))
     counts = reading.counts()

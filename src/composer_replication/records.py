@@ -289,7 +289,7 @@ def canonical_tool_call(call: ToolCall) -> str:
     function = call["function"]
     try:
         arguments: object = json.loads(function["arguments"])
-    except ValueError:
+    except (ValueError, RecursionError):
         arguments = function["arguments"]
     return canonical_call(function["name"], arguments)
 

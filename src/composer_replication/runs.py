@@ -214,6 +214,8 @@ def write_lines(path: Path, chunks: Iterable[bytes]) -> Written:
     """JSON lines in pieces of any size, compressed. The file appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     digest, number = hashlib.sha256(), 0
+    for left_behind in path.parent.glob(f".{path.name}.*"):
+        left_behind.unlink()
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as raw:

@@ -105,7 +105,8 @@ def test_there_are_golden_files() -> None:
 
 
 def test_embedded_session() -> None:
-    with embedded_session() as (path, _, licence):
+    with embedded_session() as shipped:
+        path, licence = shipped.path, shipped.licence
         [trace] = read_file(path).traces
     assert len(trace.turns) == 10
     assert [site.error_kind for site in find_sites(trace)] == ["type_error", "edit_precondition"]

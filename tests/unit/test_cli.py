@@ -97,7 +97,7 @@ def test_stages_one_by_one_on_a_session_file(tmp_path, session):
     assert ingested.returncode == 0, ingested.stderr
     assert json.loads(ingested.stdout)["traces"] == 1
     inputs = json.loads((run / "ingestion" / "manifest.json").read_text())["inputs"]
-    assert inputs == {str(session): hashlib.sha256(session.read_bytes()).hexdigest()}
+    assert inputs == {session.name: hashlib.sha256(session.read_bytes()).hexdigest()}
     too_early = recompose("hint", run)
     assert too_early.returncode == 2
     assert "recompose sites" in too_early.stderr

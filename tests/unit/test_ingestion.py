@@ -62,9 +62,9 @@ def test_a_folder_keeps_what_can_be_read(tmp_path: Path) -> None:
     (folder / "link.jsonl").symlink_to(folder / "a" / "s.jsonl")
     (folder / "binary.jsonl").write_bytes(UNREADABLE["not text"])
     found = ingest(tmp_path, folder, folder / "a" / "s.jsonl")
-    assert [trace.source.file for trace in found.traces] == ["s.jsonl"]
+    assert [trace.source.file for trace in found.traces] == ["a/s.jsonl"]
     assert found.reading.counts()["quarantined"] == {"is not text": 1}
-    assert found.reading.counts()["skipped"] == {"subagent_file": 2, "unrecognised_file": 1}
+    assert found.reading.counts()["skipped"] == {"subagent_file": 2, "unrecognised_file": 1, "link": 1}
 
 
 def test_a_copied_turn_counts_once_and_stays_in_the_history(tmp_path: Path) -> None:

@@ -184,24 +184,6 @@ def test_text_that_is_no_json_is_text(redactor):
     assert redactor.json_text(f'{{"a": "{AWS}') == '{"a": "<SECRET:aws-access-token:1>'
 
 
-def test_message_keeps_ids_roles_and_names(redactor):
-    call = {"id": AWS, "type": "function", "function": {"name": "Bash", "arguments": f'{{"c":"echo {AWS}"}}'}}
-    message = {"role": "assistant", "content": f"use {AWS}", "tool_calls": [call]}
-    redacted = redactor.message(message)
-    assert redacted["content"] == "use <SECRET:aws-access-token:1>"
-    assert redacted["tool_calls"][0]["id"] == AWS
-    assert redacted["tool_calls"][0]["function"] == {
-        "name": "Bash",
-        "arguments": '{"c":"echo <SECRET:aws-access-token:1>"}',
-    }
-    assert message["content"] == f"use {AWS}"
-
-
-def test_a_clean_message_is_the_same_object(redactor):
-    message = {"role": "tool", "content": "ok", "tool_call_id": "x", "is_error": False}
-    assert redactor.message(message) is message
-
-
 # The environment, the second gate, failures
 
 

@@ -32,6 +32,8 @@ def ingest(
 ) -> None:
     """Read agent session files into a run. Secrets are replaced first. Nothing is written when nothing can be read."""
     settings = load_config(config) if config else Config()
+    if not all(map(_is_utf8, paths)):
+        raise UsageError("a path is not valid UTF-8", "rename it")
     given = [*paths, *([Path(CLAUDE_CODE_FOLDER).expanduser()] if claude_code else [])]
     changes = {
         "paths": tuple(str(path.resolve()) for path in given) or settings.ingestion.paths,
@@ -45,15 +47,25 @@ def ingest(
         raise UsageError(f"there is no format {ingestion.format}", f"one of {', '.join(TRACE_READERS)}")
     if ingestion.paths and not StageFolder(run / "ingestion").is_done:
         find_inputs([Path(path) for path in ingestion.paths], ingestion.format)
+    is_new = not (run / "config.json").exists()
     started = Run.start(run, settings.model_copy(update={"ingestion": ingestion}))
-    try:
-        with working_on(started) as progress:
+    with working_on(started) as progress:
+        try:
             run_stage(started, "ingestion", progress)
-    except UsageError:
-        started.discard_if_empty()
-        raise
+        except UsageError:
+            if is_new:
+                started.discard_if_empty()
+            raise
     tell("ingestion", started, json)
     _mention_quarantine(started.stage("ingestion"), run)
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _mention_quarantine(stage: StageFolder, run: Path) -> None:

@@ -22,6 +22,8 @@ def sites(
     json: Json = False,
 ) -> None:
     """Find the turns where something went wrong, in the traces of RUN."""
+    if score and run:
+        raise UsageError("--score measures on the gold set, not on a run", "recompose sites --score")
     if score:
         _score(json)
     elif run is None:

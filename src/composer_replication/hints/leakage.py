@@ -125,7 +125,7 @@ def _values(arguments: Any) -> Iterator[str]:
 def _texts(arguments: str) -> list[str]:
     try:
         fields: object = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return [arguments]
     values = cast("dict[str, object]", fields).values() if isinstance(fields, dict) else []
     return [value for value in values if isinstance(value, str)]

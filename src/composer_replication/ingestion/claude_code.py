@@ -31,6 +31,7 @@ BOOKKEEPING_SUBTYPES = frozenset({
     "stop_hook_summary", "turn_duration", "api_error", "local_command", "away_summary", "bridge_status",
     "informational", "model_refusal_fallback",
 })  # fmt: skip
+NO_PARENT = ""
 NOT_TYPED_BY_THE_USER = ("<", "[Request interrupted", "Caveat:")
 
 
@@ -48,14 +49,14 @@ class ClaudeCodeIngester:
 def recognises(record: Any) -> bool:
     if not isinstance(record, dict):
         return False
-    kind = record.get("type")
+    kind = string(record.get("type"))
     if kind in CONVERSATION_TYPES:
         return isinstance(record.get("sessionId"), str)
     return (kind == "summary" and "leafUuid" in record) or (kind == "file-history-snapshot" and "messageId" in record)
 
 
 def read(file: InputFile) -> Iterator[Session]:
-    """One session, or none when the file holds no turn of the main agent."""
+    """One session; it has no turn when the file holds none of the main agent."""
     reader = _Reader(file)
     for line in file.lines():
         if is_bulky(line.raw):
@@ -65,9 +66,7 @@ def read(file: InputFile) -> Iterator[Session]:
             reader.add(line, decode(line.raw))
         except (ValueError, RecursionError) as error:
             file.refuse(line, error)
-    session = reader.session()
-    if session.turns:
-        yield session
+    yield reader.session()
 
 
 class _Reader:
@@ -119,6 +118,7 @@ class _Reader:
     def _add_system(self, record: Record) -> None:
         match record.subtype:
             case "compact_boundary":
+                self._prompts.pop(NO_PARENT, None)
                 kept = self._kept(loads(record.compactMetadata))
                 self._conversation.restart(kept, summary_follows=bool(kept))
             case "microcompact_boundary":
@@ -180,11 +180,12 @@ class _Reader:
             return None
         self._forget_delivered(text)
         typed = not (results or record.isMeta or record.isCompactSummary or text.startswith(NOT_TYPED_BY_THE_USER))
-        if typed and record.parentUuid and (earlier := self._prompts.get(record.parentUuid)):
+        parent = record.parentUuid or NO_PARENT
+        if typed and (earlier := self._prompts.get(parent)):
             self._conversation.rewind(earlier)
         said = self._conversation.say(text)
-        if typed and record.parentUuid:
-            self._prompts[record.parentUuid] = said
+        if typed:
+            self._prompts[parent] = said
         return said
 
     def _add_attachment(self, attachment: Attachment) -> Said | None:

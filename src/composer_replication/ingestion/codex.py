@@ -68,8 +68,7 @@ def read(file: InputFile) -> Iterator[Session]:
         file.report.skipped["subagent"] += 1
         return
     session = reader.session()
-    if session.turns:
-        yield session
+    yield session
 
 
 class _Entry(NamedTuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from sys import intern
+from typing import Any
 
 import orjson
 
@@ -81,6 +82,7 @@ class Conversation:
         self._entries: list[Said | AssistantTurn | Restart | Rewind | Clearing] = []
         self._turns: dict[str, AssistantTurn] = {}
         self._calls: dict[str, Call] = {}
+        self._renamed_calls = 0
         self._early_results: dict[str, tuple[str, bool]] = {}
         self._tool_use = ToolUse()
         self._tools: tuple[JsonObject, ...] = ()
@@ -91,7 +93,7 @@ class Conversation:
 
     def tools(self, definitions: Iterable[JsonObject]) -> None:
         """The recorded tool list in OpenAI's form: `{"type": "function", "function": {"name", "parameters", …}}`."""
-        texts = [_json_text(definition) for definition in definitions]
+        texts = [_json_text(definition) for definition in definitions if _is_definition(definition)]
         if None in texts:
             self._report.skipped["tool_definition_too_deep"] += texts.count(None)
         self._tools = tuple(orjson.loads(self._redactor.json_text(text)) for text in texts if text)
@@ -121,7 +123,7 @@ class Conversation:
         if turn is not None:
             turn.end = end
             return turn, False
-        turn = AssistantTurn(key, intern(model) if model else None, start, end)
+        turn = AssistantTurn(key, intern(self._redactor.text(model)) if model else None, start, end)
         if key:
             self._turns[key] = turn
         self._entries.append(turn)
@@ -137,11 +139,17 @@ class Conversation:
 
     def call(self, turn: AssistantTurn, call_id: str, name: str, arguments: str | JsonObject) -> None:
         """A tool call; `arguments` is an object, or the text that the model wrote where that is not one."""
+        unique_id = call_id
         if call_id in self._calls:
-            self._report.skipped["duplicate_call"] += 1
-            return
-        self._tool_use.begin(call_id, name, arguments)
-        call = self._calls[call_id] = Call(call_id, intern(name), self._spool.add(self._redacted(arguments)))
+            if any(call is self._calls[call_id] for call in turn.calls):
+                self._report.skipped["duplicate_call"] += 1
+                return
+            # Some servers number the calls of each turn anew.
+            self._renamed_calls += 1
+            unique_id = f"{call_id}/{self._renamed_calls}"
+        name, redacted = self._redactor.text(name), self._redacted(arguments)
+        self._tool_use.begin(call_id, name, redacted)
+        call = self._calls[call_id] = Call(unique_id, intern(name), self._spool.add(redacted))
         turn.calls += (call,)
         if early := self._early_results.pop(call_id, None):
             self.result(call_id, *early)
@@ -177,7 +185,12 @@ class Conversation:
         self._report.left_as_is.update(self._redactor.reported)
         return Session(
             name=name,
-            source=Source(agent=self.agent, version=self.version, file=self._file_name, licence=self._licence),
+            source=Source(
+                agent=self._redactor.text(self.agent),
+                version=self._redactor.text(self.version) if self.version else None,
+                file=self._file_name,
+                licence=self._licence,
+            ),
             fidelity=self.fidelity,
             spool=self._spool,
             system=self._system,
@@ -186,7 +199,7 @@ class Conversation:
             segments=tuple(layout.segments),
             tools=self._tools or self._tool_use.inferred(),
             tools_inferred=not self._tools,
-            task_id=task_id,
+            task_id=self._redactor.text(task_id) if task_id else task_id,
             outcome=outcome,
         )
 
@@ -224,6 +237,15 @@ class Conversation:
         entry.index = layout.length
         layout.messages.append(entry)
         layout.length += length
+
+
+def _is_definition(definition: JsonObject) -> bool:
+    """Later stages rely on a name, and on schemas that are objects."""
+    function: Any = definition.get("function")
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        return False
+    parameters: Any = function.get("parameters", {})
+    return isinstance(parameters, dict) and isinstance(parameters.get("properties", {}), dict)
 
 
 def _json_text(value: JsonObject) -> str | None:

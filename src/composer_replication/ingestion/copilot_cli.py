@@ -57,8 +57,7 @@ def read(file: InputFile) -> Iterator[Session]:
     reader = _Reader(file)
     feed(file, reader.add)
     session = reader.session()
-    if session.turns:
-        yield session
+    yield session
 
 
 class _Reader:

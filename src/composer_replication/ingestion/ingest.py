@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
+from composer_replication.errors import RecomposeError
 from composer_replication.progress import Progress
 
 from .formats import TRACE_READERS
@@ -43,7 +46,7 @@ class FileRead:
 
     report: Report
     sha256: str
-    trace_ids: list[str] = field(default_factory=list[str])
+    trace_ids: set[str] = field(default_factory=set[str])
     turn_keys: list[str] = field(default_factory=list[str])
     turns: int = 0
     tool_calls: int = 0
@@ -52,7 +55,7 @@ class FileRead:
 
 def read_file(job: Job) -> FileRead:
     """Read one file into its shard. Whatever goes wrong inside, the file is quarantined and others are not harmed."""
-    file = InputFile(job.input.path, Report(), job.redact, job.input.licence)
+    file = InputFile(job.input.path, Report(), job.redact, job.input.licence, job.input.name)
     found = FileRead(file.report, "")
     with job.shard.open("wb") as out:
         try:
@@ -68,14 +71,14 @@ def read_file(job: Job) -> FileRead:
                     out.truncate(whole)
                     raise
                 file.report.skipped["turn_in_another_file"] += len(session.turns) - len(own.turns)
-                found.trace_ids.append(own.trace_id)
+                found.trace_ids.add(own.trace_id)
                 found.turn_keys += own.keys
                 found.turns += len(own.turns)
                 found.tool_calls += own.calls
                 found.tool_results += own.results
+            found.sha256 = file.sha256()
         except Exception as error:
             file.quarantine(0, f"reader failed: {type(error).__name__}")
-    found.sha256 = file.sha256()
     return found
 
 
@@ -110,7 +113,8 @@ class Ingestion:
 
     def chunks(self, scratch: Path, progress: Progress) -> Iterator[bytes]:
         """JSON lines of traces, in pieces."""
-        scratch.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
         jobs = [Job(item, scratch / f"{number}.jsonl", self._redact) for number, item in enumerate(self._inputs.files)]
         for done, (job, found) in enumerate(self._read_all(jobs), start=1):
             overlap = {key for key in (*found.turn_keys, *found.trace_ids) if key in self._known}
@@ -122,12 +126,12 @@ class Ingestion:
                     yield chunk
             job.shard.unlink()
             progress.step(done, len(jobs), f"{self.totals['turns']} turns")
-        scratch.rmdir()
+        shutil.rmtree(scratch, ignore_errors=True)
 
     def _add(self, job: Job, found: FileRead) -> None:
         report = found.report
         self._known.update(found.turn_keys, found.trace_ids)
-        self.hashes[str(job.input.path)] = found.sha256
+        self.hashes[job.input.name] = found.sha256
         self.quarantined += report.quarantined
         self.skipped += report.skipped
         self.redactions += report.redactions
@@ -148,6 +152,8 @@ class Ingestion:
             futures: list[tuple[Job, Future[FileRead]]] = [(job, pool.submit(read_file, job)) for job in jobs]
             try:
                 yield from ((job, future.result()) for job, future in futures)
+            except BrokenProcessPool as error:
+                raise RecomposeError("a reading process was killed, perhaps for memory", "run it again") from error
             finally:
                 pool.shutdown(cancel_futures=True)
 
@@ -160,4 +166,7 @@ def _context() -> BaseContext:
 
 
 def _size(job: Job) -> int:
-    return job.input.path.stat().st_size
+    try:
+        return job.input.path.stat().st_size
+    except OSError:
+        return 0

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from composer_replication.errors import UsageError
+from composer_replication.redaction import Redactor
 
 from .formats import TRACE_READERS, detect_format
-from .reading import InputFile, Quarantined, Report
+from .reading import InputFile, Quarantined, Report, is_json
 
 SESSION_SUFFIXES = (".jsonl", ".traj", ".json", ".aider.chat.history.md")
 ALWAYS_SESSIONS = (".jsonl", ".traj")
 EVENT_FOLDER = "events"
+RUN_FILES = {"config.json", "manifest.json"}
 NEXT_COMMAND = "recompose ingest PATH --run DIR"
 
 
@@ -25,6 +27,8 @@ class Input(NamedTuple):
     path: Path
     format: str
     licence: str | None = None
+    name: str = ""
+    """How artefacts call the file: its path below the folder that was given, redacted."""
 
 
 @dataclass(frozen=True)
@@ -34,20 +38,25 @@ class Inputs:
     skipped: Counter[str] = field(default_factory=Counter[str])
 
 
+class Candidate(NamedTuple):
+    path: Path
+    name: str
+    was_named: bool
+    is_subagent: bool = False
+
+
 def find_inputs(paths: Sequence[Path], format_name: str | None = None) -> Inputs:
     """Session files in the order of their names. An `UsageError` when there is none at all."""
     inputs = Inputs()
-    for path, named in _unique(paths, inputs.skipped):
-        file = InputFile(path, Report())
-        try:
-            problem = _not_text(file)
-            known = format_name or (None if problem else detect_format(file))
-        except OSError as error:
-            problem, known = f"cannot be opened: {error.strerror}", None
-        if known and not problem:
-            inputs.files.append(Input(path, known))
-        elif problem or named or plain_name(path).endswith(ALWAYS_SESSIONS):
-            inputs.unreadable.append(Quarantined(path.name, 0, problem or "is in no known format"))
+    for candidate in _candidates(paths, inputs):
+        path, name = candidate.path, candidate.name
+        known, problem = _inspect(InputFile(path, Report()), format_name)
+        if known == "claude_code" and candidate.is_subagent:
+            inputs.skipped["subagent_file"] += 1
+        elif known:
+            inputs.files.append(Input(path, known, name=name))
+        elif problem or candidate.was_named or _plain_name(path).endswith(ALWAYS_SESSIONS):
+            inputs.unreadable.append(Quarantined(name, 0, problem or "is in no known format"))
         else:
             inputs.skipped["unrecognised_file"] += 1
     if not inputs.files:
@@ -55,57 +64,85 @@ def find_inputs(paths: Sequence[Path], format_name: str | None = None) -> Inputs
     return inputs
 
 
-def plain_name(path: Path) -> str:
-    return path.name.removesuffix(".zst")
+def _inspect(file: InputFile, format_name: str | None) -> tuple[str | None, str | None]:
+    """The format of a file, or why it cannot be read. Whatever a file holds, others are not harmed."""
+    try:
+        problem = None if file.path.is_dir() else _not_text(file.head())
+        return (None, problem) if problem else (format_name or detect_format(file), None)
+    except OSError as error:
+        return None, f"cannot be opened: {error.strerror}"
+    except Exception as error:
+        return None, f"cannot be read: {type(error).__name__}"
 
 
-def _unique(paths: Sequence[Path], skipped: Counter[str]) -> Iterator[tuple[Path, bool]]:
+def _candidates(paths: Sequence[Path], inputs: Inputs) -> Iterator[Candidate]:
     seen: set[Path] = set()
+    names: Counter[str] = Counter()
+    redactor = Redactor()
     for path in paths:
         if not path.exists():
             raise UsageError(f"there is no file or folder {path}", NEXT_COMMAND)
-        named = path.is_file()
-        for file in [path] if named else _session_files(path, skipped):
-            if file not in seen:
-                seen.add(file)
-                yield file, named
+        for file in [Candidate(path, path.name, True)] if path.is_file() else _walk(path, inputs):
+            if file.path not in seen:
+                seen.add(file.path)
+                name = redactor.text(os.fsencode(file.name).decode("utf-8", "replace"))
+                names[name] += 1
+                yield file._replace(name=name if names[name] == 1 else f"{name} ({names[name]})")
 
 
-def _session_files(root: Path, skipped: Counter[str]) -> Iterator[Path]:
-    for folder, folders, names in os.walk(root):
+def _walk(root: Path, inputs: Inputs) -> Iterator[Candidate]:
+    def set_aside(error: OSError) -> None:
+        inputs.unreadable.append(Quarantined(Path(error.filename).name, 0, f"cannot be opened: {error.strerror}"))
+
+    for folder, folders, names in os.walk(root, onerror=set_aside):
         folders.sort()
         here = Path(folder)
-        if here.name == EVENT_FOLDER and any(name.startswith("event-") for name in names):
-            yield here
+        if set(names) >= RUN_FILES and "ingestion" in folders:
+            inputs.skipped["run_folder"] += 1
             folders.clear()
+        elif here.name == EVENT_FOLDER and any(name.startswith("event-") for name in names):
+            yield Candidate(here, str(here.relative_to(root.parent)), False)
+            folders.clear()
+        else:
+            yield from _session_files(root, here, sorted(names), inputs.skipped)
+
+
+def _session_files(root: Path, folder: Path, names: Sequence[str], skipped: Counter[str]) -> Iterator[Candidate]:
+    for name in names:
+        file = folder / name
+        if not _plain_name(file).endswith(SESSION_SUFFIXES):
             continue
-        for name in sorted(names):
-            file = here / name
-            if not plain_name(file).endswith(SESSION_SUFFIXES) or file.is_symlink():
-                continue
-            if name.startswith("agent-") or "subagents" in file.relative_to(root).parts[:-1]:
-                skipped["subagent_file"] += 1
-            else:
-                yield file
+        if file.is_symlink():
+            skipped["link"] += 1
+        elif file.is_file():
+            below = file.relative_to(root)
+            yield Candidate(file, str(below), False, name.startswith("agent-") or "subagents" in below.parts[:-1])
 
 
-def _not_text(file: InputFile) -> str | None:
-    head = b"" if file.path.is_dir() else file.head()
-    if not head.strip() and not file.path.is_dir():
+def _plain_name(path: Path) -> str:
+    return path.name.removesuffix(".zst")
+
+
+def _not_text(head: bytes) -> str | None:
+    """A damaged byte among lines that can be read costs its line only; the reader sets that aside."""
+    if not head.strip():
         return "is empty"
-    if b"\0" in head:
-        return "is not text"
+    return None if _is_text(head) or any(map(is_json, head.splitlines())) else "is not text"
+
+
+def _is_text(head: bytes) -> bool:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
-        return "is not text"
-    return None
+        return False
+    return b"\0" not in head
 
 
 def _nothing_readable(paths: Sequence[Path], inputs: Inputs) -> str:
     given = ", ".join(str(path) for path in paths) or "no path"
+    left_out = ", ".join(f"{count} {reason}" for reason, count in inputs.skipped.items())
     if not inputs.unreadable:
-        return f"no session file in {given}"
+        return f"no session file in {given}" + (f" (left out: {left_out})" if left_out else "")
     first = inputs.unreadable[0]
     known = f" (known: {', '.join(TRACE_READERS)})" if "format" in first.reason else ""
     if len(inputs.unreadable) == 1:

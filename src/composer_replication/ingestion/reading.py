@@ -8,10 +8,12 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -29,6 +31,7 @@ MAX_DOCUMENT_BYTES = 256 << 20
 MAX_NAME_CHARS = 40
 HEAD_BYTES = 1 << 16
 HEAD_RECORDS = 50
+_LABEL = re.compile(r"[\w./:@+ -]*")
 CHUNK_BYTES = 1 << 20
 
 
@@ -55,11 +58,24 @@ class Report:
     """Strings that look random and were not rewritten, by kind."""
 
     def skip(self, group: str, kind: object) -> None:
-        self.skipped[f"{group}/{str(kind)[:MAX_NAME_CHARS]}"] += 1
+        self.skipped[f"{group}/{label(kind)}"] += 1
 
     def meet_unknown(self, version: str | None, kind: object) -> None:
-        self.unknown.setdefault(version or "unknown", Counter())[str(kind)[:MAX_NAME_CHARS]] += 1
+        self.unknown.setdefault(label(version or "unknown"), Counter())[label(kind)] += 1
         self.skip("unknown", kind)
+
+
+@lru_cache(1024)
+def _plain_label(text: str) -> bool:
+    from composer_replication.redaction import find_secrets
+
+    return _LABEL.fullmatch(text) is not None and not find_secrets(text, personal=True)
+
+
+def label(kind: object) -> str:
+    """A name found in a file, as reports may show it: short, plain, and no secret."""
+    text = str(kind)
+    return text if len(text) <= MAX_NAME_CHARS and _plain_label(text) else "(other)"
 
 
 class Line(NamedTuple):
@@ -82,10 +98,11 @@ class InputFile:
     report: Report
     redact: bool = True
     licence: str | None = None
+    name: str = ""
+    """How artefacts call the file."""
 
-    @property
-    def name(self) -> str:
-        return self.path.name
+    def __post_init__(self) -> None:
+        self.name = self.name or self.path.name
 
     def sha256(self) -> str:
         """Of the bytes on disk; of a folder, of its files in their order."""
@@ -162,7 +179,8 @@ class InputFile:
 
     def documents(self) -> Iterator[Document]:
         """The JSON values of a file: one, if the whole file is a value, else one per line."""
-        if whole := self.whole():
+        whole = None if self._begins_as_a_log() else self.whole()
+        if whole:
             yield whole
         elif self._is_a_log():
             for record, line in self.records():
@@ -188,12 +206,17 @@ class InputFile:
             return None
         return Document(value, 0, len(data))
 
+    def _begins_as_a_log(self) -> bool:
+        """Whether the first line is a value and another line follows: then there is no need to hold the whole file."""
+        first = list(islice(self.lines(), 2))
+        return len(first) == 2 and is_json(first[0].raw)
+
     def _is_a_log(self) -> bool:
         """Whether a line among the first is a value of its own. Lines inside a document that was cut are indented."""
-        return any(line.raw[:1] in b"{[\xef" and _is_json(line.raw) for line in islice(self.lines(), HEAD_RECORDS))
+        return any(line.raw[:1] in b"{[\xef" and is_json(line.raw) for line in islice(self.lines(), HEAD_RECORDS))
 
 
-def _is_json(raw: bytes) -> bool:
+def is_json(raw: bytes) -> bool:
     try:
         parse_json(raw)
     except ValueError:

@@ -30,7 +30,8 @@ def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for item in cast(JsonObject, value).values():
+        for key, item in cast(JsonObject, value).items():
+            yield key
             yield from _strings(item)
     elif isinstance(value, list | tuple):
         for item in cast(list[Any], value):

@@ -14,10 +14,10 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, cast
 
-from composer_replication.records import Message, ToolCall, canonical_json
+from composer_replication.records import canonical_json
 
 from . import environment
 from .entropy import count_random_strings
@@ -75,24 +75,6 @@ class Redactor:
             return self.text(value)
         redacted = self.json_value(parsed)
         return value if redacted is parsed else canonical_json(redacted)
-
-    def message(self, message: Message) -> Message:
-        changed: dict[str, Any] = {}
-        content = self.text(message["content"])
-        if content is not message["content"]:
-            changed["content"] = content
-        calls = message.get("tool_calls", [])
-        redacted_calls = [self._call(call) for call in calls]
-        if any(new is not old for new, old in zip(redacted_calls, calls, strict=True)):
-            changed["tool_calls"] = redacted_calls
-        return cast(Message, {**message, **changed}) if changed else message
-
-    def _call(self, call: ToolCall) -> ToolCall:
-        function = call["function"]
-        arguments = self.json_text(function["arguments"])
-        if arguments is function["arguments"]:
-            return call
-        return {**call, "function": {**function, "arguments": arguments}}
 
     def json_value(self, value: Any) -> Any:
         """Like `json_text`, for a value that is parsed already; the same object when nothing changed."""
@@ -201,7 +183,12 @@ def _is_plain_key(key: str) -> bool:
 
 
 def _environment(environ: Mapping[str, str] | None) -> frozenset[bytes]:
-    return secret_values(os.environ if environ is None else environ)
+    return _own_environment() if environ is None else secret_values(environ)
+
+
+@cache
+def _own_environment() -> frozenset[bytes]:
+    return secret_values(os.environ)
 
 
 def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

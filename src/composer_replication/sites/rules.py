@@ -128,9 +128,11 @@ ANY_AGENT_RULES: tuple[Rule, ...] = (
          r"(does not exist|not found|is a directory|no such)|.{0,60}(No such file or directory|ENOENT|EISDIR)|File .{1,200} not found",
          tools="other", evident=True),
     Rule("linter", "runtime_error", r".{0,40}proposed edit has introduced new syntax", evident=True),
-    Rule("tool_error", "runtime_error", r"(ERROR|Error)(:| )", tools="other", evident=True, confidence=0.7),
     Rule("too_large", "limit", r".{0,120}(too (large|long|many)|exceeds? (the )?(maximum|limit)|maximum (size|length))", tools="other"),
     Rule("tool_timeout", "timeout", r"[^\n]{0,120}([Tt]imed out after|TimeoutError|timeout exceeded)", "environment", 0.8),
+    Rule("error_limit", "limit", r"(ERROR|Error)[: ][^\n]{0,120}(too (large|long)|exceeds)", tools="other", evident=True),
+    Rule("error_timeout", "timeout", r"(ERROR|Error)[: ][^\n]{0,120}[Tt]imed out", "environment", 0.7, tools="other", evident=True),
+    Rule("tool_error", "runtime_error", r"(ERROR|Error)(:| )", tools="other", evident=True, confidence=0.7),
 )  # fmt: skip
 
 ANY_COMMAND = Rule("any_command", "exit_code", r"", confidence=0.9)

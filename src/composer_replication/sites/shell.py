@@ -67,7 +67,7 @@ def command_of(call: ToolCall | None) -> str | None:
         return None
     try:
         arguments: Any = json.loads(call["function"]["arguments"])
-    except ValueError:
+    except (ValueError, RecursionError):
         return call["function"]["arguments"]
     if not isinstance(arguments, dict):
         return str(arguments)

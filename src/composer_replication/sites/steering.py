@@ -50,7 +50,10 @@ class Steering(NamedTuple):
 def words_after(trace: Trace, turn: int) -> tuple[str, bool]:
     """The user's own words right after a turn, and whether the user stopped the turn before saying them."""
     interrupted = False
-    for message in trace.messages[trace.turns[turn].end :]:
+    at = trace.turns[turn]
+    # What stands behind the beginning of a later segment was said before, or in another branch.
+    limit = min((segment.start for segment in trace.segments[at.segment + 1 :]), default=len(trace.messages))
+    for message in trace.messages[at.end : limit]:
         if message["role"] != "user":
             break
         if INTERRUPTED.search(message["content"]):
