@@ -14,7 +14,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from composer_replication.records import canonical_json
@@ -183,12 +183,12 @@ def _is_plain_key(key: str) -> bool:
 
 
 def _environment(environ: Mapping[str, str] | None) -> frozenset[bytes]:
-    return _own_environment() if environ is None else secret_values(environ)
+    return _secrets_among(frozenset((os.environ if environ is None else environ).items()))
 
 
-@cache
-def _own_environment() -> frozenset[bytes]:
-    return secret_values(os.environ)
+@lru_cache(maxsize=8)
+def _secrets_among(variables: frozenset[tuple[str, str]]) -> frozenset[bytes]:
+    return secret_values(dict(variables))
 
 
 def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
