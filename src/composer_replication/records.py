@@ -101,6 +101,11 @@ class Segment(Record):
     cleared: tuple[int, ...] = ()
     """Indexes of tool results that the harness emptied when this segment began."""
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether nothing left the history here but the text of cleared results."""
+        return self.continues is not None and self.continues[1] == self.start
+
 
 class Turn(Record):
     """`messages[start]` is the assistant message; the rest up to `end` are its tool results."""

@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.samples import sample_bytes
 
 Mutation = Callable[[random.Random, bytes], bytes]
 VALUES: tuple[Any, ...] = (
     None, True, -1, 0.5, 10**400, "", "\ud83d", "\x00", "x" * 300, [], {}, [[[[1]]]], {"type": {"type": None}},
     [None, 7, "x"],
 )  # fmt: skip
+
+JSON_TEXTS = ("7", "null", "[1, null]", '{"command": [], "path": {"path": null}}')
+"""Where a field holds JSON as a string: arguments of calls, whole conversations in tables."""
 
 
 def flip_bits(rng: random.Random, line: bytes) -> bytes:
@@ -105,3 +112,69 @@ def fuzzed_lines(seed: int, lines: Sequence[bytes], number: int) -> Iterator[byt
             yield from (line[:at] + other, line[at:] or b"x")
         else:
             yield rng.choice(MUTATIONS)(rng, line)
+
+
+class Sample(NamedTuple):
+    """A session file as JSON values, small enough to be read a thousand times; where it is not JSON, as lines."""
+
+    name: str
+    values: list[Any]
+    suffix: str
+
+    def encoded(self, values: Sequence[Any]) -> bytes:
+        match self.suffix:
+            case ".json":
+                return json.dumps(values[0]).encode()
+            case ".md":
+                return "\n".join(map(str, values)).encode("utf-8", "replace")
+            case _:
+                return "".join(json.dumps(value) + "\n" for value in values).encode()
+
+
+def small_sample(path: Path, records: int, items: int, chars: int) -> Sample:
+    """At most this many records of a log, items of a list inside, and characters of a text."""
+    name, data = path.name.removesuffix(".zst"), sample_bytes(path)
+    if name.endswith(".md"):
+        return Sample(name, data.decode().splitlines()[:records], ".md")
+    try:
+        return Sample(name, [shortened(json.loads(data), items, chars)], ".json")
+    except ValueError:
+        values = [json.loads(line) for line in data.decode("utf-8-sig").splitlines()[:records] if line.strip()]
+        return Sample(name, [shortened(value, items, chars) for value in values], ".jsonl")
+
+
+def shortened(value: Any, items: int, chars: int) -> Any:
+    if isinstance(value, dict):
+        return {key: shortened(item, items, chars) for key, item in value.items()}
+    if isinstance(value, list):
+        return [shortened(item, items, chars) for item in value[:items]]
+    if isinstance(value, str) and (inner := json_inside(value)) is not None:
+        return json.dumps(shortened(inner, items, chars))
+    return value[:chars] if isinstance(value, str) else value
+
+
+def json_inside(text: str) -> Any:
+    """The object or list that a string holds as JSON, else None."""
+    try:
+        return json.loads(text) if text[:1] in ("{", "[") else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def with_other_values(rng: random.Random, values: Sequence[Any], number: int) -> list[Any]:
+    """A copy in which this many places, at any depth, hold something else."""
+    root = [json.loads(json.dumps(value)) for value in values]
+    for _ in range(number):
+        at = rng.randrange(len(root))
+        places = [(root, at), *_places(root[at])]
+        holder, key = rng.choice(places)
+        holder[key] = deepcopy(rng.choice((*VALUES, *JSON_TEXTS)))
+    return root
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every field and item inside a value, as what holds it and under which key."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in list(pairs):
+        yield value, key
+        yield from _places(item)

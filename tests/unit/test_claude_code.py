@@ -454,3 +454,10 @@ def test_detect_format(tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text('{"type": "session_meta", "sessionId": "s"}\nnot json\n')
     assert detect_format(InputFile(other, Report())) is None
+
+
+def test_records_without_a_parent_are_no_rewind_and_an_edited_first_prompt_is(session: Path) -> None:
+    rows = [user("one"), assistant("m1", text("a")), user("two"), assistant("m2", text("b"))]
+    assert [turn.abandoned for turn in trace_of(session, *rows).turns] == [False, False]
+    rows = [user("one", parentUuid=None), rows[1], user("two", parentUuid=None), rows[3]]
+    assert [turn.abandoned for turn in trace_of(session, *rows).turns] == [True, False]

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import zstandard
 
+from composer_replication.cli.ingest import ingest as ingest_command
 from composer_replication.errors import UsageError
 from composer_replication.ingestion import Ingestion, find_inputs
 from composer_replication.progress import Silent
 from composer_replication.records import Trace
+from composer_replication.runs import Run
+from composer_replication.sites import find_sites
 
 UNREADABLE = {"empty": b"\n", "not text": b"PK\x03\x04\x00\xff", "no known format": b'{"a": 1}\n'}
 
@@ -118,3 +125,132 @@ def test_a_broken_first_line_does_not_cost_the_file(tmp_path: Path) -> None:
     reading = Ingestion(find_inputs([document], "messages"), redact=False, jobs=1)
     assert list(reading.chunks(tmp_path / ".shards", Silent())) == []
     assert reading.counts()["quarantined"] == {"not a JSON document": 1}
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"type": "user", "sessionId": "s", "message": {"role": "user", "content": text}}
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def unfinished(tmp_path: Path) -> tuple[Path, Path]:
+    """A session file, and a run of it that was killed: shards and half a record file lie about."""
+    session, run = write(tmp_path / "s.jsonl", turn("m1"), turn("m2")), tmp_path / "run"
+    ingest_command(session, run=run)
+    stage = run / "ingestion"
+    for path in stage.iterdir():
+        path.unlink()
+    (stage / "shards").mkdir()
+    (stage / "shards" / "0.jsonl").write_text('{"half": ')
+    (stage / "shards" / "7.jsonl").write_text("{}\n")
+    (stage / ".records.jsonl.zst.1").write_bytes(b"half")
+    return session, run
+
+
+def test_a_run_in_progress_is_left_alone(unfinished: tuple[Path, Path]) -> None:
+    session, run = unfinished
+    before = files_in(run)
+    with Run.open(run).lock():
+        with pytest.raises(UsageError, match="in use by another process"):
+            ingest_command(session, run=run)
+        assert files_in(run) == before
+
+
+def test_what_a_killed_run_left_behind_does_not_stop_the_next(unfinished: tuple[Path, Path]) -> None:
+    session, run = unfinished
+    ingest_command(session, run=run)
+    stage = Run.open(run).stage("ingestion")
+    assert [len(trace.turns) for trace in stage.read(Trace)] == [2]
+    assert sorted(path.name for path in stage.path.iterdir()) == [
+        "manifest.json", "quarantine.jsonl", "records.jsonl.zst",
+    ]  # fmt: skip
+
+
+def test_a_file_without_a_turn_leaves_nothing_behind(tmp_path: Path) -> None:
+    session, run = write(tmp_path / "s.jsonl", said("hello?")), tmp_path / "run"
+    for _ in range(2):
+        with pytest.raises(UsageError, match="no turn"):
+            ingest_command(session, run=run)
+        assert not run.exists()
+    write(session, said("hello?"), turn("m1"))
+    ingest_command(session, run=run)
+    assert Run.open(run).stage("ingestion").counts["turns"] == 1
+
+
+def test_files_that_cannot_be_read_do_not_cost_the_others(tmp_path: Path) -> None:
+    """As a command, with a limit in time: opening a FIFO would wait for ever."""
+    folder, run = tmp_path / "sessions", tmp_path / "run"
+    write(folder / "good.jsonl", turn("m1"))
+    os.mkfifo(folder / "pipe.jsonl")
+    whole = zstandard.ZstdCompressor().compress(json.dumps(turn("m2")).encode() * 50_000)
+    (folder / "cut.jsonl.zst").write_bytes(whole[:20])
+    (folder / "damaged.jsonl.zst").write_bytes(whole[: len(whole) // 2] + bytes(9) + whole[len(whole) // 2 + 9 :])
+    (folder / "not.jsonl.zst").write_bytes(b"not zstd")
+    (folder / "odd.jsonl").write_text('{"type": ["x"]}\n')
+    command = [sys.executable, "-m", "composer_replication", "ingest", str(folder), "--run", str(run)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 4, done.stderr
+    (trace,) = Run.open(run).stage("ingestion").read(Trace)
+    assert trace.source.file == "good.jsonl"
+    aside = [json.loads(line)["file"] for line in (run / "ingestion" / "quarantine.jsonl").read_text().splitlines()]
+    assert {"cut.jsonl.zst", "damaged.jsonl.zst", "not.jsonl.zst", "odd.jsonl"} == set(aside) - {"pipe.jsonl"}
+
+
+@pytest.mark.parametrize("damage", [b"\xff", b"\0", b"\xc3"])
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_damaged_byte_costs_a_line(tmp_path: Path, damage: bytes, at: int) -> None:
+    lines = [json.dumps(turn(f"m{number}")).encode() + b"\n" for number in range(3)]
+    lines[at] = lines[at].replace(b"hi", b"h" + damage + b"i")
+    (tmp_path / "s.jsonl").write_bytes(b"".join(lines))
+    found = ingest(tmp_path, tmp_path)
+    assert [len(trace.turns) for trace in found.traces] == [2]
+    (aside,) = found.reading.quarantined
+    assert aside.byte_offset == len(lines[0]) * at
+
+
+def test_only_claude_code_calls_subagents_agent(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    (tmp_path / "agent-1.json").write_text(json.dumps({"messages": messages}))
+    write(tmp_path / "agent-2.jsonl", turn("m1"))
+    found = ingest(tmp_path, tmp_path)
+    assert [trace.source.file for trace in found.traces] == ["agent-1.json"]
+    assert found.reading.counts()["skipped"] == {"subagent_file": 1}
+
+
+def test_links_are_counted_and_not_followed(tmp_path: Path) -> None:
+    elsewhere = write(tmp_path / "elsewhere" / "x.jsonl", turn("m2"))
+    folder = write(tmp_path / "sessions" / "s.jsonl", turn("m1")).parent
+    (folder / "to-a-file.jsonl").symlink_to(elsewhere)
+    (folder / "to-nothing.jsonl").symlink_to(tmp_path / "nothing.jsonl")
+    (folder / "to-a-folder").symlink_to(elsewhere.parent)
+    found = ingest(tmp_path, folder)
+    assert [trace.source.file for trace in found.traces] == ["s.jsonl"]
+    assert found.reading.counts()["skipped"]["link"] >= 2
+
+
+def test_a_call_id_that_a_later_turn_uses_again_is_another_call(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = []
+    for name in ("first", "second"):
+        row = turn(name)
+        row["message"]["content"] = [{"type": "tool_use", "id": "call_0", "name": "Bash", "input": {"command": name}}]
+        result = {"type": "tool_result", "tool_use_id": "call_0", "content": f"result of {name}"}
+        rows += [row, {"type": "user", "sessionId": "s", "message": {"content": [result]}}]
+    (trace,) = ingest(tmp_path, write(tmp_path / "s.jsonl", *rows)).traces
+    calls = [call for message in trace.messages for call in message.get("tool_calls", [])]
+    results = [message for message in trace.messages if message["role"] == "tool"]
+    assert [json.loads(call["function"]["arguments"])["command"] for call in calls] == ["first", "second"]
+    assert [result["content"] for result in results] == ["result of first", "result of second"]
+    assert [result["tool_call_id"] for result in results] == [call["id"] for call in calls]
+    assert len({call["id"] for call in calls}) == 2
+
+
+def test_a_prompt_that_a_compaction_repeats_was_said_once(tmp_path: Path) -> None:
+    style = "do not add comments to the code"
+    boundary = {"type": "system", "subtype": "compact_boundary", "sessionId": "s"}
+    again = {**said(style), "parentUuid": "u-m2"}
+    rows = [said("go"), turn("m1"), {**again, "parentUuid": "u-m1"}, turn("m2"), boundary, again, turn("m3")]
+    (trace,) = ingest(tmp_path, write(tmp_path / "s.jsonl", *rows)).traces
+    assert [(site.turn, site.error_kind) for site in find_sites(trace)] == [(0, "style")]

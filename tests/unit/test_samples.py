@@ -14,6 +14,13 @@ from tests.samples import SAMPLES, sample_files
 from tests.unit.reading_trials import assert_valid
 
 EXPECTED: dict[str, dict[str, object]] = json.loads((SAMPLES / "expected.json").read_text())
+SAYS_NOTHING = {
+    # Its thinking is encrypted, and the file was cut before the line with its call.
+    "claude_code_mini/err_json_decode.jsonl": [5],
+    # The model answered with hidden reasoning only.
+    "copilot_cli/agentv__2426852d-6cf5-4e90-be9f-e45fc6c7d5e4.jsonl": [0],
+}
+"""Turns without text, visible thinking or a call."""
 NOT_A_SESSION = ("base_state.json", "/subagents/")
 
 
@@ -74,3 +81,29 @@ def test_what_a_teacher_sees_is_a_valid_conversation(path: Path) -> None:
             assert state["messages"][0]["role"] == "system"
             assert state["student_action"] is not None
             assert_valid(state["messages"])
+
+
+@pytest.mark.parametrize("path", SESSION_FILES, ids=name_of)
+def test_every_turn_says_or_does_something(path: Path) -> None:
+    states = [state for session in read(path)[1] for state in session.trace().states()]
+    silent = [number for number, state in enumerate(states) if not state["student_action"].strip()]
+    assert silent == SAYS_NOTHING.get(name_of(path), [])
+
+
+@pytest.mark.parametrize("path", SESSION_FILES, ids=name_of)
+def test_redaction_changes_texts_and_nothing_else(path: Path) -> None:
+    (_, plain, left_out), (_, redacted, left_out_redacted) = read(path), read(path, redact=True)
+    assert list(map(shape, plain)) == list(map(shape, redacted))
+    for what in ("skipped", "quarantined", "unknown"):
+        assert getattr(left_out, what) == getattr(left_out_redacted, what)
+
+
+def shape(session: Session) -> object:
+    """All of a trace that is not text."""
+    trace = session.trace()
+    messages = [
+        (message["role"], message.get("is_error"), [call["function"]["name"] for call in message.get("tool_calls", [])])
+        for message in trace.messages
+    ]
+    turns = [turn.model_copy(update={"thinking": bool(turn.thinking)}) for turn in trace.turns]
+    return trace.trace_id, messages, turns, trace.segments, len(trace.tools), session.calls, session.results

@@ -180,12 +180,12 @@ class _Reader:
             return None
         self._forget_delivered(text)
         typed = not (results or record.isMeta or record.isCompactSummary or text.startswith(NOT_TYPED_BY_THE_USER))
-        parent = record.parentUuid or NO_PARENT
-        if typed and (earlier := self._prompts.get(parent)):
+        parent = NO_PARENT if record.parentUuid is None else record.parentUuid
+        if not typed or not isinstance(parent, str):
+            return self._conversation.say(text)
+        if earlier := self._prompts.get(parent):
             self._conversation.rewind(earlier)
-        said = self._conversation.say(text)
-        if typed:
-            self._prompts[parent] = said
+        said = self._prompts[parent] = self._conversation.say(text)
         return said
 
     def _add_attachment(self, attachment: Attachment) -> Said | None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 import orjson
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from .reading import BYTE_ORDER_MARK, parse_json
 
@@ -42,7 +42,7 @@ class Record(Struct):
     type: str | None = None
     subtype: str | None = None
     uuid: str | None = None
-    parentUuid: str | None = None
+    parentUuid: str | UnsetType | None = UNSET
     sessionId: str | None = None
     version: str | None = None
     isSidechain: bool | None = None

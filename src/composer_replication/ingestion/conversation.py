@@ -78,6 +78,8 @@ class Conversation:
         self.agent = agent
         self.fidelity: Fidelity = fidelity
         self.version: str | None = None
+        self.default_model: str | None = None
+        """Of turns that name no model themselves."""
         self._system = self._spool.add(SYSTEM_PROMPT)
         self._entries: list[Said | AssistantTurn | Restart | Rewind | Clearing] = []
         self._turns: dict[str, AssistantTurn] = {}
@@ -179,6 +181,10 @@ class Conversation:
     def session(self, name: str, *, task_id: str | None = None, outcome: float | None = None) -> Session:
         """`name` tells this session from others of the same agent: an id, or a hash of the file."""
         layout = self._lay_out()
+        if self.default_model:
+            default = intern(self._redactor.text(self.default_model))
+            for turn in layout.turns:
+                turn.message.model = turn.message.model or default
         if self._early_results:
             self._report.skipped["result_without_call"] += len(self._early_results)
         self._report.redactions.update(self._redactor.counts)

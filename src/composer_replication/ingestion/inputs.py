@@ -92,7 +92,7 @@ def _candidates(paths: Sequence[Path], inputs: Inputs) -> Iterator[Candidate]:
 
 def _walk(root: Path, inputs: Inputs) -> Iterator[Candidate]:
     def set_aside(error: OSError) -> None:
-        inputs.unreadable.append(Quarantined(Path(error.filename).name, 0, f"cannot be opened: {error.strerror}"))
+        inputs.unreadable.append(Quarantined("a folder", 0, f"cannot be opened: {error.strerror}"))
 
     for folder, folders, names in os.walk(root, onerror=set_aside):
         folders.sort()
@@ -117,6 +117,8 @@ def _session_files(root: Path, folder: Path, names: Sequence[str], skipped: Coun
         elif file.is_file():
             below = file.relative_to(root)
             yield Candidate(file, str(below), False, name.startswith("agent-") or "subagents" in below.parts[:-1])
+        else:
+            skipped["not_a_file"] += 1
 
 
 def _plain_name(path: Path) -> str:

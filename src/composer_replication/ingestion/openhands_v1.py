@@ -85,15 +85,13 @@ class _Events:
         self._view = View(self._conversation)
         self._ids = CallIds()
         self._turn_of: dict[str, AssistantTurn] = {}
-        self._turns: list[AssistantTurn] = []
         self._seen: set[str] = set()
         state = _base_state(file)
         self._name = as_name(state.get("id"))
         self._model = _agent_model(state)
 
     def session(self, task_id: str | None = None, outcome: float | None = None) -> Session:
-        for turn in self._turns:
-            turn.model = turn.model or self._model
+        self._conversation.default_model = self._model
         return self._conversation.session(self._name or "", task_id=task_id, outcome=outcome)
 
     def take(self, _: InputFile, document: Document) -> tuple[()]:
@@ -165,9 +163,7 @@ class _Events:
         self._add_turn(event_id, event, take_apart(written)._replace(calls=[parsed]), document)
 
     def _add_turn(self, event_id: str | None, event: JsonObject, reply: Reply, document: Document) -> None:
-        turn, begins = self._view.turn(event_id, as_name(event.get("llm_response_id")), None, document)
-        if begins:
-            self._turns.append(turn)
+        turn, _ = self._view.turn(event_id, as_name(event.get("llm_response_id")), None, document)
         add_reply(self._conversation, turn, reply, self._ids)
         self._turn_of.update((call.call_id, turn) for call in turn.calls)
 

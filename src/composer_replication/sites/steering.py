@@ -51,8 +51,9 @@ def words_after(trace: Trace, turn: int) -> tuple[str, bool]:
     """The user's own words right after a turn, and whether the user stopped the turn before saying them."""
     interrupted = False
     at = trace.turns[turn]
-    # What stands behind the beginning of a later segment was said before, or in another branch.
-    limit = min((segment.start for segment in trace.segments[at.segment + 1 :]), default=len(trace.messages))
+    # What stands behind a compaction or a rewind was said before, or in another branch.
+    later = [segment for segment in trace.segments[at.segment + 1 :] if not segment.goes_on]
+    limit = min((segment.start for segment in later), default=len(trace.messages))
     for message in trace.messages[at.end : limit]:
         if message["role"] != "user":
             break
