@@ -18,12 +18,13 @@ quickstart: .venv/train-installed
 test: .venv/dev-installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-# A million fuzzed lines; `make test` reads twenty thousand.
+# A million fuzzed lines and the full figures on money; `make test` does a small part of each.
 faults: .venv/dev-installed
-	RECOMPOSE_FUZZ_LINES=1000000 $(BIN)/python -m pytest tests/faults -n 2 --dist worksteal
+	RECOMPOSE_FUZZ_LINES=1000000 RECOMPOSE_FAULTS=full $(BIN)/python -m pytest tests/faults -n 2 --dist worksteal
 
 benchmarks: .venv/dev-installed
 	$(BIN)/python benchmarks/ingestion.py --peers --json benchmarks/results/ingestion.json
+	$(BIN)/python benchmarks/llm_client.py --peers --json benchmarks/results/llm_client.json
 	$(BIN)/python benchmarks/redaction.py tests/samples/claude_code/*.zst
 
 lint: .venv/dev-installed

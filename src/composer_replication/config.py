@@ -108,19 +108,37 @@ class HintsConfig(Section):
     judge_timeout_s: AboveZero = 60.0
 
 
+class GateConfig(Section):
+    """Which states are worth asking about, next to those where the policy erred."""
+
+    entropy_share: Fraction = 0.3
+    """Of the states at which the policy was sampled, those where its samples differ most."""
+    audit_rate: Fraction = 0.05
+    """Share of all other states, drawn at random, to see what the gate overlooks."""
+
+
 class ReplayConfig(Section):
     simulated: bool = True
     """Ask the built-in simulated teachers, noisy oracles of the toolbox, over loopback HTTP."""
     simulated_error_rates: Annotated[tuple[Fraction, ...], Field(min_length=1, max_length=26)] = (0.1, 0.2, 0.3)
     """One simulated teacher family per entry, wrong this often."""
     base_url: str | None = None
-    """Loopback OpenAI-compatible server to ask instead of the simulated teachers."""
+    """OpenAI-compatible server to ask instead of the simulated teachers: https, or http on loopback."""
     teachers: tuple[str, ...] = ()
-    """Model names at `base_url`, one vote per family."""
+    """Model names at `base_url`, one vote per family; without it, names of the built-in roster, by default all."""
+    prices: dict[str, tuple[Weight, Weight]] = {}
+    """Dollars per million prompt and completion tokens, by model. A model off loopback must have a price."""
+    key_variable: str | None = None
+    """Name of the environment variable that holds the key for `base_url`."""
     max_states: Positive = 256
+    gate: GateConfig = GateConfig()
     concurrency: Positive = 8
+    """Most calls in flight to one teacher; fewer while it complains."""
     max_tokens: Positive = 256
     timeout_s: AboveZero = 60.0
+    """From the first byte sent to the last one received."""
+    max_attempts: Positive = 6
+    """Tries per question where the provider, and not the question, is the trouble."""
 
 
 class PairsConfig(Section):

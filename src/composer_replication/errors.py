@@ -22,6 +22,12 @@ class UsageError(RecomposeError):
     exit_code = 2
 
 
+class BudgetError(RecomposeError):
+    """The spending cap, or the provider's, has no room for the next call; the work is saved."""
+
+    exit_code = 3
+
+
 class PartialError(RecomposeError):
     """Some records were set aside; the rest is saved."""
 

@@ -11,21 +11,24 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .environments.toolbox import task_by_id
+from .environments.toolbox import ToolboxTask, task_by_id
+from .environments.toolbox.equivalence import ToolboxJudge
 from .errors import RecomposeError, UsageError
 from .hints import SiblingHintGenerator, write_hints
 from .ingestion import Ingestion, Inputs, find_inputs
 from .ingestion.embedded import embedded_session
-from .pairs import extract_dpo_pairs
+from .pairs import calibrate, extract_dpo_pairs
 from .progress import Progress
 from .records import ErrorSite, Hint, PreferencePair, TeacherReply, Trace
-from .replay import Teacher, replay_states, states_to_ask
+from .replay import State, Teacher, replay_states, states_to_ask
+from .replay.choice import configured_teachers
+from .replay.gate import choose_states
 from .runs import Run, encoded, read_records, write_atomically, write_records
 from .sites import find_sites
 
@@ -119,18 +122,27 @@ def hint(run: Run, progress: Progress) -> None:
     run.stage("hints").finish(written.hints, counts, inputs, started)
 
 
-def replay(run: Run, progress: Progress) -> None:
-    """What each teacher would have done at the error states."""
+def replay(run: Run, progress: Progress, chosen: Sequence[Teacher] = ()) -> None:
+    """What each teacher would have done at the states that are worth asking about."""
+    from .llm.bill import summary
     from .llm.ledger import Ledger
+    from .llm.reconcile import reconcile
 
     started, inputs = time.monotonic(), [run.stage("ingestion"), run.stage("sites")]
     config, traces = run.config.replay, inputs[0].read(Trace)
-    states = states_to_ask(traces, inputs[1].read(ErrorSite), config.max_states)
-    if config.simulated and not any(trace.task_id for trace in traces):
+    states = replay_plan(run, traces, inputs[1].read(ErrorSite), chosen)
+    if config.simulated and not chosen and not _toolbox_tasks(run, traces):
         progress.note("simulated teachers know only the toolbox, and no trace is from there: none will answer")
     ledger = Ledger(run.path / "ledger.sqlite")
-    with _teachers(run, traces) as teachers:
-        replies = replay_states(states, teachers, ledger, config, progress.step)
+    try:
+        with replay_teachers(run, traces, chosen) as teachers:
+            replies = replay_states(states, teachers, ledger, config, progress)
+        names = {teacher.name for teacher in teachers}
+        if summary(ledger, names)["in_doubt_micros"]:
+            progress.note(f"{reconcile(ledger)} calls in doubt were looked up at their provider")
+        spent = summary(ledger, names)
+    finally:
+        ledger.close()
     outcomes = Counter(reply.outcome for reply in replies)
     if replies and outcomes["failed"] == len(replies):
         raise RecomposeError(
@@ -140,18 +152,32 @@ def replay(run: Run, progress: Progress) -> None:
         "states": len(states),
         "replies": len(replies),
         "outcomes": dict(outcomes),
-        "simulated": config.simulated,
-        "spent_micros": ledger.spent_micros(),
+        "simulated": config.simulated and not chosen,
+        **spent,
     }
-    ledger.close()
     run.stage("replay").finish(replies, counts, inputs, started)
 
 
 def pair(run: Run, progress: Progress) -> None:
     """What the teachers agree on, over what the actor did."""
-    started, inputs = time.monotonic(), [run.stage("ingestion"), run.stage("replay")]
-    pairs, verdicts = extract_dpo_pairs(inputs[0].read(Trace), inputs[1].read(TeacherReply), run.config.model.name)
-    run.stage("pairs").finish(pairs, {"pairs": len(pairs), "verdicts": dict(verdicts)}, inputs, started)
+    started, inputs = time.monotonic(), [run.stage(noun) for noun in ("ingestion", "sites", "replay")]
+    config, traces, replies = run.config.pairs, inputs[0].read(Trace), inputs[2].read(TeacherReply)
+    judge = ToolboxJudge(_toolbox_tasks(run, traces))
+    found = extract_dpo_pairs(
+        traces,
+        replies,
+        run.config.model.name,
+        rule=config.rule,
+        critical=config.critical,
+        free_text=config.free_text,
+        equivalent=judge.equivalent if config.execution else None,
+        kinds={site.state_id: site.error_kind for site in inputs[1].read(ErrorSite)},
+    )
+    if config.calibrate:
+        found = calibrate(found.pairs, judge.is_right, config.min_precision).apply(found)
+    run.stage("pairs").finish(
+        found.pairs, {"pairs": len(found.pairs), "verdicts": dict(found.verdicts)}, inputs, started
+    )
 
 
 def train(run: Run, progress: Progress) -> None:
@@ -246,20 +272,33 @@ def _rollouts(run: Run, progress: Progress) -> list[Trace]:
     return traces
 
 
+def replay_plan(run: Run, traces: list[Trace], sites: list[ErrorSite], chosen: Sequence[Teacher]) -> list[State]:
+    """Which states are asked about. Simulated teachers are free and know errors only, so the gate is for the others."""
+    config = run.config.replay
+    if config.simulated and not chosen:
+        return states_to_ask(traces, sites, config.max_states)
+    return [choice.state for choice in choose_states(traces, sites, config.gate, config.max_states, run.config.seed)]
+
+
 @contextmanager
-def _teachers(run: Run, traces: list[Trace]) -> Generator[list[Teacher]]:
+def replay_teachers(run: Run, traces: list[Trace], chosen: Sequence[Teacher]) -> Generator[Sequence[Teacher]]:
+    """Those of the command line, else those of the config."""
     from .environments.toolbox.teachers import SimulatedTeachers, teacher_names
 
     config = run.config.replay
-    if not config.simulated:
-        if not config.base_url or not config.teachers:
-            raise UsageError("replay.base_url and replay.teachers are not set", "set both in the config file")
-        yield [Teacher(name, config.base_url) for name in config.teachers]
+    if chosen or not config.simulated:
+        yield chosen or configured_teachers(config)
         return
-    tasks = [task_by_id(run.config.toolbox, trace.task_id) for trace in traces if trace.task_id]
+    tasks = _toolbox_tasks(run, traces)
     with SimulatedTeachers(tasks, config.simulated_error_rates, run.config.seed) as server:
         names = teacher_names(config.simulated_error_rates)
         yield [Teacher(name, server.base_url, simulated=True) for name in names]
+
+
+def _toolbox_tasks(run: Run, traces: Sequence[Trace]) -> list[ToolboxTask]:
+    """Sessions of other agents may carry task ids of their own."""
+    own = [trace.task_id for trace in traces if trace.source.agent == "toolbox" and trace.task_id]
+    return [task_by_id(run.config.toolbox, task_id) for task_id in own]
 
 
 def _load(run: Run, noun: str) -> Policy:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from composer_replication.pairs import vote
-from composer_replication.records import TeacherReply, Usage
+from composer_replication.records import TeacherReply, Usage, canonical_call
 
 OUTCOMES = ("no_action", "truncated", "mismatched", "failed")
 
@@ -22,7 +22,8 @@ def make(family: str, action: str | None, outcome: str) -> TeacherReply:
     )  # fmt: skip
 
 
-families, actions = st.sampled_from("abcdefg"), st.sampled_from("xyz")
+families = st.sampled_from("abcdefg")
+actions = st.sampled_from([canonical_call("get_key", {"key": key}) for key in "xyz"])
 answered = st.builds(make, families, actions, st.just("answered"))
 silent = st.builds(make, families, st.none() | actions, st.sampled_from(OUTCOMES))
 replies = st.lists(answered | silent, max_size=14)
@@ -81,6 +82,30 @@ def test_agreement_counts_the_families_that_voted_for_the_action(ballots):
     for family in agreement.families:
         said = {reply.action for reply in ballots if reply.family == family and reply.outcome == "answered"}
         assert said == {verdict.action}
+
+
+garbage = st.builds(make, families, st.text(max_size=12) | st.just('{"name":"f"}'), st.just("answered"))
+
+
+@settings(max_examples=100, deadline=None)
+@given(replies, st.lists(garbage, max_size=5))
+def test_answers_that_are_no_call_change_nothing(ballots, unreadable):
+    assert vote([*ballots, *unreadable]) == vote(ballots)
+
+
+@settings(max_examples=150, deadline=None)
+@given(replies, st.fractions(min_value=0, max_value=1))
+def test_whatever_the_share_a_winner_stands_alone(ballots, share):
+    verdict = vote(ballots, share=share)
+    if verdict.agreement is None:
+        return
+    others = {reply.family for reply in ballots} - set(verdict.agreement.families)
+    against = Counter(
+        next(iter(said))
+        for family in others
+        if len(said := {r.action for r in ballots if r.family == family and r.outcome == "answered"}) == 1
+    )
+    assert all(count < verdict.agreement.votes and count < share * verdict.agreement.n for count in against.values())
 
 
 @settings(max_examples=100, deadline=None)

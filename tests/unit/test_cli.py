@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-VERBS = ["quickstart", "ingest", "sites", "hint", "replay", "pair", "train", "evaluate", "model"]
+VERBS = ["quickstart", "ingest", "sites", "hint", "replay", "pair", "train", "evaluate", "cost", "experiment", "model"]
 
 
 def recompose(*arguments, cwd=None):

@@ -135,6 +135,8 @@ OTHER_VALUES = {
     "judge_model": "other",
     "sibling": "outcome",
     "rule": "majority",
+    "prices": {"x": [1, 2]},
+    "key_variable": "X_KEY",
     "reader_base_url": "http://127.0.0.1:1/v1",
     "reader_model": "other",
 }

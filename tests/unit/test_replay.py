@@ -1,4 +1,4 @@
-"""Replay: which states are asked, what goes over the wire, how an answer is read, and that nothing is asked twice."""
+"""Replay: what goes over the wire, how an answer is read, and that nothing is asked twice."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from composer_replication.environments.toolbox import (
 )
 from composer_replication.environments.toolbox.teachers import SimulatedTeachers, teacher_names
 from composer_replication.llm.ledger import Ledger
-from composer_replication.records import ErrorSite, Source, Trace, Turn, Usage, canonical_call
+from composer_replication.progress import Silent
+from composer_replication.records import Source, Trace, Turn, Usage, canonical_call
 from composer_replication.replay import State, Teacher, replay_states, replay_trace, states_to_ask
 from composer_replication.replay.parse import parse_reply
-from composer_replication.replay.runner import build_request, request_key, wire_message
+from composer_replication.replay.requests import build_request, request_key, wire_message
 from composer_replication.sites import find_sites
 
 TOOLBOX = ToolboxConfig()
-CONFIG = ReplayConfig(timeout_s=10)
+CONFIG = ReplayConfig(timeout_s=10, max_attempts=1)
 
 
 def failed_trace(index: int) -> Trace:
@@ -62,6 +63,14 @@ def right_action(state: State) -> str:
 
 def teachers_at(server: SimulatedTeachers, rates) -> list[Teacher]:
     return [Teacher(name, server.base_url, simulated=True) for name in teacher_names(rates)]
+
+
+class Noted(Silent):
+    def __init__(self):
+        self.steps = []
+
+    def step(self, done, total, detail=""):
+        self.steps.append((done, total))
 
 
 RATES = (0.0, 1.0, 0.5)
@@ -146,9 +155,11 @@ def test_simulated_teachers_answer_the_same_request_alike():
 
 
 def test_progress_counts_up_to_the_number_of_replies(teachers, ledger):
-    seen = []
-    replay_states(STATES[:5], teachers[:1], ledger, CONFIG, lambda *step: seen.append(step))
-    assert seen == [(n, 5) for n in range(1, 6)]
+    progress = Noted()
+    replay_states(STATES[:5], teachers[:1], ledger, CONFIG, progress)
+    assert progress.steps == [(n, 5) for n in range(1, 6)]
+    replay_states(STATES[:5], teachers[:1], ledger, CONFIG, progress)
+    assert progress.steps[5:] == [(5, 5)]
 
 
 def test_a_second_replay_asks_nobody(path):
@@ -237,7 +248,7 @@ def with_call(name, arguments) -> dict:
 def test_what_goes_over_the_wire(ledger):
     state = next(state for state in STATES if state.turn == 1)
     with Recorder(answer()) as server:
-        [reply] = replay_states([state], [server.teacher()], ledger, ReplayConfig(max_tokens=77))
+        [reply] = replay_states([state], [server.teacher()], ledger, ReplayConfig(max_tokens=77, max_attempts=1))
     [request] = server.asked
     assert (request["model"], request["max_tokens"], request["temperature"]) == ("m", 77, 0)
     assert request["tools"] == list(state.trace.tools)
@@ -271,7 +282,7 @@ def test_equal_requests_asked_one_after_the_other_are_paid_once(ledger):
     twin = TRACES[0].model_copy(update={"trace_id": "twin"})
     states = [State(TRACES[0], 0), State(twin, 0)]
     with Recorder(answer()) as server:
-        replies = replay_states(states, [server.teacher()], ledger, ReplayConfig(concurrency=1))
+        replies = replay_states(states, [server.teacher()], ledger, ReplayConfig(concurrency=1, max_attempts=1))
     assert len(server.asked) == 1
     assert [reply.trace_id for reply in replies] == [TRACES[0].trace_id, "twin"]
 
@@ -315,7 +326,7 @@ def test_a_good_answer():
     parsed = parse(answer())
     assert parsed.outcome == "answered"
     assert parsed.action == canonical_call("get_key", {"key": "k"})
-    assert (parsed.served_model, parsed.finish_reason, parsed.cost_micros) == ("m", "tool_calls", 123)
+    assert (parsed.served_model, parsed.finish_reason) == ("m", "tool_calls")
 
 
 def test_an_answer_that_does_not_name_its_model_is_taken():
@@ -352,7 +363,7 @@ def test_answers_without_an_action(body, outcome):
 
 def test_usage_is_kept_when_there_is_no_action():
     parsed = parse(answer(model="other"))
-    assert (parsed.usage.prompt_tokens, parsed.cost_micros) == (11, 123)
+    assert parsed.usage.prompt_tokens == 11
 
 
 @pytest.mark.parametrize(("name", "arguments"), [(5, "{}"), (None, "{}"), ("get_key", "5"), ("get_key", '"x"')])
@@ -410,37 +421,3 @@ raw_bytes = st.binary(max_size=50).map(lambda raw: raw.decode(errors="replace"))
 def test_no_body_raises(body):
     parsed = parse_reply(body, "m")
     assert (parsed.action is not None) == (parsed.outcome == "answered")
-
-
-def site(trace_id: str, turn: int, fault: str = "policy", site_id: str = "s") -> ErrorSite:
-    return ErrorSite(
-        site_id=site_id, trace_id=trace_id, turn=turn, state_id="x", error_kind="exit_code", fault=fault,
-        error_message="e", detector="d",
-    )  # fmt: skip
-
-
-def asked(sites, limit=100):
-    traces = [FOREIGN.model_copy(update={"trace_id": name}) for name in "ab"]
-    return [(state.trace.trace_id, state.turn) for state in states_to_ask(traces, sites, limit)]
-
-
-def test_states_are_asked_earliest_turns_first():
-    sites = [site("a", 4), site("a", 1), site("b", 2), site("b", 0)]
-    assert asked(sites) == [("b", 0), ("a", 1), ("b", 2), ("a", 4)]
-
-
-def test_states_of_the_same_turn_keep_their_order():
-    assert asked([site("b", 1), site("a", 1), site("a", 0)]) == [("a", 0), ("b", 1), ("a", 1)]
-
-
-def test_each_state_is_asked_once():
-    assert asked([site("a", 1), site("a", 1, site_id="other"), site("b", 1)]) == [("a", 1), ("b", 1)]
-
-
-def test_only_faults_of_the_policy_are_asked():
-    sites = [site("a", 0, "user"), site("a", 1, "harness"), site("a", 2, "environment"), site("a", 3)]
-    assert asked(sites) == [("a", 3)]
-
-
-def test_the_limit_keeps_the_earliest():
-    assert asked([site("a", 3), site("a", 2), site("b", 1)], limit=2) == [("b", 1), ("a", 2)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,8 +40,8 @@ def run_one_stage(path: Path, noun: str, as_json: bool) -> None:
     tell(noun, run, as_json)
 
 
-def tell(noun: str, run: Run, as_json: bool) -> None:
-    counts = run.stage(noun).counts
+def tell(noun: str, run: Run, as_json: bool, more: Mapping[str, Any] | None = None) -> None:
+    counts = {**run.stage(noun).counts, **(more or {})}
     if as_json:
         print(json.dumps({"run": str(run.path), "stage": noun, **counts}))
         return

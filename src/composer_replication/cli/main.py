@@ -15,10 +15,12 @@ VERBS = {
     "ingest:ingest": "Read agent session files into a run.",
     "sites:sites": "Find the turns where something went wrong.",
     "stages:hint": "Write a short hint for each error site.",
-    "stages:replay": "Ask the teachers what they would have done.",
-    "stages:pair": "Turn the teachers' votes into preference pairs.",
+    "replay:replay": "Ask the teachers what they would have done.",
+    "pair:pair": "Turn the teachers' votes into preference pairs.",
     "stages:train": "Train with GRPO + SDPO + TR-DPO.",
     "evaluate:evaluate": "Measure held-out success before and after, and write the report.",
+    "cost:cost": "Show what a run spent on models, by teacher and outcome.",
+    "experiment:experiment": "Run an experiment again.",
     "model:model": "Fetch the weights of embedded models.",
 }
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from composer_replication.records import JsonObject
 
+from .addresses import require_loopback
 from .chat import ChatFailure, ChatReply, cost_micros, read_reply
-from .client import Attempt, complete, open_client, require_loopback
-from .ledger import Ledger, Settled
+from .client import encoded
+from .gate import secret_in
+from .ledger import Ending, Ledger
+from .policy import judge
+from .transport import Ambiguous, HttpTransport, NotSent, Response
 
 
 class LedgerChatClient:
@@ -26,24 +31,38 @@ class LedgerChatClient:
     def __call__(self, request: JsonObject, key: str) -> ChatReply:
         model = str(request["model"])
         settled = self._ledger.settled(key)
-        if settled is None:
-            settled = self._send(request, key, model)
-        return read_reply(settled.body, model)
+        return read_reply(settled.body if settled else self._ask(request, key, model), model)
 
-    def _send(self, request: JsonObject, key: str, model: str) -> Settled:
-        self._ledger.reserve(key, model)
-        attempt = asyncio.run(self._attempt(request))
-        if attempt.body is None:
-            reason = attempt.failure or "unknown"
-            self._ledger.fail(key, reason)
-            raise ChatFailure(reason)
-        settled = Settled(attempt.body, cost_micros(attempt.body), attempt.latency_s)
-        self._ledger.settle(key, settled)
-        return settled
+    def _ask(self, request: JsonObject, key: str, model: str) -> str:
+        """Any answer is kept, because it was paid for; whether it can be used is for the caller to say."""
+        reservation = self._ledger.reserve(key, model)
+        if reservation.status != "reserved":
+            raise ChatFailure("asked by another process")
+        ending = self._send(request)
+        self._ledger.finish(reservation.attempt, ending)
+        if ending.body is None:
+            raise ChatFailure(ending.reason or "unknown")
+        return ending.body.decode("utf-8", "replace")
 
-    async def _attempt(self, request: JsonObject) -> Attempt:
-        async with open_client(1, self._timeout_s) as client:
-            return await complete(client, self._base_url, request)
+    def _send(self, request: JsonObject) -> Ending:
+        if kind := secret_in(request):
+            return Ending("refused", reason=f"not sent: the request holds a secret ({kind})")
+        started = time.monotonic()
+        try:
+            response = asyncio.run(self._post(encoded(request)))
+        except NotSent as error:
+            return Ending("refused", reason=str(error))
+        except Ambiguous as error:
+            return Ending("in_doubt", reason=str(error))
+        if response.status != 200:
+            verdict = judge(response)
+            return Ending(verdict.state, reason=verdict.reason)
+        cost = cost_micros(response.body.decode("utf-8", "replace"))
+        return Ending("settled", cost, body=response.body, latency_s=time.monotonic() - started)
+
+    async def _post(self, body: bytes) -> Response:
+        async with HttpTransport(self._timeout_s) as transport:
+            return await transport.post(f"{self._base_url}/chat/completions", body, None)
 
 
 @contextmanager

@@ -1,62 +1,123 @@
-"""One attempt at an OpenAI-compatible chat completion. Retrying is the caller's decision, because a retry may be paid.
-
-Only loopback servers are asked in this version: a spending cap comes before anything leaves the machine.
-"""
+"""One paid attempt: scanned, reserved, sent, judged, written down. Nothing is sent before it is reserved on disk."""
 
 from __future__ import annotations
 
-import ipaddress
+import asyncio
+import json
 import time
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
-import httpx2 as httpx
+import orjson
 
-from composer_replication.errors import UsageError
+from composer_replication.records import JsonObject, Usage
 
+from .addresses import require_allowed
 from .gate import secret_in
+from .keys import ApiKey
+from .ledger import Ending, Ledger, Reservation
+from .policy import Action, Verdict, judge
+from .pricing import FREE, Charge, Prices, charge, worst_micros
+from .routing import priced
+from .transport import Ambiguous, NotSent, Transport
 
-MAX_RESPONSE_BYTES = 1 << 20
-
-
-class Attempt(NamedTuple):
-    """What came back: the raw body of an HTTP 200, or why there is none."""
-
-    body: str | None
-    failure: str | None
-    latency_s: float
+NOTHING = Charge(0, True, Usage())
 
 
-def require_loopback(base_url: str) -> None:
-    try:
-        host = urlsplit(base_url).hostname or ""
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
-        raise UsageError(f"{base_url} is not on this machine, and there is no spending cap", "use a loopback server")
+class Endpoint(NamedTuple):
+    """A model behind a server, and what it costs. Prices are None where only its answers tell."""
+
+    name: str
+    base_url: str
+    prices: Prices | None = None
+    key: ApiKey | None = None
 
 
-def open_client(concurrency: int, timeout_s: float) -> httpx.AsyncClient:
-    limits = httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
-    return httpx.AsyncClient(limits=limits, timeout=timeout_s, follow_redirects=False, trust_env=False)
+class Call(NamedTuple):
+    """One question. The request is built when it is sent, because many wait at a time."""
+
+    key: str
+    prompt_bytes: int
+    max_tokens: int
+    request: Callable[[], JsonObject]
 
 
-async def complete(client: httpx.AsyncClient, base_url: str, request: dict[str, Any]) -> Attempt:
-    require_loopback(base_url)
-    if kind := secret_in(request):
-        return Attempt(None, f"not sent: the request holds a secret ({kind})", 0.0)
+class Attempted(NamedTuple):
+    """`busy`: another process is asking this. `over_cap`: there is no room for its worst case."""
+
+    action: Action | Literal["busy", "over_cap"]
+    verdict: Verdict | None = None
+    charge: Charge = NOTHING
+    latency_s: float = 0.0
+
+
+async def attempt(
+    call: Call, endpoint: Endpoint, ledger: Ledger, transport: Transport, prices: Prices | None = None
+) -> Attempted:
+    """`prices` stand in where the endpoint has none."""
+    prices = endpoint.prices or prices
+    worst = worst_micros(prices or FREE, call.prompt_bytes, call.max_tokens)
+    request = call.request()
+    require_allowed(endpoint.base_url)
+    kind = secret_in(request)
+    reservation = await ledger.areserve(call.key, endpoint.name, worst, call.prompt_bytes)
+    if reservation.status != "reserved":
+        return Attempted(_without(reservation))
+    if kind:
+        verdict = Verdict("retry_never", "refused", f"not sent: the request holds a secret ({kind})")
+        await ledger.afinish(reservation.attempt, Ending("refused", reason=verdict.reason))
+        return Attempted("retry_never", verdict)
+    body = encoded(priced(request, endpoint.base_url, prices))
     started = time.monotonic()
     try:
-        async with client.stream("POST", f"{base_url}/chat/completions", json=request) as response:
-            chunks = bytearray()
-            async for chunk in response.aiter_bytes():
-                chunks += chunk
-                if len(chunks) > MAX_RESPONSE_BYTES:
-                    return Attempt(None, "response too large", time.monotonic() - started)
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, ExceptionGroup) as error:
-        return Attempt(None, f"{type(error).__name__}: {error}", time.monotonic() - started)
-    latency_s = time.monotonic() - started
-    if response.status_code != 200:
-        return Attempt(None, f"HTTP {response.status_code}", latency_s)
-    return Attempt(chunks.decode("utf-8", errors="replace"), None, latency_s)
+        ended, verdict = await _send(f"{endpoint.base_url}/chat/completions", body, endpoint, prices, worst, transport)
+    except asyncio.CancelledError:
+        ledger.finish_later(reservation.attempt, Ending("in_doubt", reason="cancelled"))
+        raise
+    ended = ended._replace(latency_s=time.monotonic() - started)
+    await ledger.afinish(reservation.attempt, ended)
+    cost = Charge(ended.cost_micros if ended.state != "in_doubt" else worst, ended.exact, ended.usage)
+    return Attempted(verdict.action, verdict, cost, ended.latency_s or 0.0)
+
+
+async def _send(
+    url: str, body: bytes, endpoint: Endpoint, prices: Prices | None, worst: int, transport: Transport
+) -> tuple[Ending, Verdict]:
+    try:
+        response = await transport.post(url, body, endpoint.key)
+    except NotSent as error:
+        verdict = Verdict("retry_soon", "refused", str(error))
+        return Ending("refused", reason=verdict.reason), verdict
+    except Ambiguous as error:
+        verdict = Verdict("retry_soon", "in_doubt", str(error))
+        return Ending("in_doubt", exact=False, reason=verdict.reason, generation=error.generation), verdict
+    verdict = judge(response)
+    state, kept = verdict.state, response.body if response.status == 200 else None
+    told = NOTHING
+    if verdict.answer is not None:
+        told = charge(verdict.answer, prices, worst)
+        state = "in_doubt" if state == "failed" and not told.exact else state
+    ending = Ending(
+        state, told.micros, told.exact and state != "in_doubt", verdict.reason, verdict.unusable, kept,
+        _generation(verdict, response.generation), told.usage,
+    )  # fmt: skip
+    return ending, verdict
+
+
+def _generation(verdict: Verdict, from_header: str | None) -> str | None:
+    named = (verdict.answer or {}).get("id")
+    found = named if isinstance(named, str) else from_header
+    return found if found and len(found) <= 200 and found.isascii() and found.isprintable() else None
+
+
+def _without(reservation: Reservation) -> Literal["done", "busy", "over_cap"]:
+    if reservation.status == "settled":
+        return "done"
+    return "over_cap" if reservation.status == "over_cap" else "busy"
+
+
+def encoded(request: JsonObject) -> bytes:
+    try:
+        return orjson.dumps(request)
+    except TypeError:  # half surrogates and very large numbers
+        return json.dumps(request).encode()

@@ -1,22 +1,34 @@
-"""Every call in one SQLite file, written down before it is sent. A settled call is never made again.
+"""Every paid attempt in one SQLite file of the run, written down before it is sent. A settled call is never made again.
 
-    reserved ──▶ settled (body and cost, one commit) | failed (may be tried again)
+    reserved (worst case held) ──▶ settled (body and cost, one commit)
+                               ├─▶ failed   (no use, cost known)
+                               ├─▶ refused  (nothing was charged)
+                               └─▶ in_doubt (timeout, reset, kill: charged at worst case until reconciled)
 
-The raw body is kept, so that a parser's mistake never costs a second call.
+A reservation is refused when what is charged, what is held and its own worst case would pass the cap. The cap belongs
+to the file, so processes that share a run share it. The raw body of every answer is kept, so that a parser's mistake
+costs nothing.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS calls (
-    key TEXT PRIMARY KEY, teacher TEXT NOT NULL, status TEXT NOT NULL, body TEXT, failure TEXT,
-    cost_micros INTEGER NOT NULL DEFAULT 0, latency_s REAL, attempts INTEGER NOT NULL DEFAULT 0
-) STRICT
-"""
+import zstandard
+
+from composer_replication.records import Usage
+
+from .owners import is_alive, this_owner
+from .writer import Books, Writer, connect, ledger_error
+
+State = Literal["settled", "failed", "refused", "in_doubt"]
+POISON_WAYS = 3
+"""A question that was answered uselessly in this many different ways is not asked again."""
+MAX_BODY_BYTES = 1 << 26
 
 
 class Settled(NamedTuple):
@@ -25,40 +37,216 @@ class Settled(NamedTuple):
     latency_s: float
 
 
+class Reservation(NamedTuple):
+    """`busy`: another call with this key is in flight. `over_cap`: it was not admitted."""
+
+    status: Literal["reserved", "settled", "busy", "over_cap"]
+    attempt: int = 0
+
+
+class Ending(NamedTuple):
+    """How an attempt ended. `exact` is False where the cost is a worst case that could still be reconciled."""
+
+    state: State
+    cost_micros: int = 0
+    exact: bool = True
+    reason: str | None = None
+    unusable: bool = False
+    body: bytes | None = None
+    generation: str | None = None
+    usage: Usage = Usage()
+    latency_s: float | None = None
+
+
+class Totals(NamedTuple):
+    """`charged_micros` includes what is in doubt; `held_micros` is reserved by calls in flight."""
+
+    charged_micros: int
+    held_micros: int
+    cap_micros: int | None
+
+
 class Ledger:
+    """Opening it takes over the attempts of processes that died: they are in doubt from then on."""
+
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(path, isolation_level=None)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")
-        self._db.execute(_SCHEMA)
+        self.path = path
+        self._db = connect(path)
+        self._writer = Writer(path)
+        self._owner = this_owner()
+        self._open: set[int] = set()
+        self._compress = zstandard.ZstdCompressor(level=3).compress  # only the writer's thread calls it
+        if self._dead_owners():
+            self.reap()
 
     def settled(self, key: str) -> Settled | None:
-        query = "SELECT body, cost_micros, latency_s FROM calls WHERE key = ? AND status = 'settled'"
-        row = self._db.execute(query, (key,)).fetchone()
-        return Settled(*row) if row else None
-
-    def reserve(self, key: str, teacher: str) -> None:
-        self._db.execute(
-            "INSERT INTO calls (key, teacher, status, attempts) VALUES (?, ?, 'reserved', 1) "
-            "ON CONFLICT (key) DO UPDATE SET status = 'reserved', attempts = attempts + 1 WHERE status != 'settled'",
-            (key, teacher),
+        query = (
+            "SELECT zstd, cost_micros, latency_s FROM attempts JOIN bodies ON attempt = id "
+            "WHERE key = ? AND state = 'settled'"
+        )
+        row = self._fetch(query, key)
+        if not row:
+            return None
+        body, cost_micros, latency_s = row[0]
+        return Settled(
+            zstandard.ZstdDecompressor().decompress(body, MAX_BODY_BYTES).decode("utf-8", "replace"),
+            cost_micros,
+            latency_s or 0.0,
         )
 
-    def settle(self, key: str, result: Settled) -> None:
-        self._db.execute(
-            "UPDATE calls SET status = 'settled', body = ?, cost_micros = ?, latency_s = ?, failure = NULL "
-            "WHERE key = ? AND status = 'reserved'",
-            (result.body, result.cost_micros, result.latency_s, key),
-        )
+    def settled_keys(self) -> set[str]:
+        return {key for (key,) in self._fetch("SELECT key FROM attempts WHERE state = 'settled'")}
 
-    def fail(self, key: str, reason: str) -> None:
-        self._db.execute(
-            "UPDATE calls SET status = 'failed', failure = ? WHERE key = ? AND status = 'reserved'", (reason, key)
-        )
+    def poisoned_keys(self) -> set[str]:
+        query = "SELECT key FROM attempts WHERE unusable GROUP BY key HAVING COUNT(DISTINCT reason) >= ?"
+        return {key for (key,) in self._fetch(query, POISON_WAYS)}
+
+    def totals(self) -> Totals:
+        return Totals(*self._fetch("SELECT charged_micros, held_micros, cap_micros FROM totals")[0])
 
     def spent_micros(self) -> int:
-        return self._db.execute("SELECT COALESCE(SUM(cost_micros), 0) FROM calls").fetchone()[0]
+        """All that was or may have been charged."""
+        return self.totals().charged_micros
+
+    def set_cap(self, cap_micros: int | None) -> None:
+        def work(books: Books) -> None:
+            books.cap_micros = cap_micros
+
+        self._writer.do(work)
+
+    def reserve(self, key: str, teacher: str, worst_micros: int = 0, prompt_bytes: int = 0) -> Reservation:
+        return self._writer.do(self._reserving(key, teacher, worst_micros, prompt_bytes))
+
+    async def areserve(self, key: str, teacher: str, worst_micros: int, prompt_bytes: int) -> Reservation:
+        return await self._writer.ado(self._reserving(key, teacher, worst_micros, prompt_bytes))
+
+    def finish(self, attempt: int, ending: Ending) -> None:
+        self._writer.do(lambda books: self._finish(books, attempt, ending))
+
+    async def afinish(self, attempt: int, ending: Ending) -> None:
+        await self._writer.ado(lambda books: self._finish(books, attempt, ending))
+
+    def finish_later(self, attempt: int, ending: Ending) -> None:
+        """For one who is being cancelled and cannot wait; `close` does."""
+        self._writer.put(lambda books: self._finish(books, attempt, ending))
+
+    def reconcile(self, attempt: int, cost_micros: int) -> None:
+        """What the provider says that an attempt did cost, in place of its worst case."""
+
+        def work(books: Books) -> None:
+            row = books.db.execute("SELECT cost_micros FROM attempts WHERE id = ? AND NOT exact", (attempt,)).fetchone()
+            if row:
+                books.charged_micros += cost_micros - row[0]
+                books.db.execute(
+                    "UPDATE attempts SET cost_micros = ?, exact = 1, "
+                    "state = CASE state WHEN 'in_doubt' THEN 'failed' ELSE state END WHERE id = ?",
+                    (cost_micros, attempt),
+                )
+
+        self._writer.do(work)
+
+    def reap(self) -> None:
+        """Attempts of processes that ended without a word may have been paid: they are in doubt."""
+        dead = self._dead_owners()
+
+        def work(books: Books) -> None:
+            for owner in dead:
+                query = "SELECT COALESCE(SUM(worst_micros), 0) FROM attempts WHERE state = 'reserved' AND owner = ?"
+                held = books.db.execute(query, (owner,)).fetchone()[0]
+                books.held_micros -= held
+                books.charged_micros += held
+                books.db.execute(
+                    "UPDATE attempts SET state = 'in_doubt', cost_micros = worst_micros, exact = 0, "
+                    "reason = 'the process ended' WHERE state = 'reserved' AND owner = ?",
+                    (owner,),
+                )
+
+        if dead:
+            self._writer.do(work)
+
+    def remember_teacher(self, name: str, base_url: str, key_variable: str | None) -> None:
+        """Where a teacher is asked, so that its bill can be looked up later. The variable's name, never its value."""
+        statement = (
+            "INSERT INTO teachers (name, base_url, key_variable) VALUES (?1, ?2, ?3) "
+            "ON CONFLICT DO UPDATE SET base_url = ?2, key_variable = ?3"
+        )
+        self._writer.do(lambda books: books.db.execute(statement, (name, base_url, key_variable)) and None)
+
+    def note_usage(self, base_url: str, usage_micros: int) -> None:
+        """What a key had spent before the run's first call to a server; only the first figure stays."""
+        statement = "UPDATE teachers SET usage_micros = ? WHERE base_url = ? AND usage_micros IS NULL"
+        self._writer.do(lambda books: books.db.execute(statement, (usage_micros, base_url)) and None)
+
+    def rows(self, query: str, *parameters: str | int) -> list[tuple[Any, ...]]:
+        """For reports: a query that reads."""
+        return self._fetch(query, *parameters)
 
     def close(self) -> None:
+        """Attempts of this ledger that nobody finished are in doubt."""
+        for attempt in sorted(self._open):
+            with suppress(Exception):
+                self.finish(attempt, Ending("in_doubt", exact=False, reason="left open"))
+        self._writer.close()
         self._db.close()
+
+    def _fetch(self, query: str, *parameters: str | int) -> list[tuple[Any, ...]]:
+        try:
+            return self._db.execute(query, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise ledger_error(self.path, error) from error
+
+    def _dead_owners(self) -> list[str]:
+        owners = self._fetch("SELECT DISTINCT owner FROM attempts WHERE state = 'reserved'")
+        return [owner for (owner,) in owners if not is_alive(owner)]
+
+    def _reserving(
+        self, key: str, teacher: str, worst_micros: int, prompt_bytes: int
+    ) -> Callable[[Books], Reservation]:
+        def work(books: Books) -> Reservation:
+            # What is free needs no cap, and is let in when the money has run out.
+            if worst_micros and books.charged_micros + books.held_micros + worst_micros > (books.cap_micros or 0):
+                return self._live(books, key) or Reservation("over_cap")
+            try:
+                inserted = books.db.execute(
+                    "INSERT INTO attempts (key, teacher, state, owner, worst_micros, prompt_bytes) "
+                    "VALUES (?, ?, 'reserved', ?, ?, ?)",
+                    (key, teacher, self._owner, worst_micros, prompt_bytes),
+                )
+            except sqlite3.IntegrityError:
+                return self._live(books, key) or Reservation("busy")
+            books.held_micros += worst_micros
+            attempt = inserted.lastrowid or 0
+            self._open.add(attempt)
+            return Reservation("reserved", attempt)
+
+        return work
+
+    def _live(self, books: Books, key: str) -> Reservation | None:
+        query = "SELECT state FROM attempts WHERE key = ? AND state IN ('reserved', 'settled')"
+        row = books.db.execute(query, (key,)).fetchone()
+        return Reservation("settled" if row[0] == "settled" else "busy") if row else None
+
+    def _finish(self, books: Books, attempt: int, ending: Ending) -> None:
+        """An attempt that was taken for dead and comes back late is still settled, unless its key has a result."""
+        self._open.discard(attempt)
+        query = "SELECT state, worst_micros, cost_micros FROM attempts WHERE id = ?"
+        state, worst_micros, charged_micros = books.db.execute(query, (attempt,)).fetchone()
+        if state not in ("reserved", "in_doubt"):
+            return
+        cost_micros = worst_micros if ending.state == "in_doubt" else ending.cost_micros
+        values = (
+            cost_micros, ending.exact and ending.state != "in_doubt", ending.reason, ending.unusable, ending.generation,
+            ending.usage.prompt_tokens, ending.usage.completion_tokens, ending.latency_s, attempt,
+        )  # fmt: skip
+        update = (
+            "UPDATE attempts SET state = '{}', cost_micros = ?, exact = ?, reason = ?, unusable = ?, generation = ?, "
+            "prompt_tokens = ?, completion_tokens = ?, latency_s = ? WHERE id = ?"
+        )
+        try:
+            books.db.execute(update.format(ending.state), values)
+        except sqlite3.IntegrityError:
+            books.db.execute(update.format("failed"), values)
+        if ending.body is not None:
+            books.db.execute("INSERT OR REPLACE INTO bodies VALUES (?, ?)", (attempt, self._compress(ending.body)))
+        books.charged_micros += cost_micros - charged_micros
+        books.held_micros -= worst_micros if state == "reserved" else 0

@@ -1,6 +1,11 @@
 """Teacher replies to preference pairs."""
 
 from .build import PairSet, extract_dpo_pairs
-from .vote import Verdict, vote
+from .calibrate import Calibration, calibrate
+from .canonical import canonical_action
+from .vote import Chamber, Equivalence, Verdict, vote
 
-__all__ = ["PairSet", "Verdict", "extract_dpo_pairs", "vote"]
+__all__ = [
+    "Calibration", "Chamber", "Equivalence", "PairSet", "Verdict", "calibrate", "canonical_action",
+    "extract_dpo_pairs", "vote",
+]  # fmt: skip

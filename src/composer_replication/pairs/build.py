@@ -1,11 +1,15 @@
-"""Preference pairs from teacher replies: what the teachers agree on, over what the actor did."""
+"""Preference pairs from teacher replies: what the teachers agree on, over what the policy or the actor did.
+
+Reads traces, replies and, where there are any, fresh samples of the policy; writes `PreferencePair`. The chosen side is
+the policy's own sample where one is in the agreed cluster, else the canonical call. The rejected side is a sample
+outside the cluster, else the actor's turn. The origin's simpler rule is in `majority.py`.
+"""
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 from composer_replication.records import (
     Message,
@@ -17,19 +21,38 @@ from composer_replication.records import (
     content_id,
 )
 
-from .vote import vote
+from .majority import majority_pairs
+from .sides import action_message, is_well_formed
+from .vote import Chamber, Equivalence, Tier, Verdict, vote
+
+Samples = Mapping[str, Sequence[Message]]
+Rule = Literal["agreement", "majority"]
 
 
 class PairSet(NamedTuple):
     pairs: list[PreferencePair]
     verdicts: Counter[str]
-    """How many states ended in which way: paired, agrees_with_actor, no_majority, too_few_votes."""
+    """How many states ended in which way: paired, agrees_with_actor, policy_agrees, no_majority, near_tie,
+    too_few_votes; after calibration also low_precision."""
 
 
 def extract_dpo_pairs(
-    traces: Iterable[Trace], replies: Sequence[TeacherReply], policy_model: str | None = None
+    traces: Iterable[Trace],
+    replies: Sequence[TeacherReply],
+    policy_model: str | None = None,
+    *,
+    rule: Rule = "agreement",
+    equivalent: Equivalence | None = None,
+    samples: Samples | None = None,
+    kinds: Mapping[str, str] | None = None,
+    critical: bool = True,
+    free_text: bool = False,
 ) -> PairSet:
-    """One pair per state where the agreed action differs from the actor's. Replies to other traces are ignored."""
+    """One pair per state where the agreed action differs. Replies to other traces are ignored.
+
+    `equivalent` lets an environment decide what is the same; `samples` and `kinds` are by state id. `rule="majority"`
+    is the origin's: it knows only `kinds` and may give several pairs per state.
+    """
     by_state: dict[tuple[str, int], list[TeacherReply]] = defaultdict(list)
     for reply in replies:
         by_state[reply.trace_id, reply.turn].append(reply)
@@ -39,51 +62,88 @@ def extract_dpo_pairs(
     for (trace_id, turn), answers in by_state.items():
         if trace_id not in known:
             continue
-        pair, reason = _pair_at(known[trace_id], turn, answers, policy_model)
+        trace = known[trace_id]
+        if rule == "majority":
+            found, reason = majority_pairs(trace, turn, answers, policy_model)
+        else:
+            chamber = Chamber(trace.tools, trace.state(turn), equivalent, critical, free_text)
+            fresh = (samples or {}).get(trace.state_id(turn), ())
+            found, reason = _pair_at(trace, turn, answers, policy_model, chamber, fresh)
         verdicts[reason] += 1
-        if pair:
-            pairs.append(pair)
+        kind = (kinds or {}).get(trace.state_id(turn))
+        pairs += [pair.model_copy(update={"kind": kind}) for pair in found]
     return PairSet(pairs, verdicts)
 
 
 def _pair_at(
-    trace: Trace, turn: int, replies: Sequence[TeacherReply], policy_model: str | None
-) -> tuple[PreferencePair | None, str]:
+    trace: Trace,
+    turn: int,
+    replies: Sequence[TeacherReply],
+    policy_model: str | None,
+    chamber: Chamber,
+    samples: Sequence[Message],
+) -> tuple[list[PreferencePair], str]:
     # A teacher of the actor's own family would vote for its own habits.
     own_family = trace.turns[turn].family
     replies = [reply for reply in replies if own_family is None or reply.family != own_family]
-    verdict = vote(replies)
+    verdict = vote(replies, chamber)
     if verdict.action is None or verdict.agreement is None:
-        return None, verdict.reason
-    rejected = trace.messages[trace.turns[turn].start]
-    if [canonical_tool_call(call) for call in rejected.get("tool_calls", [])] == [verdict.action]:
-        return None, "agrees_with_actor"
+        return [], verdict.reason
+    sides = _sides(trace.messages[trace.turns[turn].start], samples, verdict, chamber)
+    if isinstance(sides, str):
+        return [], sides
+    by_policy = policy_model is not None and trace.turns[turn].source_model == policy_model
     voters = [
-        reply for reply in replies if reply.family in verdict.agreement.families and reply.action == verdict.action
-    ]
+        reply
+        for reply in replies
+        if reply.family in verdict.agreement.families and chamber.ballot(reply) is not None
+    ]  # fmt: skip
     pair = PreferencePair(
         pair_id=content_id(trace.trace_id, turn, verdict.action),
         state_id=trace.state_id(turn),
         trace_id=trace.trace_id,
         turn=turn,
         prompt=tuple(trace.history(turn)),
-        chosen=call_message(verdict.action),
-        rejected=rejected,
+        chosen=sides.chosen or action_message(verdict.action),
+        rejected=sides.rejected,
         tools=trace.tools,
         agreement=verdict.agreement,
-        off_policy=policy_model is None or trace.turns[turn].source_model != policy_model,
+        chosen_from="policy" if sides.chosen else "teachers",
+        rejected_from=sides.rejected_from,
+        off_policy=sides.rejected_from == "actor" and not by_policy,
         provenance=tuple(sorted(reply.key for reply in voters)),
         simulated=any(reply.simulated for reply in voters),
     )
-    return pair, "paired"
+    return [pair], "paired"
 
 
-def call_message(action: str) -> Message:
-    """The assistant message that makes one canonical call."""
-    call: dict[str, Any] = json.loads(action)
-    function = {"name": call["name"], "arguments": canonical_json(call["arguments"])}
-    return {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [{"id": "call_chosen", "type": "function", "function": function}],  # type: ignore[typeddict-item]
-    }
+class _Sides(NamedTuple):
+    chosen: Message | None
+    """The policy's own sample of the agreed action, where there is one."""
+    rejected: Message
+    rejected_from: Literal["actor", "policy"]
+
+
+def _sides(actor: Message, samples: Sequence[Message], verdict: Verdict, chamber: Chamber) -> _Sides | str:
+    """Both sides of the pair, or the reason why there is none."""
+    assert verdict.action is not None and verdict.agreement is not None
+    tier = verdict.agreement.tier
+    fresh = [sample for sample in samples if is_well_formed(sample)]
+    inside = [sample for sample in fresh if _does(sample, verdict.action, tier, chamber)]
+    outside = [sample for sample in fresh if sample not in inside]
+    chosen = inside[0] if inside else None
+    if outside:
+        return _Sides(chosen, outside[0], "policy")
+    if inside:
+        # Nothing is left to correct; the actor's old turn would be a stale rejection.
+        return "policy_agrees"
+    if _does(actor, verdict.action, tier, chamber):
+        return "agrees_with_actor"
+    return _Sides(None, actor, "actor")
+
+
+def _does(message: Message, action: str, tier: Tier, chamber: Chamber) -> bool:
+    calls = message.get("tool_calls", [])
+    if tier == "text":
+        return not calls and canonical_json({"text": " ".join(message["content"].split())}) == action
+    return len(calls) == 1 and chamber.same(canonical_tool_call(calls[0]), action)

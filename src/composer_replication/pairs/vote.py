@@ -1,15 +1,32 @@
-"""Votes at one state: one per family, two thirds must agree, and at least two families must vote."""
+"""Votes at one state: one per family, two thirds must agree, and at least two families must vote.
+
+Tiers, from the strongest: `execution` (an environment replayed both calls and saw the same effect), `exact` (the same
+canonical call), `critical` (the same but for arguments that only describe the call). The first tier with an agreement
+counts; the same tool alone never does. Answers in plain text are a class of their own, `text`, off by default.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections import Counter
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from typing import Literal, NamedTuple, Protocol
 
-from composer_replication.records import Agreement, TeacherReply
+from composer_replication.records import Agreement, JsonObject, TeacherReply, TraceState, canonical_json
+
+from .canonical import canonical_action, critical_key, parse_action
 
 MIN_FAMILIES = 2
+TWO_THIRDS = Fraction(2, 3)
+Tier = Literal["execution", "exact", "critical", "text"]
+
+
+class Equivalence(Protocol):
+    """Whether two calls have the same effect from a state; None where the environment cannot tell."""
+
+    def __call__(self, state: TraceState, a: str, b: str, /) -> bool | None: ...
 
 
 class Verdict(NamedTuple):
@@ -20,17 +37,111 @@ class Verdict(NamedTuple):
     reason: str
 
 
-def vote(replies: Iterable[TeacherReply]) -> Verdict:
-    ballots: dict[str, set[str]] = {}
+class Chamber:
+    """What is needed to tell whether two actions at one state are the same."""
+
+    def __init__(
+        self,
+        tools: Sequence[JsonObject] = (),
+        state: TraceState | None = None,
+        equivalent: Equivalence | None = None,
+        critical: bool = True,
+        free_text: bool = False,
+    ) -> None:
+        self.tools = tools
+        self.state = state
+        self.equivalent = equivalent
+        self.critical = critical
+        self.free_text = free_text
+
+    def ballot(self, reply: TeacherReply) -> str | None:
+        """The reply's action in its one spelling; None for a reply that may not vote."""
+        if reply.finish_reason == "length":
+            return None
+        if reply.outcome == "answered" and parse_action(reply.action):
+            return canonical_action(reply.action or "", self.tools, mend_types=True)
+        if self.free_text and reply.outcome == "no_action":
+            text = reply_text(reply)
+            return canonical_json({"text": text}) if text else None
+        return None
+
+    def tiers(self) -> list[tuple[Tier, Callable[[str, str], bool]]]:
+        found: list[tuple[Tier, Callable[[str, str], bool]]] = [("exact", lambda a, b: a == b)]
+        if self.equivalent and self.state:
+            found.insert(0, ("execution", self._same_effect))
+        if self.critical:
+            found.append(("critical", self._same_critical))
+        return found
+
+    def same(self, action: str, agreed: str) -> bool:
+        """Whether an action of the actor or the policy is the agreed one, at any tier: another description is no error.
+
+        Wrong types are not mended here.
+        """
+        action, agreed = canonical_action(action, self.tools), canonical_action(agreed, self.tools)
+        return any(same(action, agreed) for _, same in self.tiers())
+
+    def _same_effect(self, a: str, b: str) -> bool:
+        if a == b:
+            return True
+        if not self.equivalent or not self.state or not parse_action(a) or not parse_action(b):
+            return False
+        return self.equivalent(self.state, a, b) is True
+
+    def _same_critical(self, a: str, b: str) -> bool:
+        key = critical_key(a, self.tools)
+        return a == b or (key is not None and key == critical_key(b, self.tools))
+
+
+def vote(replies: Iterable[TeacherReply], chamber: Chamber | None = None, share: Fraction = TWO_THIRDS) -> Verdict:
+    chamber = chamber or Chamber()
+    ballots: dict[str, list[str]] = defaultdict(list)
     for reply in replies:
-        if reply.outcome == "answered" and reply.action is not None:
-            ballots.setdefault(reply.family, set()).add(reply.action)
+        action = chamber.ballot(reply)
+        if action is not None:
+            ballots[reply.family].append(action)
+    verdict = Verdict(None, None, "too_few_votes")
+    for tier, same in chamber.tiers():
+        verdict = _elect(ballots, tier, same, share)
+        if verdict.action is not None:
+            break
+    return verdict
+
+
+def _elect(ballots: dict[str, list[str]], tier: Tier, same: Callable[[str, str], bool], share: Fraction) -> Verdict:
     # A family whose members answer differently abstains.
-    votes = {family: next(iter(actions)) for family, actions in ballots.items() if len(actions) == 1}
+    votes = {
+        family: min(actions)
+        for family, actions in ballots.items()
+        if all(same(min(actions), action) for action in actions)
+    }
     if len(votes) < MIN_FAMILIES:
         return Verdict(None, None, "too_few_votes")
-    action, count = Counter(votes.values()).most_common(1)[0]
-    if count < math.ceil(2 * len(votes) / 3):
+    clusters: list[list[str]] = []
+    for family in sorted(votes, key=lambda family: (votes[family], family)):
+        home = next((cluster for cluster in clusters if same(votes[cluster[0]], votes[family])), None)
+        if home is None:
+            clusters.append([family])
+        else:
+            home.append(family)
+    clusters.sort(key=len, reverse=True)
+    needed, sizes = math.ceil(share * len(votes)), [len(cluster) for cluster in clusters]
+    if sizes[0] < needed:
         return Verdict(None, None, "no_majority")
-    families = tuple(sorted(family for family, choice in votes.items() if choice == action))
-    return Verdict(action, Agreement(tier="exact", votes=count, n=len(votes), families=families), "agreed")
+    if len(sizes) > 1 and (sizes[1] >= needed or sizes[1] == sizes[0]):
+        return Verdict(None, None, "near_tie")
+    # The spelling that most families used, so that what is learnt is what somebody said.
+    spellings = Counter(votes[family] for family in clusters[0])
+    action = min(spellings, key=lambda spelling: (-spellings[spelling], spelling))
+    is_text = parse_action(action) is None
+    families = tuple(sorted(clusters[0]))
+    agreement = Agreement(tier="text" if is_text else tier, votes=sizes[0], n=len(votes), families=families)
+    return Verdict(action, agreement, "agreed")
+
+
+def reply_text(reply: TeacherReply) -> str:
+    """What a reply without a call says, blanks evened out."""
+    try:
+        return " ".join(json.loads(reply.raw)["choices"][0]["message"]["content"].split())
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+        return ""

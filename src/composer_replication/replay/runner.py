@@ -1,47 +1,37 @@
 """Asks every teacher what it would do at a frozen state.
 
-Reads traces and sites, writes one `TeacherReply` per state and teacher. A settled call comes from the ledger.
+Reads traces and sites, writes one `TeacherReply` per state and teacher. What was settled comes from the ledger, always:
+a reply is read from there after the calls have ended, so a run that was killed and resumed gives the same bytes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
-from httpx2 import AsyncClient
+import signal
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
 
 from composer_replication.config import ReplayConfig
-from composer_replication.llm.client import complete, open_client
+from composer_replication.errors import PartialError, UsageError
+from composer_replication.llm.addresses import is_loopback, require_allowed
+from composer_replication.llm.calls import DRAIN_S, Calls, Live
+from composer_replication.llm.client import Endpoint
+from composer_replication.llm.keys import key_from_environment
+from composer_replication.llm.lane import NO_ANSWER, Lane
 from composer_replication.llm.ledger import Ledger, Settled
-from composer_replication.records import (
-    ErrorSite,
-    JsonObject,
-    Message,
-    TeacherReply,
-    Trace,
-    canonical_json,
-)
+from composer_replication.llm.pricing import FREE, Prices
+from composer_replication.llm.reconcile import note_usage
+from composer_replication.llm.transport import HttpTransport
+from composer_replication.progress import Progress, Silent
+from composer_replication.records import TeacherReply, Trace
 
+from .gate import State
 from .parse import Parsed, parse_reply
+from .requests import Question, questions
+from .roster import teachers_to_ask
 from .teachers import Teacher
-
-REQUEST_SCHEMA = 1
-
-
-class State(NamedTuple):
-    """One frozen turn of a trace."""
-
-    trace: Trace
-    turn: int
-
-
-def states_to_ask(traces: Sequence[Trace], sites: Sequence[ErrorSite], limit: int) -> list[State]:
-    """States where the policy erred, earliest turn of each trace first, each once."""
-    known = {trace.trace_id: trace for trace in traces}
-    turns = dict.fromkeys((site.turn, site.trace_id) for site in sites if site.fault == "policy")
-    return [State(known[trace_id], turn) for turn, trace_id in sorted(turns, key=lambda key: key[0])][:limit]
 
 
 def replay_trace(trace: Trace, teachers: Sequence[Teacher], ledger: Ledger, config: ReplayConfig) -> list[TeacherReply]:
@@ -54,101 +44,182 @@ def replay_states(
     teachers: Sequence[Teacher],
     ledger: Ledger,
     config: ReplayConfig,
-    on_reply: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[TeacherReply]:
-    """Replies in the order of states, then teachers, however the calls finish."""
-    return asyncio.run(_replay(states, teachers, ledger, config, on_reply or (lambda done, total: None)))
+    """Replies in the order of states, then teachers, however the calls finish. Equal requests share one call.
+
+    Teachers of a higher tier are asked only where lower ones disagree or too few of them answer. Raises when the run
+    was stopped before every question had its chance; what was settled stays settled.
+    """
+    shown = progress or Silent()
+    if len({teacher.tier for teacher in teachers}) <= 1:
+        return _replies([(state, teachers) for state in states], ledger, config, shown)
+    found: list[list[TeacherReply]] = [[] for _ in states]
+    while True:
+        asking = [(state, teachers_to_ask(teachers, own)) for state, own in zip(states, found, strict=True)]
+        if not any(chosen for _, chosen in asking):
+            break
+        replies = iter(_replies(asking, ledger, config, shown))
+        for own, (_, chosen) in zip(found, asking, strict=True):
+            own += islice(replies, len(chosen))
+    rank = {teacher.model: place for place, teacher in enumerate(teachers)}
+    return [reply for own in found for reply in sorted(own, key=lambda reply: rank[reply.teacher])]
 
 
-async def _replay(
-    states: Sequence[State],
-    teachers: Sequence[Teacher],
-    ledger: Ledger,
-    config: ReplayConfig,
-    on_reply: Callable[[int, int], None],
+def _replies(
+    asking: Sequence[tuple[State, Sequence[Teacher]]], ledger: Ledger, config: ReplayConfig, progress: Progress
 ) -> list[TeacherReply]:
-    jobs = [_Job.of(state, teacher, config) for state in states for teacher in teachers]
-    slots = asyncio.Semaphore(config.concurrency)
-    # Equal requests share one call, however many states ask.
-    calls: dict[str, asyncio.Task[Settled | None]] = {}
-    done = 0
-
-    async def ask(job: _Job) -> TeacherReply:
-        nonlocal done
-        if job.key not in calls:
-            calls[job.key] = asyncio.create_task(_call(client, slots, job, ledger))
-        settled = await calls[job.key]
-        done += 1
-        on_reply(done, len(jobs))
-        return job.reply(settled)
-
-    async with open_client(config.concurrency, config.timeout_s) as client:
-        return list(await asyncio.gather(*map(ask, jobs)))
+    asked = questions(asking, config.max_tokens)
+    ask(asked, ledger, config, progress)
+    return [_reply(question, ledger.settled(question.key)) for question in asked]
 
 
-class _Job(NamedTuple):
-    state: State
-    teacher: Teacher
-    request: JsonObject
-    key: str
+def ask(asked: Sequence[Question], ledger: Ledger, config: ReplayConfig, progress: Progress) -> None:
+    """Every question that has no answer yet gets one, or its attempts are used up."""
+    unique = {question.key: question for question in asked}
+    known = ledger.settled_keys()
+    open_questions = [question for key, question in unique.items() if key not in known]
+    poisoned = ledger.poisoned_keys() if open_questions else set[str]()
+    lanes = _lanes([question for question in open_questions if question.key not in poisoned], ledger, config)
+    cached = len(unique) - sum(lane.pending for lane in lanes)
+    if not lanes:
+        progress.step(len(unique), len(unique))
+        return
+    cap_micros = ledger.totals().cap_micros
+    calls = asyncio.run(_run(lanes, ledger, config, progress, _Panel(progress, cached, len(unique), cap_micros)))
+    if calls.error:
+        raise calls.error
+    parked = {lane.endpoint.name: lane.parked for lane in lanes if lane.parked}
+    # Where nobody answers at all the caller says so.
+    if any(lane.answered for lane in lanes) or any(reason != NO_ANSWER for reason in parked.values()):
+        _tell_parked(parked)
 
-    @classmethod
-    def of(cls, state: State, teacher: Teacher, config: ReplayConfig) -> _Job:
-        request = build_request(teacher.model, state.trace.history(state.turn), state.trace.tools, config.max_tokens)
-        return cls(state, teacher, request, request_key(request))
 
-    def reply(self, settled: Settled | None) -> TeacherReply:
-        trace, turn = self.state
-        parsed = parse_reply(settled.body, self.teacher.model) if settled else Parsed("failed")
-        return TeacherReply(
-            key=self.key,
-            state_id=trace.state_id(turn),
-            trace_id=trace.trace_id,
-            turn=turn,
-            teacher=self.teacher.model,
-            served_model=parsed.served_model,
-            family=self.teacher.family,
-            action=parsed.action,
-            raw=settled.body if settled else "",
-            finish_reason=parsed.finish_reason,
-            usage=parsed.usage,
-            cost_micros=parsed.cost_micros,
-            latency_s=round(settled.latency_s, 4) if settled else 0.0,
-            outcome=parsed.outcome,
-            simulated=self.teacher.simulated,
+async def _run(lanes: Sequence[Lane], ledger: Ledger, config: ReplayConfig, progress: Progress, panel: _Panel) -> Calls:
+    async with HttpTransport(config.timeout_s) as transport:
+        for endpoint in {lane.endpoint for lane in lanes if any(lane.endpoint.prices or ())}:
+            await note_usage(ledger, transport, endpoint.base_url, endpoint.key)
+        calls = Calls(lanes, ledger, transport, config.max_attempts, panel.show)
+        with _stopping_on_signals(calls, progress):
+            await calls.run()
+        return calls
+
+
+def _lanes(asked: Sequence[Question], ledger: Ledger, config: ReplayConfig) -> list[Lane]:
+    """One queue per teacher, trace by trace, so that a provider's prompt cache sees growing prefixes."""
+    by_teacher: dict[Teacher, list[Question]] = {}
+    for question in asked:
+        by_teacher.setdefault(question.teacher, []).append(question)
+    has_cap = ledger.totals().cap_micros is not None
+    lanes: list[Lane] = []
+    for teacher, own in by_teacher.items():
+        endpoint = endpoint_of(teacher)
+        if endpoint.prices and any(endpoint.prices) and not has_cap:
+            raise UsageError(f"{teacher.name} costs money and there is no cap", "add --max-usd DOLLARS")
+        ledger.remember_teacher(teacher.name, endpoint.base_url, teacher.key_variable)
+        lane = Lane(endpoint, config.concurrency, learns_price=endpoint.prices is None and has_cap)
+        first: dict[str, int] = {}
+        for rank, question in enumerate(own):
+            first.setdefault(question.state.trace.trace_id, rank)
+        own.sort(key=lambda question: (first[question.state.trace.trace_id], question.state.turn))
+        lane.add(question.call() for question in own)
+        lanes.append(lane)
+    return lanes
+
+
+def endpoint_of(teacher: Teacher) -> Endpoint:
+    key = key_from_environment(teacher.key_variable)
+    return Endpoint(teacher.name, teacher.base_url.rstrip("/"), price_of(teacher), key)
+
+
+def price_of(teacher: Teacher) -> Prices | None:
+    """Simulated teachers are free, a server of one's own may be: None where its answers have to tell."""
+    require_allowed(teacher.base_url)
+    if teacher.prices is None and not teacher.simulated and not is_loopback(teacher.base_url):
+        raise UsageError(
+            f"the price of {teacher.name} is not known",
+            "say it: --teacher NAME=BASE_URL,MODEL,INPUT,OUTPUT in dollars per million tokens",
+        )
+    if teacher.simulated or teacher.prices is None:
+        return FREE if teacher.simulated else None
+    # A prompt may be written to the provider's cache, and that may cost more.
+    return teacher.prices._replace(prompt_micros=max(teacher.prices.prompt_micros, teacher.cache_write_micros or 0))
+
+
+class _Panel:
+    """Spend, projection, rate and errors as one line of progress."""
+
+    def __init__(self, progress: Progress, cached: int, total: int, cap_micros: int | None) -> None:
+        self._progress = progress
+        self._cached = cached
+        self._total = total
+        self._cap = f" of ${cap_micros / 1e6:.2f}" if cap_micros is not None else ""
+
+    def show(self, live: Live) -> None:
+        ended = live.done + live.failed
+        detail = f"{live.calls_per_s:.0f}/s"
+        if live.charged_micros:
+            projected = live.charged_micros * live.total / max(1, ended) / 1e6
+            detail += f", ${live.charged_micros / 1e6:.4f}{self._cap}, about ${projected:.2f} in all"
+        if live.errors:
+            worst, count = live.errors.most_common(1)[0]
+            detail += f", {live.errors.total()} errors ({worst} × {count})"
+        self._progress.step(self._cached + ended, self._total, detail)
+
+
+@contextmanager
+def _stopping_on_signals(calls: Calls, progress: Progress) -> Generator[None]:
+    """The first interrupt lets calls in flight end; the second gives them up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if calls.error is not None:
+            calls.cancel()
+            return
+        calls.stop(KeyboardInterrupt())
+        progress.note("stopping when the calls in flight have ended; interrupt again to leave them in doubt")
+        loop.call_later(DRAIN_S, calls.cancel)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)
+
+
+def _tell_parked(parked: Mapping[str, str]) -> None:
+    if parked:
+        why = ", ".join(f"{name}: {reason}" for name, reason in parked.items())
+        raise PartialError(
+            f"some teachers were left alone ({why}); all answers are saved",
+            "run the same command later, or without them",
         )
 
 
-async def _call(client: AsyncClient, slots: asyncio.Semaphore, job: _Job, ledger: Ledger) -> Settled | None:
-    """The settled answer from the ledger or the wire; None when the call failed."""
-    settled = ledger.settled(job.key)
-    if settled is not None:
-        return settled
-    async with slots:
-        ledger.reserve(job.key, job.teacher.model)
-        attempt = await complete(client, job.teacher.base_url, job.request)
-    if attempt.body is None:
-        ledger.fail(job.key, attempt.failure or "unknown")
-        return None
-    settled = Settled(attempt.body, parse_reply(attempt.body, job.teacher.model).cost_micros, attempt.latency_s)
-    ledger.settle(job.key, settled)
-    return settled
-
-
-def build_request(model: str, messages: Sequence[Message], tools: Sequence[JsonObject], max_tokens: int) -> JsonObject:
-    request: JsonObject = {
-        "model": model,
-        "messages": [wire_message(message) for message in messages],
-        "temperature": 0,
-        "max_tokens": max_tokens,
-    }
-    return {**request, "tools": list(tools)} if tools else request
-
-
-def request_key(request: JsonObject) -> str:
-    return hashlib.sha256(canonical_json({"schema": REQUEST_SCHEMA, **request}).encode()).hexdigest()
-
-
-def wire_message(message: Message) -> JsonObject:
-    """Only what the OpenAI wire knows."""
-    return {key: value for key, value in message.items() if key != "is_error"}
+def _reply(question: Question, settled: Settled | None) -> TeacherReply:
+    (trace, turn), teacher = question.state, question.teacher
+    parsed = parse_reply(settled.body, teacher.model) if settled else Parsed("failed")
+    return TeacherReply(
+        key=question.key,
+        state_id=trace.state_id(turn),
+        trace_id=trace.trace_id,
+        turn=turn,
+        teacher=teacher.model,
+        served_model=parsed.served_model,
+        family=teacher.family,
+        action=parsed.action,
+        raw=settled.body if settled else "",
+        finish_reason=parsed.finish_reason,
+        usage=parsed.usage,
+        cost_micros=settled.cost_micros if settled else 0,
+        latency_s=round(settled.latency_s, 4) if settled else 0.0,
+        outcome=parsed.outcome,
+        simulated=teacher.simulated,
+    )

@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
+from composer_replication.llm.pricing import Prices
 from composer_replication.records import family_of
+
+OPENROUTER = "https://openrouter.ai/api/v1"
+OPENROUTER_KEY = "OPENROUTER_API_KEY"
+
+ROUTES = ("free", "nitro", "floor", "exacto", "extended", "beta")
+"""Suffixes by which OpenRouter names a way to the same weights. `:thinking`, or Ollama's `:20b`, is another model."""
+_ROUTE = re.compile(rf":(?:{'|'.join(ROUTES)})$")
+_DATE = re.compile(r"[-@](20\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])$")
+
+
+class Licence(NamedTuple):
+    """What allows, or forbids, training on a model's output; where that stands, and the day a copy of it was read."""
+
+    name: str
+    source: str
+    checked: str
+    trainable: bool = True
 
 
 class Teacher(NamedTuple):
@@ -13,7 +32,49 @@ class Teacher(NamedTuple):
     model: str
     base_url: str
     simulated: bool = False
+    key_variable: str | None = None
+    """Name of the environment variable that holds the key; None for a server that wants none."""
+    prices: Prices | None = None
+    """None is an unknown price: nothing is spent on such a teacher."""
+    cached_micros: int | None = None
+    """Per million prompt tokens that the provider still had in its cache, where that price is known."""
+    cache_write_micros: int | None = None
+    """Per million prompt tokens put into the cache; None where that costs what an uncached prompt does."""
+    prices_note: str = ""
+    context_tokens: int | None = None
+    """Longest prompt, with room for its answer, where that is known."""
+    tier: int = 0
+    """Lower tiers are asked first, higher ones only where those disagree or too few of them answer."""
+    licence: Licence | None = None
+    label: str = ""
+    """What the user calls it, where that is not the model's name."""
+
+    @property
+    def name(self) -> str:
+        return self.label or self.model
 
     @property
     def family(self) -> str:
         return family_of(self.model) or self.model
+
+
+def same_model(requested: str, served: str | None) -> bool:
+    """Whether the model that answered is the one that was asked. An answer that does not say is believed.
+
+    A vendor or a date that only one side names is no difference; two vendors, two dates, or any other word is.
+    """
+    if served is None:
+        return True
+    (vendor, name, date), (other_vendor, other_name, other_date) = _parts(requested), _parts(served)
+    return (
+        name == other_name
+        and (vendor == other_vendor or not vendor or not other_vendor)
+        and (date == other_date or not date or not other_date)
+    )
+
+
+def _parts(model: str) -> tuple[str, str, str]:
+    """Vendor, name without route and date, and the date's digits."""
+    vendor, _, name = _ROUTE.sub("", model.strip().lower()).rpartition("/")
+    date = _DATE.search(name)
+    return vendor, name[: date.start()] if date else name, "".join(date.groups()) if date else ""

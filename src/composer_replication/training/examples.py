@@ -94,7 +94,10 @@ def _example(
     kept: list[PairTokens] = []
     for pair in pairs:
         start, end = row.turn_spans[pair.turn]
-        tokenized = PairTokens(ids[:start], tokens.turn(policy_text(pair.chosen)), ids[start:end])
+        actor = ids[start:end]
+        chosen = actor if pair.chosen_from == "actor" else tokens.turn(policy_text(pair.chosen))
+        rejected = actor if pair.rejected_from == "actor" else tokens.turn(policy_text(pair.rejected))
+        tokenized = PairTokens(ids[:start], chosen, rejected)
         if len(tokenized.prompt) + max(len(tokenized.chosen), len(tokenized.rejected)) > max_tokens:
             skipped["pair_too_long"] += 1
         else:

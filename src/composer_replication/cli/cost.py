@@ -1,0 +1,76 @@
+"""`recompose cost RUN`"""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from composer_replication.errors import UsageError
+from composer_replication.llm.bill import TeacherBill, bills
+from composer_replication.llm.ledger import Ledger
+from composer_replication.llm.reconcile import reconcile
+from composer_replication.runs import Run
+
+from .common import Json
+
+
+def cost(
+    run: Path,
+    /,
+    *,
+    reconcile_first: Annotated[
+        bool, Parameter(name="--reconcile", negative="", help="Ask the providers what calls in doubt did cost.")
+    ] = False,
+    key_usage: Annotated[
+        bool,
+        Parameter(negative="", help="Also by what the key has spent since the run began; only if nobody else used it."),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """What RUN spent on models, by teacher and outcome, per accepted pair, and how long the answers took."""
+    opened = Run.open(run)
+    path = opened.path / "ledger.sqlite"
+    if not path.exists():
+        raise UsageError(f"{run} has asked no model", f"recompose replay {run}")
+    ledger = Ledger(path)
+    try:
+        settled_doubts = reconcile(ledger, by_key_usage=key_usage) if reconcile_first or key_usage else 0
+        found, totals = bills(ledger), ledger.totals()
+    finally:
+        ledger.close()
+    pairs = opened.stage("pairs").counts["pairs"] if opened.stage("pairs").is_done else None
+    result = {
+        "run": str(opened.path),
+        "spent_micros": totals.charged_micros,
+        "held_micros": totals.held_micros,
+        "cap_micros": totals.cap_micros,
+        "reconciled": settled_doubts,
+        "pairs": pairs,
+        "micros_per_pair": round(totals.charged_micros / pairs, 1) if pairs else None,
+        "teachers": [{**bill._asdict(), "spent_micros": bill.spent_micros} for bill in found],
+    }
+    if json:
+        print(json_module.dumps(result))
+    else:
+        _show(result, found)
+
+
+def _show(result: dict[str, Any], found: list[TeacherBill]) -> None:
+    print(f"{'teacher':<34}{'settled':>9}{'failed':>8}{'refused':>9}{'in doubt':>10}{'spent':>12}   p50 / p95 / p99")
+    for bill in found:
+        counts = "".join(
+            f"{bill.attempts[state]:>{width}}"
+            for state, width in zip(("settled", "failed", "refused", "in_doubt"), (9, 8, 9, 10), strict=True)
+        )
+        latency = " / ".join(f"{seconds:.2f}" for seconds in bill.latency_s.values())
+        print(f"{bill.teacher:<34}{counts}{f'${bill.spent_micros / 1e6:,.4f}':>12}   {latency} s")
+        for reason, count in list(bill.reasons.items())[:3]:
+            print(f"{'':<34}  {count} × {reason}")
+    cap = "no cap" if result["cap_micros"] is None else f"cap ${result['cap_micros'] / 1e6:,.2f}"
+    doubt = sum(bill.micros["in_doubt"] for bill in found)
+    print(f"spent ${result['spent_micros'] / 1e6:,.6f} ({cap}), of which ${doubt / 1e6:,.6f} in doubt at worst case")
+    if result["micros_per_pair"] is not None:
+        print(f"${result['micros_per_pair'] / 1e6:,.6f} per accepted pair ({result['pairs']} pairs)")

@@ -1,0 +1,52 @@
+"""`recompose pair RUN`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from composer_replication.pairs.card import dataset_card
+from composer_replication.pipeline import run_stage
+from composer_replication.records import PreferencePair, TeacherReply, Trace
+from composer_replication.runs import Run, write_atomically
+
+from .common import Json, tell, working_on
+
+ExportFormat = Literal["trl", "kto", "sft", "verl"]
+
+
+def pair(
+    run: Path,
+    /,
+    *,
+    export: Annotated[ExportFormat | None, Parameter(help="Also write a dataset to RUN/pairs/export/FORMAT.")] = None,
+    json: Json = False,
+) -> None:
+    """Turn the teachers' votes of RUN into preference pairs."""
+    opened = Run.open(run)
+    with working_on(opened) as progress:
+        run_stage(opened, "pairs", progress)
+        exported = _export(opened, export) if export else None
+    tell("pairs", opened, json, {"export": exported} if exported else {})
+
+
+def _export(run: Run, format: ExportFormat) -> str:
+    from composer_replication.pairs.export import export_pairs
+
+    folder = run.path / "pairs" / "export" / format
+    pairs = run.stage("pairs").read(PreferencePair)
+    done = export_pairs(pairs, format, folder)
+    card = dataset_card(
+        format,
+        pairs,
+        run.stage("ingestion").read(Trace),
+        run.stage("replay").read(TeacherReply),
+        run.stage("pairs").counts["verdicts"],
+        run.stage("ingestion").counts["redactions"],
+        done.rows,
+        done.left_out,
+    )
+    write_atomically(folder / "README.md", card)
+    return str(folder)

@@ -1,0 +1,138 @@
+"""`recompose replay RUN`"""
+
+from __future__ import annotations
+
+import json as json_module
+import signal
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+from cyclopts import Parameter
+
+from composer_replication.errors import RecomposeError, UsageError
+from composer_replication.llm.bill import summary
+from composer_replication.llm.ledger import Ledger
+from composer_replication.pipeline import replay as replay_stage
+from composer_replication.pipeline import replay_plan, replay_teachers
+from composer_replication.progress import Progress
+from composer_replication.records import ErrorSite, Trace
+from composer_replication.replay.choice import FORM, written_teachers
+from composer_replication.replay.estimate import Estimate, estimate
+from composer_replication.replay.requests import questions
+from composer_replication.replay.teachers import Teacher
+from composer_replication.runs import Run
+
+from .common import Json, quiet_libraries, tell
+from .progress import open_progress
+
+
+def replay(
+    run: Path,
+    /,
+    *,
+    teacher: Annotated[tuple[str, ...], Parameter(help=f"{FORM}; may be given often.", negative="")] = (),
+    max_usd: Annotated[float | None, Parameter(help="Most that the whole run may spend on models.")] = None,
+    dry_run: Annotated[bool, Parameter(negative="", help="Show calls, tokens and dollars; ask nobody.")] = False,
+    json: Json = False,
+) -> None:
+    """Ask the teachers what they would have done at the error sites of RUN.
+
+    Teachers are simulated unless some are named here or in the run's config. A call that was answered is never paid
+    again, so the command may be stopped and started at will; several processes may work on one run.
+    """
+    quiet_libraries()
+    opened = Run.open(run)
+    chosen = written_teachers(teacher, opened.config.replay)
+    cap_micros = _cap_micros(max_usd)
+    if dry_run:
+        _show_estimate(_estimate(opened, chosen), json)
+        return
+    if opened.stage("replay").is_done:
+        tell("replay", opened, json)
+        return
+    if cap_micros is not None:
+        ledger = Ledger(opened.path / "ledger.sqlite")
+        ledger.set_cap(cap_micros)
+        ledger.close()
+    progress = open_progress()
+    try:
+        with _interruptible():
+            _ask(opened, chosen, progress)
+    except (RecomposeError, KeyboardInterrupt):
+        _tell_what_is_saved(opened, chosen, json)
+        raise
+    finally:
+        progress.close()
+    tell("replay", opened, json)
+
+
+def _ask(run: Run, chosen: Sequence[Teacher], progress: Progress) -> None:
+    # No lock on the run: processes that share it write the same bytes, and the ledger keeps their calls apart.
+    progress.stage("replay", "ask the teachers")
+    replay_stage(run, progress, chosen)
+
+
+@contextmanager
+def _interruptible() -> Generator[None]:
+    """A polite kill ends like Ctrl-C."""
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _cap_micros(max_usd: float | None) -> int | None:
+    if max_usd is None:
+        return None
+    if not 0 <= max_usd <= 1e9:
+        raise UsageError(f"--max-usd {max_usd} is not an amount of dollars", "recompose replay RUN --max-usd 5")
+    return int(max_usd * 1_000_000 + 1e-6)
+
+
+def _tell_what_is_saved(run: Run, chosen: Sequence[Teacher], as_json: bool) -> None:
+    """A run that stopped early has no manifest yet; its ledger knows what there is."""
+    path = run.path / "ledger.sqlite"
+    if not path.exists():
+        return
+    ledger = Ledger(path)
+    names = {one.name for one in chosen} or {name for (name,) in ledger.rows("SELECT DISTINCT teacher FROM attempts")}
+    counts = summary(ledger, names)
+    ledger.close()
+    if as_json:
+        saved = {"run": str(run.path), "stage": "replay", "replies": counts["settled"], "finished": False}
+        print(json_module.dumps({**saved, **counts}))
+
+
+def _estimate(run: Run, chosen: Sequence[Teacher]) -> list[Estimate]:
+    traces = run.stage("ingestion").read(Trace)
+    states = replay_plan(run, traces, run.stage("sites").read(ErrorSite), chosen)
+    with replay_teachers(run, traces, chosen) as teachers:
+        asked = questions([(state, teachers) for state in states], run.config.replay.max_tokens)
+        return estimate(asked, run.path / "ledger.sqlite")
+
+
+def _show_estimate(estimates: Sequence[Estimate], as_json: bool) -> None:
+    fields = ("calls", "cached", "prompt_tokens", "completion_tokens", "expected_micros", "worst_micros")
+    total: dict[str, Any] = {name: sum(getattr(one, name) for one in estimates) for name in fields}
+    if as_json:
+        print(json_module.dumps({**total, "teachers": [one._asdict() for one in estimates]}))
+        return
+    print(f"{'teacher':<34}{'calls':>8}{'cached':>8}{'tokens in':>12}{'out':>10}{'expected':>12}{'at most':>12}")
+    for one in estimates:
+        _line(one.teacher, one._asdict(), "" if one.prices_known else "  price unknown, counted as free")
+    _line("all", total)
+    if any(not one.prices_known for one in estimates):
+        print("a loopback server without a price is believed what its answers say; --max-usd still holds")
+
+
+def _line(name: str, row: dict[str, Any], note: str = "") -> None:
+    tokens = f"{row['prompt_tokens']:>12,}{row['completion_tokens']:>10,}"
+    dollars = "".join(f"{f'${row[key] / 1e6:,.4f}':>12}" for key in ("expected_micros", "worst_micros"))
+    print(f"{name:<34}{row['calls']:>8,}{row['cached']:>8,}{tokens}{dollars}{note}")

@@ -1,0 +1,71 @@
+"""What the ledger says: attempts and money by teacher and state, and how long answers took."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from .ledger import Ledger
+
+STATES: tuple[str, ...] = ("settled", "failed", "refused", "in_doubt", "reserved")
+PERCENTILES = (50, 95, 99)
+
+
+class TeacherBill(NamedTuple):
+    """`micros` by state; a settled answer that did not tell its cost is charged at worst case and counted in doubt."""
+
+    teacher: str
+    attempts: dict[str, int]
+    micros: dict[str, int]
+    reasons: dict[str, int]
+    latency_s: dict[str, float]
+    prompt_tokens: int
+    completion_tokens: int
+
+    @property
+    def spent_micros(self) -> int:
+        return sum(self.micros.values())
+
+
+def bills(ledger: Ledger, teachers: Collection[str] | None = None) -> list[TeacherBill]:
+    names = [name for (name,) in ledger.rows("SELECT DISTINCT teacher FROM attempts ORDER BY teacher")]
+    return [_bill(ledger, name) for name in names if teachers is None or name in teachers]
+
+
+def _bill(ledger: Ledger, teacher: str) -> TeacherBill:
+    attempts, micros = dict.fromkeys(STATES, 0), dict.fromkeys(STATES, 0)
+    grouped = (
+        "SELECT state, exact, COUNT(*), SUM(cost_micros), SUM(prompt_tokens), SUM(completion_tokens) "
+        "FROM attempts WHERE teacher = ? GROUP BY state, exact"
+    )
+    tokens = [0, 0]
+    for state, exact, count, cost, prompt, completion in ledger.rows(grouped, teacher):
+        attempts[state] += count
+        micros[state if exact else "in_doubt"] += cost
+        tokens = [tokens[0] + prompt, tokens[1] + completion]
+    failing = (
+        "SELECT reason, COUNT(*) FROM attempts WHERE teacher = ? AND reason IS NOT NULL GROUP BY 1 ORDER BY 2 DESC"
+    )
+    times = "SELECT latency_s FROM attempts WHERE teacher = ? AND state = 'settled' AND latency_s > 0 ORDER BY 1"
+    sorted_s = [latency_s for (latency_s,) in ledger.rows(times, teacher)]
+    latency_s = {f"p{percent}": _percentile(sorted_s, percent) for percent in PERCENTILES} if sorted_s else {}
+    return TeacherBill(teacher, attempts, micros, dict(ledger.rows(failing, teacher)), latency_s, *tokens)
+
+
+def _percentile(ordered: Sequence[float], percent: int) -> float:
+    """The smallest value that is not below `percent` of all."""
+    return round(ordered[max(0, -(-len(ordered) * percent // 100) - 1)], 4)
+
+
+def summary(ledger: Ledger, teachers: Collection[str]) -> dict[str, int]:
+    """The counts that a replay prints. `failed` holds refusals too: the first number is the sum of the next three."""
+    own = bills(ledger, teachers)
+    counts = {state: sum(bill.attempts[state] for bill in own) for state in STATES}
+    return {
+        "calls": sum(counts.values()),
+        "settled": counts["settled"],
+        "in_doubt": counts["in_doubt"] + counts["reserved"],
+        "failed": counts["failed"] + counts["refused"],
+        "spent_micros": sum(bill.spent_micros for bill in own),
+        "in_doubt_micros": sum(bill.micros["in_doubt"] for bill in own),
+    }

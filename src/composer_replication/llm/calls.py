@@ -1,0 +1,185 @@
+"""Many paid calls at a time, a queue per teacher. Each ends settled, given up, or not asked because the run stops.
+
+A retry is a new reservation, so the cap covers it. The run stops admitting calls when the cap has no room, when a
+provider wants money or a key, when the ledger fails, or when the user says so; calls in flight are always waited for,
+unless the user says so twice: then they are in doubt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from composer_replication.errors import BudgetError, RecomposeError
+
+from .client import Attempted, attempt
+from .lane import Job, Lane
+from .ledger import POISON_WAYS, Ledger
+from .transport import Transport
+
+BACKOFF_S = 0.25
+MAX_BACKOFF_S = 20.0
+BUSY_S = 0.3
+DRAIN_S = 25.0
+
+
+@dataclass
+class Live:
+    """What a person wants to see while it runs. `errors` counts attempts, `failed` calls that were given up."""
+
+    total: int
+    done: int = 0
+    failed: int = 0
+    attempts: int = 0
+    charged_micros: int = 0
+    errors: Counter[str] = field(default_factory=Counter[str])
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def calls_per_s(self) -> float:
+        return self.attempts / max(1e-9, time.monotonic() - self.started)
+
+
+class Calls:
+    """`failures` has the reason for each key that was given up; `error` is why the run stopped, if it did."""
+
+    def __init__(
+        self,
+        lanes: Sequence[Lane],
+        ledger: Ledger,
+        transport: Transport,
+        max_attempts: int,
+        on_change: Callable[[Live], None],
+    ) -> None:
+        self.lanes = lanes
+        self.live = Live(sum(lane.pending for lane in lanes))
+        self.failures: dict[str, str] = {}
+        self.error: BaseException | None = None
+        self._ledger = ledger
+        self._transport = transport
+        self._max_attempts = max_attempts
+        self._on_change = on_change
+        self._wakes = {id(lane): asyncio.Event() for lane in lanes}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        await asyncio.gather(*(self._serve(lane) for lane in self.lanes))
+
+    def stop(self, error: BaseException) -> None:
+        """Admit nothing more. The first reason stays."""
+        self.error = self.error or error
+        for wake in self._wakes.values():
+            wake.set()
+
+    def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _serve(self, lane: Lane) -> None:
+        wake = self._wakes[id(lane)]
+        while True:
+            now = time.monotonic()
+            if self.error:
+                lane.drop()
+            elif lane.parked:
+                self._give_up(lane.drop(), lane.parked)
+            if not lane.pending and not lane.in_flight:
+                return
+            pause_s = lane.pause_s(now)
+            if pause_s == 0:
+                task = asyncio.create_task(self._attempt(lane, lane.take(now)))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+                continue
+            wake.clear()
+            try:
+                async with asyncio.timeout(pause_s):
+                    await wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _attempt(self, lane: Lane, job: Job) -> None:
+        try:
+            attempted = await attempt(job.call, lane.endpoint, self._ledger, self._transport, lane.prices)
+            self._after(lane, job, attempted)
+        except Exception as error:
+            self.stop(error)  # the ledger failed, or we did: either way nothing more is sent
+        except asyncio.CancelledError:
+            pass  # it is in doubt in the ledger, and the run is stopping
+        finally:
+            lane.in_flight -= 1
+            self._wakes[id(lane)].set()
+
+    def _after(self, lane: Lane, job: Job, attempted: Attempted) -> None:
+        now = time.monotonic()
+        if attempted.action == "busy":
+            self._ledger.reap()
+            lane.again(job, now + BUSY_S * random.uniform(0.7, 1.3))
+            return
+        if attempted.action == "over_cap":
+            self._no_room(lane, job, now)
+            return
+        self.live.attempts += 1
+        self.live.charged_micros += attempted.charge.micros
+        lane.learn(attempted.charge)
+        if attempted.action == "done":
+            lane.succeeded()
+            self.live.done += 1
+            self._on_change(self.live)
+            return
+        self._failed(lane, job, attempted, now)
+
+    def _failed(self, lane: Lane, job: Job, attempted: Attempted, now: float) -> None:
+        verdict = attempted.verdict
+        assert verdict is not None
+        reason = verdict.reason or "unknown"
+        self.live.errors[reason] += 1
+        if attempted.action == "stop_run":
+            self.stop(_stopped(reason, lane))
+        if attempted.action == "retry_soon" and not verdict.unusable:
+            lane.troubled(attempted, now)
+        if verdict.unusable:
+            job.ways.add(reason)
+        probing = lane.is_probing and not lane.parked
+        job.tries += 0 if probing else 1
+        final = attempted.action != "retry_soon" or job.tries >= self._max_attempts or len(job.ways) >= POISON_WAYS
+        if final:
+            self._give_up([job], "poison: " + ", ".join(sorted(job.ways)) if len(job.ways) >= POISON_WAYS else reason)
+        else:
+            backoff_s = min(MAX_BACKOFF_S, BACKOFF_S * 2 ** max(0, job.tries - 1))
+            lane.again(job, now + backoff_s * random.uniform(0.5, 1.0))
+        self._on_change(self.live)
+
+    def _no_room(self, lane: Lane, job: Job, now: float) -> None:
+        """Calls in flight are held at worst case and mostly cost less: there may be room when they have ended."""
+        others = sum(other.in_flight for other in self.lanes) - 1
+        lane.again(job, now + (BUSY_S if others else 0))
+        if not others:
+            totals = self._ledger.totals()
+            self.stop(
+                BudgetError(
+                    f"the cap of ${(totals.cap_micros or 0) / 1e6:.2f} leaves no room for the next call's worst case; "
+                    f"${totals.charged_micros / 1e6:.6f} is charged and all answers are saved",
+                    "run the same command with a higher --max-usd",
+                )
+            )
+
+    def _give_up(self, jobs: Sequence[Job], reason: str) -> None:
+        for job in jobs:
+            self.failures[job.call.key] = reason
+        self.live.failed += len(jobs)
+        if jobs:
+            self._on_change(self.live)
+
+
+def _stopped(reason: str, lane: Lane) -> RecomposeError:
+    name = lane.endpoint.name
+    if "402" in reason:
+        return BudgetError(
+            f"{name}'s provider wants credit ({reason}); all answers are saved", "add credit and run again"
+        )
+    return RecomposeError(f"{name}'s provider refused the key ({reason})", "check the key's variable and run again")

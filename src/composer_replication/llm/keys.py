@@ -1,0 +1,39 @@
+"""API keys come from environment variables that the config names, and cannot be printed, stored or logged."""
+
+from __future__ import annotations
+
+import os
+from typing import NoReturn
+
+from composer_replication.errors import UsageError
+
+
+class ApiKey:
+    """Shows as `***` wherever it is printed. Only `header` knows the value."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def __repr__(self) -> str:
+        return "***"
+
+    def __format__(self, spec: str) -> str:
+        return "***"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an API key is not stored")
+
+    def header(self) -> str:
+        return f"Bearer {self._value}"
+
+
+def key_from_environment(variable: str | None) -> ApiKey | None:
+    """The key in a variable, or None where none is named."""
+    if variable is None:
+        return None
+    value = os.environ.get(variable, "").strip()
+    if not value or not value.isascii() or not value.isprintable():
+        raise UsageError(f"the environment variable {variable} holds no API key", f"export {variable}=…")
+    return ApiKey(value)

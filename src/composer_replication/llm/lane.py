@@ -1,0 +1,137 @@
+"""The queue of one teacher: how many calls at a time, when the next one may go, and when to leave the teacher alone.
+
+Calls in flight grow until the teacher complains, shrink by a fifth then, and creep up again. `Retry-After` holds the
+whole queue back; more than a quarter of an hour of it parks the teacher, so that the others can finish. A teacher that
+fails again and again is asked by one call at a time, ever more rarely, until it answers. Times are monotonic seconds.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .client import Attempted, Call, Endpoint
+from .pricing import Charge, Prices, learned_prices
+
+START_IN_FLIGHT = 8
+CUT = 0.8
+GROWTH = 0.05
+CUT_INTERVAL_S = 1.0
+OWN_COOLDOWN_S = 0.05
+MAX_COOLDOWN_S = 60.0
+PARK_AFTER_S = 900.0
+TROUBLES_TO_OPEN = 10
+PROBE_INTERVAL_S = 10.0
+NO_ANSWER = "it does not answer"
+
+
+@dataclass(slots=True)
+class Job:
+    call: Call
+    tries: int = 0
+    ways: set[str] = field(default_factory=set[str])
+    """Different reasons for which its answers were of no use."""
+
+
+@dataclass
+class Lane:
+    endpoint: Endpoint
+    max_in_flight: int
+    learns_price: bool = False
+    """Until a first answer told its cost, one call at a time."""
+    in_flight: int = 0
+    parked: str | None = None
+    answered: bool = False
+    overloads: int = 0
+    troubles: int = 0
+    prices: Prices | None = None
+    _ready: deque[Job] = field(default_factory=deque[Job])
+    _delayed: list[tuple[float, int, Job]] = field(default_factory=list[tuple[float, int, Job]])
+    _limit: float = START_IN_FLIGHT
+    _starting: bool = True
+    _not_before: float = 0.0
+    _cut_at: float = -CUT_INTERVAL_S
+    _open_since: float | None = None
+    _order: int = 0
+
+    def add(self, calls: Iterable[Call]) -> None:
+        self._ready.extend(Job(call) for call in calls)
+
+    @property
+    def pending(self) -> int:
+        return len(self._ready) + len(self._delayed)
+
+    @property
+    def limit(self) -> int:
+        if self._open_since is not None or (self.learns_price and self.prices is None):
+            return 1
+        return max(1, min(self.max_in_flight, int(self._limit)))
+
+    def pause_s(self, now: float) -> float | None:
+        """0 when a call may start now; None when only the end of another call can change that."""
+        if not self.pending or self.in_flight >= self.limit:
+            return None
+        ready = self._ready or self._delayed[0][0] <= now
+        until = self._not_before if ready else max(self._not_before, self._delayed[0][0])
+        return max(0.0, until - now)
+
+    def take(self, now: float) -> Job:
+        self.in_flight += 1
+        if self._delayed and self._delayed[0][0] <= now:
+            return heapq.heappop(self._delayed)[2]
+        return self._ready.popleft()
+
+    def again(self, job: Job, at: float) -> None:
+        self._order += 1
+        heapq.heappush(self._delayed, (at, self._order, job))
+
+    def drop(self) -> list[Job]:
+        dropped = [*self._ready, *(job for _, _, job in self._delayed)]
+        self._ready.clear()
+        self._delayed.clear()
+        return dropped
+
+    def succeeded(self) -> None:
+        if self._open_since is not None:
+            self._limit, self._starting, self._open_since = START_IN_FLIGHT, True, None
+        self.answered, self.overloads, self.troubles = True, 0, 0
+        if self._limit < self.max_in_flight:
+            self._limit += 1.0 if self._starting else GROWTH
+
+    def learn(self, charged: Charge) -> None:
+        """The dearest token seen so far prices the next call."""
+        if self.learns_price and charged.exact and charged.usage.prompt_tokens:
+            seen = learned_prices(charged.micros, charged.usage)
+            self.prices = max(self.prices, seen) if self.prices else seen
+
+    def troubled(self, attempted: Attempted, now: float) -> None:
+        verdict = attempted.verdict
+        assert verdict is not None
+        wait_s = verdict.retry_after_s or 0.0
+        if verdict.overload:
+            self.overloads += 1
+            own_s = min(MAX_COOLDOWN_S, OWN_COOLDOWN_S * 2 ** min(self.overloads - 1, 10))
+            wait_s = max(wait_s, own_s * random.uniform(0.5, 1.0))
+            if now - self._cut_at >= CUT_INTERVAL_S:
+                self._limit, self._cut_at, self._starting = max(1.0, self.limit * CUT), now, False
+        else:
+            self.troubles += 1
+        if wait_s > PARK_AFTER_S:
+            self.parked = f"it asks to wait {wait_s / 60:.0f} minutes"
+        if self.troubles >= TROUBLES_TO_OPEN:
+            wait_s = max(wait_s, self._opened(now))
+        # A little more than asked, so that the calls of one window do not all come back at once.
+        self._not_before = max(self._not_before, now + wait_s * random.uniform(1.0, 1.1))
+
+    def _opened(self, now: float) -> float:
+        self._open_since = self._open_since if self._open_since is not None else now
+        if not self.answered or now - self._open_since > PARK_AFTER_S:
+            self.parked = NO_ANSWER
+        return min(MAX_COOLDOWN_S, PROBE_INTERVAL_S * 2 ** min(self.troubles - TROUBLES_TO_OPEN, 10))
+
+    @property
+    def is_probing(self) -> bool:
+        return self._open_since is not None

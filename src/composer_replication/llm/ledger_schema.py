@@ -1,0 +1,67 @@
+"""Tables of the ledger. Money is in micro-dollars, whole numbers.
+
+`attempts` has one row per paid attempt; the index `one_live` is what makes a second result, or a second call in flight,
+for one key impossible. `totals` is one row that every process updates in the transaction that changes an attempt.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+import zstandard
+
+VERSION = 2
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS attempts (
+    id INTEGER PRIMARY KEY, key TEXT NOT NULL, teacher TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('reserved', 'settled', 'failed', 'refused', 'in_doubt')),
+    owner TEXT NOT NULL, worst_micros INTEGER NOT NULL, cost_micros INTEGER NOT NULL DEFAULT 0,
+    exact INTEGER NOT NULL DEFAULT 1, reason TEXT, unusable INTEGER NOT NULL DEFAULT 0, generation TEXT,
+    prompt_bytes INTEGER NOT NULL DEFAULT 0, prompt_tokens INTEGER NOT NULL DEFAULT 0,
+    completion_tokens INTEGER NOT NULL DEFAULT 0, latency_s REAL
+) STRICT;
+CREATE UNIQUE INDEX IF NOT EXISTS one_live ON attempts (key) WHERE state IN ('reserved', 'settled');
+CREATE INDEX IF NOT EXISTS open_attempts ON attempts (owner) WHERE state = 'reserved';
+CREATE TABLE IF NOT EXISTS bodies (attempt INTEGER PRIMARY KEY, zstd BLOB NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS totals (
+    one INTEGER PRIMARY KEY CHECK (one = 1), charged_micros INTEGER NOT NULL, held_micros INTEGER NOT NULL,
+    cap_micros INTEGER
+) STRICT;
+INSERT OR IGNORE INTO totals VALUES (1, 0, 0, NULL);
+CREATE TABLE IF NOT EXISTS teachers (
+    name TEXT PRIMARY KEY, base_url TEXT NOT NULL, key_variable TEXT, usage_micros INTEGER
+) STRICT;
+"""
+
+_FROM_VERSION_1 = """
+INSERT INTO attempts (key, teacher, state, owner, worst_micros, cost_micros, latency_s)
+SELECT key, teacher, 'settled', '', 0, cost_micros, latency_s FROM calls WHERE status = 'settled';
+"""
+
+
+def prepare(db: sqlite3.Connection) -> None:
+    """Make the tables; a ledger of an earlier version keeps its settled calls."""
+    db.execute("PRAGMA journal_mode=WAL")
+    db.execute("PRAGMA synchronous=FULL")
+    if db.execute("PRAGMA user_version").fetchone()[0] >= VERSION:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    # Another process may have made them in the meantime. executescript would commit, so one statement at a time.
+    if db.execute("PRAGMA user_version").fetchone()[0] < VERSION:
+        for statement in filter(str.strip, _TABLES.split(";")):
+            db.execute(statement)
+        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone():
+            _take_over(db)
+        db.execute(f"PRAGMA user_version={VERSION}")
+    db.execute("COMMIT")
+
+
+def _take_over(db: sqlite3.Connection) -> None:
+    db.execute(_FROM_VERSION_1)
+    compress = zstandard.ZstdCompressor().compress
+    query = "SELECT id, body FROM attempts JOIN calls USING (key) WHERE body IS NOT NULL"
+    bodies = [(attempt, compress(body.encode())) for attempt, body in db.execute(query)]
+    db.executemany("INSERT INTO bodies VALUES (?, ?)", bodies)
+    db.execute("UPDATE totals SET charged_micros = (SELECT COALESCE(SUM(cost_micros), 0) FROM attempts)")
+    db.execute("DROP TABLE calls")

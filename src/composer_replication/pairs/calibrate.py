@@ -1,0 +1,149 @@
+"""How often agreement is right, per (votes, n, kind), measured wherever an oracle knows.
+
+Reads pairs and an oracle, writes `Calibration`. A cell stays only if the lower end of its 95 % Clopper-Pearson interval
+reaches the bar: in `benchmarks/vote_calibration.py` the point estimate lets through many cells whose true precision is
+under it. A cell that was never measured is kept, its pairs without a precision. 1 − precision of a kept pair is its
+label smoothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from composer_replication.records import PreferencePair, Record, TraceState, canonical_tool_call, render_action
+
+from .build import PairSet
+
+BAR = 0.8
+LEVEL = 0.95
+Oracle = Callable[[TraceState, str], bool | None]
+"""Whether an action is right at a state; None where nobody knows."""
+
+
+class CellKey(NamedTuple):
+    votes: int
+    n: int
+    kind: str | None
+
+
+class Cell(Record):
+    """Pairs of one kind with the same vote. `mean` is what the interval is about; `precision` is what pairs carry."""
+
+    votes: int
+    n: int
+    kind: str | None
+    right: int
+    total: int
+
+    @property
+    def mean(self) -> float:
+        return self.right / self.total
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return clopper_pearson(self.right, self.total)
+
+    @property
+    def precision(self) -> float:
+        """Jeffreys' estimate: a short run without an error is no certainty."""
+        return (self.right + 0.5) / (self.total + 1)
+
+
+class Calibration(Record):
+    cells: tuple[Cell, ...]
+    bar: float = BAR
+
+    def cell(self, pair: PreferencePair) -> Cell | None:
+        key = _key(pair)
+        return next((cell for cell in self.cells if (cell.votes, cell.n, cell.kind) == key), None)
+
+    def keeps(self, cell: Cell) -> bool:
+        return cell.interval[0] >= self.bar
+
+    def apply(self, found: PairSet) -> PairSet:
+        """Pairs with their precision; those of cells under the bar become `low_precision`."""
+        kept: list[PreferencePair] = []
+        for pair in found.pairs:
+            cell = self.cell(pair)
+            if cell is None:
+                kept.append(pair)
+            elif self.keeps(cell):
+                kept.append(pair.model_copy(update={"precision": round(cell.precision, 4)}))
+        states = {pair.state_id for pair in found.pairs} - {pair.state_id for pair in kept}
+        verdicts = found.verdicts + Counter(low_precision=len(states))
+        verdicts["paired"] -= len(states)
+        return PairSet(kept, +verdicts)
+
+
+def calibrate(pairs: Iterable[PreferencePair], oracle: Oracle, bar: float = BAR) -> Calibration:
+    """Asks the oracle about the chosen call of every pair."""
+
+    def seen() -> Iterable[tuple[CellKey, bool]]:
+        for pair in pairs:
+            calls = pair.chosen.get("tool_calls", [])
+            state = TraceState(
+                state_id=pair.state_id, messages=list(pair.prompt), student_action=render_action(pair.rejected)
+            )
+            right = oracle(state, canonical_tool_call(calls[0])) if len(calls) == 1 else None
+            if right is not None:
+                yield _key(pair), right
+
+    return calibrate_cells(seen(), bar)
+
+
+def calibrate_cells(observations: Iterable[tuple[CellKey, bool]], bar: float = BAR) -> Calibration:
+    right: Counter[CellKey] = Counter()
+    total: Counter[CellKey] = Counter()
+    for key, is_right in observations:
+        total[key] += 1
+        right[key] += is_right
+    ordered = sorted(total, key=lambda key: (key.kind or "", key.n, key.votes))
+    return Calibration(cells=tuple(Cell(**k._asdict(), right=right[k], total=total[k]) for k in ordered), bar=bar)
+
+
+def _key(pair: PreferencePair) -> CellKey:
+    return CellKey(pair.agreement.votes, pair.agreement.n, pair.kind)
+
+
+@lru_cache(maxsize=65536)
+def clopper_pearson(successes: int, n: int, level: float = LEVEL) -> tuple[float, float]:
+    """The exact binomial interval: covers at least as often as it says, for every n and every precision."""
+    tail = (1 - level) / 2
+    lo = beta_quantile(tail, successes, n - successes + 1) if successes else 0.0
+    hi = beta_quantile(1 - tail, successes + 1, n - successes) if successes < n else 1.0
+    return lo, hi
+
+
+def beta_quantile(share: float, a: float, b: float) -> float:
+    lo, hi = 0.0, 1.0
+    for _ in range(40):
+        middle = (lo + hi) / 2
+        lo, hi = (middle, hi) if _beta_cdf(middle, a, b) < share else (lo, middle)
+    return (lo + hi) / 2
+
+
+def _beta_cdf(x: float, a: float, b: float) -> float:
+    """Regularised incomplete beta function by its continued fraction (Lentz's method)."""
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _beta_cdf(1 - x, b, a)
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )  # fmt: skip
+    tiny, c, d = 1e-300, 1.0, 1 - (a + b) * x / (a + 1)
+    d = 1 / (d if abs(d) > tiny else tiny)
+    value = d
+    for m in range(1, 500):
+        for step in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d, c = 1 + step * d, 1 + step / c
+            d, c = 1 / (d if abs(d) > tiny else tiny), c if abs(c) > tiny else tiny
+            value *= d * c
+        if abs(d * c - 1) < 1e-12:
+            break
+    return front * value / a

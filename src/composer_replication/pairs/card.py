@@ -1,0 +1,84 @@
+"""The card of an exported dataset: where it comes from, what was removed, who voted, what it cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from composer_replication import __version__
+from composer_replication.records import PreferencePair, TeacherReply, Trace
+
+SHAPES = {
+    "trl": "`prompt`, `chosen`, `rejected` as messages with tool calls, `tools` as JSON: TRL's preference format.",
+    "kto": "`prompt`, `completion`, `label`, `tools`: TRL's unpaired preference format, two rows per pair.",
+    "sft": "`messages` (the prompt and the chosen turn) and `tools`: TRL's language-modelling format.",
+    "verl": "`data_source`, `prompt`, `ability`, `reward_model`, `extra_info`: verl's columns. "
+    "`ground_truth` is the chosen call in canonical JSON; a reward function has to compare calls with it.",
+}
+
+
+def dataset_card(
+    format: str,
+    pairs: Sequence[PreferencePair],
+    traces: Iterable[Trace],
+    replies: Sequence[TeacherReply],
+    verdicts: Mapping[str, int],
+    redactions: Mapping[str, int],
+    rows: int,
+    left_out: Mapping[str, int],
+) -> str:
+    """`redactions` are replacements by kind, as the ingestion stage counted them."""
+    used = {pair.trace_id for pair in pairs}
+    sources = Counter(
+        (trace.source.agent, trace.source.licence or "not stated") for trace in traces if trace.trace_id in used
+    )
+    licences = {licence for _, licence in sources}
+    simulated = any(pair.simulated for pair in pairs)
+    teachers = Counter((reply.teacher, reply.family) for reply in replies)
+    spent = sum({reply.key: reply.cost_micros for reply in replies}.values())
+    off_policy = sum(pair.off_policy for pair in pairs)
+    smoothed = sum(pair.precision is not None for pair in pairs)
+    per_pair = f"${spent / 1e6 / len(pairs):.6f} per pair" if pairs else "no pair"
+    return f"""---
+license: {next(iter(licences)).lower() if len(licences) == 1 and "not stated" not in licences else "other"}
+tags: [preference, dpo, tool-calling, composer-replication{", simulated" if simulated else ""}]
+configs:
+- config_name: default
+  data_files: train.parquet
+---
+# Preference pairs from teacher replay
+
+{rows} rows from {len(pairs)} pairs, made by composer-replication {__version__}. {SHAPES[format]}
+Load it with `datasets` 4.7 or newer: messages are stored in its `Json` type.
+
+**Simulated teachers: {"yes: no external model was asked" if simulated else "no"}.**
+
+## Sources
+
+{_table(("agent", "licence", "traces"), [(*source, count) for source, count in sorted(sources.items())])}
+
+## Redaction
+
+{_table(("replaced", "times"), sorted(redactions.items())) if redactions else "Nothing was replaced."}
+
+## Teachers
+
+{_table(("model", "family", "replies"), [(*teacher, count) for teacher, count in sorted(teachers.items())])}
+
+Cost of all replies: ${spent / 1e6:.6f}, {per_pair}.
+
+## Filters
+
+What became of the states that teachers were asked about:
+
+{_table(("outcome", "states"), sorted(verdicts.items()))}
+
+{off_policy} pairs reject a turn of another model than the one in training. {smoothed} carry a measured precision.
+
+{_table(("left out of the export", "pairs"), sorted(left_out.items())) if left_out else "Every pair could be exported."}
+"""
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in line)} |" for line in lines)

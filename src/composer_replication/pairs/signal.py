@@ -1,0 +1,207 @@
+"""Do the pairs carry signal? The origin's spike 003, with its threshold: 5 pairs per trace, and not random ones.
+
+Reads traces, replies and pairs, writes `SignalReport`. *Distance from random pairs*: the reference policy's margin,
+log p(chosen) − log p(rejected), at each pair, minus the margin at the same state when the chosen side is taken from
+another pair of the same kind. Above 0, the teachers' choice fits its state and not just its kind. The origin asks for a
+KL distance without a definition; this is ours. The margin itself is often negative: the policy likes its own mistakes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, islice
+
+import numpy as np
+
+from composer_replication.records import (
+    Message,
+    PreferencePair,
+    Record,
+    TeacherReply,
+    Trace,
+    render_action,
+)
+
+from .canonical import parse_action
+from .vote import Chamber, vote
+
+MIN_PAIRS_PER_TRACE = 5.0
+LogProb = Callable[[PreferencePair, Message], float]
+"""Log-probability of an answer after the prompt of a pair, under the reference policy."""
+
+
+class Interval(Record):
+    """A mean over `n` pairs with its 95 % bootstrap interval; traces are what is resampled."""
+
+    mean: float
+    lo: float
+    hi: float
+    n: int
+
+
+class TeacherRecord(Record):
+    """`wins` of the `votes` that a teacher cast at states with an agreement were for the agreed action."""
+
+    answers: int
+    valid: int
+    votes: int
+    wins: int
+
+    @property
+    def win_rate(self) -> float | None:
+        return self.wins / self.votes if self.votes else None
+
+
+class LengthBias(Record):
+    """In characters, or in tokens where a counter was given."""
+
+    chosen: float
+    rejected: float
+    chosen_longer: float
+    """Share of pairs."""
+
+
+class SignalReport(Record):
+    traces: int
+    pairs: int
+    pairs_per_trace: float
+    funnel: dict[str, int]
+    kappa: float | None
+    """Fleiss' kappa among families on whole calls; None where no state has two votes or chance alone would agree."""
+    kappa_tool: float | None
+    """The same on the tool's name alone."""
+    teachers: dict[str, TeacherRecord]
+    length: LengthBias | None
+    margin: Interval | None = None
+    distance: Interval | None = None
+    simulated: bool
+
+    @property
+    def meets_threshold(self) -> bool:
+        return self.pairs_per_trace >= MIN_PAIRS_PER_TRACE and self.distance is not None and self.distance.lo > 0
+
+
+def signal_report(
+    traces: Sequence[Trace],
+    replies: Sequence[TeacherReply],
+    pairs: Sequence[PreferencePair],
+    verdicts: Mapping[str, int],
+    logprob: LogProb | None = None,
+    count: Callable[[Message], int] | None = None,
+    seed: int = 0,
+) -> SignalReport:
+    """Traces that no teacher was asked about do not count. `count` measures a message, in characters by default."""
+    asked = {reply.trace_id for reply in replies}
+    known = {trace.trace_id: trace for trace in traces if trace.trace_id in asked}
+    ballots, teachers = _ballots(known, replies)
+    margin, distance = distance_from_random(pairs, logprob, seed) if logprob and pairs else (None, None)
+    return SignalReport(
+        traces=len(known),
+        pairs=len(pairs),
+        pairs_per_trace=len(pairs) / len(known) if known else 0.0,
+        funnel={"states": sum(verdicts.values()), **verdicts},
+        kappa=fleiss_kappa(ballots),
+        kappa_tool=fleiss_kappa([[_tool(action) for action in votes] for votes in ballots]),
+        teachers=teachers,
+        length=_length_bias(pairs, count or (lambda message: len(render_action(message)))),
+        margin=margin,
+        distance=distance,
+        simulated=any(reply.simulated for reply in replies),
+    )
+
+
+def fleiss_kappa(states: Iterable[Sequence[str]]) -> float | None:
+    """Generalised to a varying number of raters; categories are what was said anywhere."""
+    rated = [Counter(votes) for votes in states if len(votes) > 1]
+    raters = sum(votes.total() for votes in rated)
+    if not raters:
+        return None
+    observed = [sum(c * (c - 1) for c in v.values()) / (v.total() * (v.total() - 1)) * v.total() for v in rated]
+    by_chance = sum((count / raters) ** 2 for count in sum(rated, Counter[str]()).values())
+    return None if by_chance == 1 else (sum(observed) / raters - by_chance) / (1 - by_chance)
+
+
+def distance_from_random(
+    pairs: Sequence[PreferencePair], logprob: LogProb, seed: int = 0
+) -> tuple[Interval, Interval | None]:
+    """The margin of the pairs, and what it loses when chosen sides are exchanged within a kind."""
+    choices: dict[str | None, dict[str, list[Message]]] = defaultdict(lambda: defaultdict(list))
+    for pair in pairs:
+        choices[pair.kind][render_action(pair.chosen)].append(pair.chosen)
+    rng = np.random.default_rng(seed)
+    margins: list[tuple[str, float]] = []
+    losses: list[tuple[str, float]] = []
+    for pair in pairs:
+        own = logprob(pair, pair.chosen)
+        margins.append((pair.trace_id, own - logprob(pair, pair.rejected)))
+        action, kind = render_action(pair.chosen), choices[pair.kind]
+        others = sum(map(len, kind.values())) - len(kind[action])
+        if others:
+            drawn = int(rng.integers(others))
+            other = next(islice(chain(*(said for name, said in kind.items() if name != action)), drawn, None))
+            # The rejected side is the same in both margins and cancels.
+            losses.append((pair.trace_id, own - logprob(pair, other)))
+    return _bootstrap(margins, seed), _bootstrap(losses, seed) if losses else None
+
+
+def _bootstrap(values: Sequence[tuple[str, float]], seed: int, resamples: int = 4000) -> Interval:
+    """Pairs of one trace are not independent, so whole traces are drawn."""
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for trace_id, value in values:
+        sums[trace_id][0] += value
+        sums[trace_id][1] += 1
+    table = np.array(list(sums.values()))
+    drawn = np.random.default_rng(seed).integers(0, len(table), (resamples, len(table)))
+    totals = table[drawn].sum(1)
+    means = totals[:, 0] / totals[:, 1]
+    lo, hi = np.quantile(means, (0.025, 0.975))
+    return Interval(mean=float(table[:, 0].sum() / len(values)), lo=float(lo), hi=float(hi), n=len(values))
+
+
+def _ballots(
+    traces: Mapping[str, Trace], replies: Sequence[TeacherReply]
+) -> tuple[list[list[str]], dict[str, TeacherRecord]]:
+    by_state: dict[tuple[str, int], list[TeacherReply]] = defaultdict(list)
+    for reply in replies:
+        trace = traces.get(reply.trace_id)
+        if trace and reply.family != trace.turns[reply.turn].family:
+            by_state[reply.trace_id, reply.turn].append(reply)
+    ballots: list[list[str]] = []
+    tally: dict[str, Counter[str]] = defaultdict(Counter)
+    for (trace_id, _), answers in by_state.items():
+        chamber = Chamber(traces[trace_id].tools)
+        said = [(reply, chamber.ballot(reply)) for reply in answers]
+        by_family: dict[str, set[str]] = defaultdict(set)
+        verdict = vote(answers, chamber)
+        for reply, action in said:
+            mine = tally[reply.teacher]
+            mine["answers"] += 1
+            if action is None:
+                continue
+            mine["valid"] += 1
+            by_family[reply.family].add(action)
+            if verdict.agreement and verdict.action:
+                mine["votes"] += 1
+                mine["wins"] += chamber.same(action, verdict.action)
+        ballots.append([next(iter(actions)) for actions in by_family.values() if len(actions) == 1])
+    records = {
+        name: TeacherRecord(**{field: counts[field] for field in TeacherRecord.model_fields})
+        for name, counts in sorted(tally.items())
+    }
+    return ballots, records
+
+
+def _tool(action: str) -> str:
+    call = parse_action(action)
+    return call.name if call else action
+
+
+def _length_bias(pairs: Sequence[PreferencePair], count: Callable[[Message], int]) -> LengthBias | None:
+    if not pairs:
+        return None
+    sizes = np.array([(count(pair.chosen), count(pair.rejected)) for pair in pairs], dtype=float)
+    chosen, rejected = sizes.mean(0)
+    return LengthBias(
+        chosen=float(chosen), rejected=float(rejected), chosen_longer=float((sizes[:, 0] > sizes[:, 1]).mean())
+    )
