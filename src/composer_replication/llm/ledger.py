@@ -80,9 +80,10 @@ class Ledger:
             self.reap()
 
     def settled(self, key: str) -> Settled | None:
+        # SQLite uses the index `one_live` only where the query repeats its condition.
         query = (
             "SELECT zstd, cost_micros, latency_s FROM attempts JOIN bodies ON attempt = id "
-            "WHERE key = ? AND state = 'settled'"
+            "WHERE key = ? AND state IN ('reserved', 'settled') AND state = 'settled'"
         )
         row = self._fetch(query, key)
         if not row:
