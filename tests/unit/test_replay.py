@@ -22,11 +22,13 @@ from composer_replication.environments.toolbox import (
 )
 from composer_replication.environments.toolbox.teachers import SimulatedTeachers, teacher_names
 from composer_replication.llm.ledger import Ledger
+from composer_replication.llm.pricing import Prices
+from composer_replication.llm.routing import priced, routed
 from composer_replication.progress import Silent
 from composer_replication.records import Source, Trace, Turn, Usage, canonical_call
 from composer_replication.replay import State, Teacher, replay_states, replay_trace, states_to_ask
 from composer_replication.replay.parse import parse_reply
-from composer_replication.replay.requests import build_request, request_key, wire_message
+from composer_replication.replay.requests import build_request, questions, request_key, wire_message
 from composer_replication.sites import find_sites
 
 TOOLBOX = ToolboxConfig()
@@ -296,6 +298,22 @@ def test_wire_messages_lose_only_the_local_mark():
 def test_the_key_of_a_request_never_changes():
     request = build_request("m", [{"role": "user", "content": "é"}], [{"type": "function"}], 5)
     assert request_key(request) == "e332282dd0b0e26a553c1af803089c30f09a8fb7ec63a85ad8bf9d02de2b3c91"
+
+
+def test_questions_are_named_by_the_hash_of_their_request(teachers):
+    """The quick way of naming many questions gives the names of the slow one."""
+    asked = questions([(state, teachers) for state in [*STATES, State(FOREIGN, 0)]], 77)
+    assert len(asked) == 17 * 3
+    assert [question.key for question in asked] == [request_key(question.request()) for question in asked]
+    for question in asked:
+        assert question.prompt_bytes >= len(json.dumps(question.request()["messages"], ensure_ascii=False)) - 200
+
+
+def test_the_key_of_a_request_to_openrouter_never_changes():
+    request = build_request("m", [{"role": "user", "content": "é"}], [], 5)
+    asked = routed(request, "https://openrouter.ai/api/v1")
+    assert request_key(asked) == "55bed8718d869ffad019b970c1bd07151f9cec810af7e3b313e389dd186e106d"
+    assert request_key(priced(asked, "https://openrouter.ai/api/v1", Prices(1, 2))) != request_key(asked)
 
 
 def test_the_key_depends_on_what_is_asked_and_not_on_its_order():

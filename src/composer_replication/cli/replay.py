@@ -32,7 +32,9 @@ def replay(
     run: Path,
     /,
     *,
-    teacher: Annotated[tuple[str, ...], Parameter(help=f"{FORM}; may be given often.", negative="")] = (),
+    teacher: Annotated[
+        tuple[str, ...], Parameter(help=f"{FORM.partition(' ')[2]}; may be given often.", negative="")
+    ] = (),
     max_usd: Annotated[float | None, Parameter(help="Most that the whole run may spend on models.")] = None,
     dry_run: Annotated[bool, Parameter(negative="", help="Show calls, tokens and dollars; ask nobody.")] = False,
     json: Json = False,

@@ -13,7 +13,7 @@ from composer_replication.llm.pricing import PER_TOKENS, Prices
 from .roster import DEFAULT_TEACHERS, ORIGIN_TEACHERS
 from .teachers import OPENROUTER_KEY, Teacher
 
-FORM = "--teacher NAME=BASE_URL,MODEL[,INPUT,OUTPUT][,KEY_VARIABLE], or --teacher and a name of the roster"
+FORM = "--teacher NAME=BASE_URL,MODEL[,INPUT,OUTPUT][,KEY_VARIABLE], or a name of the roster"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PRICE = re.compile(r"\d+(\.\d*)?|\.\d+")
 
