@@ -20,7 +20,7 @@ test: .venv/dev-installed
 
 # A million fuzzed lines and the full figures on money; `make test` does a small part of each.
 faults: .venv/dev-installed
-	RECOMPOSE_FUZZ_LINES=1000000 RECOMPOSE_FAULTS=full $(BIN)/python -m pytest tests/faults -n 2 --dist worksteal
+	RECOMPOSE_FUZZ_LINES=1000000 RECOMPOSE_FAULTS=full $(BIN)/python -m pytest tests/faults --timeout 3600 -n 2 --dist worksteal
 
 benchmarks: .venv/dev-installed
 	$(BIN)/python benchmarks/ingestion.py --peers --json benchmarks/results/ingestion.json

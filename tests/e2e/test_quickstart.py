@@ -1,12 +1,12 @@
 """Every stage through the command line, on a configuration that takes seconds."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -23,19 +23,20 @@ def start(folder, *arguments):
     config = folder / "small.toml"
     config.write_text(SMALL_CONFIG)
     command = [sys.executable, "-m", "composer_replication", "quickstart", "--config", str(config), "--run", "run"]
-    return subprocess.Popen(
-        [*command, *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=heed_interrupts,
-    )
+    with heeding_interrupts():
+        return subprocess.Popen(
+            [*command, *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
 
 
-def heed_interrupts():
-    """A suite that runs in the background of a shell was told to ignore them, and its children inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+@contextmanager
+def heeding_interrupts():
+    """A suite in the background of a shell was told to ignore them, and its children would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")
@@ -148,8 +149,8 @@ def test_ingest_plays_the_toolbox_when_rollouts_are_asked_for(tmp_path):
 def test_kill_and_resume(tmp_path):
     process = start(tmp_path)
     wait_for(tmp_path / "run" / "pairs" / "manifest.json", process)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.kill()
+    process.communicate(timeout=60)
     done_before = {p.parent.name: p.stat().st_mtime_ns for p in (tmp_path / "run").glob("*/manifest.json")}
     assert "evaluation" not in done_before
     process = start(tmp_path, "--json")

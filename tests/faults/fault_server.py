@@ -33,18 +33,8 @@ FAULTS = (
     "null choices", "not an object", "bad utf-8", "bomb", "large", "long header", "null content", "length",
     "duplicate id", "wrong model", "no usage", "zero usage", "huge usage", "tokens only",
 )  # fmt: skip
-ANSWERS = {
-    "null content",
-    "length",
-    "duplicate id",
-    "wrong model",
-    "no usage",
-    "zero usage",
-    "huge usage",
-    "tokens only",
-}
-"""Strange answers, but answers: they are settled."""
 NEVER_BILLED = {"429", "429 now", "429 date", "429 past", "429 iso", "409", "503", "529"}
+NOT_BUSY = tuple(fault for fault in FAULTS if fault[:3] not in ("429", "503", "529") and "overload" not in fault)
 PROMPT_TOKENS, COMPLETION_TOKENS = 40, 12
 LARGE_BYTES = 100 << 20
 BOMB = gzip.compress(b" " * (64 << 20))

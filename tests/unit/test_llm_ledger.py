@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 
 from composer_replication.llm.ledger import Ending, Ledger, Reservation, Settled
-from composer_replication.llm.owners import is_alive, this_owner
+from composer_replication.llm.owners import is_alive, new_owner
 from composer_replication.llm.writer import LedgerError
 
 GOOD = Ending("settled", 120, body='{"é": 1}'.encode(), latency_s=0.5)
@@ -174,9 +174,15 @@ def test_of_two_late_results_one_is_kept_and_both_are_charged(path):
     assert other.totals()[:2] == (90, 0)
 
 
+PARENT_LIVES = "import sys; from composer_replication.llm.owners import is_alive; assert is_alive(sys.argv[1])"
+
+
 def test_this_process_lives_and_another_of_its_number_does_not():
-    assert is_alive(this_owner())
-    assert not is_alive(f"{os.getpid()}:0")
+    assert is_alive(new_owner())
+    assert not is_alive(f"{os.getpid()}:0:0")
+    assert not is_alive(f"{os.getppid()}:0:0")
+    parent = subprocess.run([sys.executable, "-c", PARENT_LIVES, new_owner()], check=False, timeout=30)
+    assert parent.returncode == 0
     assert not is_alive(DEAD)
 
 
@@ -188,6 +194,20 @@ def test_three_kinds_of_useless_answers_poison_a_question(path):
     assert ledger.poisoned_keys() == set()
     ledger.finish(reserved(ledger), Ending("failed", reason="no message", unusable=True))
     assert ledger.poisoned_keys() == {"k"}
+
+
+def test_what_a_closed_ledger_could_not_finish_does_not_block_the_next_one(path, monkeypatch):
+    """A full disk, in a notebook: the process lives on."""
+    first = Ledger(path)
+    first.set_cap(1000)
+    reserved(first, worst=70)
+    with monkeypatch.context() as patched:
+        patched.setattr(first, "finish", lambda *_: 1 / 0)
+        first.close()
+    assert rows(path)[0][1] == "reserved"
+    second = Ledger(path)
+    assert rows(path) == [("k", "in_doubt", 70, 0, "the process ended")]
+    assert second.reserve("k", "teacher", 70).status == "reserved"
 
 
 def test_closing_leaves_open_attempts_in_doubt(path):

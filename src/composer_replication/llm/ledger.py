@@ -22,7 +22,7 @@ import zstandard
 
 from composer_replication.records import Usage
 
-from .owners import is_alive, this_owner
+from .owners import is_alive, new_owner, retire
 from .writer import Books, Writer, connect, ledger_error
 
 State = Literal["settled", "failed", "refused", "in_doubt"]
@@ -73,7 +73,7 @@ class Ledger:
         self.path = path
         self._db = connect(path)
         self._writer = Writer(path)
-        self._owner = this_owner()
+        self._owner = new_owner()
         self._open: set[int] = set()
         self._compress = zstandard.ZstdCompressor(level=3).compress  # only the writer's thread calls it
         if self._dead_owners():
@@ -189,6 +189,7 @@ class Ledger:
                 self.finish(attempt, Ending("in_doubt", exact=False, reason="left open"))
         self._writer.close()
         self._db.close()
+        retire(self._owner)
 
     def _fetch(self, query: str, *parameters: str | int) -> list[tuple[Any, ...]]:
         try:

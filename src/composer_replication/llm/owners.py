@@ -1,19 +1,32 @@
-"""Which process made a reservation, and whether it still lives. A pid alone is no name: pids are used again."""
+"""Which open ledger made a reservation, and whether it is still there. A pid alone is no name: pids are used again."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+from itertools import count
 from pathlib import Path
 
+_numbers = count()
+_open_here: set[str] = set()
 
-def this_owner() -> str:
-    return f"{os.getpid()}:{_started(os.getpid())}"
+
+def new_owner() -> str:
+    owner = f"{os.getpid()}:{next(_numbers)}:{_started(os.getpid())}"
+    _open_here.add(owner)
+    return owner
+
+
+def retire(owner: str) -> None:
+    """The ledger was closed: what it left reserved, because the disk was full, nobody will finish."""
+    _open_here.discard(owner)
 
 
 def is_alive(owner: str) -> bool:
-    pid = int(owner.partition(":")[0])
-    return owner == f"{pid}:{_started(pid)}"
+    pid, _, rest = owner.partition(":")
+    if int(pid) == os.getpid():
+        return owner in _open_here
+    return rest.partition(":")[2] == _started(int(pid)) != ""
 
 
 def _started(pid: int) -> str:

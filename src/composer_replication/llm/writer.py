@@ -10,6 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -142,7 +143,8 @@ def _deliver(waiting: Sequence[Future[Any] | asyncio.Future[Any]], results: Sequ
         else:
             _resolve(done, result)
     for loop, items in by_loop.items():
-        if not loop.is_closed():
+        # A loop that was closed meanwhile has nobody left who waits.
+        with suppress(RuntimeError):
             loop.call_soon_threadsafe(_resolve_all, items)
 
 
