@@ -227,7 +227,8 @@ def policy_samples(run: Run, traces: Sequence[Trace]) -> Samples:
 
 
 def report(choices: Sequence[Choice], pairs: Sequence[PreferencePair], is_right: Any) -> dict[str, Any]:
-    return {bucket: row._asdict() for bucket, row in yields(choices, pairs, is_right).items()}
+    asked = [choice.stored() for choice in choices]
+    return {bucket: row._asdict() for bucket, row in yields(asked, pairs, is_right).items()}
 
 
 def scripted() -> dict[str, Any]:

@@ -115,6 +115,10 @@ class GateConfig(Section):
     """Of the states at which the policy was sampled, those where its samples differ most."""
     audit_rate: Fraction = 0.05
     """Share of all other states, drawn at random, to see what the gate overlooks."""
+    samples: Annotated[int, Field(ge=2)] = 4
+    """Turns that `replay --policy` draws of the policy at each state, at the temperature of training."""
+    max_sampled: Positive = 2048
+    """Most states at which the policy is sampled: error states first, then others at random."""
 
 
 class ReplayConfig(Section):
@@ -130,6 +134,8 @@ class ReplayConfig(Section):
     """Dollars per million prompt and completion tokens, by model. A model off loopback must have a price."""
     key_variable: str | None = None
     """Name of the environment variable that holds the key for `base_url`."""
+    own_family: bool = False
+    """Also ask teachers of the family that made a turn, and count their vote on it."""
     max_states: Positive = 256
     gate: GateConfig = GateConfig()
     concurrency: Positive = 8
@@ -166,9 +172,48 @@ class TrainingConfig(Section):
     """Weight of hint-conditioned self-distillation (channel 2)."""
     beta_replay: Weight = 0.05
     """Weight of teacher-replay preferences (channel 3)."""
+    sdpo_from: Literal["stored", "rollouts"] = "stored"
+    """Where channel 2 finds error turns: in the traces of the run, or in each step's own rollouts as they happen."""
     sdpo_jsd_beta: Fraction = 0.5
     """0 is KL(teacher‖student), 1 is KL(student‖teacher), in between the generalised Jensen-Shannon divergence."""
+    sdpo_top_k: Positive | None = None
+    """Compare the union of both top-k sets and one bucket for the rest, not the whole vocabulary."""
+    sdpo_token_clip: AboveZero | None = None
+    """Scale tokens whose divergence is above this down to it."""
+    sdpo_teacher: Literal["ema", "frozen", "live"] = "ema"
+    """Who sees the hint, in rollouts: a slow average of the policy, its start, or itself. Stored traces: itself."""
+    sdpo_ema_rate: Fraction = 0.01
+    sdpo_sites_per_rollout: Positive = 2
+    sdpo_require_disfavour: bool = True
+    """Drop a site where the hint does not make the sampled turn less likely."""
+    sdpo_require_acceptance: bool = False
+    """Drop a site where the environment refuses a turn that was sampled with the hint. Costs a decoding pass."""
+    sdpo_kinds_off: tuple[str, ...] = ()
+    """Error kinds that channel 2 leaves alone."""
+    sdpo_sham: bool = False
+    """Control: hints of the same form and length that do not help."""
     dpo_beta: AboveZero = 0.1
+    dpo_nll_weight: Weight = 0.0
+    """Weight of the likelihood of the chosen action next to the preference."""
+    dpo_dpop_weight: Weight = 0.0
+    """Weight of the penalty where the chosen action gets less likely than at the start."""
+    dpo_length_normalised: bool | Literal["auto"] = False
+    dpo_sft_only: bool = False
+    """Control: imitate the chosen actions and prefer nothing."""
+    channel_warmup_share: Fraction = 0.0
+    """Share of the steps over which the weights of channels 2 and 3 rise from 0."""
+    channel_decay_share: Fraction = 0.0
+    """Share of the steps, at the end, over which they fall back to 0."""
+    gradient_ratio_cap: AboveZero | None = 0.5
+    """Largest weighted gradient of a channel, as a multiple of the policy gradient's."""
+    dynamic_sampling_rounds: Count = 0
+    """How often groups with one reward throughout are replaced by groups for other prompts."""
+    reference_kl: Weight = 0.0
+    """Weight of TRL's own KL to the starting policy (its `beta`)."""
+    error_turn_penalty: Weight = 0.0
+    """Control: taken from the reward for each turn with an error."""
+    checkpoint_every: Count = 0
+    """Steps between checkpoints, from which an interrupted training goes on; 0 writes none."""
     traces_per_step: Positive = 8
     """Stored traces that feed channels 2 and 3 in each step."""
     max_tokens: Positive = 2048

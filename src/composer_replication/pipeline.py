@@ -7,6 +7,7 @@ at or replaced alone. `policy` comes first: it makes the model that plays, is tr
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import time
@@ -17,6 +18,7 @@ from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from .config import ReplayConfig
 from .environments.toolbox import ToolboxTask, task_by_id
 from .environments.toolbox.equivalence import ToolboxJudge
 from .errors import RecomposeError, UsageError
@@ -25,17 +27,20 @@ from .ingestion import Ingestion, Inputs, find_inputs
 from .ingestion.embedded import embedded_session
 from .pairs import calibrate, extract_dpo_pairs
 from .progress import Progress
-from .records import ErrorSite, Hint, PreferencePair, TeacherReply, Trace
-from .replay import State, Teacher, replay_states, states_to_ask
+from .records import ErrorSite, Hint, Message, PreferencePair, TeacherReply, Trace
+from .replay import Teacher, replay_states, states_to_ask
+from .replay.askable import askable
 from .replay.choice import configured_teachers
-from .replay.gate import choose_states
+from .replay.gate import AskedState, Choice, StateSamples, choose_states, states_to_sample
 from .runs import Run, encoded, read_records, write_atomically, write_records
 from .sites import find_sites
 
 if TYPE_CHECKING:
     from .training.models import Policy
+    from .training.stored import TokenizedTrace
 
 ROLLOUT_TOKENS = "ingestion/tokens.jsonl.zst"
+ASKED_STATES = "replay/states.jsonl.zst"
 
 
 def prepare(run: Run, progress: Progress) -> None:
@@ -122,20 +127,65 @@ def hint(run: Run, progress: Progress) -> None:
     run.stage("hints").finish(written.hints, counts, inputs, started)
 
 
-def replay(run: Run, progress: Progress, chosen: Sequence[Teacher] = ()) -> None:
+def sample(run: Run, progress: Progress, policy_name: str) -> None:
+    """Fresh turns of a policy at the states that may be asked about: drawn once, and part of the run from then on."""
+    from .training.contexts import Contexts
+    from .training.state_samples import sample_states
+
+    started, stage, inputs = time.monotonic(), run.stage("samples"), [run.stage("ingestion"), run.stage("sites")]
+    name, weights = policy_weights(run, progress, policy_name)
+    if stage.is_done:
+        if stage.require()["inputs"]["policy"] != weights:
+            again = f"delete {stage.path}, {run.path / 'replay'} and what comes after, then run the same command"
+            raise UsageError(f"the samples of {run.path} are of another policy ({stage.counts['policy']})", again)
+        return
+    gate, training, traces = run.config.replay.gate, run.config.training, inputs[0].read(Trace)
+    states = states_to_sample(traces, inputs[1].read(ErrorSite), gate.max_sampled, run.config.seed)
+    policy = load_model(run, name)
+    contexts = Contexts(policy, rollout_tokens(run), policy_room(run, policy))
+    before = [
+        (state, contexts.before(state.state_id, state.trace.history(state.turn), state.trace.tools)) for state in states
+    ]
+    found = [(state, ids) for state, ids in before if ids]
+    turns = sample_states(
+        policy,
+        [ids for _, ids in found],
+        samples=gate.samples,
+        max_new_tokens=training.max_turn_tokens,
+        temperature=training.temperature,
+        seed=run.config.seed,
+        on_batch=lambda done: progress.step(done, len(found), f"{gate.samples} turns each"),
+    )
+    records = [
+        StateSamples(state_id=state.state_id, trace_id=state.trace.trace_id, turn=state.turn, messages=tuple(messages))
+        for (state, _), messages in zip(found, turns, strict=True)
+    ]
+    counts = {
+        "policy": policy_name,
+        "states": len(records),
+        "too_long": len(states) - len(records),
+        "samples": sum(map(len, turns)),
+        "cut_off": len(records) * gate.samples - sum(map(len, turns)),
+    }
+    stage.finish(records, counts, inputs, started, {"policy": weights})
+
+
+def replay(run: Run, progress: Progress, chosen: Sequence[Teacher] = (), own_family: bool = False) -> None:
     """What each teacher would have done at the states that are worth asking about."""
     from .llm.bill import summary
     from .llm.ledger import Ledger
     from .llm.reconcile import reconcile
 
     started, inputs = time.monotonic(), [run.stage("ingestion"), run.stage("sites")]
-    config, traces = run.config.replay, inputs[0].read(Trace)
-    states = replay_plan(run, traces, inputs[1].read(ErrorSite), chosen)
-    if config.simulated and not chosen and not _toolbox_tasks(run, traces):
+    config, traces = replay_config(run, own_family), inputs[0].read(Trace)
+    choices = replay_plan(run, traces, inputs[1].read(ErrorSite), chosen)
+    states = [choice.state for choice in choices]
+    if config.simulated and not chosen and not toolbox_tasks(run, traces):
         progress.note("simulated teachers know only the toolbox, and no trace is from there: none will answer")
     ledger = Ledger(run.path / "ledger.sqlite")
     try:
         with replay_teachers(run, traces, chosen) as teachers:
+            asking = askable(states, teachers, config)
             replies = replay_states(states, teachers, ledger, config, progress)
         names = {teacher.name for teacher in teachers}
         if summary(ledger, names)["in_doubt_micros"]:
@@ -150,19 +200,25 @@ def replay(run: Run, progress: Progress, chosen: Sequence[Teacher] = ()) -> None
         )
     counts = {
         "states": len(states),
+        "buckets": dict(Counter(choice.bucket for choice in choices)),
         "replies": len(replies),
         "outcomes": dict(outcomes),
+        "not_asked": {"own_family": asking.own_family.total(), "too_long": asking.too_long.total()},
+        "own_family": config.own_family,
         "simulated": config.simulated and not chosen,
         **spent,
     }
-    run.stage("replay").finish(replies, counts, inputs, started)
+    write_records(run.path / ASKED_STATES, (choice.stored() for choice in choices))
+    made_with = [*inputs, run.stage("samples")] if run.stage("samples").is_done else inputs
+    run.stage("replay").finish(replies, counts, made_with, started)
 
 
 def pair(run: Run, progress: Progress) -> None:
     """What the teachers agree on, over what the actor did."""
     started, inputs = time.monotonic(), [run.stage(noun) for noun in ("ingestion", "sites", "replay")]
     config, traces, replies = run.config.pairs, inputs[0].read(Trace), inputs[2].read(TeacherReply)
-    judge = ToolboxJudge(_toolbox_tasks(run, traces))
+    judge = ToolboxJudge(toolbox_tasks(run, traces))
+    samples = stored_samples(run)
     found = extract_dpo_pairs(
         traces,
         replies,
@@ -171,12 +227,15 @@ def pair(run: Run, progress: Progress) -> None:
         critical=config.critical,
         free_text=config.free_text,
         equivalent=judge.equivalent if config.execution else None,
+        samples=samples,
+        own_family=inputs[2].counts.get("own_family", False),
         kinds={site.state_id: site.error_kind for site in inputs[1].read(ErrorSite)},
     )
     if config.calibrate:
         found = calibrate(found.pairs, judge.is_right, config.min_precision).apply(found)
+    made_with = [*inputs, run.stage("samples")] if samples else inputs
     run.stage("pairs").finish(
-        found.pairs, {"pairs": len(found.pairs), "verdicts": dict(found.verdicts)}, inputs, started
+        found.pairs, {"pairs": len(found.pairs), "verdicts": dict(found.verdicts)}, made_with, started
     )
 
 
@@ -184,7 +243,6 @@ def train(run: Run, progress: Progress) -> None:
     """GRPO + alpha · SDPO + beta · TR-DPO, from the starting policy."""
     from .training.card import model_card
     from .training.examples import build_examples
-    from .training.stored import TokenizedTrace
     from .training.train import train as train_policy
 
     started, folder = time.monotonic(), run.path / "training"
@@ -194,12 +252,13 @@ def train(run: Run, progress: Progress) -> None:
     if not run.stage("policy").is_done:
         run_stage(run, "policy", progress)
     policy = _load(run, "policy")
-    rows = list(read_records(run.path / ROLLOUT_TOKENS, TokenizedTrace)) if run.config.ingestion.rollouts else []
+    rows = rollout_tokens(run)
     if any(row.tokenizer != policy.tokenizer_fingerprint for row in rows):
         raise UsageError("the rollouts were made with another tokenizer", "start another run")
     examples, skipped = build_examples(policy.tokens, rows, sites, hints, pairs, run.config.training.max_tokens)
     steps = train_policy(policy, run.config, examples, folder / "scratch", progress)
     policy.save(folder / "model")
+    shutil.rmtree(folder / "scratch", ignore_errors=True)
     counts = {
         "steps": len(steps),
         "stored_traces": len(examples),
@@ -272,12 +331,34 @@ def _rollouts(run: Run, progress: Progress) -> list[Trace]:
     return traces
 
 
-def replay_plan(run: Run, traces: list[Trace], sites: list[ErrorSite], chosen: Sequence[Teacher]) -> list[State]:
-    """Which states are asked about. Simulated teachers are free and know errors only, so the gate is for the others."""
+def replay_plan(run: Run, traces: list[Trace], sites: list[ErrorSite], chosen: Sequence[Teacher]) -> list[Choice]:
+    """Which states are asked about. Simulated teachers are free: without samples they get the errors, and no gate."""
+    config, samples = run.config.replay, stored_samples(run)
+    if config.simulated and not chosen and not samples:
+        return [Choice(state, "error") for state in states_to_ask(traces, sites, config.max_states)]
+    return choose_states(traces, sites, config.gate, config.max_states, run.config.seed, samples)
+
+
+def replay_config(run: Run, own_family: bool) -> ReplayConfig:
     config = run.config.replay
-    if config.simulated and not chosen:
-        return states_to_ask(traces, sites, config.max_states)
-    return [choice.state for choice in choose_states(traces, sites, config.gate, config.max_states, run.config.seed)]
+    return config.model_copy(update={"own_family": True}) if own_family else config
+
+
+def stored_samples(run: Run) -> dict[str, Sequence[Message]]:
+    """Samples of the policy by state id, where some were drawn."""
+    stage = run.stage("samples")
+    return {row.state_id: row.messages for row in stage.read(StateSamples)} if stage.is_done else {}
+
+
+def asked_states(run: Run) -> list[AskedState]:
+    path = run.path / ASKED_STATES
+    return list(read_records(path, AskedState)) if path.exists() else []
+
+
+def rollout_tokens(run: Run) -> list[TokenizedTrace]:
+    from .training.stored import TokenizedTrace
+
+    return list(read_records(run.path / ROLLOUT_TOKENS, TokenizedTrace)) if run.config.ingestion.rollouts else []
 
 
 @contextmanager
@@ -289,16 +370,47 @@ def replay_teachers(run: Run, traces: list[Trace], chosen: Sequence[Teacher]) ->
     if chosen or not config.simulated:
         yield chosen or configured_teachers(config)
         return
-    tasks = _toolbox_tasks(run, traces)
+    tasks = toolbox_tasks(run, traces)
     with SimulatedTeachers(tasks, config.simulated_error_rates, run.config.seed) as server:
         names = teacher_names(config.simulated_error_rates)
         yield [Teacher(name, server.base_url, simulated=True) for name in names]
 
 
-def _toolbox_tasks(run: Run, traces: Sequence[Trace]) -> list[ToolboxTask]:
+def toolbox_tasks(run: Run, traces: Sequence[Trace]) -> list[ToolboxTask]:
     """Sessions of other agents may carry task ids of their own."""
     own = [trace.task_id for trace in traces if trace.source.agent == "toolbox" and trace.task_id]
     return [task_by_id(run.config.toolbox, task_id) for task_id in own]
+
+
+def policy_weights(run: Run, progress: Progress, name: str) -> tuple[str, str]:
+    """Where the model called `name` lies, and what tells its weights from others.
+
+    `policy` and the name of the run's own model mean the run's starting policy; else it is a folder or a hub id.
+    """
+    if name in ("policy", run.config.model.name):
+        if not run.stage("policy").is_done:
+            run_stage(run, "policy", progress)
+        return str(run.path / "policy" / "model"), run.stage("policy").counts["weights_sha256"]
+    digest = hashlib.sha256()
+    for path in sorted(Path(name).glob("*.safetensors")):
+        with path.open("rb") as weights:
+            digest.update(hashlib.file_digest(weights, "sha256").digest())
+    return name, digest.hexdigest() if Path(name).is_dir() else name
+
+
+def policy_room(run: Run, policy: Policy) -> int:
+    """Tokens that may stand before a turn of the policy."""
+    training = run.config.training
+    return min(training.max_tokens, policy.model.config.max_position_embeddings) - training.max_turn_tokens
+
+
+def load_model(run: Run, name: str) -> Policy:
+    """A model by the place that `policy_weights` told."""
+    from .training.models import load_policy, load_saved_policy
+
+    if name == str(run.path / "policy" / "model"):
+        return load_saved_policy(name, run.config.model.name)
+    return load_policy(name, run.config.toolbox, run.config.seed)
 
 
 def _load(run: Run, noun: str) -> Policy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -12,6 +13,10 @@ class Progress(Protocol):
 
     def step(self, done: int, total: int, detail: str = "") -> None:
         """The current stage has finished `done` of `total` steps."""
+        ...
+
+    def figures(self, lines: Sequence[str]) -> None:
+        """A few lines under the current step, in place of those before."""
         ...
 
     def note(self, text: str) -> None:
@@ -30,6 +35,9 @@ class Silent:
         pass
 
     def step(self, done: int, total: int, detail: str = "") -> None:
+        pass
+
+    def figures(self, lines: Sequence[str]) -> None:
         pass
 
     def note(self, text: str) -> None:

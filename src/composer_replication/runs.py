@@ -188,6 +188,7 @@ NEXT_COMMAND = {
     "ingestion": "recompose ingest PATH --run RUN",
     "sites": "recompose sites RUN",
     "hints": "recompose hint RUN",
+    "samples": "recompose replay RUN --policy MODEL",
     "replay": "recompose replay RUN",
     "pairs": "recompose pair RUN",
     "training": "recompose train RUN",

@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "llm": FOUNDATION | {"redaction"},
     "losses": set(),
     "environments": FOUNDATION | {"llm"},
-    "training": FOUNDATION | {"losses", "hints", "pairs", "environments"},
+    "training": FOUNDATION | {"losses", "sites", "hints", "pairs", "environments"},
     "evaluation": FOUNDATION
     | {"ingestion", "sites", "hints", "replay", "pairs", "llm", "losses", "environments", "training"},
 }

@@ -212,7 +212,7 @@ def pair(trace: Trace, turn: int) -> PreferencePair:
 
 def test_the_yield_of_each_bucket():
     [trace, _] = TALKS
-    choices = [Choice(State(trace, turn), "error" if turn < 3 else "audit") for turn in range(5)]
+    choices = [Choice(State(trace, turn), "error" if turn < 3 else "audit").stored() for turn in range(5)]
     pairs = [pair(trace, turn) for turn in (0, 1, 3)] + [pair(TALKS[1], 0)]
     verdicts = {0: True, 1: False, 3: None}
     got = yields(choices, pairs, lambda pair: verdicts[pair.turn])

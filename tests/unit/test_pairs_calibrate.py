@@ -148,7 +148,8 @@ def test_the_report_counts_what_happened():
     found = extract_dpo_pairs(traces, replies)
     report = signal_report(traces, replies, found.pairs, found.verdicts)
     assert (report.traces, report.pairs, report.pairs_per_trace) == (1, 1, 1.0)
-    assert report.funnel == {"states": 2, "paired": 1, "no_majority": 1}
+    assert report.funnel == {"states": 2, "replies": 5, "parsed": 5, "votes": 5, "agreements": 1, "pairs": 1}
+    assert (report.dropped_replies, report.dropped_states) == ({}, {"no_majority": 1})
     wins = {name: (record.votes, record.wins, record.win_rate) for name, record in report.teachers.items()}
     assert wins == {"f0/m": (1, 1, 1.0), "f1/m": (1, 1, 1.0), "f2/m": (1, 0, 0.0)}
     assert report.kappa_tool is None and report.kappa < 1

@@ -17,16 +17,14 @@ from composer_replication.progress import Silent
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
 from composer_replication.training.channels import ReplayPreference, SelfDistillation
 from composer_replication.training.models import Policy
-from composer_replication.training.train import (
-    _prompts,
-    _rollout_function,
-    stored_batches,
-    train,
-    training_tasks,
-    with_reference_logprobs,
-)
+from composer_replication.training.reference import with_reference_logprobs
+from composer_replication.training.settings import ComposerSettings
+from composer_replication.training.stored_batches import StoredBatches
+from composer_replication.training.toolbox_rollouts import ToolboxRollouts
+from composer_replication.training.train import prompts_of, train, training_tasks
 
 STEPS = 3
+UNCAPPED = ComposerSettings(gradient_ratio_cap=None, require_disfavour=False)
 CONFIG = Config(seed=5, training=TrainingConfig(steps=STEPS, prompts_per_step=2, group_size=2, max_turn_tokens=6))
 
 
@@ -70,8 +68,8 @@ def trainer_of(kind, policy, folder, accumulation=1, learning_rate=1e-2, steps=S
         processing_class=policy.tokenizer,
         args=args,
         reward_funcs=spread,
-        train_dataset=_prompts(tasks),
-        rollout_func=_rollout_function(policy, tasks, CONFIG),
+        train_dataset=prompts_of(tasks),
+        rollout_func=ToolboxRollouts(policy, tasks, CONFIG),
         **channels,
     )
     trainer.remove_callback(PrinterCallback)
@@ -87,7 +85,7 @@ def fit(kind, policy, folder, **options):
 
 
 def batches(examples, collator, size=2):
-    return stored_batches(examples, collator, size, seed=1)
+    return StoredBatches(examples, collator, size, seed=1)
 
 
 def equal(first, second):
@@ -120,7 +118,11 @@ def test_channels_are_logged_and_change_the_parameters(new_policy, examples, col
     policy = new_policy()
     with_references = with_reference_logprobs(policy, examples, collator)
     logs, parameters = fit(
-        ComposerReplicationTrainer, policy, tmp_path / "ours", batches=batches(with_references, collator)
+        ComposerReplicationTrainer,
+        policy,
+        tmp_path / "ours",
+        batches=batches(with_references, collator),
+        settings=UNCAPPED,
     )
     assert len(logs) == STEPS
     for entry in logs:
@@ -163,8 +165,8 @@ def test_added_terms_are_averaged_over_micro_steps(new_policy, examples, collato
     referenced = with_reference_logprobs(policy, examples, collator)
     used = list(itertools.islice(batches(referenced, collator, 1), accumulation))
     terms = [
-        alpha * SelfDistillation(alpha).loss(policy.model, batch)
-        + beta * ReplayPreference(beta).loss(policy.model, batch)
+        alpha * SelfDistillation(alpha, UNCAPPED).loss(policy.model, batch)
+        + beta * ReplayPreference(beta, UNCAPPED).loss(policy.model, batch)
         for batch in used
     ]
     grads = torch.autograd.grad(sum(terms) / accumulation, list(policy.model.parameters()))
@@ -181,6 +183,7 @@ def test_added_terms_are_averaged_over_micro_steps(new_policy, examples, collato
             steps=1,
             alpha_sdpo=alpha,
             beta_replay=beta,
+            settings=UNCAPPED,
             batches=iter(used),
         )
     )
@@ -234,7 +237,7 @@ def test_every_pass_visits_every_example_once(examples, collator, size):
     per_pass = -(-len(numbered) // size)
 
     def passes(seed):
-        stream = stored_batches(numbered, collator, size, seed)
+        stream = StoredBatches(numbered, collator, size, seed)
         return [[batch["rewards"].tolist() for batch in itertools.islice(stream, per_pass)] for _ in range(8)]
 
     orders = [list(itertools.chain(*one_pass)) for one_pass in passes(0)]

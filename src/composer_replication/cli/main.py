@@ -17,7 +17,7 @@ VERBS = {
     "stages:hint": "Write a short hint for each error site.",
     "replay:replay": "Ask the teachers what they would have done.",
     "pair:pair": "Turn the teachers' votes into preference pairs.",
-    "stages:train": "Train with GRPO + SDPO + TR-DPO.",
+    "train:train": "Train with GRPO + SDPO + TR-DPO.",
     "evaluate:evaluate": "Measure held-out success before and after, and write the report.",
     "cost:cost": "Show what a run spent on models, by teacher and outcome.",
     "experiment:experiment": "Run an experiment again.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_module
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,7 +13,7 @@ from composer_replication.pipeline import run_stage
 from composer_replication.records import PreferencePair, TeacherReply, Trace
 from composer_replication.runs import Run, write_atomically
 
-from .common import Json, tell, working_on
+from .common import Json, working_on
 
 ExportFormat = Literal["trl", "kto", "sft", "verl"]
 
@@ -22,14 +23,28 @@ def pair(
     /,
     *,
     export: Annotated[ExportFormat | None, Parameter(help="Also write a dataset to RUN/pairs/export/FORMAT.")] = None,
+    signal: Annotated[
+        str | None,
+        Parameter(
+            help="Also measure how far the pairs are from random ones under this model: `policy` (the run's own), "
+            "a folder or a hub id."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Turn the teachers' votes of RUN into preference pairs."""
+    """Turn the teachers' votes of RUN into preference pairs, and tell what became of each state."""
+    from .pair_report import pair_report, show_report
+
     opened = Run.open(run)
     with working_on(opened) as progress:
         run_stage(opened, "pairs", progress)
-        exported = _export(opened, export) if export else None
-    tell("pairs", opened, json, {"export": exported} if exported else {})
+        report = pair_report(opened, signal, progress)
+        if export:
+            report["export"] = _export(opened, export)
+    if json:
+        print(json_module.dumps(report))
+    else:
+        show_report(report)
 
 
 def _export(run: Run, format: ExportFormat) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable, Sequence
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from composer_replication.progress import Progress as ProgressProtocol
 
@@ -24,9 +26,10 @@ class PlainLines:
         self._started = time.monotonic()
         self._stage = ""
         self._last = 0.0
+        self._figures: Sequence[str] = ()
 
     def stage(self, name: str, what: str) -> None:
-        self._stage, self._last = name, time.monotonic()
+        self._stage, self._last, self._figures = name, time.monotonic(), ()
         self._print(f"{name}: {what}")
 
     def step(self, done: int, total: int, detail: str = "") -> None:
@@ -34,6 +37,11 @@ class PlainLines:
             return
         self._last = time.monotonic()
         self._print(f"{self._stage}: {done}/{total} {detail}".rstrip())
+        for line in self._figures:
+            self._print(f"  {line}")
+
+    def figures(self, lines: Sequence[str]) -> None:
+        self._figures = lines
 
     def note(self, text: str) -> None:
         self._print(text)
@@ -45,8 +53,18 @@ class PlainLines:
         print(f"[{time.monotonic() - self._started:5.0f}s] {text}", file=sys.stderr, flush=True)
 
 
+class _Bars(Progress):
+    """Bars, and some lines under them."""
+
+    lines: Sequence[str] = ()
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        yield from (Text(f"  {line}", overflow="ellipsis", no_wrap=True) for line in self.lines)
+
+
 class LivePanel:
-    """Finished stages stay above one moving bar."""
+    """Finished stages stay above one moving bar and its figures."""
 
     def __init__(self) -> None:
         columns = (
@@ -56,7 +74,7 @@ class LivePanel:
             TextColumn("{task.fields[detail]:<22}"),
             TimeElapsedColumn(),
         )
-        self._progress = Progress(*columns, console=Console(stderr=True), transient=False)
+        self._progress = _Bars(*columns, console=Console(stderr=True), transient=False)
         self._task: TaskID | None = None
 
     def stage(self, name: str, what: str) -> None:
@@ -68,6 +86,9 @@ class LivePanel:
         if self._task is not None:
             self._progress.update(self._task, completed=done, total=total, detail=detail)
 
+    def figures(self, lines: Sequence[str]) -> None:
+        self._progress.lines = lines
+
     def note(self, text: str) -> None:
         self._progress.console.print(text, highlight=False)
 
@@ -76,6 +97,7 @@ class LivePanel:
         self._progress.stop()
 
     def _complete(self) -> None:
+        self._progress.lines = ()
         if self._task is not None:
             self._progress.update(self._task, total=1, completed=1)
             self._progress.stop_task(self._task)

@@ -15,12 +15,13 @@ from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.llm.bill import summary
 from composer_replication.llm.ledger import Ledger
 from composer_replication.pipeline import replay as replay_stage
-from composer_replication.pipeline import replay_plan, replay_teachers
+from composer_replication.pipeline import replay_config, replay_plan, replay_teachers
+from composer_replication.pipeline import sample as sample_policy
 from composer_replication.progress import Progress
 from composer_replication.records import ErrorSite, Trace
+from composer_replication.replay.askable import askable
 from composer_replication.replay.choice import FORM, written_teachers
 from composer_replication.replay.estimate import Estimate, estimate
-from composer_replication.replay.requests import questions
 from composer_replication.replay.teachers import Teacher
 from composer_replication.runs import Run
 
@@ -35,12 +36,20 @@ def replay(
     teacher: Annotated[
         tuple[str, ...], Parameter(help=f"{FORM.partition(' ')[2]}; may be given often.", negative="")
     ] = (),
+    policy: Annotated[
+        str | None,
+        Parameter(help="Sample this model first: `policy` (the run's own), a folder or a hub id.", name="--policy"),
+    ] = None,
+    own_family: Annotated[
+        bool, Parameter(negative="", help="Also ask teachers of the family that made a turn, and let them vote.")
+    ] = False,
     max_usd: Annotated[float | None, Parameter(help="Most that the whole run may spend on models.")] = None,
     dry_run: Annotated[bool, Parameter(negative="", help="Show calls, tokens and dollars; ask nobody.")] = False,
     json: Json = False,
 ) -> None:
     """Ask the teachers what they would have done at the error sites of RUN.
 
+    With --policy, also where samples of that model differ most; they are kept in RUN/samples, for the pairs too.
     Teachers are simulated unless some are named here or in the run's config. A call that was answered is never paid
     again, so the command may be stopped and started at will; several processes may work on one run.
     """
@@ -48,32 +57,57 @@ def replay(
     opened = Run.open(run)
     chosen = written_teachers(teacher, opened.config.replay)
     cap_micros = _cap_micros(max_usd)
-    if dry_run:
-        _show_estimate(_estimate(opened, chosen), json)
-        return
-    if opened.stage("replay").is_done:
+    if opened.stage("replay").is_done and not dry_run:
+        _refuse_late_samples(opened, policy)
         tell("replay", opened, json)
         return
-    if cap_micros is not None:
-        ledger = Ledger(opened.path / "ledger.sqlite")
-        ledger.set_cap(cap_micros)
-        ledger.close()
     progress = open_progress()
     try:
-        with _interruptible():
-            _ask(opened, chosen, progress)
-    except (RecomposeError, KeyboardInterrupt):
-        _tell_what_is_saved(opened, chosen, json)
-        raise
+        if policy:
+            _sample(opened, policy, progress)
+        if dry_run:
+            _show_estimate(_estimate(opened, chosen, own_family), json)
+            return
+        _spend(opened, chosen, own_family, cap_micros, progress, json)
     finally:
         progress.close()
     tell("replay", opened, json)
 
 
-def _ask(run: Run, chosen: Sequence[Teacher], progress: Progress) -> None:
+def _sample(run: Run, policy: str, progress: Progress) -> None:
+    progress.stage("samples", "sample the policy")
+    with run.lock():
+        sample_policy(run, progress, policy)
+
+
+def _refuse_late_samples(run: Run, policy: str | None) -> None:
+    if policy and not run.stage("samples").is_done:
+        raise UsageError(
+            f"{run.path} was replayed without samples of a policy",
+            f"delete {run.path / 'replay'} and what comes after, then run the same command: no answer is paid again",
+        )
+
+
+def _spend(
+    opened: Run,
+    chosen: Sequence[Teacher],
+    own_family: bool,
+    cap_micros: int | None,
+    progress: Progress,
+    as_json: bool,
+) -> None:
+    if cap_micros is not None:
+        ledger = Ledger(opened.path / "ledger.sqlite")
+        ledger.set_cap(cap_micros)
+        ledger.close()
     # No lock on the run: processes that share it write the same bytes, and the ledger keeps their calls apart.
     progress.stage("replay", "ask the teachers")
-    replay_stage(run, progress, chosen)
+    try:
+        with _interruptible():
+            replay_stage(opened, progress, chosen, own_family)
+    except (RecomposeError, KeyboardInterrupt):
+        _tell_what_is_saved(opened, chosen, as_json)
+        raise
 
 
 @contextmanager
@@ -112,16 +146,19 @@ def _tell_what_is_saved(run: Run, chosen: Sequence[Teacher], as_json: bool) -> N
         print(json_module.dumps({**saved, **counts}))
 
 
-def _estimate(run: Run, chosen: Sequence[Teacher]) -> list[Estimate]:
-    traces = run.stage("ingestion").read(Trace)
-    states = replay_plan(run, traces, run.stage("sites").read(ErrorSite), chosen)
+def _estimate(run: Run, chosen: Sequence[Teacher], own_family: bool) -> list[Estimate]:
+    traces, config = run.stage("ingestion").read(Trace), replay_config(run, own_family)
+    states = [choice.state for choice in replay_plan(run, traces, run.stage("sites").read(ErrorSite), chosen)]
     with replay_teachers(run, traces, chosen) as teachers:
-        asked = questions([(state, teachers) for state in states], run.config.replay.max_tokens)
-        return estimate(asked, run.path / "ledger.sqlite")
+        asking = askable(states, teachers, config)
+        return estimate(asking, teachers, config.max_tokens, run.path / "ledger.sqlite")
 
 
 def _show_estimate(estimates: Sequence[Estimate], as_json: bool) -> None:
-    fields = ("calls", "cached", "prompt_tokens", "completion_tokens", "expected_micros", "worst_micros")
+    fields = (
+        "calls", "cached", "prompt_tokens", "completion_tokens", "expected_micros", "worst_micros", "own_family",
+        "too_long",
+    )  # fmt: skip
     total: dict[str, Any] = {name: sum(getattr(one, name) for one in estimates) for name in fields}
     if as_json:
         print(json_module.dumps({**total, "teachers": [one._asdict() for one in estimates]}))
@@ -130,6 +167,12 @@ def _show_estimate(estimates: Sequence[Estimate], as_json: bool) -> None:
     for one in estimates:
         _line(one.teacher, one._asdict(), "" if one.prices_known else "  price unknown, counted as free")
     _line("all", total)
+    for one in estimates:
+        if one.own_family or one.too_long:
+            print(
+                f"{one.teacher} is not asked at {one.own_family} states of its own family "
+                f"and at {one.too_long} beyond its context"
+            )
     if any(not one.prices_known for one in estimates):
         print("a loopback server without a price is believed what its answers say; --max-usd still holds")
 

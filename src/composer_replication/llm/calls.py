@@ -37,7 +37,28 @@ class Live:
     attempts: int = 0
     charged_micros: int = 0
     errors: Counter[str] = field(default_factory=Counter[str])
+    teachers: dict[str, Live] = field(default_factory=dict[str, "Live"])
+    """The same for each of them, by name."""
     started: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def of(cls, lanes: Sequence[Lane]) -> Live:
+        live = cls(sum(lane.pending for lane in lanes))
+        live.teachers = {lane.endpoint.name: cls(lane.pending) for lane in lanes}
+        return live
+
+    def parts(self, lane: Lane) -> tuple[Live, Live]:
+        """The whole, and the share of one teacher."""
+        return self, self.teachers[lane.endpoint.name]
+
+    @property
+    def ended(self) -> int:
+        return self.done + self.failed
+
+    @property
+    def projected_micros(self) -> int:
+        """What all calls will have cost if the rest is like those that have ended."""
+        return round(self.charged_micros * self.total / max(1, self.ended))
 
     @property
     def calls_per_s(self) -> float:
@@ -56,7 +77,7 @@ class Calls:
         on_change: Callable[[Live], None],
     ) -> None:
         self.lanes = lanes
-        self.live = Live(sum(lane.pending for lane in lanes))
+        self.live = Live.of(lanes)
         self.failures: dict[str, str] = {}
         self.error: BaseException | None = None
         self._ledger = ledger
@@ -86,7 +107,7 @@ class Calls:
             if self.error:
                 lane.drop()
             elif lane.parked:
-                self._give_up(lane.drop(), lane.parked)
+                self._give_up(lane, lane.drop(), lane.parked)
             if not lane.pending and not lane.in_flight:
                 return
             pause_s = lane.pause_s(now)
@@ -123,12 +144,14 @@ class Calls:
         if attempted.action == "over_cap":
             self._no_room(lane, job, now)
             return
-        self.live.attempts += 1
-        self.live.charged_micros += attempted.charge.micros
+        for part in self.live.parts(lane):
+            part.attempts += 1
+            part.charged_micros += attempted.charge.micros
         lane.learn(attempted.charge)
         if attempted.action == "done":
             lane.succeeded()
-            self.live.done += 1
+            for part in self.live.parts(lane):
+                part.done += 1
             self._on_change(self.live)
             return
         self._failed(lane, job, attempted, now)
@@ -137,7 +160,8 @@ class Calls:
         verdict = attempted.verdict
         assert verdict is not None
         reason = verdict.reason or "unknown"
-        self.live.errors[reason] += 1
+        for part in self.live.parts(lane):
+            part.errors[reason] += 1
         if attempted.action == "stop_run":
             self.stop(_stopped(reason, lane))
         if attempted.action == "retry_soon" and not verdict.unusable:
@@ -148,7 +172,9 @@ class Calls:
         job.tries += 0 if probing else 1
         final = attempted.action != "retry_soon" or job.tries >= self._max_attempts or len(job.ways) >= POISON_WAYS
         if final:
-            self._give_up([job], "poison: " + ", ".join(sorted(job.ways)) if len(job.ways) >= POISON_WAYS else reason)
+            self._give_up(
+                lane, [job], "poison: " + ", ".join(sorted(job.ways)) if len(job.ways) >= POISON_WAYS else reason
+            )
         else:
             backoff_s = min(MAX_BACKOFF_S, BACKOFF_S * 2 ** max(0, job.tries - 1))
             lane.again(job, now + backoff_s * random.uniform(0.5, 1.0))
@@ -168,10 +194,11 @@ class Calls:
                 )
             )
 
-    def _give_up(self, jobs: Sequence[Job], reason: str) -> None:
+    def _give_up(self, lane: Lane, jobs: Sequence[Job], reason: str) -> None:
         for job in jobs:
             self.failures[job.call.key] = reason
-        self.live.failed += len(jobs)
+        for part in self.live.parts(lane):
+            part.failed += len(jobs)
         if jobs:
             self._on_change(self.live)
 

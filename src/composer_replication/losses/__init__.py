@@ -1,6 +1,23 @@
 """Channel mathematics as pure functions on tensors. Imports torch and nothing of this package."""
 
+from .compose import ChannelSchedule, GradientRatioCap, flat_cosine, gradient_norm
 from .divergence import generalized_jsd_loss, token_divergence
-from .preference import dpo_loss, sequence_logprobs
+from .hidden_divergence import HiddenDivergence, hidden_divergence
+from .hidden_logprobs import hidden_logprobs
+from .preference import PreferenceLoss, dpo_loss, preference_loss, sequence_logprobs
 
-__all__ = ["dpo_loss", "generalized_jsd_loss", "sequence_logprobs", "token_divergence"]
+__all__ = [
+    "ChannelSchedule",
+    "GradientRatioCap",
+    "HiddenDivergence",
+    "PreferenceLoss",
+    "dpo_loss",
+    "flat_cosine",
+    "generalized_jsd_loss",
+    "gradient_norm",
+    "hidden_divergence",
+    "hidden_logprobs",
+    "preference_loss",
+    "sequence_logprobs",
+    "token_divergence",
+]

@@ -39,7 +39,7 @@ def generalized_jsd_loss(
         keep = labels != IGNORED_LABEL
     divergence_N = token_divergence(student_logits[keep], teacher_logits[keep], beta, temperature, top_k)
     if token_clip is not None:
-        divergence_N = divergence_N * (token_clip / divergence_N.detach().clamp(min=token_clip))
+        divergence_N = divergence_N * clip_factor(divergence_N, token_clip)
     if reduction == "none":
         return divergence_N.new_zeros(keep.shape).masked_scatter(keep, divergence_N)
     total = divergence_N.sum()
@@ -54,10 +54,17 @@ def token_divergence(
     top_k: int | None = None,
 ) -> Tensor:
     """One divergence per row. `top_k` keeps the union of both top-k sets and puts the rest into one tail bucket."""
-    student_NV = (student_logits_NV.float() / temperature).log_softmax(-1).clamp(min=LOGPROB_FLOOR)
-    teacher_NV = (teacher_logits_NV.detach().float() / temperature).log_softmax(-1).clamp(min=LOGPROB_FLOOR)
+    student_NV = (_widened(student_logits_NV) / temperature).log_softmax(-1).clamp(min=LOGPROB_FLOOR)
+    teacher_NV = (_widened(teacher_logits_NV.detach()) / temperature).log_softmax(-1).clamp(min=LOGPROB_FLOOR)
     if top_k is not None and top_k < student_NV.shape[-1]:
-        student_NV, teacher_NV = _keep_top(student_NV, teacher_NV, top_k)
+        ids_NK, repeated_NK = top_union(student_NV, teacher_NV, top_k)
+        student_NV = with_tail(student_NV.gather(-1, ids_NK), repeated_NK)
+        teacher_NV = with_tail(teacher_NV.gather(-1, ids_NK), repeated_NK)
+    return logprob_divergence(student_NV, teacher_NV, beta)
+
+
+def logprob_divergence(student_NV: Tensor, teacher_NV: Tensor, beta: float) -> Tensor:
+    """One divergence per row of log-probabilities."""
     if beta == 0:
         return _kl(teacher_NV, student_NV)
     if beta == 1:
@@ -67,18 +74,29 @@ def token_divergence(
     return beta * _kl(teacher_NV, mixture_NV) + (1 - beta) * _kl(student_NV, mixture_NV)
 
 
-def _kl(p_NV: Tensor, q_NV: Tensor) -> Tensor:
-    return (p_NV.exp() * (p_NV - q_NV)).sum(-1)
+def clip_factor(divergence_N: Tensor, token_clip: float) -> Tensor:
+    """min(1, token_clip / D), without a gradient."""
+    return token_clip / divergence_N.detach().clamp(min=token_clip)
 
 
-def _keep_top(student_NV: Tensor, teacher_NV: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def top_union(student_NV: Tensor, teacher_NV: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Ids of both top-k sets, 2k per row, and which of them repeat another one."""
     ids_NK = torch.cat([student_NV.topk(k).indices, teacher_NV.topk(k).indices], -1).sort(-1).values
     repeated_NK = torch.zeros_like(ids_NK, dtype=torch.bool)
     repeated_NK[:, 1:] = ids_NK[:, 1:] == ids_NK[:, :-1]
-    return _with_tail(student_NV, ids_NK, repeated_NK), _with_tail(teacher_NV, ids_NK, repeated_NK)
+    return ids_NK, repeated_NK
 
 
-def _with_tail(logprobs_NV: Tensor, ids_NK: Tensor, repeated_NK: Tensor) -> Tensor:
-    kept_NK = logprobs_NV.gather(-1, ids_NK).masked_fill(repeated_NK, LOGPROB_FLOOR)
+def with_tail(kept_NK: Tensor, repeated_NK: Tensor) -> Tensor:
+    """Kept log-probabilities, each once, and one more for all the rest of the vocabulary."""
+    kept_NK = kept_NK.masked_fill(repeated_NK, LOGPROB_FLOOR)
     tail_N1 = (1 - kept_NK.exp().sum(-1, keepdim=True)).clamp(min=SMALLEST_TAIL).log()
     return torch.cat([kept_NK, tail_N1], -1)
+
+
+def _widened(logits_NV: Tensor) -> Tensor:
+    return logits_NV if logits_NV.dtype == torch.float64 else logits_NV.float()
+
+
+def _kl(p_NV: Tensor, q_NV: Tensor) -> Tensor:
+    return (p_NV.exp() * (p_NV - q_NV)).sum(-1)

@@ -22,7 +22,7 @@ from composer_replication.records import (
 )
 
 from .majority import majority_pairs
-from .sides import action_message, is_well_formed
+from .sides import action_message, in_schema_order, is_well_formed
 from .vote import Chamber, Equivalence, Tier, Verdict, vote
 
 Samples = Mapping[str, Sequence[Message]]
@@ -47,11 +47,13 @@ def extract_dpo_pairs(
     kinds: Mapping[str, str] | None = None,
     critical: bool = True,
     free_text: bool = False,
+    own_family: bool = False,
 ) -> PairSet:
     """One pair per state where the agreed action differs. Replies to other traces are ignored.
 
-    `equivalent` lets an environment decide what is the same; `samples` and `kinds` are by state id. `rule="majority"`
-    is the origin's: it knows only `kinds` and may give several pairs per state.
+    `equivalent` lets an environment decide what is the same; `samples` and `kinds` are by state id. `own_family` lets
+    teachers of the family that made a turn vote on it, for their own habits. `rule="majority"` is the origin's: it
+    knows only `kinds`, lets everybody vote and may give several pairs per state.
     """
     by_state: dict[tuple[str, int], list[TeacherReply]] = defaultdict(list)
     for reply in replies:
@@ -68,7 +70,8 @@ def extract_dpo_pairs(
         else:
             chamber = Chamber(trace.tools, trace.state(turn), equivalent, critical, free_text)
             fresh = (samples or {}).get(trace.state_id(turn), ())
-            found, reason = _pair_at(trace, turn, answers, policy_model, chamber, fresh)
+            voting = answers if own_family else _without_family(answers, trace.turns[turn].family)
+            found, reason = _pair_at(trace, turn, voting, policy_model, chamber, fresh)
         verdicts[reason] += 1
         kind = (kinds or {}).get(trace.state_id(turn))
         pairs += [pair.model_copy(update={"kind": kind}) for pair in found]
@@ -83,9 +86,6 @@ def _pair_at(
     chamber: Chamber,
     samples: Sequence[Message],
 ) -> tuple[list[PreferencePair], str]:
-    # A teacher of the actor's own family would vote for its own habits.
-    own_family = trace.turns[turn].family
-    replies = [reply for reply in replies if own_family is None or reply.family != own_family]
     verdict = vote(replies, chamber)
     if verdict.action is None or verdict.agreement is None:
         return [], verdict.reason
@@ -104,7 +104,7 @@ def _pair_at(
         trace_id=trace.trace_id,
         turn=turn,
         prompt=tuple(trace.history(turn)),
-        chosen=sides.chosen or action_message(verdict.action),
+        chosen=sides.chosen or _written(verdict.action, trace, sides),
         rejected=sides.rejected,
         tools=trace.tools,
         agreement=verdict.agreement,
@@ -115,6 +115,16 @@ def _pair_at(
         simulated=any(reply.simulated for reply in voters),
     )
     return [pair], "paired"
+
+
+def _written(action: str, trace: Trace, sides: _Sides) -> Message:
+    """The agreed action. Next to a sample of the policy it must not differ in the mere order of arguments."""
+    message = action_message(action)
+    return in_schema_order(message, trace.tools) if sides.rejected_from == "policy" else message
+
+
+def _without_family(replies: Iterable[TeacherReply], family: str | None) -> list[TeacherReply]:
+    return [reply for reply in replies if family is None or reply.family != family]
 
 
 class _Sides(NamedTuple):

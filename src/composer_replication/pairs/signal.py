@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
 
 import numpy as np
+from pydantic import computed_field
 
 from composer_replication.records import (
     Message,
@@ -27,6 +28,8 @@ from .canonical import parse_action
 from .vote import Chamber, vote
 
 MIN_PAIRS_PER_TRACE = 5.0
+AGREED = ("paired", "agrees_with_actor", "policy_agrees", "low_precision")
+"""Ends of a state at which the teachers agreed on an action."""
 LogProb = Callable[[PreferencePair, Message], float]
 """Log-probability of an answer after the prompt of a pair, under the reference policy."""
 
@@ -48,6 +51,7 @@ class TeacherRecord(Record):
     votes: int
     wins: int
 
+    @computed_field
     @property
     def win_rate(self) -> float | None:
         return self.wins / self.votes if self.votes else None
@@ -67,6 +71,9 @@ class SignalReport(Record):
     pairs: int
     pairs_per_trace: float
     funnel: dict[str, int]
+    """In this order: states asked about, replies, those that may vote, votes of families, states agreed on, pairs."""
+    dropped_replies: dict[str, int]
+    dropped_states: dict[str, int]
     kappa: float | None
     """Fleiss' kappa among families on whole calls; None where no state has two votes or chance alone would agree."""
     kappa_tool: float | None
@@ -77,6 +84,7 @@ class SignalReport(Record):
     distance: Interval | None = None
     simulated: bool
 
+    @computed_field
     @property
     def meets_threshold(self) -> bool:
         return self.pairs_per_trace >= MIN_PAIRS_PER_TRACE and self.distance is not None and self.distance.lo > 0
@@ -90,17 +98,31 @@ def signal_report(
     logprob: LogProb | None = None,
     count: Callable[[Message], int] | None = None,
     seed: int = 0,
+    own_family: bool = False,
 ) -> SignalReport:
     """Traces that no teacher was asked about do not count. `count` measures a message, in characters by default."""
     asked = {reply.trace_id for reply in replies}
     known = {trace.trace_id: trace for trace in traces if trace.trace_id in asked}
-    ballots, teachers = _ballots(known, replies)
+    ballots, teachers = _ballots(known, replies, own_family)
+    answers, valid = (sum(getattr(one, name) for one in teachers.values()) for name in ("answers", "valid"))
+    states = Counter({reason: number for reason, number in verdicts.items() if reason != "paired"})
+    outcomes = Counter(reply.outcome for reply in replies if reply.outcome != "answered")
+    outcomes.update({"own_family": len(replies) - answers, "unusable_call": answers - valid - outcomes.total()})
     margin, distance = distance_from_random(pairs, logprob, seed) if logprob and pairs else (None, None)
     return SignalReport(
         traces=len(known),
         pairs=len(pairs),
         pairs_per_trace=len(pairs) / len(known) if known else 0.0,
-        funnel={"states": sum(verdicts.values()), **verdicts},
+        funnel={
+            "states": sum(verdicts.values()),
+            "replies": len(replies),
+            "parsed": valid,
+            "votes": sum(map(len, ballots)),
+            "agreements": sum(verdicts.get(reason, 0) for reason in AGREED),
+            "pairs": len(pairs),
+        },
+        dropped_replies=dict(+outcomes),
+        dropped_states=dict(+states),
         kappa=fleiss_kappa(ballots),
         kappa_tool=fleiss_kappa([[_tool(action) for action in votes] for votes in ballots]),
         teachers=teachers,
@@ -160,12 +182,12 @@ def _bootstrap(values: Sequence[tuple[str, float]], seed: int, resamples: int = 
 
 
 def _ballots(
-    traces: Mapping[str, Trace], replies: Sequence[TeacherReply]
+    traces: Mapping[str, Trace], replies: Sequence[TeacherReply], own_family: bool
 ) -> tuple[list[list[str]], dict[str, TeacherRecord]]:
     by_state: dict[tuple[str, int], list[TeacherReply]] = defaultdict(list)
     for reply in replies:
         trace = traces.get(reply.trace_id)
-        if trace and reply.family != trace.turns[reply.turn].family:
+        if trace and (own_family or reply.family != trace.turns[reply.turn].family):
             by_state[reply.trace_id, reply.turn].append(reply)
     ballots: list[list[str]] = []
     tally: dict[str, Counter[str]] = defaultdict(Counter)

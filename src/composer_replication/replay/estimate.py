@@ -13,11 +13,14 @@ from typing import NamedTuple
 from composer_replication.llm.ledger import Ledger
 from composer_replication.llm.pricing import TOKENS_PER_BYTE, Prices, cost_micros, worst_micros
 
-from .requests import Question
+from .askable import Asking
+from .requests import Question, questions
 from .runner import price_of
+from .teachers import Teacher
 
 COMPLETION_SHARE = 0.5
 """Of `max_tokens`, where a teacher has not answered yet."""
+_Ratio = tuple[float, float]
 
 
 class Estimate(NamedTuple):
@@ -31,31 +34,38 @@ class Estimate(NamedTuple):
     expected_micros: int
     worst_micros: int
     prices_known: bool
+    own_family: int
+    """States of its own family, where it is not asked."""
+    too_long: int
+    """States beyond its context, where it is not asked."""
 
 
-def estimate(asked: Sequence[Question], ledger_path: Path) -> list[Estimate]:
-    """One line per teacher, in their order. Raises where a price is not known."""
+def estimate(asking: Asking, teachers: Sequence[Teacher], max_tokens: int, ledger_path: Path) -> list[Estimate]:
+    """One line per teacher, in their order, as if every tier were asked. Raises where a price is not known."""
     settled: set[str] = set()
-    ratios: dict[str, tuple[float, float]] = {}
+    ratios: dict[str, _Ratio] = {}
     if ledger_path.exists():
         ledger = Ledger(ledger_path)
         settled, ratios = ledger.settled_keys(), _ratios(ledger)
         ledger.close()
     by_teacher: dict[str, list[Question]] = {}
-    for question in {question.key: question for question in asked}.values():
+    for question in {question.key: question for question in questions(asking.teachers, max_tokens)}.values():
         by_teacher.setdefault(question.teacher.name, []).append(question)
-    return [_estimate(name, own, settled, ratios.get(name)) for name, own in by_teacher.items()]
+    found = [_estimate(one, by_teacher.get(one.name, []), settled, ratios.get(one.name)) for one in teachers]
+    return [
+        one._replace(own_family=asking.own_family[one.teacher], too_long=asking.too_long[one.teacher]) for one in found
+    ]
 
 
-def _estimate(name: str, own: Sequence[Question], settled: set[str], ratio: tuple[float, float] | None) -> Estimate:
-    known = price_of(own[0].teacher)
+def _estimate(teacher: Teacher, own: Sequence[Question], settled: set[str], ratio: _Ratio | None) -> Estimate:
+    known = price_of(teacher)
     prices = known or Prices(0, 0)
     left = [question for question in own if question.key not in settled]
     per_byte, completion = ratio or (TOKENS_PER_BYTE, 0.0)
     prompts = [question.prompt_bytes * per_byte for question in left]
     answers = [completion or question.max_tokens * COMPLETION_SHARE for question in left]
     return Estimate(
-        teacher=name,
+        teacher=teacher.name,
         calls=len(left),
         cached=len(own) - len(left),
         prompt_tokens=round(sum(prompts)),
@@ -63,10 +73,12 @@ def _estimate(name: str, own: Sequence[Question], settled: set[str], ratio: tupl
         expected_micros=sum(cost_micros(prices, *tokens) for tokens in zip(prompts, answers, strict=True)),
         worst_micros=sum(worst_micros(prices, question.prompt_bytes, question.max_tokens) for question in left),
         prices_known=known is not None,
+        own_family=0,
+        too_long=0,
     )
 
 
-def _ratios(ledger: Ledger) -> dict[str, tuple[float, float]]:
+def _ratios(ledger: Ledger) -> dict[str, _Ratio]:
     """Prompt tokens per byte and completion tokens per answer, of teachers that told them."""
     query = (
         "SELECT teacher, 1.0 * SUM(prompt_tokens) / SUM(prompt_bytes), 1.0 * SUM(completion_tokens) / COUNT(*) "

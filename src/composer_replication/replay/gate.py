@@ -18,6 +18,7 @@ from composer_replication.records import (
     ErrorSite,
     Message,
     PreferencePair,
+    StoredRecord,
     Trace,
     canonical_json,
     canonical_tool_call,
@@ -42,6 +43,25 @@ class Choice(NamedTuple):
 
     state: State
     bucket: Bucket
+
+    def stored(self) -> AskedState:
+        return AskedState(state_id=self.state.state_id, bucket=self.bucket)
+
+
+class AskedState(StoredRecord):
+    """A choice as a run keeps it."""
+
+    state_id: str
+    bucket: Bucket
+
+
+class StateSamples(StoredRecord):
+    """Turns that the policy wrote at one state."""
+
+    state_id: str
+    trace_id: str
+    turn: int
+    messages: tuple[Message, ...]
 
 
 class Yield(NamedTuple):
@@ -87,6 +107,14 @@ def states_to_ask(traces: Sequence[Trace], sites: Iterable[ErrorSite], limit: in
     return _early_first([State(known[trace_id], turn) for turn, trace_id in turns])[:limit]
 
 
+def states_to_sample(traces: Sequence[Trace], sites: Iterable[ErrorSite], limit: int, seed: int) -> list[State]:
+    """Where the policy is worth sampling: error states, then all others in a random order that stays."""
+    seen: set[str] = set()
+    errors = list(_unseen(states_to_ask(traces, sites), seen))
+    rest = list(_unseen((State(trace, turn) for trace in traces for turn in range(len(trace.turns))), seen))
+    return [*errors, *sorted(rest, key=lambda state: _draw(state, seed))][:limit]
+
+
 def action_entropy(samples: Sequence[Message]) -> float:
     """How much the actions of some turns differ: 0 when all are the same, 1 when no two are.
 
@@ -100,20 +128,20 @@ def action_entropy(samples: Sequence[Message]) -> float:
 
 
 def yields(
-    choices: Iterable[Choice],
+    asked: Iterable[AskedState],
     pairs: Iterable[PreferencePair],
     is_right: Callable[[PreferencePair], bool | None] = lambda pair: None,
 ) -> dict[Bucket, Yield]:
     """Per bucket: states asked, pairs that came of them, and how many an oracle calls right, where there is one."""
-    buckets: dict[str, Bucket] = {choice.state.state_id: choice.bucket for choice in choices}
+    buckets: dict[str, Bucket] = {state.state_id: state.bucket for state in asked}
     states: Counter[Bucket] = Counter(buckets.values())
     found: dict[Bucket, list[bool | None]] = defaultdict(list)
     for pair in pairs:
         if pair.state_id in buckets:
             found[buckets[pair.state_id]].append(is_right(pair))
     return {
-        bucket: Yield(asked, len(found[bucket]), sum(v is not None for v in found[bucket]), found[bucket].count(True))
-        for bucket, asked in states.items()
+        bucket: Yield(number, len(found[bucket]), sum(v is not None for v in found[bucket]), found[bucket].count(True))
+        for bucket, number in states.items()
     }
 
 

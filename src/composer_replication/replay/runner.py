@@ -16,7 +16,7 @@ from itertools import islice
 from composer_replication.config import ReplayConfig
 from composer_replication.errors import PartialError, UsageError
 from composer_replication.llm.addresses import is_loopback, require_allowed
-from composer_replication.llm.calls import DRAIN_S, Calls, Live
+from composer_replication.llm.calls import DRAIN_S, Calls
 from composer_replication.llm.client import Endpoint
 from composer_replication.llm.keys import key_from_environment
 from composer_replication.llm.lane import NO_ANSWER, Lane
@@ -27,7 +27,9 @@ from composer_replication.llm.transport import HttpTransport
 from composer_replication.progress import Progress, Silent
 from composer_replication.records import TeacherReply, Trace
 
+from .askable import askable
 from .gate import State
+from .panel import Panel
 from .parse import Parsed, parse_reply
 from .requests import Question, questions
 from .roster import teachers_to_ask
@@ -48,15 +50,17 @@ def replay_states(
 ) -> list[TeacherReply]:
     """Replies in the order of states, then teachers, however the calls finish. Equal requests share one call.
 
-    Teachers of a higher tier are asked only where lower ones disagree or too few of them answer. Raises when the run
-    was stopped before every question had its chance; what was settled stays settled.
+    Teachers of a higher tier are asked only where lower ones disagree or too few of them answer, and none where
+    `askable` says no. Raises when the run was stopped before every question had its chance; what was settled stays
+    settled.
     """
     shown = progress or Silent()
+    may_ask = askable(states, teachers, config).teachers
     if len({teacher.tier for teacher in teachers}) <= 1:
-        return _replies([(state, teachers) for state in states], ledger, config, shown)
+        return _replies(may_ask, ledger, config, shown)
     found: list[list[TeacherReply]] = [[] for _ in states]
     while True:
-        asking = [(state, teachers_to_ask(teachers, own)) for state, own in zip(states, found, strict=True)]
+        asking = [(state, teachers_to_ask(own, said)) for (state, own), said in zip(may_ask, found, strict=True)]
         if not any(chosen for _, chosen in asking):
             break
         replies = iter(_replies(asking, ledger, config, shown))
@@ -86,7 +90,7 @@ def ask(asked: Sequence[Question], ledger: Ledger, config: ReplayConfig, progres
         progress.step(len(unique), len(unique))
         return
     cap_micros = ledger.totals().cap_micros
-    calls = asyncio.run(_run(lanes, ledger, config, progress, _Panel(progress, cached, len(unique), cap_micros)))
+    calls = asyncio.run(_run(lanes, ledger, config, progress, Panel(progress, cached, len(unique), cap_micros)))
     if calls.error:
         raise calls.error
     parked = {lane.endpoint.name: lane.parked for lane in lanes if lane.parked}
@@ -95,7 +99,7 @@ def ask(asked: Sequence[Question], ledger: Ledger, config: ReplayConfig, progres
         _tell_parked(parked)
 
 
-async def _run(lanes: Sequence[Lane], ledger: Ledger, config: ReplayConfig, progress: Progress, panel: _Panel) -> Calls:
+async def _run(lanes: Sequence[Lane], ledger: Ledger, config: ReplayConfig, progress: Progress, panel: Panel) -> Calls:
     async with HttpTransport(config.timeout_s) as transport:
         for endpoint in {lane.endpoint for lane in lanes if any(lane.endpoint.prices or ())}:
             await note_usage(ledger, transport, endpoint.base_url, endpoint.key)
@@ -144,27 +148,6 @@ def price_of(teacher: Teacher) -> Prices | None:
         return FREE if teacher.simulated else None
     # A prompt may be written to the provider's cache, and that may cost more.
     return teacher.prices._replace(prompt_micros=max(teacher.prices.prompt_micros, teacher.cache_write_micros or 0))
-
-
-class _Panel:
-    """Spend, projection, rate and errors as one line of progress."""
-
-    def __init__(self, progress: Progress, cached: int, total: int, cap_micros: int | None) -> None:
-        self._progress = progress
-        self._cached = cached
-        self._total = total
-        self._cap = f" of ${cap_micros / 1e6:.2f}" if cap_micros is not None else ""
-
-    def show(self, live: Live) -> None:
-        ended = live.done + live.failed
-        detail = f"{live.calls_per_s:.0f}/s"
-        if live.charged_micros:
-            projected = live.charged_micros * live.total / max(1, ended) / 1e6
-            detail += f", ${live.charged_micros / 1e6:.4f}{self._cap}, about ${projected:.2f} in all"
-        if live.errors:
-            worst, count = live.errors.most_common(1)[0]
-            detail += f", {live.errors.total()} errors ({worst} × {count})"
-        self._progress.step(self._cached + ended, self._total, detail)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The channels that are added to the policy gradient. A new one is a class with a name, a weight and a loss.
+"""The channels on stored traces. A new one is a class with a name, a weight and a loss; `metrics`, if any, are logged.
 
 Channel 2 compares the policy with itself: the same tokens of an error turn, once in the plain context and once with
 the hint spliced in. Channel 3 prefers what teachers agree on over what the actor did, relative to a frozen reference.
@@ -7,13 +7,17 @@ the hint spliced in. Channel 3 prefers what teachers agree on over what the acto
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from composer_replication.losses import dpo_loss, sequence_logprobs, token_divergence
+from composer_replication.losses import hidden_logprobs, preference_loss
+
+from .distillation import SiteStates, distil
+from .settings import ComposerSettings
+from .states import last_hidden, output_head
 
 
 class Channel(Protocol):
@@ -30,56 +34,94 @@ class SelfDistillation:
     """Mean over sites of the mean divergence over the tokens of the error turn. The teacher is the live policy."""
 
     weight: float
-    jsd_beta: float = 0.5
-    temperature: float = 1.0
+    settings: ComposerSettings = field(default_factory=ComposerSettings)
     name: str = "sdpo"
 
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
-        rows, starts, mask_KT = batch["sdpo_row"], batch["sdpo_start"], batch["sdpo_loss_mask"]
+        rows, starts, mask_KT = batch["sdpo_row"], batch["sdpo_start"], batch["sdpo_loss_mask"].bool()
         if not len(rows):
             return batch["rewards"].new_zeros(())
+        lengths_K = mask_KT.sum(-1)
         with torch.no_grad():
-            teacher_KTV = _logits(model, batch["ctx_teacher_input_ids"], batch["ctx_teacher_attention_mask"])
-        student_BTV = _logits(model, batch["input_ids"], batch["attention_mask"])
-        losses: list[Tensor] = []
-        for site in range(len(rows)):
-            where = mask_KT[site].nonzero()[:, 0]
-            row, start, length = int(rows[site]), int(starts[site]), len(where)
-            student_ids = batch["input_ids"][row, start : start + length]
-            if not torch.equal(student_ids, batch["ctx_teacher_input_ids"][site, where]):
-                raise ValueError(f"site {site}: teacher and student tokens differ")
-            # Position p predicts token p + 1.
-            student_NV = student_BTV[row, start - 1 : start + length - 1]
-            divergence_N = token_divergence(student_NV, teacher_KTV[site, where - 1], self.jsd_beta, self.temperature)
-            losses.append(divergence_N.mean())
-        return torch.stack(losses).mean()
+            teacher_KTH = last_hidden(model, batch["ctx_teacher_input_ids"], batch["ctx_teacher_attention_mask"])
+        student_BTH = last_hidden(model, batch["input_ids"], batch["attention_mask"])
+        labels_N = batch["ctx_teacher_input_ids"][mask_KT]
+        student_N, row_N = _places(starts, lengths_K), rows.repeat_interleave(lengths_K)
+        different_N = batch["input_ids"][row_N, student_N] != labels_N
+        if different_N.any():
+            site_N = torch.arange(len(rows), device=rows.device).repeat_interleave(lengths_K)
+            raise ValueError(f"site {int(site_N[different_N][0])}: teacher and student tokens differ")
+        # Position p predicts token p + 1.
+        states = SiteStates(student_BTH[row_N, student_N - 1], teacher_KTH[:, :-1][mask_KT[:, 1:]], labels_N, lengths_K)
+        head = output_head(model)
+        return distil(states, head, head, self.settings, len(rows)).loss
+
+
+def _places(starts_K: Tensor, lengths_K: Tensor) -> Tensor:
+    """`start, start + 1, …` of every site, one after the other."""
+    first_K = lengths_K.cumsum(0) - lengths_K
+    steps_N = torch.arange(int(lengths_K.sum()), device=starts_K.device)
+    return steps_N + (starts_K - first_K).repeat_interleave(lengths_K)
 
 
 @dataclass
 class ReplayPreference:
-    """DPO over the pairs that teacher replay produced."""
+    """Preferences over the pairs that teacher replay produced."""
 
     weight: float
-    beta: float = 0.1
+    settings: ComposerSettings = field(default_factory=ComposerSettings)
     name: str = "replay"
+    metrics: dict[str, float] = field(default_factory=dict[str, float])
 
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
+        self.metrics = {}
         if not len(batch["dpo_chosen_input_ids"]):
             return batch["rewards"].new_zeros(())
-        return dpo_loss(
-            action_logprobs(model, batch, "chosen"),
-            action_logprobs(model, batch, "rejected"),
+        settings = self.settings
+        chosen_B, rejected_B = action_logprobs(model, batch)
+        found = preference_loss(
+            chosen_B,
+            rejected_B,
             batch["dpo_reference_chosen_logps"],
             batch["dpo_reference_rejected_logps"],
-            self.beta,
+            chosen_tokens_B=batch["dpo_chosen_response_mask"].sum(-1),
+            rejected_tokens_B=batch["dpo_rejected_response_mask"].sum(-1),
+            beta=settings.dpo_beta,
+            label_smoothing_B=batch["dpo_label_smoothing"],
+            nll_weight=settings.dpo_nll_weight,
+            dpop_weight=settings.dpo_dpop_weight,
+            length_normalised=settings.dpo_length_normalised,
+            sft_only=settings.dpo_sft_only,
         )
+        self.metrics = {
+            "margin": found.margin_B.mean().item(),
+            "accuracy": found.accuracy.item(),
+            "chosen_logprob": found.chosen_logprob.item(),
+            "rejected_logprob": found.rejected_logprob.item(),
+            "chosen_shift": found.chosen_shift.item(),
+            "length_delta_tokens": found.length_delta_tokens.item(),
+            "pairs": float(len(chosen_B)),
+        }
+        return found.loss
 
 
-def action_logprobs(model: Any, batch: Mapping[str, Tensor], side: str) -> Tensor:
-    """Log-probability of the chosen or rejected action of each pair."""
-    ids, attention = batch[f"dpo_{side}_input_ids"], batch[f"dpo_{side}_attention_mask"]
-    return sequence_logprobs(_logits(model, ids, attention), ids, batch[f"dpo_{side}_response_mask"])
+def action_logprobs(model: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of the chosen and of the rejected action of each pair, from one forward pass."""
+    ids, attention, mask = (
+        _stack(batch[f"dpo_chosen_{key}"], batch[f"dpo_rejected_{key}"])
+        for key in ("input_ids", "attention_mask", "response_mask")
+    )
+    hidden_BTH, own = last_hidden(model, ids, attention), mask[:, 1:].bool()
+    head = output_head(model)
+    found_N = hidden_logprobs(
+        hidden_BTH[:, :-1][own], head.weight_VH, ids[:, 1:][own], temperature=1 / head.scale, bias_V=head.bias_V
+    )
+    sums_B = found_N.new_zeros(len(ids)).index_add_(0, own.nonzero()[:, 0], found_N)
+    chosen_B, rejected_B = sums_B.chunk(2)
+    return chosen_B, rejected_B
 
 
-def _logits(model: Any, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-    return model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
+def _stack(chosen: Tensor, rejected: Tensor) -> Tensor:
+    """One tensor of both sides' rows, padded on the right with 0, which the masks keep out."""
+    width = max(chosen.shape[1], rejected.shape[1])
+    return torch.cat([torch.nn.functional.pad(side, (0, width - side.shape[1])) for side in (chosen, rejected)])

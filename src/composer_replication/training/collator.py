@@ -4,7 +4,7 @@
     ctx_teacher_input_ids ctx_teacher_attention_mask sdpo_loss_mask             one row per hinted turn, hint spliced in
     sdpo_row sdpo_start                                                         where that turn lies in input_ids
     dpo_{chosen,rejected}_{input_ids,attention_mask,response_mask}              one row per pair
-    dpo_reference_{chosen,rejected}_logps
+    dpo_reference_{chosen,rejected}_logps dpo_label_smoothing
 
 Masks are 0/1. The attention mask marks real tokens, the loss masks mark the policy's own: never the one for the other.
 """
@@ -52,6 +52,7 @@ class ComposerDataCollator:
         batch: Batch = {
             "dpo_reference_chosen_logps": torch.tensor([pair.reference_chosen for pair in pairs]),
             "dpo_reference_rejected_logps": torch.tensor([pair.reference_rejected for pair in pairs]),
+            "dpo_label_smoothing": torch.tensor([pair.label_smoothing for pair in pairs]),
         }
         sides = {"chosen": [pair.chosen for pair in pairs], "rejected": [pair.rejected for pair in pairs]}
         for side, answers in sides.items():

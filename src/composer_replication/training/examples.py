@@ -14,6 +14,9 @@ from composer_replication.records import ErrorSite, Hint, Message, PreferencePai
 from .stored import TokenizedTrace
 from .tokens import ChatTokens
 
+# Beyond a half the preference would be turned round.
+MAX_SMOOTHING = 0.5
+
 
 @dataclass(frozen=True)
 class SiteTokens:
@@ -31,6 +34,8 @@ class PairTokens:
     rejected: list[int]
     reference_chosen: float = 0.0
     reference_rejected: float = 0.0
+    label_smoothing: float = 0.0
+    """The chance that the preference is wrong, where it was measured."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,8 @@ def _example(
         actor = ids[start:end]
         chosen = actor if pair.chosen_from == "actor" else tokens.turn(policy_text(pair.chosen))
         rejected = actor if pair.rejected_from == "actor" else tokens.turn(policy_text(pair.rejected))
-        tokenized = PairTokens(ids[:start], chosen, rejected)
+        smoothing = 0.0 if pair.precision is None else min(MAX_SMOOTHING, 1 - pair.precision)
+        tokenized = PairTokens(ids[:start], chosen, rejected, label_smoothing=smoothing)
         if len(tokenized.prompt) + max(len(tokenized.chosen), len(tokenized.rejected)) > max_tokens:
             skipped["pair_too_long"] += 1
         else:

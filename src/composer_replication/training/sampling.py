@@ -3,15 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+
+from .tokens import ChatTokens
 
 
 class SampledTurn(NamedTuple):
     ids: list[int]
     logprobs: list[float]
+
+
+class TurnSampler(Protocol):
+    """Writes turns for up to `batch` conversations, each in a slot of its own that it keeps until it ends."""
+
+    @property
+    def batch(self) -> int: ...
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Context and turn together; None where nothing limits them."""
+        ...
+
+    def refresh(self, model: Any) -> None:
+        """Sample from these weights from now on."""
+        ...
+
+    def sample(
+        self,
+        slots: Sequence[int],
+        contexts: Sequence[Sequence[int]],
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        generator: torch.Generator | None = None,
+    ) -> list[SampledTurn]: ...
+
+
+class DynamicSampler:
+    """Reads every context anew at every turn: no memory is held, and any model and length will do."""
+
+    max_tokens = None
+
+    def __init__(self, model: Any, tokens: ChatTokens, batch: int = 512) -> None:
+        self.batch = batch
+        self._model, self._tokens = model, tokens
+
+    def refresh(self, model: Any) -> None:
+        self._model = model
+
+    def sample(
+        self,
+        slots: Sequence[int],
+        contexts: Sequence[Sequence[int]],
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        generator: torch.Generator | None = None,
+    ) -> list[SampledTurn]:
+        return sample_turns(
+            self._model,
+            contexts,
+            end_of_turn_id=self._tokens.end_of_turn_id,
+            pad_id=self._tokens.tokenizer.pad_token_id,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            generator=generator,
+        )
 
 
 @torch.no_grad()
@@ -36,7 +96,7 @@ def sample_turns(
     for _ in range(max_new_tokens):
         logits_BV = output.logits[:, -1].float()
         scaled_BV = (logits_BV / temperature if temperature else logits_BV).log_softmax(-1)
-        next_B = _choose(scaled_BV, temperature, generator)
+        next_B = choose_tokens(scaled_BV, temperature, generator)
         logprobs.append(scaled_BV.gather(1, next_B[:, None])[:, 0])
         tokens.append(torch.where(alive_B, next_B, -1))
         alive_B = alive_B & (next_B != end_of_turn_id)
@@ -67,7 +127,7 @@ def left_pad(rows: Sequence[Sequence[int]], pad_id: int, device: Any) -> tuple[T
     return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
 
-def _choose(logprobs_BV: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
+def choose_tokens(logprobs_BV: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
     if not temperature:
         return logprobs_BV.argmax(-1)
     return torch.multinomial(logprobs_BV.exp(), 1, generator=generator)[:, 0]

@@ -1,8 +1,10 @@
-"""What training keeps on disk besides weights: token ids of traces, and one line per optimiser step."""
+"""What training keeps on disk besides weights: token ids of traces, a line per step, alarms and sampled rollouts."""
 
 from __future__ import annotations
 
-from composer_replication.records import StoredRecord
+from pydantic import ConfigDict
+
+from composer_replication.records import Message, Record, StoredRecord
 
 
 class TokenizedTrace(StoredRecord):
@@ -38,3 +40,40 @@ class TrainingStep(StoredRecord):
     entropy: float
     flat_groups: float
     """Share of groups whose rollouts all got the same reward, and so taught nothing."""
+
+
+class Alarm(StoredRecord):
+    """Something that a healthy run does not show, and how to go on from the last checkpoint."""
+
+    model_config = ConfigDict(ser_json_inf_nan="strings")
+
+    name: str
+    step: int
+    value: float
+    threshold: float
+    sentence: str
+    resume: str
+    stopped: bool = False
+    """Whether the run was ended here."""
+
+
+class TurnSample(Record):
+    """One turn of a kept rollout: what the policy wrote, what came back, and what was wrong with it."""
+
+    action: str
+    observations: tuple[str, ...]
+    error_kinds: tuple[str, ...] = ()
+    hint: str | None = None
+    """The hint that channel 2 taught this turn with."""
+
+
+class RolloutSample(StoredRecord):
+    """A rollout kept for people to read; long texts are cut in the middle."""
+
+    step: int
+    trace_id: str
+    task_id: str | None
+    reward: float
+    prompt: tuple[Message, ...]
+    turns: tuple[TurnSample, ...]
+    sampled_tokens: int

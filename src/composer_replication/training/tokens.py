@@ -18,9 +18,10 @@ _PROBE = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}, 
 class ChatTokens:
     """Prompt, turn, observation and hint ids under one tokenizer and template."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, chat_template: str | None = None) -> None:
         self.tokenizer = tokenizer
-        if not tokenizer.chat_template:
+        self._chat_template = chat_template or tokenizer.chat_template
+        if not self._chat_template:
             raise UsageError("the model has no chat template", "use an instruction-tuned model")
         self.end_of_turn_id = self._find_end_of_turn()
         self.header_ids = self._header()
@@ -82,5 +83,9 @@ class ChatTokens:
 
     def _render(self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = False) -> list[int]:
         return self.tokenizer.apply_chat_template(
-            list(messages), tokenize=True, return_dict=False, add_generation_prompt=add_generation_prompt
+            list(messages),
+            chat_template=self._chat_template,
+            tokenize=True,
+            return_dict=False,
+            add_generation_prompt=add_generation_prompt,
         )

@@ -7,27 +7,29 @@ the trained weights in the policy.
 from __future__ import annotations
 
 import logging
-import random
-import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from transformers import PrinterCallback, TrainerCallback
 
-from composer_replication.config import Config
+from composer_replication.config import Config, TrainingConfig
 from composer_replication.environments.toolbox import ToolboxTask, task_stream
 from composer_replication.progress import Progress
 
-from .channels import action_logprobs
-from .collator import Batch, ComposerDataCollator
-from .examples import PairTokens, TraceExample
+from .checkpoints import latest
+from .collator import ComposerDataCollator
+from .examples import TraceExample
 from .models import Policy
-from .rollouts import roll_out
+from .online_sites import TraceHinter
+from .reference import with_reference_logprobs
+from .settings import ComposerSettings
 from .stored import TrainingStep
+from .stored_batches import StoredBatches
+from .toolbox_rollouts import ToolboxRollouts, episode_reward, error_penalty
 from .trl_trainer import ComposerReplicationTrainer
 
 # Training tasks start beyond those of any warm-up.
@@ -38,33 +40,66 @@ TASKS_PER_SEED = 1_000_000
 def train(
     policy: Policy, config: Config, examples: Sequence[TraceExample], scratch: Path, progress: Progress
 ) -> list[TrainingStep]:
+    """Goes on from the last checkpoint in `scratch`, if there is one; what it ends with is the same to the last bit."""
     logging.getLogger("trl").setLevel(logging.ERROR)
-    settings = config.training
+    settings, state = config.training, PartialState()
     tasks = training_tasks(config)
     collator = ComposerDataCollator(policy.tokenizer.pad_token_id)
     stored = with_reference_logprobs(policy, examples, collator)
     if not stored:
-        progress.note("no stored sites or pairs with token ids: channels 2 and 3 have nothing to learn from")
-    steps: list[TrainingStep] = []
+        progress.note("no stored sites or pairs with token ids: channels on stored traces have nothing to learn from")
+    place = (state.process_index, state.num_processes)
+    batches = StoredBatches(stored, collator, settings.traces_per_step, config.seed, *place) if stored else None
+    rollouts = ToolboxRollouts(policy, tasks, config, state.process_index)
+    online = settings.sdpo_from == "rollouts"
     trainer = ComposerReplicationTrainer(
         model=policy.model,
         processing_class=policy.tokenizer,
-        args=_grpo_config(config, scratch),
-        reward_funcs=_episode_reward,
-        train_dataset=_prompts(tasks),
-        rollout_func=_rollout_function(policy, tasks, config),
-        callbacks=[_StepLog(steps, settings.steps, progress)],
+        args=grpo_config(config, scratch),
+        reward_funcs=[episode_reward, error_penalty] if settings.error_turn_penalty else episode_reward,
+        train_dataset=prompts_of(tasks),
+        rollout_func=rollouts,
+        callbacks=[_Progress(settings.steps, progress)],
         alpha_sdpo=settings.alpha_sdpo,
         beta_replay=settings.beta_replay,
-        sdpo_jsd_beta=settings.sdpo_jsd_beta,
-        dpo_beta=settings.dpo_beta,
-        batches=stored_batches(stored, collator, settings.traces_per_step, config.seed) if stored else None,
+        settings=composer_settings(settings),
+        hinter=TraceHinter(config.hints.max_tokens, config.hints.max_leak_level, sham=settings.sdpo_sham)
+        if online
+        else None,
+        accepts=rollouts.accepts if settings.sdpo_require_acceptance else None,
+        batches=batches,
+        stateful={"rollouts": rollouts, **({"batches": batches} if batches else {})},
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.train()
+    checkpoint = latest(scratch)
+    if checkpoint:
+        progress.note(f"training goes on from {checkpoint.name}")
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     policy.model.eval()
-    shutil.rmtree(scratch, ignore_errors=True)
-    return steps
+    return [step for entry in trainer.state.log_history if (step := _step_of(entry))]
+
+
+def composer_settings(training: TrainingConfig) -> ComposerSettings:
+    return ComposerSettings(
+        jsd_beta=training.sdpo_jsd_beta,
+        sdpo_top_k=training.sdpo_top_k,
+        sdpo_token_clip=training.sdpo_token_clip,
+        teacher=training.sdpo_teacher,
+        ema_rate=training.sdpo_ema_rate,
+        sites_per_rollout=training.sdpo_sites_per_rollout,
+        require_disfavour=training.sdpo_require_disfavour,
+        kinds_off=frozenset(training.sdpo_kinds_off),
+        max_teacher_tokens=training.max_tokens,
+        dpo_beta=training.dpo_beta,
+        dpo_nll_weight=training.dpo_nll_weight,
+        dpo_dpop_weight=training.dpo_dpop_weight,
+        dpo_length_normalised=training.dpo_length_normalised,
+        dpo_sft_only=training.dpo_sft_only,
+        warmup_share=training.channel_warmup_share,
+        decay_share=training.channel_decay_share,
+        gradient_ratio_cap=training.gradient_ratio_cap,
+        dynamic_sampling_rounds=training.dynamic_sampling_rounds,
+    )
 
 
 def training_tasks(config: Config) -> list[ToolboxTask]:
@@ -73,80 +108,13 @@ def training_tasks(config: Config) -> list[ToolboxTask]:
     return list(islice(task_stream(config.toolbox, "train", first), needed))
 
 
-def stored_batches(
-    examples: Sequence[TraceExample], collator: ComposerDataCollator, size: int, seed: int
-) -> Iterator[Batch]:
-    """Endless batches in shuffled passes, from a random generator of their own."""
-    rng = random.Random(f"stored:{seed}")
-    while True:
-        order = rng.sample(examples, len(examples))
-        for start in range(0, len(order), size):
-            yield collator(order[start : start + size])
-
-
-@torch.no_grad()
-def with_reference_logprobs(
-    policy: Policy, examples: Sequence[TraceExample], collator: ComposerDataCollator
-) -> list[TraceExample]:
-    """The examples with each pair's log-probabilities under the policy as it is now, before training."""
-    return [_with_reference(policy, example, collator) for example in examples]
-
-
-def _with_reference(policy: Policy, example: TraceExample, collator: ComposerDataCollator) -> TraceExample:
-    if not example.pairs:
-        return example
-    batch = {key: value.to(policy.model.device) for key, value in collator([example]).items()}
-    chosen = action_logprobs(policy.model, batch, "chosen").tolist()
-    rejected = action_logprobs(policy.model, batch, "rejected").tolist()
-    pairs: list[PairTokens] = [
-        replace(pair, reference_chosen=good, reference_rejected=bad)
-        for pair, good, bad in zip(example.pairs, chosen, rejected, strict=True)
-    ]
-    return replace(example, pairs=pairs)
-
-
-def _prompts(tasks: Sequence[ToolboxTask]) -> Any:
+def prompts_of(tasks: Sequence[ToolboxTask]) -> Any:
     from datasets import Dataset
 
     return Dataset.from_list([{"prompt": task.messages} for task in tasks])
 
 
-def _rollout_function(policy: Policy, tasks: Sequence[ToolboxTask], config: Config) -> Any:
-    by_prompt = {_prompt_key(task.messages): task for task in tasks}
-    generator = torch.Generator(device=policy.model.device).manual_seed(config.seed)
-
-    def rollout(prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
-        model = trainer.accelerator.unwrap_model(trainer.model)
-        model.eval()
-        rollouts = roll_out(
-            model,
-            policy.tokens,
-            [by_prompt[_prompt_key(prompt)] for prompt in prompts],
-            max_turn_tokens=config.training.max_turn_tokens,
-            temperature=config.training.temperature,
-            generator=generator,
-        )
-        model.train()
-        return {
-            "prompt_ids": [rollout.prompt_ids for rollout in rollouts],
-            "completion_ids": [rollout.completion_ids for rollout in rollouts],
-            "logprobs": [rollout.logprobs for rollout in rollouts],
-            "env_mask": [rollout.sampled_mask for rollout in rollouts],
-            "episode_reward": [rollout.episode.reward for rollout in rollouts],
-        }
-
-    return rollout
-
-
-def _prompt_key(messages: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(message["content"] for message in messages)
-
-
-def _episode_reward(episode_reward: list[float], **columns: Any) -> list[float]:
-    return episode_reward
-
-
-def _grpo_config(config: Config, scratch: Path) -> Any:
+def grpo_config(config: Config, scratch: Path) -> Any:
     from trl.trainer.grpo_config import GRPOConfig
 
     settings = config.training
@@ -164,37 +132,42 @@ def _grpo_config(config: Config, scratch: Path) -> Any:
         temperature=settings.temperature,
         loss_type="dapo",
         epsilon_high=0.28,
-        beta=0.0,
+        beta=settings.reference_kl,
         use_cpu=not on_gpu,
         bf16=on_gpu,
         gradient_checkpointing=False,
         logging_steps=1,
-        save_strategy="no",
+        save_strategy="steps" if settings.checkpoint_every else "no",
+        save_steps=settings.checkpoint_every or 500,
+        save_total_limit=1,
         report_to=[],
         disable_tqdm=True,
     )
 
 
-class _StepLog(TrainerCallback):
-    def __init__(self, steps: list[TrainingStep], total: int, progress: Progress) -> None:
-        self.steps, self.total, self.progress = steps, total, progress
+class _Progress(TrainerCallback):
+    def __init__(self, total: int, progress: Progress) -> None:
+        self._total, self._progress = total, progress
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        if not logs or "reward" not in logs:
-            return
-        step = TrainingStep(
-            step=state.global_step,
-            reward=float(logs["reward"]),
-            policy=float(logs.get("channel/policy", logs["loss"])),
-            sdpo=_optional(logs, "channel/sdpo"),
-            replay=_optional(logs, "channel/replay"),
-            grad_norm=float(logs["grad_norm"]),
-            entropy=float(logs["entropy"]),
-            flat_groups=float(logs["frac_reward_zero_std"]),
-        )
-        self.steps.append(step)
-        self.progress.step(step.step, self.total, f"reward {step.reward:.2f}")
+        if logs and "reward" in logs:
+            self._progress.step(state.global_step, self._total, f"reward {logs['reward']:.2f}")
 
 
-def _optional(logs: dict[str, Any], name: str) -> float | None:
-    return float(logs[name]) if name in logs else None
+def _step_of(entry: dict[str, Any]) -> TrainingStep | None:
+    if "reward" not in entry:
+        return None
+    return TrainingStep(
+        step=entry["step"],
+        reward=float(entry["reward"]),
+        policy=float(entry.get("channel/policy", entry["loss"])),
+        sdpo=_optional(entry, "channel/sdpo"),
+        replay=_optional(entry, "channel/replay"),
+        grad_norm=float(entry["grad_norm"]),
+        entropy=float(entry["entropy"]),
+        flat_groups=float(entry["frac_reward_zero_std"]),
+    )
+
+
+def _optional(entry: dict[str, Any], name: str) -> float | None:
+    return float(entry[name]) if name in entry else None

@@ -1,25 +1,56 @@
 """TRL's GRPO trainer with further channels added to its loss.
 
-With no active channel `_compute_loss` is TRL's own, untouched, so the run is bit-identical to plain GRPO.
+    GRPO/DAPO as TRL computes it   +   alpha · SDPO on the error turns of the same rollouts   +   beta · TR-DPO
+
+With no active channel every method is TRL's own, so the run is bit-identical to plain GRPO. Channel 2 reuses the hidden
+states of TRL's forward pass and adds one pass without gradient for the teacher. A channel on stored data has a backward
+pass of its own, before the policy's forward pass, so that peak memory is the largest of the channels and not their sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
+import torch
+import torch.nn.functional as F
+from accelerate.utils import gather_object
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+from transformers import TrainerCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.grpo_trainer import GRPOTrainer
 
+from composer_replication.losses import ChannelSchedule, GradientRatioCap, flat_cosine, gradient_norm
+
+from . import checkpoints
 from .channels import Channel, ReplayPreference, SelfDistillation
 from .collator import Batch
+from .distillation import Distilled, SiteStates, distil
+from .dynamic_sampling import PromptStream, flat_groups, replace_rows, rows_of
+from .environment_traces import trace_of_messages
+from .gradient_probe import probe, probed_parameters
+from .online_sites import Accepts, Hinter, OnlineSite, Rolled, find_online_sites
+from .self_teacher import SelfTeacher, self_teacher
+from .settings import ComposerSettings
+from .states import Head, language_model, last_hidden, output_head
+from .tokens import ChatTokens
+from .trainer_metrics import distilled_metrics, found_sites, site_metrics
+from .trl_compat import call_inside_forward
+
+SDPO = "sdpo"
 
 
 class ComposerReplicationTrainer(GRPOTrainer):
     """`loss = GRPO + alpha_sdpo · SDPO + beta_replay · TR-DPO`, plus any further `channels`.
 
-    `batches` yields collated stored traces, one per micro-step and without end; it must draw from its own random
-    generator. Without it only the policy gradient trains.
+    With a `hinter` channel 2 works on the error turns of each step's own rollouts: those of `environment_factory` as
+    TRL records them, or those of a `rollout_func` that returns one `Trace` per row as `trace`. `batches` yields
+    collated stored traces, one per micro-step and without end, for channel 3, for further channels, and for channel 2
+    where there is no hinter; it must draw from its own random generator. `stateful` are objects of the caller whose
+    state belongs into checkpoints, such as `batches` and the generator of the rollouts.
     """
 
     def __init__(
@@ -27,36 +58,349 @@ class ComposerReplicationTrainer(GRPOTrainer):
         *args: Any,
         alpha_sdpo: float = 0.1,
         beta_replay: float = 0.05,
-        sdpo_jsd_beta: float = 0.5,
-        dpo_beta: float = 0.1,
+        settings: ComposerSettings | None = None,
+        hinter: Hinter | None = None,
+        accepts: Accepts | None = None,
         batches: Iterator[Batch] | None = None,
         channels: Sequence[Channel] = (),
+        stateful: Mapping[str, checkpoints.Stateful] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         if channels and batches is None:
             raise ValueError("further channels need batches to read")
-        everything: list[Channel] = [
-            SelfDistillation(alpha_sdpo, sdpo_jsd_beta),
-            ReplayPreference(beta_replay, dpo_beta),
-            *channels,
-        ]
-        self.active_channels = [channel for channel in everything if channel.weight] if batches else []
-        self._batches = batches
+        self.composer = composer = settings or ComposerSettings()
+        stored: list[Channel] = [] if hinter else [SelfDistillation(alpha_sdpo, composer)]
+        stored += [ReplayPreference(beta_replay, composer), *channels]
+        self.active_channels = [channel for channel in stored if channel.weight] if batches else []
+        self.alpha_sdpo = alpha_sdpo if hinter else 0.0
+        self._batches, self._hinter, self._accepts = batches, hinter, accepts
+        self._schedules = {channel.name: self._schedule(channel.weight) for channel in self.active_channels}
+        self._hidden: Tensor | None = None
+        self._keeps_hidden = False
+        self._scored: dict[str, Any] = {}
+        self._rewards_B: Tensor | None = None
+        self._stateful: dict[str, checkpoints.Stateful] = dict(stateful or {})
+        if self.alpha_sdpo:
+            self._schedules[SDPO] = self._schedule(alpha_sdpo)
+            self._chat_tokens = ChatTokens(self._tokenizer, self.chat_template)
+            self.teacher = self_teacher(composer.teacher, composer.ema_rate)
+            self._stateful["teacher"] = self.teacher
+            language_model(self.model).base_model.register_forward_hook(self._keep_hidden)
+            self.add_callback(_Following(self.teacher))
+        limit = composer.gradient_ratio_cap
+        self._balance = _Balance(list(self._schedules), limit) if limit else None
+        if self._balance:
+            self._stateful["balance"] = self._balance
+        self._prompts: PromptStream | None = None
+        if composer.dynamic_sampling_rounds:
+            self._prompts = self._prompt_stream()
+            self._stateful["prompts"] = self._prompts
+
+    # Data: fresh rollouts
+
+    def _calculate_rewards(
+        self, inputs: list[Any], prompts: list[Any], completions: list[Any], completion_ids_list: list[Any]
+    ) -> Tensor:
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        if self.alpha_sdpo or self._prompts:
+            self._scored = {"inputs": inputs, "prompts": prompts, "completions": completions}
+            own = slice(self.accelerator.process_index * len(prompts), None)
+            total = (rewards * self.reward_weights.to(rewards.device)).nansum(1)
+            self._rewards_B = total[own][: len(prompts)]
+        return rewards
+
+    def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
+        generated = super()._generate_and_score_completions(inputs)
+        if not self._is_training or not (self.alpha_sdpo or self._prompts):
+            return generated
+        scored = self._scored
+        if self._prompts:
+            generated, scored = self._refilled(self._prompts, generated, scored)
+        return self._with_sites(generated, scored) if self.alpha_sdpo else generated
+
+    def _refilled(
+        self, prompts: PromptStream, generated: dict[str, Any], scored: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        size, pad_id = int(self.num_generations or 1), self._pad_id
+        assert self._rewards_B is not None
+        flat = flat_groups(self._rewards_B, size)
+        for _ in range(self.composer.dynamic_sampling_rounds):
+            most = int(self._gather(len(flat)).max())
+            if not most:
+                break
+            rows = [dict(row) for row in prompts.draw(most) for _ in range(size)]
+            fresh = super()._generate_and_score_completions(rows)
+            useful = sorted(set(range(most)) - set(flat_groups(self._rewards_B, size)))[: len(flat)]
+            into, from_ = rows_of(flat[: len(useful)], size), rows_of(useful, size)
+            generated = replace_rows(generated, fresh, into, from_, pad_id)
+            scored = replace_rows(scored, self._scored, into, from_, pad_id)
+            flat = flat[len(useful) :]
+        own = generated["completion_mask"] * generated.get("tool_mask", 1)
+        generated["num_items_in_batch"] = self._gather(own.sum().item()).sum().to(generated["num_items_in_batch"].dtype)
+        self._log("dynamic_sampling/flat_groups_left", len(flat) * size / len(own))
+        return generated, scored
+
+    def _with_sites(self, generated: dict[str, Any], scored: dict[str, Any]) -> dict[str, Any]:
+        assert self._hinter is not None
+        rollouts = self._rollouts(generated, scored)
+        sites, dropped = find_online_sites(rollouts, self._hinter, self._chat_tokens, self.composer, self._accepts)
+        for name, value in site_metrics(gather_object([found_sites(sites, dropped)])).items():
+            self._metrics["train"][name].append(value)
+        # Lists of the batch's length are shuffled and split with it.
+        return {**generated, "sdpo_sites": sites, "sdpo_number": self._gather(sum(map(len, sites))).sum()}
+
+    def _rollouts(self, generated: dict[str, Any], scored: dict[str, Any]) -> list[Rolled]:
+        sampled_BT = generated["completion_mask"] * generated.get("tool_mask", 1)
+        rollouts: list[Rolled] = []
+        for row, example in enumerate(scored["inputs"]):
+            trace = example.get("trace") or trace_of_messages(scored["prompts"][row], scored["completions"][row])
+            prompt_ids = generated["prompt_ids"][row][generated["prompt_mask"][row].bool()].tolist()
+            completion_ids = generated["completion_ids"][row][generated["completion_mask"][row].bool()].tolist()
+            rollouts.append(Rolled(trace, prompt_ids, completion_ids, sampled_BT[row][: len(completion_ids)].tolist()))
+        return rollouts
+
+    # Loss
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        loss = super()._compute_loss(model, inputs)
-        if not self.active_channels or self._batches is None or not model.training:
-            return loss
-        batch = {key: value.to(self.accelerator.device) for key, value in next(self._batches).items()}
-        self._log_channel("policy", loss)
-        for channel in self.active_channels:
-            term = channel.loss(model, batch)
-            self._log_channel(channel.name, term)
-            # TRL's loss is already divided for gradient accumulation; an added term must do the same.
-            loss = loss + channel.weight * term / self.current_gradient_accumulation_steps
-        return loss
+        if not self._is_training or not self._schedules:
+            return super()._compute_loss(model, inputs)
+        measuring = bool(self._balance) and self._balance.is_due(self.state.global_step, self.composer.measure_every)
+        stored = self._stored_backward(model, measuring) if self.active_channels else 0.0
+        taught = self._teach(model, inputs) if self.alpha_sdpo else None
+        self._keeps_hidden = taught is not None
+        try:
+            loss = super()._compute_loss(model, inputs)
+        finally:
+            self._keeps_hidden = False
+        self._log("channel/policy", loss)
+        distilled = self._distil(model, inputs, *taught) if taught else None
+        if measuring:
+            self._measure(model, loss, distilled)
+        if distilled is not None:
+            loss = loss + self._weight(SDPO) * distilled.loss
+        self._hidden = None
+        return loss + stored
 
-    def _log_channel(self, name: str, term: Tensor) -> None:
-        gathered: Any = self.accelerator.gather(term.detach())
-        self._metrics["train"][f"channel/{name}"].append(gathered.mean().item())
+    def _stored_backward(self, model: Any, measuring: bool) -> Tensor | float:
+        """Backward of every channel on stored data; its value is returned for the log alone."""
+        assert self._batches is not None
+        batch = {key: value.to(self.accelerator.device) for key, value in next(self._batches).items()}
+        unwrapped = self.accelerator.unwrap_model(model)
+        total: Tensor | float = 0.0
+        for channel in self.active_channels:
+            # The policy's backward pass synchronises the sum.
+            apart = isinstance(model, DistributedDataParallel)
+            with self.accelerator.no_sync(model) if apart else nullcontext():
+                with self.accelerator.autocast():
+                    term: Tensor = call_inside_forward(model, unwrapped, channel.loss, unwrapped, batch)
+                if measuring:
+                    self._note_gradient(channel.name, gradient_norm(probe(term, probed_parameters(unwrapped))))
+                # TRL's loss is already divided for gradient accumulation; an added term must do the same.
+                weighted = self._weight(channel.name) * term / self.current_gradient_accumulation_steps
+                if weighted.requires_grad:
+                    self.accelerator.backward(weighted)
+            self._log(f"channel/{channel.name}", term)
+            for name, value in getattr(channel, "metrics", {}).items():
+                self._metrics["train"][f"{channel.name}/{name}"].append(value)
+            total = total + weighted.detach()
+        return total
+
+    def _teach(self, model: Any, inputs: dict[str, Any]) -> tuple[list[tuple[int, OnlineSite]], Tensor, Head] | None:
+        """Hidden states of the teacher at the sites of this micro-batch; None where no process has any."""
+        sites = [(row, site) for row, found in enumerate(inputs["sdpo_sites"]) for site in found]
+        most = int(self._gather(len(sites)).max())
+        if not most:
+            return None
+        rows, unwrapped = self.composer.teacher_rows, self.accelerator.unwrap_model(model)
+        states: list[Tensor] = []
+        with torch.no_grad(), self.teacher.installed(unwrapped), _evaluating(unwrapped):
+            for first in range(0, most, rows):
+                some = [site for _, site in sites[first : first + rows]]
+                states += call_inside_forward(model, unwrapped, self._teacher_pass, unwrapped, some, inputs)
+            head = output_head(unwrapped)
+            if self.teacher.has_own_weights:
+                head = head._replace(weight_VH=head.weight_VH.detach().clone())
+        empty = head.weight_VH.new_zeros(0, head.weight_VH.shape[1])
+        return sites, torch.cat(states) if states else empty, head
+
+    def _teacher_pass(self, model: Any, sites: Sequence[OnlineSite], inputs: dict[str, Any]) -> list[Tensor]:
+        """Every process makes as many passes as the one with the most sites: without any, over a prompt."""
+        device = self.accelerator.device
+        rows = [torch.tensor(site.teacher_ids, device=device) for site in sites] or [inputs["prompt_ids"][0]]
+        width = max(map(len, rows))
+        ids_KT = torch.stack([F.pad(row, (0, width - len(row))) for row in rows])
+        lengths_K = torch.tensor([len(row) for row in rows], device=device)
+        mask_KT = (torch.arange(width, device=device) < lengths_K[:, None]).long()
+        with self.accelerator.autocast():
+            hidden_KTH = last_hidden(model, ids_KT, mask_KT)
+        # Position p predicts token p + 1.
+        firsts = [len(site.teacher_context) - 1 for site in sites]
+        return [
+            hidden_KTH[row, first : first + len(site.turn_ids)]
+            for row, (first, site) in enumerate(zip(firsts, sites, strict=True))
+        ]
+
+    def _distil(
+        self, model: Any, inputs: dict[str, Any], sites: list[tuple[int, OnlineSite]], teacher_NH: Tensor, teacher: Head
+    ) -> Distilled:
+        assert self._hidden is not None
+        first, device = inputs["prompt_ids"].shape[1] - 1, self.accelerator.device
+        student = [self._hidden[row, first + site.start : first + site.end] for row, site in sites]
+        labels = [inputs["completion_ids"][row, site.start : site.end] for row, site in sites]
+        for place, ((_, site), ids) in enumerate(zip(sites, labels, strict=True)):
+            if ids.tolist() != site.turn_ids:
+                raise ValueError(f"site {place}: teacher and student tokens differ")
+        states = SiteStates(
+            torch.cat(student) if student else self._hidden[0, :0],
+            teacher_NH,
+            torch.cat(labels) if labels else torch.zeros(0, dtype=torch.long, device=device),
+            torch.tensor([len(site.turn_ids) for _, site in sites], dtype=torch.long, device=device),
+        )
+        # The number spans the generation batch of all processes; a micro-step has its share of the window.
+        number = inputs["sdpo_number"].clamp(min=1) / self.accelerator.num_processes
+        number = number * self.current_gradient_accumulation_steps / self._grpo_args.steps_per_generation
+        with self.accelerator.autocast():
+            head = output_head(self.accelerator.unwrap_model(model))
+            distilled = distil(states, head, teacher, self.composer, number)
+        self._log(f"channel/{SDPO}", distilled.loss)
+        for name, value in distilled_metrics(distilled, [site.kind for _, site in sites]).items():
+            self._metrics["train"][name].append(value)
+        return distilled
+
+    # Who is in charge
+
+    def _schedule(self, weight: float) -> ChannelSchedule:
+        return ChannelSchedule(weight, self.composer.warmup_share, self.composer.decay_share)
+
+    def _scheduled(self, name: str) -> float:
+        return self._schedules[name].at(self.state.global_step, max(1, self.state.max_steps))
+
+    def _weight(self, name: str) -> float:
+        return self._scheduled(name) * (self._balance.factors[name] if self._balance else 1.0)
+
+    def _measure(self, model: Any, loss: Tensor, distilled: Distilled | None) -> None:
+        assert self._balance is not None
+        parameters = probed_parameters(self.accelerator.unwrap_model(model))
+        targets = parameters or ([self._hidden] if self._hidden is not None else [])
+        policy = probe(loss, targets)
+        self._balance.policy_norm = self._mean(gradient_norm(policy))
+        self._log("gradient/policy", self._balance.policy_norm)
+        if distilled is not None:
+            sdpo = probe(distilled.loss, targets)
+            self._note_gradient(SDPO, gradient_norm(sdpo))
+            self._log("gradient/cosine_policy_sdpo", flat_cosine(policy, sdpo))
+
+    def _note_gradient(self, name: str, norm: float) -> None:
+        assert self._balance is not None
+        weighted = self._mean(self._scheduled(name) * norm)
+        self._log(f"gradient/{name}", weighted)
+        self._log(f"gradient/{name}_factor", self._balance.note(name, weighted))
+
+    # Checkpoints
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        checkpoints.save(folder, self._stateful, self.accelerator.process_index, self._shared_parts)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            if self.alpha_sdpo:
+                self.teacher.begin(self.model)
+            checkpoints.load(Path(checkpoint), self._stateful, self.accelerator.process_index, self._shared_parts)
+
+    @property
+    def _shared_parts(self) -> frozenset[str]:
+        return frozenset() if self.is_fsdp_enabled else frozenset({"teacher"})
+
+    # Plumbing
+
+    @property
+    def _is_training(self) -> bool:
+        model: Any = self.model
+        return bool(model.training)
+
+    @property
+    def _grpo_args(self) -> Any:
+        return self.args
+
+    @property
+    def _pad_id(self) -> int:
+        tokenizer: Any = self._tokenizer
+        return tokenizer.pad_token_id
+
+    def _prompt_stream(self) -> PromptStream:
+        rows = self.args.per_device_train_batch_size * self._grpo_args.steps_per_generation
+        if rows % int(self.num_generations or 1) or self.train_dataset is None:
+            raise ValueError("dynamic sampling needs whole groups in each process and a dataset of prompts")
+        return PromptStream(
+            self.train_dataset, self.args.seed, self.accelerator.process_index, self.accelerator.num_processes
+        )
+
+    def _keep_hidden(self, module: Any, arguments: Any, output: Any) -> None:
+        if self._keeps_hidden:
+            self._hidden = output.last_hidden_state
+
+    def _gather(self, value: float) -> Any:
+        return self.accelerator.gather(torch.tensor([float(value)], device=self.accelerator.device))
+
+    def _mean(self, value: float) -> float:
+        return self._gather(value).mean().item()
+
+    def _log(self, name: str, value: Tensor | float) -> None:
+        """Mean over the processes, which must all call this."""
+        plain = value.detach().item() if isinstance(value, Tensor) else value
+        self._metrics["train"][name].append(self._mean(plain))
+
+
+class _Balance:
+    """How far each channel is held back, by the last measurement of the gradients."""
+
+    def __init__(self, names: Sequence[str], limit: float) -> None:
+        self._caps = {name: GradientRatioCap(limit) for name in names}
+        self.factors = dict.fromkeys(names, 1.0)
+        self.policy_norm = 0.0
+        self._measured_at = -1
+
+    def is_due(self, step: int, every: int) -> bool:
+        """Once in a step, however many micro-steps it has."""
+        due = step % every == 0 and step != self._measured_at
+        self._measured_at = step if due else self._measured_at
+        return due
+
+    def note(self, name: str, weighted_norm: float) -> float:
+        self.factors[name] = self._caps[name].factor(self.policy_norm, weighted_norm)
+        return self.factors[name]
+
+    def state(self) -> dict[str, Any]:
+        caps = {name: cap.state() for name, cap in self._caps.items()}
+        return {"caps": caps, "factors": self.factors, "policy_norm": self.policy_norm}
+
+    def load(self, state: dict[str, Any]) -> None:
+        for name, cap in self._caps.items():
+            cap.load(state["caps"][name])
+        self.factors, self.policy_norm = state["factors"], state["policy_norm"]
+
+
+class _Following(TrainerCallback):
+    def __init__(self, teacher: SelfTeacher) -> None:
+        self._teacher = teacher
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        self._teacher.begin(model)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        self._teacher.update(model)
+
+
+@contextmanager
+def _evaluating(model: Any) -> Generator[None]:
+    """Without dropout, and without the recomputation that only a backward pass needs."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)

@@ -1,0 +1,152 @@
+"""What `recompose pair` tells: the funnel, what the gate brought, how teachers agree, and whether there is signal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from composer_replication.environments.toolbox.equivalence import ToolboxJudge
+from composer_replication.pairs.signal import MIN_PAIRS_PER_TRACE, SignalReport, distance_from_random, signal_report
+from composer_replication.pipeline import (
+    asked_states,
+    load_model,
+    policy_room,
+    policy_weights,
+    rollout_tokens,
+    toolbox_tasks,
+)
+from composer_replication.progress import Progress
+from composer_replication.records import (
+    Message,
+    PreferencePair,
+    TeacherReply,
+    Trace,
+    TraceState,
+    canonical_tool_call,
+    render_action,
+)
+from composer_replication.replay.gate import yields
+from composer_replication.runs import Run
+
+SIGNAL_FIELDS = {"margin", "distance", "meets_threshold"}
+
+
+def pair_report(run: Run, reference: str | None, progress: Progress) -> dict[str, Any]:
+    """One JSON object about the pairs of a run; `signal` is None without a reference model."""
+    traces, pairs = run.stage("ingestion").read(Trace), run.stage("pairs").read(PreferencePair)
+    counts, replayed = run.stage("pairs").counts, run.stage("replay").counts
+    own_family = replayed.get("own_family", False)
+    report = signal_report(
+        traces, run.stage("replay").read(TeacherReply), pairs, counts["verdicts"], own_family=own_family
+    )
+    told = report.model_dump(exclude=SIGNAL_FIELDS)
+    told["funnel"]["states"] = replayed["states"]
+    gate = yields(asked_states(run), pairs, _oracle(ToolboxJudge(toolbox_tasks(run, traces))))
+    return {
+        "run": str(run.path),
+        "stage": "pairs",
+        **told,
+        "verdicts": counts["verdicts"],
+        "sides": {
+            "chosen": dict(Counter(pair.chosen_from for pair in pairs)),
+            "rejected": dict(Counter(pair.rejected_from for pair in pairs)),
+            "off_policy": sum(pair.off_policy for pair in pairs),
+        },
+        "gate": {bucket: found._asdict() for bucket, found in gate.items()},
+        "signal": _signal(run, report, pairs, reference, progress) if reference else None,
+    }
+
+
+def _oracle(judge: ToolboxJudge) -> Callable[[PreferencePair], bool | None]:
+    def is_right(pair: PreferencePair) -> bool | None:
+        calls = pair.chosen.get("tool_calls", [])
+        state = TraceState(
+            state_id=pair.state_id, messages=list(pair.prompt), student_action=render_action(pair.rejected)
+        )
+        return judge.is_right(state, canonical_tool_call(calls[0])) if len(calls) == 1 else None
+
+    return is_right
+
+
+def _signal(
+    run: Run, report: SignalReport, pairs: Sequence[PreferencePair], reference: str, progress: Progress
+) -> dict[str, Any]:
+    from composer_replication.training.contexts import Contexts
+    from composer_replication.training.turn_logprob import turn_logprob
+
+    progress.stage("signal", "compare with re-matched pairs")
+    where, _ = policy_weights(run, progress, reference)
+    policy = load_model(run, where)
+    contexts = Contexts(policy, rollout_tokens(run), policy_room(run, policy))
+    before = {pair.pair_id: contexts.before(pair.state_id, pair.prompt, pair.tools) for pair in pairs}
+    measured = [pair for pair in pairs if before[pair.pair_id]]
+    done = 0
+
+    def logprob(pair: PreferencePair, message: Message) -> float:
+        nonlocal done
+        done += 1
+        progress.step(done, 3 * len(measured))
+        return turn_logprob(policy, before[pair.pair_id] or [], contexts.turn(message))
+
+    margin, distance = distance_from_random(measured, logprob, run.config.seed) if measured else (None, None)
+    report = report.model_copy(update={"margin": margin, "distance": distance})
+    return {
+        "reference": reference,
+        **report.model_dump(include=SIGNAL_FIELDS),
+        "left_out": len(pairs) - len(measured),
+        "threshold": {"pairs_per_trace": MIN_PAIRS_PER_TRACE, "distance_lo": 0.0},
+    }
+
+
+def show_report(report: Mapping[str, Any]) -> None:
+    print(f"pairs of {report['run']}{' (simulated teachers)' if report['simulated'] else ''}")
+    print("  " + " → ".join(f"{number} {name}" for name, number in report["funnel"].items()))
+    for name in ("replies", "states"):
+        dropped = report[f"dropped_{name}"]
+        if dropped:
+            print(f"  {name} dropped: {_listed(dropped)}")
+    for bucket, found in report["gate"].items():
+        judged = f", {found['correct']} of {found['judged']} judged right" if found["judged"] else ""
+        print(f"  {f'gate, {bucket}':<15} {found['states']} states, {found['pairs']} pairs{judged}")
+    chosen, rejected = (_listed(report["sides"][side]) for side in ("chosen", "rejected"))
+    if chosen:
+        print(
+            f"  sides           chosen from {chosen}; rejected from {rejected}; {report['sides']['off_policy']} off-policy"
+        )
+    kappas = (_number(report["kappa"]), _number(report["kappa_tool"]))
+    print("  agreement       Fleiss' kappa {} on calls, {} on tools".format(*kappas))
+    for name, teacher in report["teachers"].items():
+        rate = "–" if teacher["win_rate"] is None else f"{teacher['win_rate']:.1%}"
+        print(f"  {name}: {teacher['valid']} of {teacher['answers']} replies vote, on the agreed side {rate}")
+    if report["length"]:
+        length = report["length"]
+        print(
+            f"  length          {length['chosen']:.0f} characters chosen, {length['rejected']:.0f} rejected; "
+            f"chosen is longer in {length['chosen_longer']:.0%}"
+        )
+    print(f"  pairs per trace {report['pairs_per_trace']:.2f} over {report['traces']} traces that were asked about")
+    if report["signal"]:
+        _show_signal(report["signal"])
+    if "export" in report:
+        print(f"  export          {report['export']}")
+
+
+def _show_signal(signal: Mapping[str, Any]) -> None:
+    for name, what in (("margin", "chosen over rejected"), ("distance", "from re-matched pairs")):
+        found = signal[name]
+        value = f"{found['mean']:+.2f} [{found['lo']:+.2f}, {found['hi']:+.2f}], n {found['n']}" if found else "–"
+        print(f"  {name:<15} {value}: {what}, nats under {signal['reference']}")
+    if signal["left_out"]:
+        print(f"  left out        {signal['left_out']} pairs that are too long for it")
+    least = signal["threshold"]["pairs_per_trace"]
+    verdict = "met" if signal["meets_threshold"] else "not met"
+    print(f"  threshold       {verdict}: at least {least:.0f} pairs per trace and a distance above 0")
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in counts.items())
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"

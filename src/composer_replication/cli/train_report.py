@@ -1,0 +1,70 @@
+"""The plan of a training, for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+NOUNS = ("states", "sites", "pairs")
+
+
+def show_plan(plan: dict[str, Any]) -> None:
+    console = Console(highlight=False)
+    lengths = plan["rollout_tokens"]
+    console.print(
+        f"{plan['run']}: {plan['steps']} steps of {plan['rollouts_per_step']} rollouts, "
+        f"about {plan['tokens_per_step']:,} tokens each (longest rollout {lengths['longest']:,}; {lengths['source']}), "
+        f"{plan['processes']} process(es) in {plan['accumulation']} micro-step(s)"
+    )
+    for section, values in plan["settings"].items():
+        console.print(f"[{section}] " + "  ".join(f"{key}={value}" for key, value in values.items()), markup=False)
+    _show_memory(console, plan["memory"])
+    console.print(f"Tokens of stored rollouts are measured; other traces: {plan['token_counts']}.")
+    console.print(_contexts([*plan["contexts"], plan["at_max_tokens"]]))
+    console.print(
+        "fit: short enough. windowed: short enough without its oldest turns. use: what this training takes as it is now."
+    )
+
+
+def _show_memory(console: Console, memory: dict[str, Any] | None) -> None:
+    if memory is None:
+        console.print("Memory: unknown, because the model's config is not on this machine.")
+        return
+    table = Table(title=f"memory per device, {memory['parameters'] / 1e6:,.1f} M parameters")
+    for heading, side in (("part", "left"), ("MiB", "right"), ("when", "left"), ("", "left")):
+        table.add_column(heading, justify=side)  # type: ignore[arg-type]
+    for part in memory["parts"]:
+        table.add_row(part["part"], f"{part['mib']:,.1f}", part["when"], "estimate" if part["estimate"] else "")
+    table.add_row("peak: always + the largest phase", f"{memory['peak_mib']:,.1f}", "", "without the libraries")
+    console.print(table)
+    activations = memory["activations_mib"]
+    console.print(
+        f"Activations: {activations['plain']:,.1f} MiB without checkpointing, {activations['checkpointed']:,.1f} with."
+    )
+
+
+def _contexts(rows: list[dict[str, Any]]) -> Table:
+    table = Table(title="what fits, by context length")
+    table.add_column("tokens", justify="right")
+    for noun in NOUNS:
+        table.add_column(f"{noun}: fit / windowed / use")
+    table.add_column("why the rest cannot be used")
+    for row in rows:
+        table.add_row(f"{row['max_tokens']:,}", *(_cell(row[noun]) for noun in NOUNS), _reasons(row))
+    return table
+
+
+def _cell(shares: dict[str, Any]) -> str:
+    if not shares["n"]:
+        return "none yet"
+    return " / ".join(f"{shares[key] / shares['n']:.0%}" for key in ("fit", "fit_windowed", "trainable"))
+
+
+def _reasons(row: dict[str, Any]) -> str:
+    return "; ".join(
+        f"{noun}: " + ", ".join(f"{reason} {count}" for reason, count in row[noun]["why_not"].items())
+        for noun in NOUNS
+        if row[noun]["why_not"]
+    )

@@ -1,0 +1,68 @@
+"""The state that TRL's checkpoints lack: averaged teacher, place in the stored pairs, caps, random generators.
+
+One JSON and one safetensors file per process, beside TRL's own files. Weights that every process holds alike are
+written by the first one alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from composer_replication.errors import UsageError
+
+
+class Stateful(Protocol):
+    """Tensors and JSON-safe values by name."""
+
+    def state(self) -> dict[str, Any]: ...
+
+    def load(self, state: dict[str, Any]) -> None: ...
+
+
+def save(folder: Path, parts: Mapping[str, Stateful], rank: int, shared: frozenset[str]) -> None:
+    """Parts named in `shared` are the same in every process."""
+    tensors: dict[str, Tensor] = {}
+    values: dict[str, dict[str, Any]] = {}
+    for name, part in parts.items():
+        if rank and name in shared:
+            continue
+        values[name] = {}
+        for key, value in part.state().items():
+            if isinstance(value, Tensor):
+                tensors[f"{name}/{key}"] = value.contiguous()
+            else:
+                values[name][key] = value
+    (folder / f"composer-{rank}.json").write_text(json.dumps(values))
+    save_file(tensors, folder / f"composer-{rank}.safetensors")
+
+
+def load(folder: Path, parts: Mapping[str, Stateful], rank: int, shared: frozenset[str]) -> None:
+    for name, part in parts.items():
+        owner = 0 if name in shared else rank
+        values, tensors = _read(folder, owner)
+        if name not in values:
+            raise UsageError(f"the checkpoint {folder} has no {name}", "go on with the settings that it was made with")
+        own = {key.partition("/")[2]: tensor for key, tensor in tensors.items() if key.startswith(f"{name}/")}
+        part.load({**values[name], **own})
+
+
+def _read(folder: Path, rank: int) -> tuple[dict[str, dict[str, Any]], dict[str, Tensor]]:
+    path = folder / f"composer-{rank}.json"
+    try:
+        return json.loads(path.read_text()), load_file(path.with_suffix(".safetensors"))
+    except OSError as error:
+        raise UsageError(
+            f"the checkpoint {folder} lacks {path.name}", "use as many processes as it was made with"
+        ) from error
+
+
+def latest(folder: Path) -> Path | None:
+    """The last checkpoint that was finished: its last file is there."""
+    found = [path.parent for path in folder.glob("checkpoint-*/composer-0.safetensors")]
+    return max(found, key=lambda path: int(path.name.partition("-")[2]), default=None)

@@ -1,0 +1,188 @@
+"""Steps of many environments at once: in threads, as coroutines, or inline where they are too fast for either.
+
+A step never raises and never hangs the batch: what goes wrong inside an environment comes back as a `StepFailure`.
+A thread cannot be stopped, so one that outlives its time is left behind as a daemon and its answer is thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from inspect import isawaitable, iscoroutinefunction
+from queue import Empty, SimpleQueue
+from typing import Any, Literal, NamedTuple, Protocol
+
+from .text_environment import TextEnvironment
+
+JOIN_S = 1.0
+
+
+class StepFailure(NamedTuple):
+    kind: Literal["timeout", "runtime_error"]
+    message: str
+
+
+class StepOutcome(NamedTuple):
+    """`reward` is read once, when the episode has ended, in the same thread as the step: it may be slow too."""
+
+    observation: str | None = None
+    reward: float | None = None
+    failure: StepFailure | None = None
+    seconds: float = 0.0
+
+
+class Steps(Protocol):
+    def submit(self, row: int, episode: TextEnvironment, text: str | None) -> None:
+        """Have `episode` take a turn; without a text only its reward is read."""
+        ...
+
+    def collect(self, patience_s: float, must_wait: bool) -> Iterator[tuple[int, StepOutcome]]:
+        """What came back within `patience_s`, counted from the first outcome where `must_wait`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class InlineSteps:
+    """Each step runs where it is submitted."""
+
+    def __init__(self) -> None:
+        self._done: list[tuple[int, StepOutcome]] = []
+
+    def submit(self, row: int, episode: TextEnvironment, text: str | None) -> None:
+        self._done.append((row, _step(episode, text)))
+
+    def collect(self, patience_s: float, must_wait: bool) -> Iterator[tuple[int, StepOutcome]]:
+        done, self._done = self._done, []
+        return iter(done)
+
+    def close(self) -> None:
+        pass
+
+
+class ConcurrentSteps:
+    """Up to `max_concurrency` steps at a time, each with `timeout_s` from its own start."""
+
+    def __init__(self, max_concurrency: int, timeout_s: float | None) -> None:
+        self._timeout_s = timeout_s
+        self._in_flight = 0
+        self._done: SimpleQueue[tuple[int, StepOutcome]] = SimpleQueue()
+        self._places = asyncio.Semaphore(max_concurrency)
+        self._loop = asyncio.new_event_loop()
+        self._running: set[Any] = set()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="environment-steps", daemon=True)
+        self._thread.start()
+
+    def submit(self, row: int, episode: TextEnvironment, text: str | None) -> None:
+        self._in_flight += 1
+        self._running.add(asyncio.run_coroutine_threadsafe(self._deliver(row, episode, text), self._loop))
+
+    def collect(self, patience_s: float, must_wait: bool) -> Iterator[tuple[int, StepOutcome]]:
+        deadline = None if must_wait else time.monotonic() + patience_s
+        while self._in_flight:
+            try:
+                done = self._done.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+            except Empty:
+                return
+            self._in_flight -= 1
+            deadline = time.monotonic() + patience_s if deadline is None else deadline
+            yield done
+
+    def close(self) -> None:
+        for running in self._running:
+            running.cancel()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(JOIN_S)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    async def _deliver(self, row: int, episode: TextEnvironment, text: str | None) -> None:
+        async with self._places:
+            started = time.monotonic()
+            try:
+                outcome = await self._bounded(episode, text)
+            except Exception as error:
+                outcome = StepOutcome(failure=_failure(error))
+            self._done.put((row, outcome._replace(seconds=time.monotonic() - started)))
+
+    async def _bounded(self, episode: TextEnvironment, text: str | None) -> StepOutcome:
+        if text is not None and iscoroutinefunction(episode.step):
+            work: asyncio.Future[StepOutcome] = self._loop.create_task(self._step_async(episode, text))
+        else:
+            work = self._in_thread(lambda: _step(episode, text))
+        if await self._ended(work):
+            return StepOutcome(failure=_failure(asyncio.CancelledError())) if work.cancelled() else work.result()
+        work.cancel()
+        failure = StepFailure("timeout", f"the step timed out after {self._timeout_s:g} s")
+        reading = self._in_thread(lambda: _reward(episode))
+        return StepOutcome(reward=reading.result() if await self._ended(reading) else 0.0, failure=failure)
+
+    async def _step_async(self, episode: TextEnvironment, text: str) -> StepOutcome:
+        try:
+            answered: Any = await episode.step(text)  # type: ignore[misc]
+        except (Exception, SystemExit) as error:
+            return StepOutcome(failure=_failure(error))
+        # A reward may be slow and must not keep the other coroutines waiting.
+        return await self._in_thread(lambda: _outcome(episode, answered))
+
+    async def _ended(self, work: asyncio.Future[Any]) -> bool:
+        ended, _ = await asyncio.wait({work}, timeout=self._timeout_s)
+        return bool(ended)
+
+    def _in_thread(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self._loop.create_future()
+
+        def settle(value: Any) -> None:
+            if not future.done():
+                future.set_result(value)
+
+        def work() -> None:
+            value = function()
+            with suppress(RuntimeError):  # the loop has closed: nobody waits any more
+                self._loop.call_soon_threadsafe(settle, value)
+
+        threading.Thread(target=work, name="environment-step", daemon=True).start()
+        return future
+
+
+def _step(episode: TextEnvironment, text: str | None) -> StepOutcome:
+    if text is None:
+        return _outcome(episode, None)
+    try:
+        answered: Any = episode.step(text)
+        if isawaitable(answered):
+            raise TypeError("a step that returns an awaitable must be declared async and needs max_concurrency > 0")
+    except (Exception, SystemExit) as error:
+        return StepOutcome(failure=_failure(error))
+    return _outcome(episode, answered)
+
+
+def _outcome(episode: TextEnvironment, answered: Any) -> StepOutcome:
+    """What a step led to; without an answer the episode is over."""
+    try:
+        observation = answered.observation if answered is not None else None
+        ended = answered is None or episode.finished
+        return StepOutcome(
+            None if observation is None else _encodable(str(observation)), float(episode.reward) if ended else None
+        )
+    except (Exception, SystemExit) as error:
+        return StepOutcome(failure=_failure(error))
+
+
+def _reward(episode: TextEnvironment) -> float:
+    try:
+        return float(episode.reward)
+    except (Exception, SystemExit):
+        return 0.0
+
+
+def _failure(error: BaseException) -> StepFailure:
+    return StepFailure("runtime_error", _encodable(f"{type(error).__name__}: {error}"))
+
+
+def _encodable(text: str) -> str:
+    """A lone surrogate can be read from a file, but no tokenizer takes it."""
+    return text.encode("utf-8", "replace").decode()

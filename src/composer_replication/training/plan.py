@@ -1,0 +1,169 @@
+"""What `recompose train RUN` would do, without doing it: settings, steps, memory, and what can be trained on.
+
+Reads the records of the run, the tokenizer and the config of its model where they lie on this machine; loads no weights,
+downloads nothing and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from statistics import mean
+from typing import Any
+
+from composer_replication.config import Config
+from composer_replication.environments.toolbox import MAX_TURNS, task_stream
+from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
+from composer_replication.runs import Run
+
+from .hardware import hardware_of
+from .lengths import ByBytes, ByTokenizer, Item, RunLengths, find_chat_tokens
+from .memory import MemoryEstimate, Workload, estimate_memory
+from .model_shape import ModelShape, find_config, shape_of
+from .models import Policy, smollm2_folder
+from .stored import TokenizedTrace
+from .tokens import ChatTokens
+
+CONTEXT_LENGTHS = tuple(1024 * thousands for thousands in (2, 4, 8, 16, 32, 64, 128))
+OBSERVATION_TOKENS = 32
+SAMPLED_AT_ONCE = 512
+SAMPLED_TASKS = 64
+MIB = 1 << 20
+
+
+def plan_training(run: Run, rows: Sequence[TokenizedTrace], processes: int, is_sharded: bool) -> dict[str, Any]:
+    config = run.config
+    folder = run.path / "policy" / "model"
+    tokens = find_chat_tokens(config.model.name, folder, config.toolbox)
+    shape = _find_shape(config, folder, tokens)
+    lengths, source = _measure(run, rows, tokens)
+    row_tokens = rollout_lengths(config, rows, tokens)
+    rollouts = config.training.prompts_per_step * config.training.group_size
+    work = workload(config, max(row_tokens), _longest_stored(lengths, config), processes, is_sharded)
+    return {
+        "run": str(run.path),
+        "settings": {
+            "model": config.model.model_dump(mode="json"),
+            "training": config.training.model_dump(mode="json"),
+            "hardware": hardware_of(config).model_dump(mode="json"),
+        },
+        "steps": config.training.steps,
+        "rollouts_per_step": rollouts,
+        "processes": processes,
+        "accumulation": hardware_of(config).accumulation(rollouts, processes),
+        "tokens_per_step": round(rollouts * mean(row_tokens)),
+        "rollout_tokens": {
+            "mean": round(mean(row_tokens)),
+            "longest": max(row_tokens),
+            "source": "stored rollouts" if rows else "estimate: prompts of training tasks and the turn limit",
+        },
+        "memory": _memory(estimate_memory(shape, config.training, hardware_of(config), work), shape) if shape else None,
+        "token_counts": source,
+        "contexts": [
+            {"max_tokens": length, **{noun: shares(items, length, shape) for noun, items in lengths.items()}}
+            for length in CONTEXT_LENGTHS
+        ],
+        "at_max_tokens": {
+            "max_tokens": config.training.max_tokens,
+            **{noun: shares(items, config.training.max_tokens, shape) for noun, items in lengths.items()},
+        },
+    }
+
+
+def shares(items: Sequence[Item], max_tokens: int, shape: ModelShape | None) -> dict[str, Any]:
+    """How many fit, how many would with windowing, how many training can use as it is now, and why the rest cannot."""
+    room = min(max_tokens, shape.max_positions) if shape else max_tokens
+    why: Counter[str] = Counter()
+    for item in items:
+        if item.tokens > max_tokens:
+            why["too_long"] += 1
+        elif item.tokens > room:
+            why["beyond_the_model"] += 1
+        elif item.blocker:
+            why[item.blocker] += 1
+    return {
+        "n": len(items),
+        "fit": sum(item.tokens <= max_tokens for item in items),
+        "fit_windowed": sum(item.least_tokens <= max_tokens for item in items),
+        "trainable": len(items) - why.total(),
+        "why_not": dict(why.most_common()),
+    }
+
+
+def rollout_lengths(config: Config, rows: Sequence[TokenizedTrace], tokens: ChatTokens | None) -> list[int]:
+    """Tokens of whole rollouts: those that were played, else the prompts of some tasks with every turn at its limit."""
+    if rows:
+        return [len(row.ids) for row in rows]
+    room = MAX_TURNS * (config.training.max_turn_tokens + OBSERVATION_TOKENS)
+    tasks = islice(task_stream(config.toolbox, "train", 0), SAMPLED_TASKS)
+    if tokens:
+        return [len(tokens.prompt(task.messages)) + room for task in tasks]
+    return [sum(ByBytes().count([message["content"] for message in task.messages])) + room for task in tasks]
+
+
+def workload(config: Config, row_tokens: int, stored_tokens: int, processes: int, is_sharded: bool) -> Workload:
+    import torch
+
+    training, hardware = config.training, hardware_of(config)
+    rollouts = training.prompts_per_step * training.group_size
+    micro = hardware.accumulation(rollouts, processes)
+    # A batch of pairs has both sides of each as rows.
+    stored_rows = training.traces_per_step * (2 if training.beta_replay else 1)
+    return Workload(
+        rows=rollouts // processes // micro,
+        row_tokens=row_tokens,
+        sampled_rows=min(SAMPLED_AT_ONCE, rollouts // processes),
+        stored_rows=stored_rows if stored_tokens and training.alpha_sdpo + training.beta_replay else 0,
+        stored_row_tokens=stored_tokens,
+        processes=processes,
+        is_sharded=is_sharded,
+        on_gpu=torch.cuda.is_available(),
+    )
+
+
+def _measure(
+    run: Run, rows: Sequence[TokenizedTrace], tokens: ChatTokens | None
+) -> tuple[dict[str, list[Item]], str]:
+    def read(noun: str, kind: Any) -> list[Any] | None:
+        return run.stage(noun).read(kind) if run.stage(noun).is_done else None
+
+    counter = ByTokenizer(tokens) if tokens else ByBytes()
+    fingerprint = Policy(run.config.model.name, None, tokens).tokenizer_fingerprint if tokens else None
+    lengths = RunLengths(counter, fingerprint, read("ingestion", Trace) or (), rows)
+    return {
+        "states": lengths.states(),
+        "sites": lengths.sites(read("sites", ErrorSite) or (), read("hints", Hint)),
+        "pairs": lengths.pairs(read("pairs", PreferencePair) or ()),
+    }, counter.source
+
+
+def _longest_stored(lengths: dict[str, list[Item]], config: Config) -> int:
+    usable = [item.tokens for noun in ("sites", "pairs") for item in lengths[noun] if not item.blocker]
+    return max((tokens for tokens in usable if tokens <= config.training.max_tokens), default=0)
+
+
+def _find_shape(config: Config, folder: Any, tokens: ChatTokens | None) -> ModelShape | None:
+    if config.model.name == "tiny" and tokens and not folder.is_dir():
+        from .tiny import build_model
+
+        return shape_of(build_model(tokens.tokenizer, config.seed).config)
+    where = folder if folder.is_dir() else smollm2_folder() if config.model.name == "smollm2" else config.model.name
+    found = find_config(where)
+    return shape_of(found) if found else None
+
+
+def _memory(estimate: MemoryEstimate, shape: ModelShape) -> dict[str, Any]:
+    return {
+        "parameters": shape.parameters,
+        "parts": [
+            {"part": part.name, "mib": mib(part.bytes), "when": part.when, "estimate": part.is_estimate}
+            for part in estimate.parts
+        ],
+        "activations_mib": {"plain": mib(estimate.activations_bytes), "checkpointed": mib(estimate.checkpointed_bytes)},
+        "peak_mib": mib(estimate.peak_bytes),
+    }
+
+
+def mib(size_bytes: int) -> float:
+    return round(size_bytes / MIB, 1)

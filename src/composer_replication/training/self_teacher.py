@@ -1,0 +1,95 @@
+"""Whose eyes see the hint: the policy as it is, as it was at the start, or a slow average of it.
+
+A frozen or averaged teacher is a second set of the trainable weights that is put into the policy for the teacher's
+forward pass and taken out again. So it works for full models, LoRA adapters (which alone are kept twice) and shards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+
+
+class SelfTeacher:
+    """`rate` None: the live policy. 0: frozen at the start. Above: `shadow += rate · (policy - shadow)` each step."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._shadows: dict[str, Tensor] = {}
+
+    @property
+    def has_own_weights(self) -> bool:
+        return self._rate is not None
+
+    @torch.no_grad()
+    def begin(self, model: Any) -> None:
+        """The first call takes the weights to start from. A model to be sharded must be so by then: shards are kept."""
+        if self._rate is not None and not self._shadows:
+            # An average of bfloat16 weights would lose its small steps.
+            dtype = torch.float32 if self._rate else None
+            self._shadows = {name: weight.to(dtype, copy=True) for name, weight in _weights(model).items()}
+
+    @contextmanager
+    def installed(self, model: Any) -> Generator[None]:
+        """The model thinks with the teacher's weights inside; its own are bit-identical afterwards."""
+        if self._rate is None:
+            yield
+            return
+        own = {name: weight.clone() for name, weight in _weights(model).items()}
+        _write(model, self._shadows)
+        try:
+            yield
+        finally:
+            _write(model, own)
+
+    @torch.no_grad()
+    def update(self, model: Any) -> None:
+        if self._rate:
+            for name, weight in _weights(model).items():
+                shadow = self._shadows[name]
+                shadow.lerp_(weight.to(shadow.dtype), self._rate)
+
+    def state(self) -> dict[str, Tensor]:
+        return self._shadows
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """After `begin`."""
+        if {name: tensor.shape for name, tensor in state.items()} != {
+            name: shadow.shape for name, shadow in self._shadows.items()
+        }:
+            raise ValueError("the saved teacher is not one of this model")
+        for name, shadow in self._shadows.items():
+            shadow.copy_(state[name])
+
+
+def self_teacher(kind: str, ema_rate: float) -> SelfTeacher:
+    return SelfTeacher({"live": None, "frozen": 0.0, "ema": ema_rate}[kind])
+
+
+def _weights(model: Any) -> dict[str, Tensor]:
+    """The trainable weights, or this process's shards of them, to be read and written in place."""
+    _reshard(model)
+    return {
+        name: parameter.to_local().detach() if isinstance(parameter, DTensor) else parameter.detach()
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad
+    }
+
+
+def _write(model: Any, weights: Mapping[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name, weight in _weights(model).items():
+            weight.copy_(weights[name])
+
+
+def _reshard(model: Any) -> None:
+    """A forward pass leaves some modules gathered. Their gathered copies must not be taken for the weights."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()

@@ -1,0 +1,45 @@
+"""Hidden states and output head of a policy, whatever wraps it: LoRA, DDP or FSDP2."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from torch import Tensor
+from torch.distributed.tensor import DTensor, Partial
+
+from composer_replication.errors import UsageError
+
+
+class Head(NamedTuple):
+    weight_VH: Tensor
+    bias_V: Tensor | None
+    scale: float
+    """What the model multiplies its logits with."""
+
+
+def language_model(model: Any) -> Any:
+    """The transformers model, also inside a LoRA wrapper."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def last_hidden(model: Any, input_ids_BT: Tensor, attention_mask_BT: Tensor) -> Tensor:
+    backbone = language_model(model).base_model
+    return backbone(input_ids=input_ids_BT, attention_mask=attention_mask_BT, use_cache=False).last_hidden_state
+
+
+def output_head(model: Any) -> Head:
+    network = language_model(model)
+    config = network.config.get_text_config()
+    if getattr(config, "final_logit_softcapping", None):
+        raise UsageError("the model caps its logits, which the channels do not compute", "train another model")
+    layer = network.get_output_embeddings()
+    scale = getattr(config, "logit_scale", None) or 1 / (getattr(config, "logits_scaling", None) or 1.0)
+    bias = layer.bias if getattr(layer, "bias", None) is not None else None
+    return Head(_whole(layer.weight), None if bias is None else _whole(bias), float(scale))
+
+
+def _whole(parameter: Tensor) -> Tensor:
+    """A shard of FSDP2, read outside the forward pass, must have its gradient averaged explicitly."""
+    if isinstance(parameter, DTensor):
+        return parameter.full_tensor(grad_placements=[Partial("avg")] * parameter.device_mesh.ndim)
+    return parameter

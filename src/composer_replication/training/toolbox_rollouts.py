@@ -1,0 +1,108 @@
+"""The toolbox for TRL: rollouts, rewards and traces, and whether a hinted turn would be accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from composer_replication.config import Config
+from composer_replication.environments.toolbox import ToolboxTask, trace_of
+from composer_replication.environments.toolbox.trace import replay_history
+
+from .models import Policy
+from .online_sites import HintedTurn, OnlineSite, Rolled
+from .rollouts import Rollout, roll_out
+from .sampling import sample_turns
+
+
+class ToolboxRollouts:
+    """TRL's `rollout_func`. Random generators are its own, and their state belongs into checkpoints."""
+
+    def __init__(self, policy: Policy, tasks: Sequence[ToolboxTask], config: Config, rank: int = 0) -> None:
+        self._policy, self._config = policy, config
+        self._by_prompt = {_prompt_key(task.messages): task for task in tasks}
+        self._by_id = {task.task_id: task for task in tasks}
+        device = policy.model.device
+        self._generator = torch.Generator(device=device).manual_seed(config.seed + 1_000_003 * rank)
+        # Of its own, so that asking for acceptance leaves the rollouts as they would be.
+        self._trying = torch.Generator(device=device).manual_seed(config.seed + 1_000_003 * rank + 1)
+
+    def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        model.eval()
+        rollouts = roll_out(
+            model,
+            self._policy.tokens,
+            [self._by_prompt[_prompt_key(prompt)] for prompt in prompts],
+            max_turn_tokens=self._config.training.max_turn_tokens,
+            temperature=self._config.training.temperature,
+            generator=self._generator,
+        )
+        model.train()
+        traces = [trace_of(rollout.episode, self._policy.name, row) for row, rollout in enumerate(rollouts)]
+        return {
+            "prompt_ids": [rollout.prompt_ids for rollout in rollouts],
+            "completion_ids": [rollout.completion_ids for rollout in rollouts],
+            "logprobs": [rollout.logprobs for rollout in rollouts],
+            "env_mask": [rollout.sampled_mask for rollout in rollouts],
+            "episode_reward": [rollout.episode.reward for rollout in rollouts],
+            "penalty": [self._penalty(rollout) for rollout in rollouts],
+            "trace": traces,
+        }
+
+    def accepts(self, candidates: Sequence[tuple[Rolled, HintedTurn, OnlineSite]]) -> list[bool]:
+        """Sample each turn once more behind its hint, and let the environment judge it."""
+        if not candidates:
+            return []
+        tokens, model = self._policy.tokens, self._policy.model
+        was_training = model.training
+        model.eval()
+        turns = sample_turns(
+            model,
+            [site.teacher_context for _, _, site in candidates],
+            end_of_turn_id=tokens.end_of_turn_id,
+            pad_id=tokens.tokenizer.pad_token_id,
+            max_new_tokens=self._config.training.max_turn_tokens,
+            temperature=self._config.training.temperature,
+            generator=self._trying,
+        )
+        model.train(was_training)
+        return [
+            self._is_accepted(rolled, hinted, tokens.text(turn.ids))
+            for (rolled, hinted, _), turn in zip(candidates, turns, strict=True)
+        ]
+
+    def state(self) -> dict[str, Any]:
+        return {name: generator.get_state() for name, generator in self._generators.items()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        for name, generator in self._generators.items():
+            generator.set_state(state[name])
+
+    @property
+    def _generators(self) -> dict[str, torch.Generator]:
+        return {"rollouts": self._generator, "trying": self._trying}
+
+    def _is_accepted(self, rolled: Rolled, hinted: HintedTurn, text: str) -> bool:
+        trace = rolled.trace
+        assert trace.task_id is not None
+        before = trace.messages[: trace.turns[hinted.turn].start]
+        return replay_history(self._by_id[trace.task_id], before).step(text).error is None
+
+    def _penalty(self, rollout: Rollout) -> float:
+        errors = sum(turn.error is not None for turn in rollout.episode.turns)
+        return -self._config.training.error_turn_penalty * errors
+
+
+def episode_reward(episode_reward: list[float], **columns: Any) -> list[float]:
+    return episode_reward
+
+
+def error_penalty(penalty: list[float], **columns: Any) -> list[float]:
+    return penalty
+
+
+def _prompt_key(messages: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(message["content"] for message in messages)

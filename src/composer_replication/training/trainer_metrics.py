@@ -1,0 +1,49 @@
+"""What channel 2 did in a step, as numbers for the log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from .distillation import Distilled
+from .online_sites import OnlineSite
+
+Found = tuple[Counter[str], Counter[str], int]
+"""Of one process: sites by kind, turns left out by reason, number of rollouts."""
+
+
+def found_sites(sites: Sequence[Sequence[OnlineSite]], dropped: Counter[str]) -> Found:
+    return Counter(site.kind for found in sites for site in found), dropped, len(sites)
+
+
+def site_metrics(processes: Sequence[Found]) -> dict[str, float]:
+    kinds, dropped = Counter[str](), Counter[str]()
+    for own_kinds, own_dropped, _ in processes:
+        kinds += own_kinds
+        dropped += own_dropped
+    rollouts = sum(count for *_, count in processes)
+    return {
+        "sdpo/sites": kinds.total(),
+        "sdpo/sites_per_rollout": kinds.total() / rollouts,
+        **{f"sdpo/sites/{kind}": count for kind, count in sorted(kinds.items())},
+        **{f"sdpo/dropped/{reason}": count for reason, count in sorted(dropped.items())},
+    }
+
+
+def distilled_metrics(distilled: Distilled, kinds: Sequence[str]) -> dict[str, float]:
+    """Of this process's sites, `kinds` in their order."""
+    if not kinds:
+        return {}
+    divergence_K = distilled.divergence_K.float()
+    disfavoured_K = distilled.teacher_logprob_K < distilled.student_logprob_K
+    by_kind = {kind: [place for place, other in enumerate(kinds) if other == kind] for kind in sorted(set(kinds))}
+    return {
+        "sdpo/divergence": divergence_K.mean().item(),
+        "sdpo/divergence_p50": divergence_K.median().item(),
+        "sdpo/divergence_p95": divergence_K.quantile(0.95).item(),
+        "sdpo/disfavoured": disfavoured_K.float().mean().item(),
+        "sdpo/kept": distilled.kept_K.float().mean().item(),
+        "sdpo/student_nll": -distilled.student_logprob_K.mean().item(),
+        "sdpo/teacher_nll": -distilled.teacher_logprob_K.mean().item(),
+        **{f"sdpo/divergence/{kind}": divergence_K[places].mean().item() for kind, places in by_kind.items()},
+    }

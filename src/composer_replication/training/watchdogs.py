@@ -1,0 +1,322 @@
+"""Alarms over the log of a training run: collapse, degeneration and broken teachers, said once and kept on disk.
+
+Most alarms compare the median of the last few logged values with that of the first few, so that one noisy step says
+nothing. An alarm that was raised is quiet until its value has come back by a margin. Values are read from the log that
+the trainer keeps in its checkpoints, so a resumed run knows what it has said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from transformers import TrainerCallback
+from transformers.trainer_utils import get_last_checkpoint
+
+from composer_replication.errors import RecomposeError
+from composer_replication.progress import Progress
+
+from .metrics import StepLines
+from .stored import Alarm
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    start_window: int = 10
+    """Logged values behind the median that stands for the start."""
+    window: int = 7
+    """Logged values behind the median that stands for now."""
+    entropy_share: float = 0.3
+    length_factor: float = 2.0
+    rate_factor: float = 2.0
+    rate_floor: float = 0.2
+    """A repetition or truncation rate below this is never an alarm, whatever it was at the start."""
+    kl_nats: float = 1.0
+    chosen_drop_nats: float = 2.0
+    tool_use_share: float = 0.5
+    capped_measurements: int = 20
+    empty_hint_nats: float = 1e-4
+    teacher_every_steps: int = 50
+    divergence_share: float = 0.9
+    """Of the largest value that the divergence can have: ln 2 for the Jensen-Shannon divergence at beta 0.5."""
+    rearm_margin: float = 0.25
+    """How far, relative to the threshold, a value must come back before its alarm can be raised again."""
+
+
+class Reading(NamedTuple):
+    value: float
+    threshold: float
+    raised: bool
+    cleared: bool
+    sentence: str
+
+
+class History:
+    """The first and the last finite values of every metric, in the order of the log."""
+
+    def __init__(self, limits: Thresholds) -> None:
+        self._limits = limits
+        self._first: dict[str, list[float]] = {}
+        self._starts: dict[str, float] = {}
+        self._last: dict[str, deque[float]] = {}
+
+    def add(self, entry: Mapping[str, Any]) -> None:
+        kept = max(self._limits.window, self._limits.capped_measurements)
+        for key, value in entry.items():
+            if isinstance(value, int | float) and math.isfinite(value):
+                first = self._first.setdefault(key, [])
+                if key not in self._starts:
+                    first.append(value)
+                    if len(first) == self._limits.start_window:
+                        self._starts[key] = median(first)
+                self._last.setdefault(key, deque(maxlen=kept)).append(value)
+
+    def last(self, key: str, number: int) -> list[float] | None:
+        """The last values; None while there are fewer."""
+        values = self._last.get(key, ())
+        return list(values)[-number:] if len(values) >= number else None
+
+    def now(self, key: str) -> float | None:
+        values = self.last(key, self._limits.window)
+        return median(values) if values else None
+
+    def start(self, key: str) -> float | None:
+        return self._starts.get(key)
+
+    def both(self, key: str) -> tuple[float, float] | None:
+        start, now = self.start(key), self.now(key)
+        return None if start is None or now is None else (start, now)
+
+    def capped_channels(self) -> Iterator[str]:
+        for key in self._last:
+            if key.startswith("gradient/") and key.endswith("_factor"):
+                yield key.removeprefix("gradient/").removesuffix("_factor")
+
+
+Check = Callable[[History, Thresholds], Reading | None]
+
+
+def _below(value: float, threshold: float, limits: Thresholds, sentence: str) -> Reading:
+    return Reading(value, threshold, value < threshold, value > threshold * (1 + limits.rearm_margin), sentence)
+
+
+def _above(value: float, threshold: float, limits: Thresholds, sentence: str) -> Reading:
+    return Reading(value, threshold, value > threshold, value < threshold * (1 - limits.rearm_margin), sentence)
+
+
+def entropy(history: History, limits: Thresholds) -> Reading | None:
+    if (both := history.both("entropy")) is None:
+        return None
+    start, now = both
+    sentence = f"entropy fell from {start:.3g} to {now:.3g} nats: the policy stops exploring"
+    return _below(now, limits.entropy_share * start, limits, sentence)
+
+
+def length_doubled(history: History, limits: Thresholds) -> Reading | None:
+    if (both := history.both("completions/mean_length")) is None:
+        return None
+    start, now = both
+    return _above(now, limits.length_factor * start, limits, f"rollouts grew from {start:.0f} to {now:.0f} tokens")
+
+
+def length_halved(history: History, limits: Thresholds) -> Reading | None:
+    if (both := history.both("completions/mean_length")) is None:
+        return None
+    start, now = both
+    return _below(now, start / limits.length_factor, limits, f"rollouts shrank from {start:.0f} to {now:.0f} tokens")
+
+
+def repetition(history: History, limits: Thresholds) -> Reading | None:
+    return _rate(history, limits, "rollout/repetition_rate", "repeated 4-grams within a turn")
+
+
+def truncation(history: History, limits: Thresholds) -> Reading | None:
+    return _rate(history, limits, "rollout/truncation_rate", "rollouts with a turn that was cut off")
+
+
+def _rate(history: History, limits: Thresholds, key: str, what: str) -> Reading | None:
+    if (both := history.both(key)) is None:
+        return None
+    start, now = both
+    threshold = max(limits.rate_floor, limits.rate_factor * start)
+    return _above(now, threshold, limits, f"the share of {what} rose from {start:.0%} to {now:.0%}")
+
+
+def kl(history: History, limits: Thresholds) -> Reading | None:
+    if (now := history.now("kl")) is None:
+        return None
+    sentence = f"the policy is {now:.2f} nats per token away from the starting policy"
+    return _above(now, limits.kl_nats, limits, sentence)
+
+
+def chosen_logprob(history: History, limits: Thresholds) -> Reading | None:
+    if (shift := history.now("replay/chosen_shift")) is None:
+        return None
+    sentence = f"the chosen actions of the pairs lost {-shift:.2f} nats: preferences push both sides down"
+    return _above(-shift, limits.chosen_drop_nats, limits, sentence)
+
+
+def tool_use(history: History, limits: Thresholds) -> Reading | None:
+    if (both := history.both("rollout/tool_calls_per_turn")) is None:
+        return None
+    start, now = both
+    sentence = f"tool calls per turn fell from {start:.2f} to {now:.2f}: the policy stops acting"
+    return _below(now, limits.tool_use_share * start, limits, sentence)
+
+
+def capped(history: History, limits: Thresholds, channel: str) -> Reading | None:
+    factors = history.last(f"gradient/{channel}_factor", limits.capped_measurements)
+    if factors is None:
+        return None
+    always = max(factors) < 1
+    sentence = (
+        f"the gradient of channel {channel} was over its cap in each of {len(factors)} measurements, "
+        f"its weight now shrunk to {factors[-1]:.0%}: a smaller weight says the same"
+    )
+    return Reading(max(factors), 1.0, always, not always, sentence)
+
+
+def divergence_at_its_limit(jsd_beta: float) -> Check:
+    """A teacher that knows nothing differs from the policy as much as two distributions can."""
+    mixed = 0 < jsd_beta < 1
+    largest = -jsd_beta * math.log(jsd_beta) - (1 - jsd_beta) * math.log(1 - jsd_beta) if mixed else math.inf
+
+    def check(history: History, limits: Thresholds) -> Reading | None:
+        now = history.now("sdpo/divergence")
+        if now is None or not mixed:
+            return None
+        sentence = f"policy and hinted teacher differ by {now:.3f} of at most {largest:.3f} nats: the teacher is broken"
+        return _above(now, limits.divergence_share * largest, limits, sentence)
+
+    return check
+
+
+def not_finite(entry: Mapping[str, Any]) -> str | None:
+    """The first loss or gradient norm without a finite value. TRL logs None where all it had was NaN."""
+    for key, value in entry.items():
+        watched = key in ("loss", "grad_norm", "policy_loss") or key.startswith(("channel/", "gradient/"))
+        if watched and (value is None or not math.isfinite(value)):
+            return key
+    return None
+
+
+CHECKS: dict[str, Check] = {
+    "entropy": entropy,
+    "length_doubled": length_doubled,
+    "length_halved": length_halved,
+    "repetition": repetition,
+    "truncation": truncation,
+    "kl": kl,
+    "chosen_logprob": chosen_logprob,
+    "tool_use": tool_use,
+}
+
+
+class Watchdog(TrainerCallback):
+    """Raises alarms into `RUN/training/alarms.jsonl` and on the screen; ends the run where a number is not finite.
+
+    `empty_hint_divergence` compares the teacher's weights behind an empty hint with the same weights without any hint,
+    on every process; what is not 0 there comes from splicing, masks or the head, and spoils every real hint.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        progress: Progress,
+        *,
+        limits: Thresholds | None = None,
+        jsd_beta: float = 0.5,
+        empty_hint_divergence: Callable[[], float] | None = None,
+    ) -> None:
+        self.limits = limits or Thresholds()
+        self.stopped: Alarm | None = None
+        self._run, self._progress, self._empty_hint_divergence = run, progress, empty_hint_divergence
+        self._lines = StepLines(run / "training" / "alarms.jsonl")
+        self._checks = CHECKS | {"teacher_divergence": divergence_at_its_limit(jsd_beta)}
+        self._history = History(self.limits)
+        self._raised: set[str] = set()
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.is_world_process_zero:
+            self._lines.begin(state.global_step)
+        self.stopped, self._history, self._raised = None, History(self.limits), set()
+        for entry in state.log_history:
+            self._newly_raised(entry)
+        self._try_teacher(args, state)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step % self.limits.teacher_every_steps == 0:
+            self._try_teacher(args, state)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        entry = logs or {}
+        for name, reading in self._newly_raised(entry):
+            self._say(args, state, name, reading)
+        if key := not_finite(entry):
+            value = math.nan if entry[key] is None else float(entry[key])
+            reading = Reading(value, math.inf, True, False, f"{key} is not a finite number, so the run ends here")
+            self.stopped = self._say(args, state, "not_finite", reading, stopped=True)
+            control.should_training_stop, control.should_save = True, False
+
+    @property
+    def unwatched(self) -> list[str]:
+        """Alarms that cannot be raised yet, because too few values of their metric were logged."""
+        return [name for name, check in self._checks.items() if check(self._history, self.limits) is None]
+
+    def raise_if_stopped(self) -> None:
+        """After `train`: the weights of a run that was ended must not be taken for its result."""
+        if self.stopped:
+            message = f"step {self.stopped.step}: {self.stopped.sentence}; {self.stopped.resume}"
+            raise RecomposeError(message, f"recompose train {self._run}")
+
+    def _newly_raised(self, entry: Mapping[str, Any]) -> list[tuple[str, Reading]]:
+        self._history.add(entry)
+        found = [(name, check(self._history, self.limits)) for name, check in self._checks.items()]
+        found += [
+            (f"capped_{channel}", capped(self._history, self.limits, channel))
+            for channel in self._history.capped_channels()
+        ]
+        return [(name, reading) for name, reading in found if reading and self._is_new(name, reading)]
+
+    def _is_new(self, name: str, reading: Reading) -> bool:
+        if reading.raised and name not in self._raised:
+            self._raised.add(name)
+            return True
+        if reading.cleared:
+            self._raised.discard(name)
+        return False
+
+    def _try_teacher(self, args: Any, state: Any) -> None:
+        if self._empty_hint_divergence is None:
+            return
+        value, threshold = self._empty_hint_divergence(), self.limits.empty_hint_nats
+        sentence = f"an empty hint changes the teacher by {value:.2g} nats, where nothing should: the teacher is broken"
+        reading = Reading(value, threshold, not value <= threshold, value <= threshold, sentence)
+        if self._is_new("teacher_empty_hint", reading):
+            self._say(args, state, "teacher_empty_hint", reading)
+
+    def _say(self, args: Any, state: Any, name: str, reading: Reading, stopped: bool = False) -> Alarm:
+        alarm = Alarm(
+            name=name,
+            step=state.global_step,
+            value=reading.value,
+            threshold=reading.threshold,
+            sentence=reading.sentence,
+            resume=self._how_to_go_on(Path(args.output_dir)),
+            stopped=stopped,
+        )
+        if state.is_world_process_zero:
+            self._lines.append(alarm.model_dump())
+            self._progress.note(f"step {alarm.step}: {alarm.sentence}; {alarm.resume}")
+        return alarm
+
+    def _how_to_go_on(self, checkpoints: Path) -> str:
+        last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
+        if last is None:
+            return f"there is no checkpoint: `recompose train {self._run}` starts again from step 0"
+        return f"`recompose train {self._run}` goes on from the checkpoint of step {last.rsplit('-', 1)[1]}"

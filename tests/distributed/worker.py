@@ -1,0 +1,58 @@
+"""One process of a group: runs the named scenes one after the other and writes what it saw.
+
+    python -m tests.distributed.worker ddp|fsdp2 FOLDER SCENE…
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from accelerate import FullyShardedDataParallelPlugin
+from accelerate.state import AcceleratorState
+from accelerate.utils import DistributedType
+from safetensors.torch import save_file
+
+from . import scenes
+from .matrix import SCENES
+
+
+def use_fsdp2() -> None:
+    """Accelerate offers FSDP to GPUs alone; its plugin and its way of sharding work on a CPU all the same."""
+    os.environ["ACCELERATE_USE_FSDP"] = "true"
+    initialise = AcceleratorState.__init__
+
+    def initialise_sharded(self: Any, *arguments: Any, **options: Any) -> None:
+        initialise(self, *arguments, **options)
+        if self.distributed_type != DistributedType.FSDP:
+            self.distributed_type = DistributedType.FSDP
+            self.fsdp_plugin = FullyShardedDataParallelPlugin(
+                fsdp_version=2, auto_wrap_policy="transformer_based_wrap", transformer_cls_names_to_wrap=[scenes.LAYER],
+                cpu_ram_efficient_loading=False,
+            )  # fmt: skip
+
+    AcceleratorState.__init__ = initialise_sharded
+
+
+def main(kind: str, folder: Path, names: list[str]) -> None:
+    torch.set_num_threads(1)
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if kind == "fsdp2":
+        use_fsdp2()
+    for name in names:
+        trainer = scenes.build(SCENES[name], str(folder / f"trainer-{rank}"), rank, world)
+        tensors, logs = scenes.run(trainer)
+        assert trainer.accelerator.num_processes == world
+        assert (trainer.accelerator.distributed_type == DistributedType.FSDP) == (kind == "fsdp2")
+        save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, folder / f"{name}-{rank}.safetensors")
+        (folder / f"{name}-{rank}.json").write_text(json.dumps(logs))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])

@@ -1,0 +1,114 @@
+"""A training that was interrupted goes on to the same weights, to the last bit."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+import torch
+
+from composer_replication.config import Config, TrainingConfig
+from composer_replication.errors import UsageError
+from composer_replication.progress import Silent
+from composer_replication.training import checkpoints
+from composer_replication.training.models import Policy
+from composer_replication.training.train import train
+
+
+@pytest.fixture
+def new_policy(make_model, tiny_tokens):
+    return lambda: Policy("small", make_model(len(tiny_tokens.tokenizer), seed=2), tiny_tokens)
+
+
+def config_of(**training):
+    settings = {
+        "steps": 6, "prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 6, "traces_per_step": 2,
+        "learning_rate": 1e-2, "checkpoint_every": 2, "sdpo_require_disfavour": False, **training,
+    }  # fmt: skip
+    return Config(seed=5, training=TrainingConfig(**settings))
+
+
+class Interrupted(Exception):
+    pass
+
+
+class StopsAt(Silent):
+    def __init__(self, step) -> None:
+        self._step = step
+
+    def step(self, done, total, text) -> None:
+        if done == self._step:
+            raise Interrupted
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        {"sdpo_from": "rollouts", "sdpo_teacher": "ema", "sdpo_ema_rate": 0.3, "sdpo_require_acceptance": True},
+        {"sdpo_from": "rollouts", "sdpo_teacher": "frozen", "dynamic_sampling_rounds": 1},
+        {"sdpo_from": "stored", "channel_warmup_share": 0.5, "channel_decay_share": 0.5},
+    ],
+    ids=["averaged teacher", "frozen teacher, dynamic sampling", "stored traces"],
+)
+def test_going_on_gives_the_same_weights_and_steps(new_policy, examples, tmp_path, training):
+    config = config_of(**training)
+    straight = new_policy()
+    steps = train(straight, config, examples, tmp_path / "straight", Silent())
+    with pytest.raises(Interrupted):
+        train(new_policy(), config, examples, tmp_path / "stopped", StopsAt(3))
+    random.seed(99)
+    torch.manual_seed(99)
+    resumed = new_policy()
+    steps_again = train(resumed, config, examples, tmp_path / "stopped", Silent())
+    assert all(map(torch.equal, straight.model.parameters(), resumed.model.parameters()))
+    assert [step.step for step in steps_again] == [1, 2, 3, 4, 5, 6]
+    assert steps_again == steps
+
+
+def test_a_checkpoint_holds_no_pickle_of_ours(new_policy, examples, tmp_path):
+    train(new_policy(), config_of(steps=2, sdpo_from="rollouts"), examples, tmp_path, Silent())
+    folder = checkpoints.latest(tmp_path)
+    assert folder.name == "checkpoint-2"
+    assert json.loads((folder / "composer-0.json").read_text())["batches"] == {"next": 2}
+    assert (folder / "composer-0.safetensors").exists()
+
+
+def test_a_half_written_checkpoint_is_not_the_latest(tmp_path):
+    assert checkpoints.latest(tmp_path) is None
+    for step in (2, 10, 12):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    for step in (2, 10):
+        (tmp_path / f"checkpoint-{step}" / "composer-0.safetensors").write_bytes(b"")
+    assert checkpoints.latest(tmp_path).name == "checkpoint-10"
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.value = {"n": 1, "t": torch.tensor([1.5])}
+
+    def state(self):
+        return self.value
+
+    def load(self, state) -> None:
+        self.value = state
+
+
+def test_shared_parts_are_written_once_and_read_by_all(tmp_path):
+    shared = frozenset({"teacher"})
+    for rank in range(2):
+        checkpoints.save(tmp_path, {"teacher": Counter(), "own": Counter()}, rank, shared)
+    assert "teacher" not in json.loads((tmp_path / "composer-1.json").read_text())
+    teacher, own = Counter(), Counter()
+    teacher.value = own.value = None
+    checkpoints.load(tmp_path, {"teacher": teacher, "own": own}, 1, shared)
+    assert teacher.value["n"] == 1
+    assert own.value["t"].tolist() == [1.5]
+
+
+def test_another_number_of_processes_or_other_parts_are_refused(tmp_path):
+    checkpoints.save(tmp_path, {"own": Counter()}, 0, frozenset())
+    with pytest.raises(UsageError, match="composer-1"):
+        checkpoints.load(tmp_path, {"own": Counter()}, 1, frozenset())
+    with pytest.raises(UsageError, match="has no teacher"):
+        checkpoints.load(tmp_path, {"teacher": Counter()}, 0, frozenset())

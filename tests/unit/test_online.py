@@ -1,0 +1,222 @@
+"""Channel 2 on the error turns of fresh rollouts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import PrinterCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from composer_replication.config import Config, TrainingConfig
+from composer_replication.losses import generalized_jsd_loss
+from composer_replication.training import ComposerReplicationTrainer
+from composer_replication.training.models import Policy
+from composer_replication.training.online_sites import HintedTurn, TraceHinter, turn_spans
+from composer_replication.training.settings import ComposerSettings
+from composer_replication.training.toolbox_rollouts import ToolboxRollouts
+from composer_replication.training.train import prompts_of, training_tasks
+
+CONFIG = Config(seed=5, training=TrainingConfig(steps=6, prompts_per_step=4, group_size=2, max_turn_tokens=6))
+EVERY_SITE = ComposerSettings(teacher="live", gradient_ratio_cap=None, require_disfavour=False)
+
+
+@pytest.fixture
+def new_policy(make_model, tiny_tokens):
+    return lambda: Policy("small", make_model(len(tiny_tokens.tokenizer), seed=2), tiny_tokens)
+
+
+def spread(completion_ids, **columns):
+    """A reward that differs within a group, so that an untrained policy gets a gradient."""
+    return [float(sum(place * token for place, token in enumerate(ids, 1))) for ids in completion_ids]
+
+
+def trainer_of(kind, policy, folder, steps=1, learning_rate=1e-2, config=None, **options):
+    tasks = training_tasks(CONFIG)
+    args = {
+        "per_device_train_batch_size": 8,
+        "num_generations": 2,
+        "max_steps": steps,
+        "learning_rate": learning_rate,
+        "lr_scheduler_type": "constant",
+        "max_grad_norm": 0.0,
+        **(config or {}),
+    }
+    args = GRPOConfig(
+        output_dir=str(folder), seed=CONFIG.seed, beta=0.0, use_cpu=True, bf16=False, gradient_checkpointing=False,
+        logging_steps=1, save_strategy="no", report_to=[], disable_tqdm=True, **args,
+    )  # fmt: skip
+    trainer = kind(
+        model=policy.model,
+        processing_class=policy.tokenizer,
+        args=args,
+        reward_funcs=spread,
+        train_dataset=prompts_of(tasks),
+        rollout_func=ToolboxRollouts(policy, tasks, CONFIG),
+        **options,
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def first_gradient(trainer):
+    """What the optimiser sees in the first step, and the micro-batches that it was made from."""
+    seen, inputs = [], []
+    create, compute = trainer.create_optimizer, trainer._compute_loss
+
+    def create_and_watch(*args, **kwargs):
+        optimizer = create(*args, **kwargs)
+        trainer.optimizer.register_step_pre_hook(
+            lambda *_: seen.append(torch.cat([p.grad.flatten().clone() for p in trainer.model.parameters()]))
+        )
+        return optimizer
+
+    def compute_and_watch(model, batch):
+        inputs.append(batch)
+        return compute(model, batch)
+
+    trainer.create_optimizer, trainer._compute_loss = create_and_watch, compute_and_watch
+    trainer.train()
+    return seen[0], inputs
+
+
+def plain_term(model, micro_batches, beta=0.5):
+    """Per site, without padding, chunks or reused states."""
+    losses = []
+    for batch in micro_batches:
+        for row, sites in enumerate(batch["sdpo_sites"]):
+            prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].tolist()
+            completion = batch["completion_ids"][row].tolist()
+            for site in sites:
+                turn = completion[site.start : site.end]
+                student = model(torch.tensor([prompt + completion[: site.end]])).logits[0, -len(turn) - 1 : -1]
+                with torch.no_grad():
+                    teacher = model(torch.tensor([site.teacher_context + turn])).logits[0, -len(turn) - 1 : -1]
+                losses.append(generalized_jsd_loss(student, teacher, beta=beta))
+    return sum(losses) / len(losses)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2},
+        {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4},
+    ],
+    ids=["one micro-step", "two", "four"],
+)
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
+def test_the_added_gradient_is_that_of_a_plain_computation_per_site(new_policy, tmp_path, config, beta):
+    alpha = 0.7
+    plain, _ = first_gradient(trainer_of(GRPOTrainer, new_policy(), tmp_path / "plain", config=config))
+    ours, inputs = first_gradient(
+        trainer_of(
+            ComposerReplicationTrainer,
+            new_policy(),
+            tmp_path / "ours",
+            config=config,
+            alpha_sdpo=alpha,
+            settings=replace(EVERY_SITE, jsd_beta=beta),
+            hinter=TraceHinter(),
+        )
+    )
+    model = new_policy().model
+    term = alpha * plain_term(model, inputs, beta)
+    expected = torch.cat([grad.flatten() for grad in torch.autograd.grad(term, list(model.parameters()))])
+    assert expected.norm() > 1e-3
+    assert ((ours - plain - expected).norm() / expected.norm()).item() < 1e-4
+
+
+def test_without_weight_nothing_differs_from_trl(new_policy, tmp_path):
+    for config in ({}, {"steps_per_generation": 4, "per_device_train_batch_size": 2, "num_iterations": 2}):
+        models = []
+        for kind, options in (
+            (GRPOTrainer, {}),
+            (ComposerReplicationTrainer, {"alpha_sdpo": 0.0, "hinter": TraceHinter()}),
+        ):
+            policy = new_policy()
+            trainer_of(kind, policy, tmp_path / kind.__name__, steps=5, config=config, **options).train()
+            models.append(policy.model)
+        for first, second in zip(models[0].parameters(), models[1].parameters(), strict=True):
+            assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("teacher", ["live", "ema", "frozen"])
+def test_an_empty_hint_has_no_divergence_at_the_start(new_policy, tmp_path, teacher, monkeypatch):
+    monkeypatch.setattr(
+        "composer_replication.training.tokens.ChatTokens.splice_hint", lambda self, context, hint: list(context)
+    )
+    trainer = trainer_of(
+        ComposerReplicationTrainer,
+        new_policy(),
+        tmp_path,
+        alpha_sdpo=1.0,
+        settings=replace(EVERY_SITE, teacher=teacher),
+        hinter=TraceHinter(),
+    )
+    trainer.train()
+    (entry,) = [entry for entry in trainer.state.log_history if "sdpo/sites" in entry]
+    assert entry["sdpo/sites"] > 0
+    assert abs(entry["channel/sdpo"]) < 1e-6
+
+
+@pytest.mark.parametrize(("teacher", "moves"), [("live", True), ("ema", True), ("frozen", False)])
+def test_teachers_follow_the_policy_as_their_names_say(new_policy, tmp_path, teacher, moves):
+    policy = new_policy()
+    start = [parameter.detach().clone() for parameter in policy.model.parameters()]
+    trainer = trainer_of(
+        ComposerReplicationTrainer, policy, tmp_path, steps=3, alpha_sdpo=0.1,
+        settings=replace(EVERY_SITE, teacher=teacher, ema_rate=0.5), hinter=TraceHinter(),
+    )  # fmt: skip
+    trainer.train()
+    end = [parameter.detach().clone() for parameter in policy.model.parameters()]
+    with trainer.teacher.installed(policy.model):
+        inside = [parameter.detach().clone() for parameter in policy.model.parameters()]
+    assert all(map(torch.equal, end, policy.model.parameters()))
+    assert all(map(torch.equal, inside, start)) == (not moves)
+    if teacher == "ema":
+        assert not all(map(torch.equal, inside, end))
+
+
+def test_gates_are_counted(new_policy, tmp_path):
+    def every_turn(traces):
+        return [
+            [HintedTurn(turn, kind, "Reminder: done") for turn, kind in enumerate(["json_decode"] * len(trace.turns))]
+            for trace in traces
+        ]
+
+    def logged(**options):
+        trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, alpha_sdpo=0.1, **options)
+        trainer.train()
+        return next(entry for entry in trainer.state.log_history if "sdpo/sites" in entry)
+
+    every = logged(settings=EVERY_SITE, hinter=every_turn)
+    assert every["sdpo/sites"] == every["sdpo/sites/json_decode"] >= 8
+    assert every["sdpo/kept"] == 1
+    off = logged(settings=replace(EVERY_SITE, kinds_off=frozenset({"json_decode"})), hinter=every_turn)
+    assert off["sdpo/sites"] == 0
+    assert off["sdpo/dropped/kind_off"] >= 8
+    assert off.get("channel/sdpo", 0.0) == 0
+    short = logged(settings=replace(EVERY_SITE, max_teacher_tokens=10), hinter=every_turn)
+    assert short["sdpo/dropped/too_long"] >= 8
+    refused = logged(settings=EVERY_SITE, hinter=every_turn, accepts=lambda found: [False] * len(found))
+    assert refused["sdpo/dropped/not_accepted"] >= 8
+
+
+def test_the_cap_keeps_the_policy_gradient_in_charge(new_policy, tmp_path):
+    trainer = trainer_of(
+        ComposerReplicationTrainer, new_policy(), tmp_path, steps=2, learning_rate=0.0, alpha_sdpo=1e6,
+        settings=replace(EVERY_SITE, gradient_ratio_cap=0.5, measure_every=1), hinter=TraceHinter(),
+    )  # fmt: skip
+    trainer.train()
+    for entry in trainer.state.log_history[:2]:
+        assert entry["gradient/sdpo"] > 0.5 * entry["gradient/policy"] > 0
+        capped = entry["gradient/sdpo"] * entry["gradient/sdpo_factor"]
+        assert capped == pytest.approx(0.5 * entry["gradient/policy"], rel=1e-4)
+
+
+def test_turns_are_the_runs_of_sampled_tokens():
+    assert turn_spans([]) == []
+    assert turn_spans([1, 1, 0, 0, 1, 0, 1]) == [(0, 2), (4, 5), (6, 7)]
+    assert turn_spans([0, 1]) == [(1, 2)]

@@ -1,0 +1,161 @@
+"""A run with samples of its policy: which states the gate picks, what the pairs are made of, and what `pair` tells."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from composer_replication.cli.pair_report import pair_report, show_report
+from composer_replication.config import Config, GateConfig, ReplayConfig
+from composer_replication.environments.toolbox import Call, Episode, make_task, next_call, replay_history, trace_of
+from composer_replication.pipeline import asked_states, run_stage
+from composer_replication.progress import Silent
+from composer_replication.records import PreferencePair, Trace, canonical_json
+from composer_replication.replay.gate import StateSamples, states_to_sample
+from composer_replication.runs import Run
+from composer_replication.sites import find_sites
+
+from .test_replay import TOOLBOX, failed_trace, task_by_id
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "pairs" / "report.txt"
+CONFIG = Config(replay=ReplayConfig(simulated_error_rates=(0.0, 0.4, 0.6), gate=GateConfig(audit_rate=0.0)))
+
+
+def solved_trace(index: int) -> Trace:
+    episode = Episode(make_task(TOOLBOX, "train", index))
+    while not episode.finished:
+        right = next_call(episode)
+        episode.step(right.render() if right else "done")
+    return trace_of(episode, "tiny", index)
+
+
+def message(call: Call) -> dict:
+    function = {"name": call.name, "arguments": canonical_json(call.arguments)}
+    return {"role": "assistant", "content": "", "tool_calls": [{"id": "s", "type": "function", "function": function}]}
+
+
+def right_call(trace: Trace, turn: int) -> Call | None:
+    try:
+        return next_call(replay_history(task_by_id(TOOLBOX, trace.task_id), trace.history(turn)))
+    except LookupError:
+        return None
+
+
+def start(path: Path, sampled: bool) -> Run:
+    """Six traces with errors and four without; of the latter, the policy is unsure at the first turn of two."""
+    traces = [*(failed_trace(index) for index in range(6)), *(solved_trace(index) for index in range(20, 24))]
+    run = Run.start(path, CONFIG)
+    run.stage("ingestion").finish(traces, {"traces": 10, "redactions": {}}, [], time.monotonic())
+    sites = [site for trace in traces for site in find_sites(trace)]
+    run.stage("sites").finish(sites, {"sites": len(sites)}, [run.stage("ingestion")], time.monotonic())
+    if sampled:
+        unsure = {trace.trace_id for trace in traces[6:8]}
+        records = []
+        for state in states_to_sample(traces, sites, 1000, 0):
+            right = right_call(state.trace, state.turn)
+            wrong = Call("nope", right.arguments if right else {})
+            varied = site_at(sites, state) or (state.trace.trace_id in unsure and state.turn == 0)
+            drawn = [wrong, right or wrong, wrong, wrong] if varied else [right or wrong] * 4
+            records.append(
+                StateSamples(
+                    state_id=state.state_id,
+                    trace_id=state.trace.trace_id,
+                    turn=state.turn,
+                    messages=tuple(map(message, drawn)),
+                )
+            )
+        run.stage("samples").finish(records, {"policy": "tiny"}, [run.stage("ingestion")], time.monotonic())
+    for noun in ("replay", "pairs"):
+        run_stage(run, noun, Silent())
+    return run
+
+
+def site_at(sites, state) -> bool:
+    return any((site.trace_id, site.turn) == (state.trace.trace_id, state.turn) for site in sites)
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory) -> Run:
+    return start(tmp_path_factory.mktemp("sampled") / "run", sampled=True)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory) -> Run:
+    return start(tmp_path_factory.mktemp("plain") / "run", sampled=False)
+
+
+def test_the_gate_asks_where_stored_samples_differ(sampled, plain):
+    assert sampled.stage("replay").counts["buckets"] == {"error": 12, "entropy": 2}
+    assert plain.stage("replay").counts["buckets"] == {"error": 12}
+    buckets = [state.bucket for state in asked_states(sampled)]
+    assert (buckets.count("error"), buckets.count("entropy")) == (12, 2)
+
+
+def test_both_sides_are_the_policys_own_where_it_was_sampled(sampled, plain):
+    pairs = sampled.stage("pairs").read(PreferencePair)
+    assert len(pairs) >= 6
+    assert {(pair.chosen_from, pair.rejected_from, pair.off_policy) for pair in pairs} == {("policy", "policy", False)}
+    for pair in pairs:
+        assert [side["tool_calls"][0]["id"] for side in (pair.chosen, pair.rejected)] == ["s", "s"]
+        assert pair.rejected["tool_calls"][0]["function"]["name"] == "nope"
+    plain_pairs = plain.stage("pairs").read(PreferencePair)
+    assert {(pair.chosen_from, pair.rejected_from) for pair in plain_pairs} == {("teachers", "actor")}
+
+
+def test_the_manifests_name_the_samples(sampled, plain):
+    for noun in ("replay", "pairs"):
+        assert sampled.stage(noun).require()["inputs"]["samples"] == sampled.stage("samples").sha256
+        assert "samples" not in plain.stage(noun).require()["inputs"]
+
+
+def test_the_report_has_the_whole_funnel(sampled):
+    report = json.loads(json.dumps(pair_report(sampled, None, Silent())))
+    funnel = report["funnel"]
+    assert list(funnel) == ["states", "replies", "parsed", "votes", "agreements", "pairs"]
+    assert (funnel["states"], funnel["replies"]) == (14, 42)
+    assert funnel["agreements"] >= funnel["pairs"] == report["pairs"]
+    assert sum(report["dropped_states"].values()) == funnel["states"] - funnel["pairs"]
+    assert sum(report["dropped_replies"].values()) == funnel["replies"] - funnel["parsed"]
+    assert {bucket: row["states"] for bucket, row in report["gate"].items()} == {"error": 12, "entropy": 2}
+    assert sum(row["pairs"] for row in report["gate"].values()) == report["pairs"]
+    assert sum(row["correct"] for row in report["gate"].values()) > 0
+    assert report["teachers"]["simulated-a/noisy-oracle-0"]["win_rate"] == 1.0
+    assert -1 <= report["kappa"] <= 1 and report["length"]["chosen"] > 0
+    assert report["simulated"] is True and report["signal"] is None
+    assert report["sides"] == {
+        "chosen": {"policy": report["pairs"]}, "rejected": {"policy": report["pairs"]}, "off_policy": 0,
+    }  # fmt: skip
+
+
+def test_the_report_as_a_person_reads_it(sampled, capsys):
+    report = pair_report(sampled, None, Silent())
+    show_report({**report, "run": "RUN"})
+    assert capsys.readouterr().out == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_the_signal_as_a_person_reads_it(sampled, capsys):
+    interval = {"mean": 1.5, "lo": -0.25, "hi": 3.0, "n": 9}
+    signal = {
+        "reference": "policy", "margin": interval, "distance": None, "meets_threshold": False, "left_out": 2,
+        "threshold": {"pairs_per_trace": 5.0, "distance_lo": 0.0},
+    }  # fmt: skip
+    show_report({**pair_report(sampled, None, Silent()), "signal": signal, "export": "RUN/pairs/export/trl"})
+    assert capsys.readouterr().out.splitlines()[-5:] == [
+        "  margin          +1.50 [-0.25, +3.00], n 9: chosen over rejected, nats under policy",
+        "  distance        –: from re-matched pairs, nats under policy",
+        "  left out        2 pairs that are too long for it",
+        "  threshold       not met: at least 5 pairs per trace and a distance above 0",
+        "  export          RUN/pairs/export/trl",
+    ]
+
+
+def test_a_run_from_before_states_were_kept_has_no_yields(plain, tmp_path):
+    import shutil
+
+    copy = tmp_path / "run"
+    shutil.copytree(plain.path, copy)
+    (copy / "replay" / "states.jsonl.zst").unlink()
+    assert pair_report(Run.open(copy), None, Silent())["gate"] == {}

@@ -1,0 +1,287 @@
+"""Alarms: raised soon when a run goes wrong, said once, and silent in runs that are only noisy."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from composer_replication.errors import RecomposeError
+from composer_replication.progress import Silent
+from composer_replication.training.stored import Alarm
+from composer_replication.training.watchdogs import Thresholds, Watchdog
+
+COLLAPSE_STEP = 60
+DETECTED_WITHIN_STEPS = 10
+HEALTHY_HISTORIES = 1000
+
+
+class Notes(Silent):
+    def __init__(self):
+        self.said = []
+
+    def note(self, text):
+        self.said.append(text)
+
+
+class Trial:
+    """A trainer's side of a watchdog: it logs, and remembers what was logged as a checkpoint would."""
+
+    def __init__(self, run, step=0, log_history=(), world_zero=True, **options):
+        self.notes = Notes()
+        self.args = SimpleNamespace(output_dir=str(run / "training" / "scratch"))
+        self.state = SimpleNamespace(
+            global_step=step, log_history=list(log_history), is_world_process_zero=world_zero
+        )
+        self.control = SimpleNamespace(should_training_stop=False, should_save=True)
+        self.path = run / "training" / "alarms.jsonl"
+        self.watchdog = Watchdog(run, self.notes, **options)
+        self.watchdog.on_train_begin(self.args, self.state, self.control)
+
+    def log(self, **values):
+        self.state.global_step += 1
+        self.watchdog.on_step_end(self.args, self.state, self.control)
+        self.state.log_history.append({**values, "step": self.state.global_step})
+        self.watchdog.on_log(self.args, self.state, self.control, logs=values)
+        return self
+
+    def alarms(self):
+        return [Alarm.model_validate_json(line) for line in self.path.read_text().splitlines()]
+
+    def names(self):
+        return [alarm.name for alarm in self.alarms()]
+
+
+def healthy(rng, steps):
+    """A run that learns: entropy falls, length and KL move, rates wander; with noise and single wild steps."""
+    rollouts = rng.choice((64, 128, 256))
+    starts = {
+        "loss": 0.1,
+        "grad_norm": 0.5,
+        "entropy": rng.uniform(0.2, 2.0),
+        "completions/mean_length": rng.uniform(20, 2000),
+        "rollout/tool_calls_per_turn": rng.uniform(0.5, 1.2),
+        "kl": 0.02,
+        "sdpo/divergence": rng.uniform(0.02, 0.3),
+    }
+    ends = {key: start * rng.uniform(0.7, 1.4) for key, start in starts.items()}
+    ends["entropy"] = starts["entropy"] * rng.uniform(0.5, 1.1)
+    ends["kl"] = rng.uniform(0.02, 0.4)
+    rates = {key: (rng.uniform(0, 0.4), rng.uniform(0.8, 1.2)) for key in ("repetition", "truncation")}
+    chosen_end = rng.uniform(-0.8, 1.0)
+    for step in range(steps):
+        done = step / steps
+        entry = {}
+        for key, start in starts.items():
+            wild = rng.choice((0.25, 4.0)) if rng.random() < 0.02 else 1.0
+            entry[key] = (start + done * (ends[key] - start)) * math.exp(rng.gauss(0, 0.15)) * wild
+        for key, (base, drift) in rates.items():
+            chance = base * (1 + done * (drift - 1))
+            noisy = rng.gauss(chance, math.sqrt(chance * (1 - chance) / rollouts))
+            entry[f"rollout/{key}_rate"] = min(1.0, max(0.0, noisy))
+        entry["replay/chosen_shift"] = done * chosen_end + rng.gauss(0, 0.5)
+        if step % 5 == 0:
+            entry["gradient/sdpo_factor"] = min(1.0, rng.uniform(0.3, 1.4))
+        yield entry
+
+
+COLLAPSES = {
+    "entropy": ("entropy", 0.15),
+    "length_doubled": ("completions/mean_length", 4.0),
+    "length_halved": ("completions/mean_length", 0.2),
+    "repetition": ("rollout/repetition_rate", 3.0),
+    "truncation": ("rollout/truncation_rate", 3.0),
+    "kl": ("kl", 100.0),
+    "tool_use": ("rollout/tool_calls_per_turn", 0.2),
+    "teacher_divergence": ("sdpo/divergence", None),
+    "chosen_logprob": ("replay/chosen_shift", None),
+}
+PLATEAUS = {"teacher_divergence": 0.688, "chosen_logprob": -3.0}
+
+
+@pytest.mark.parametrize("name", COLLAPSES)
+def test_a_collapse_is_told_soon_and_once(tmp_path, name):
+    key, factor = COLLAPSES[name]
+    for seed in range(20):
+        run = tmp_path / str(seed)
+        trial, rng = Trial(run), random.Random(seed)
+        for step, entry in enumerate(healthy(rng, 140)):
+            if name in ("repetition", "truncation"):
+                entry[key] = 0.15 + rng.gauss(0, 0.02)
+            if step >= COLLAPSE_STEP:
+                entry[key] = PLATEAUS[name] + rng.gauss(0, 0.002) if factor is None else entry[key] * factor
+            trial.log(**entry)
+        alarms = [alarm for alarm in trial.alarms() if alarm.name == name]
+        assert len(alarms) == 1
+        assert COLLAPSE_STEP < alarms[0].step <= COLLAPSE_STEP + DETECTED_WITHIN_STEPS
+        assert f"step {alarms[0].step}: {alarms[0].sentence}; {alarms[0].resume}" in trial.notes.said
+        assert len(trial.notes.said) == len(trial.alarms())
+
+
+def test_healthy_runs_are_left_in_peace(tmp_path):
+    alarmed = []
+    for seed in range(HEALTHY_HISTORIES):
+        rng = random.Random(f"healthy:{seed}")
+        trial = Trial(tmp_path)
+        for entry in healthy(rng, rng.randint(30, 300)):
+            trial.log(**entry)
+        alarmed += [(seed, trial.names())] if trial.names() else []
+    assert len(alarmed) <= HEALTHY_HISTORIES // 100, alarmed
+
+
+def test_one_wild_step_says_nothing(tmp_path):
+    trial = Trial(tmp_path)
+    for step in range(60):
+        wild = 50.0 if step in (0, 30, 31) else 1.0
+        trial.log(entropy=1 / wild, kl=0.1 * wild, **{"completions/mean_length": 40 * wild})
+    assert trial.names() == []
+
+
+def test_a_rate_that_doubles_within_its_bounds_is_no_alarm(tmp_path):
+    trial = Trial(tmp_path)
+    for step in range(60):
+        trial.log(**{"rollout/truncation_rate": 0.04 if step < 30 else 0.19, "rollout/repetition_rate": 0.3 + step / 250})
+    assert trial.names() == []
+
+
+def test_an_alarm_comes_again_only_after_the_value_came_back(tmp_path):
+    trial = Trial(tmp_path)
+    at_the_edge, recovered = (0.29, 0.31), (0.9,)
+    for values in ((1.0,), at_the_edge, recovered, at_the_edge):
+        for step in range(40):
+            trial.log(entropy=values[step % len(values)])
+    assert trial.names() == ["entropy", "entropy"]
+    assert [40 < alarm.step <= 80 for alarm in trial.alarms()] == [True, False]
+
+
+def test_a_value_that_hovers_at_its_threshold_is_not_told_over_and_over(tmp_path):
+    limit = Thresholds().entropy_share
+    for seed in range(20):
+        trial, rng = Trial(tmp_path / str(seed)), random.Random(seed)
+        for step in range(300):
+            trial.log(entropy=(1.0 if step < 30 else limit) * math.exp(rng.gauss(0, 0.15)))
+        assert len(trial.names()) == 1
+
+
+@pytest.mark.parametrize("key", ["loss", "grad_norm", "channel/sdpo", "gradient/policy"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None])
+def test_a_number_that_is_not_finite_ends_the_run(tmp_path, key, value):
+    trial = Trial(tmp_path).log(loss=0.1, grad_norm=1.0)
+    assert not trial.control.should_training_stop
+    trial.watchdog.raise_if_stopped()
+    trial.log(**{"loss": 0.1, "grad_norm": 1.0, key: value})
+    assert trial.control.should_training_stop
+    assert not trial.control.should_save, "weights that may be broken must not become a checkpoint"
+    (alarm,) = trial.alarms()
+    assert (alarm.name, alarm.step, alarm.stopped) == ("not_finite", 2, True)
+    assert not math.isfinite(alarm.value)
+    assert key in alarm.sentence
+    with pytest.raises(RecomposeError, match=r"step 2: .*; next: recompose train"):
+        trial.watchdog.raise_if_stopped()
+
+
+def test_a_metric_that_is_missing_or_not_finite_does_not_end_the_run(tmp_path):
+    trial = Trial(tmp_path)
+    for _ in range(30):
+        trial.log(loss=0.1, entropy=math.nan, kl=None, note="text")
+    assert not trial.control.should_training_stop
+    assert trial.names() == []
+
+
+@pytest.mark.parametrize("world_zero", [True, False])
+def test_every_process_stops_and_one_writes(tmp_path, world_zero):
+    trial = Trial(tmp_path, world_zero=world_zero).log(loss=math.nan)
+    assert trial.control.should_training_stop
+    assert trial.path.exists() == world_zero
+    assert bool(trial.notes.said) == world_zero
+
+
+def test_the_alarm_names_the_checkpoint_to_go_on_from(tmp_path):
+    trial = Trial(tmp_path).log(loss=math.nan)
+    assert "no checkpoint" in trial.alarms()[0].resume
+    for step in (9, 20, 100):
+        (tmp_path / "training" / "scratch" / f"checkpoint-{step}").mkdir(parents=True)
+    trial.log(loss=math.nan)
+    assert trial.alarms()[1].resume == f"`recompose train {tmp_path}` goes on from the checkpoint of step 100"
+
+
+def test_a_channel_that_never_leaves_its_cap_is_told(tmp_path):
+    trial = Trial(tmp_path)
+    for measurement in range(60):
+        factors = {"gradient/sdpo_factor": 0.4, "gradient/replay_factor": 1.0 if measurement % 15 == 14 else 0.4}
+        trial.log(**factors).log(loss=0.0)
+    (alarm,) = trial.alarms()
+    assert (alarm.name, alarm.step) == ("capped_sdpo", 39), "the twentieth measurement is in step 39"
+
+
+def test_the_teacher_is_tried_at_the_start_and_every_few_steps(tmp_path):
+    answers = iter([0.0, 1e-7, 3e-3, 2e-3, 0.0, math.nan])
+    asked = []
+
+    def divergence():
+        asked.append(trial.state.global_step if trial else 0)
+        return next(answers)
+
+    trial = None
+    trial = Trial(tmp_path, empty_hint_divergence=divergence, limits=Thresholds(teacher_every_steps=4))
+    for _ in range(20):
+        trial.log(loss=0.1)
+    assert asked == [0, 4, 8, 12, 16, 20]
+    assert [(alarm.name, alarm.step) for alarm in trial.alarms()] == [
+        ("teacher_empty_hint", 8),
+        ("teacher_empty_hint", 20),
+    ]
+    assert not trial.control.should_training_stop
+
+
+def test_a_broken_teacher_is_told_at_step_0(tmp_path):
+    trial = Trial(tmp_path, empty_hint_divergence=lambda: 0.688)
+    assert [(alarm.step, alarm.value) for alarm in trial.alarms()] == [(0, 0.688)]
+
+
+@pytest.mark.parametrize(("jsd_beta", "raised"), [(0.5, False), (0.1, True), (0.0, False), (1.0, False)])
+def test_the_divergence_is_held_against_the_largest_it_can_be(tmp_path, jsd_beta, raised):
+    trial = Trial(tmp_path, jsd_beta=jsd_beta)
+    for _ in range(20):
+        trial.log(**{"sdpo/divergence": 0.32})
+    assert bool(trial.names()) == raised, "the bound is 0.693 at 0.5, 0.325 at 0.1, and there is none for KL"
+
+
+def test_a_resumed_run_knows_what_was_said(tmp_path):
+    def entropy_at(step):
+        return 1.0 if step < 30 else 0.1
+
+    whole = Trial(tmp_path / "whole")
+    first = Trial(tmp_path / "cut")
+    for step in range(100):
+        whole.log(entropy=entropy_at(step), kl=0.0 if step < 70 else 2.0)
+    for step in range(90):
+        first.log(entropy=entropy_at(step), kl=0.0 if step < 70 else 2.0)
+    assert first.names() == ["entropy", "kl"]
+    checkpoint = 60
+    again = Trial(tmp_path / "cut", step=checkpoint, log_history=first.state.log_history[:checkpoint])
+    assert again.names() == ["entropy"], "what comes after the checkpoint is forgotten"
+    for step in range(checkpoint, 100):
+        again.log(entropy=entropy_at(step), kl=0.0 if step < 70 else 2.0)
+    assert [(a.name, a.step) for a in again.alarms()] == [(a.name, a.step) for a in whole.alarms()]
+    assert len(again.notes.said) == 1
+
+
+def test_alarms_without_their_metric_are_named(tmp_path):
+    trial = Trial(tmp_path)
+    for _ in range(20):
+        trial.log(entropy=1.0, **{"completions/mean_length": 20.0})
+    assert "kl" in trial.watchdog.unwatched
+    assert not {"entropy", "length_halved"} & set(trial.watchdog.unwatched)
+
+
+def test_lines_are_strict_json(tmp_path):
+    trial = Trial(tmp_path).log(loss=math.nan)
+
+    def refuse(name):
+        raise ValueError(name)
+
+    assert json.loads(trial.path.read_text(), parse_constant=refuse)["value"] == "NaN"
