@@ -162,6 +162,8 @@ class PairsConfig(Section):
 
 
 class TrainingConfig(Section):
+    rollouts: bool = True
+    """Play the toolbox in each step. Without it all three channels learn from stored traces alone."""
     steps: Count = 28
     prompts_per_step: Positive = 16
     group_size: Annotated[int, Field(ge=2)] = 8
@@ -212,6 +214,8 @@ class TrainingConfig(Section):
     """Weight of TRL's own KL to the starting policy (its `beta`)."""
     error_turn_penalty: Weight = 0.0
     """Control: taken from the reward for each turn with an error."""
+    report_to: Literal["none", "trackio", "wandb"] = "none"
+    """Where else the metrics go; they are always in `RUN/training/metrics.jsonl`."""
     checkpoint_every: Count = 0
     """Steps between checkpoints, from which an interrupted training goes on; 0 writes none."""
     traces_per_step: Positive = 8

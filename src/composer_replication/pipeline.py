@@ -243,6 +243,8 @@ def train(run: Run, progress: Progress) -> None:
     """GRPO + alpha · SDPO + beta · TR-DPO, from the starting policy."""
     from .training.card import model_card
     from .training.examples import build_examples
+    from .training.rendered_examples import render_examples
+    from .training.stored_policy import advantages
     from .training.train import train as train_policy
 
     started, folder = time.monotonic(), run.path / "training"
@@ -255,8 +257,15 @@ def train(run: Run, progress: Progress) -> None:
     rows = rollout_tokens(run)
     if any(row.tokenizer != policy.tokenizer_fingerprint for row in rows):
         raise UsageError("the rollouts were made with another tokenizer", "start another run")
-    examples, skipped = build_examples(policy.tokens, rows, sites, hints, pairs, run.config.training.max_tokens)
-    steps = train_policy(policy, run.config, examples, folder / "scratch", progress)
+    settings, known = run.config.training, {row.trace_id for row in rows}
+    traces = inputs[0].read(Trace)
+    own = [trace for trace in traces if trace.trace_id in known]
+    compared = dict(zip((trace.trace_id for trace in own), advantages(own), strict=True))
+    examples, skipped = build_examples(policy.tokens, rows, sites, hints, pairs, settings.max_tokens, compared)
+    others = [trace for trace in traces if trace.trace_id not in known]
+    rendered, not_rendered = render_examples(policy, others, sites, hints, pairs, settings.max_tokens)
+    examples, skipped = examples + rendered, skipped + not_rendered
+    steps = train_policy(policy, run.config, examples, folder, progress)
     policy.save(folder / "model")
     shutil.rmtree(folder / "scratch", ignore_errors=True)
     counts = {

@@ -44,8 +44,12 @@ def launch(kind: str, names: list[str], folder: Path, timeout_s: float) -> dict[
             processes.append(
                 subprocess.Popen(
                     [sys.executable, "-m", "tests.distributed.worker", kind, str(folder), *names],
-                    cwd=REPOSITORY, env=environment, stdout=said, stderr=subprocess.STDOUT, text=True,
-                )  # fmt: skip
+                    cwd=REPOSITORY,
+                    env=environment,
+                    stdout=said,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
             )
     try:
         codes = [process.wait(timeout_s) for process in processes]

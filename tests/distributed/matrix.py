@@ -2,41 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from trl import GRPOTrainer
 
 from .scenes import Scene
 
 _OFF_ALIGNED = {"steps_per_generation": 4, "num_iterations": 2, "per_device_train_batch_size": 2}
-_TWO_MICRO_STEPS = {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 2}
+_AVERAGED = {"teacher": "ema", "ema_rate": 0.5}
 _CAPPED = {"gradient_ratio_cap": 0.5, "measure_every": 1}
+_ONLINE = Scene(alpha=0.7, online=True, steps=3)
+_STORED = Scene(alpha=0.7, beta=0.5, steps=3)
+
+_OFF = {
+    "": Scene(online=True, steps=5),
+    "_accumulated": Scene(online=True, steps=5, accumulation=2),
+    "_off_aligned": Scene(online=True, steps=5, arguments=_OFF_ALIGNED),
+    "_environment": Scene(online=True, steps=5, environment=True),
+}
+PARITY = list(_OFF)
+"""`off` + one of these has every channel without weight; `plain` + the same is TRL's trainer."""
 
 SCENES = {
-    "plain": Scene(GRPOTrainer, steps=5),
-    "off": Scene(online=True, steps=5),
-    "plain_accumulated": Scene(GRPOTrainer, steps=5, arguments=_TWO_MICRO_STEPS),
-    "off_accumulated": Scene(online=True, steps=5, arguments=_TWO_MICRO_STEPS),
-    "plain_off_aligned": Scene(GRPOTrainer, steps=5, arguments=_OFF_ALIGNED),
-    "off_off_aligned": Scene(online=True, steps=5, arguments=_OFF_ALIGNED),
-    "online": Scene(alpha=0.7, online=True, steps=3),
-    "online_one_rank": Scene(alpha=0.7, online=True, errors_everywhere=False, steps=3),
-    "online_ema": Scene(alpha=0.7, online=True, steps=3, settings={"teacher": "ema", "ema_rate": 0.5}),
-    "online_ema_one_rank": Scene(
-        alpha=0.7, online=True, errors_everywhere=False, steps=3, settings={"teacher": "ema", "ema_rate": 0.5}
-    ),
-    "online_accumulated": Scene(alpha=0.7, online=True, steps=3, arguments=_TWO_MICRO_STEPS),
-    "online_capped": Scene(alpha=50.0, online=True, errors_everywhere=False, steps=3, settings=_CAPPED),
-    "online_tied": Scene(
-        alpha=0.7, online=True, steps=3, tied=True, settings={"teacher": "ema", "ema_rate": 0.5}
-    ),
-    "online_checkpointed": Scene(
-        alpha=0.7, online=True, steps=3, settings=_CAPPED, arguments={"gradient_checkpointing": True}
-    ),
-    "stored": Scene(alpha=0.7, beta=0.5, steps=3),
-    "stored_one_rank": Scene(alpha=0.7, beta=0.5, stored_everywhere=False, steps=3),
-    "stored_capped": Scene(alpha=0.7, beta=0.5, steps=3, stored_everywhere=False, settings=_CAPPED),
-    "stored_accumulated": Scene(alpha=0.7, beta=0.5, steps=3, arguments=_TWO_MICRO_STEPS),
-    "both": Scene(
-        alpha=0.7, beta=0.5, online=True, errors_everywhere=False, stored_everywhere=False, steps=3,
-        settings={"teacher": "ema", "ema_rate": 0.5},
-    ),
-}  # fmt: skip
+    **{f"off{name}": scene for name, scene in _OFF.items()},
+    **{f"plain{name}": replace(scene, trainer=GRPOTrainer) for name, scene in _OFF.items()},
+    "online": _ONLINE,
+    "online_one_rank": replace(_ONLINE, errors_everywhere=False),
+    "online_ema": replace(_ONLINE, settings=_AVERAGED),
+    "online_ema_one_rank": replace(_ONLINE, errors_everywhere=False, settings=_AVERAGED),
+    "online_accumulated": replace(_ONLINE, accumulation=2, settings=_AVERAGED),
+    "online_checkpointed": replace(_ONLINE, arguments={"gradient_checkpointing": True}),
+    "online_tied": replace(_ONLINE, tied=True, settings=_AVERAGED),
+    "online_measured": replace(_ONLINE, errors_everywhere=False, settings={**_CAPPED, "gradient_ratio_cap": 1e9}),
+    "online_capped": replace(_ONLINE, alpha=1e6, errors_everywhere=False, settings=_CAPPED),
+    "stored": _STORED,
+    "stored_accumulated": replace(_STORED, accumulation=2),
+    "stored_one_rank": replace(_STORED, stored_everywhere=False),
+    "stored_measured": replace(_STORED, stored_everywhere=False, settings=_CAPPED),
+    "both": replace(_STORED, online=True, errors_everywhere=False, stored_everywhere=False, settings=_AVERAGED),
+}
+EVEN = [
+    "online", "online_one_rank", "online_ema", "online_ema_one_rank", "online_accumulated", "online_checkpointed",
+    "online_tied", "online_measured", "stored", "stored_accumulated",
+]  # fmt: skip
+UNEVEN = ["stored_one_rank", "stored_measured", "both"]
+"""One process alone has stored sites and pairs."""

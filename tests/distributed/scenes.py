@@ -22,13 +22,15 @@ from composer_replication.training.settings import ComposerSettings
 from composer_replication.training.tiny import build_tokenizer
 from composer_replication.training.tokens import ChatTokens
 
+from .toy_environment import environment_trainer
+
 PROMPTS_PER_STEP, GROUP_SIZE = 4, 2
 LAYER = "LlamaDecoderLayer"
 
 
 @dataclass(frozen=True)
 class Scene:
-    """`errors` and `stored_sites` are of the first half of each batch, which is the first process's, or of all."""
+    """Errors of rollouts and what stored traces hold are everywhere, or in the half of the first process alone."""
 
     trainer: type[Any] = ComposerReplicationTrainer
     alpha: float = 0.0
@@ -39,7 +41,10 @@ class Scene:
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     steps: int = 1
+    accumulation: int = 1
     tied: bool = False
+    environment: bool = False
+    """Let TRL's tool loop run a toy environment, with turns drawn at random, instead of the given rollouts."""
 
 
 @cache
@@ -128,9 +133,7 @@ def stored_examples(number: int, with_sites: range, seed: int = 0) -> list[Trace
     for place in range(number):
         row, count = ids(20 + 3 * place), (1 + place % 2) * (place in with_sites)
         sites = [SiteTokens(start, start + 4, row[:start] + ids(6)) for start in (8, 14)[:count]]
-        pairs = [
-            PairTokens(ids(5), ids(3 + which), ids(6), -9.0 - which, -11.0, 0.1 * which) for which in range(count)
-        ]
+        pairs = [PairTokens(ids(5), ids(3 + which), ids(6), -9.0 - which, -11.0, 0.1 * which) for which in range(count)]
         examples.append(TraceExample(row, [1] * len(row), 0.0, sites, pairs))
     return examples
 
@@ -149,7 +152,12 @@ def build(scene: Scene, folder: str, rank: int = 0, world: int = 1, model: Any =
         output_dir=folder, seed=5, max_steps=scene.steps, num_generations=GROUP_SIZE, learning_rate=1e-2,
         lr_scheduler_type="constant", max_grad_norm=0.0, beta=0.0, use_cpu=True, logging_steps=1, save_strategy="no",
         report_to=[], disable_tqdm=True, shuffle_dataset=False,
-        **{"bf16": False, "gradient_checkpointing": False, "per_device_train_batch_size": 8 // world, **scene.arguments},
+        gradient_accumulation_steps=scene.accumulation,
+        **{
+            "bf16": False, "gradient_checkpointing": False,
+            "per_device_train_batch_size": PROMPTS_PER_STEP * GROUP_SIZE // world // scene.accumulation,
+            **scene.arguments,
+        },
     )  # fmt: skip
     options: dict[str, Any] = {}
     if scene.trainer is not GRPOTrainer:
@@ -161,6 +169,8 @@ def build(scene: Scene, folder: str, rank: int = 0, world: int = 1, model: Any =
             "hinter": TraceHinter() if scene.online else None,
             "batches": _stored_batches(scene, rank, world),
         }
+    if scene.environment:
+        return environment_trainer(scene.trainer, folder, arguments={"max_steps": scene.steps}, **options)
     trainer = scene.trainer(
         model=model or new_model(scene.tied),
         processing_class=chat_tokens().tokenizer,

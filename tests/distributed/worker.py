@@ -1,6 +1,6 @@
 """One process of a group: runs the named scenes one after the other and writes what it saw.
 
-    python -m tests.distributed.worker ddp|fsdp2 FOLDER SCENE…
+python -m tests.distributed.worker ddp|fsdp2 FOLDER SCENE…
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from accelerate import FullyShardedDataParallelPlugin
 from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedType
 from safetensors.torch import save_file
+from torch.distributed.tensor import DTensor
 
 from . import scenes
 from .matrix import SCENES
@@ -48,6 +49,7 @@ def main(kind: str, folder: Path, names: list[str]) -> None:
         trainer = scenes.build(SCENES[name], str(folder / f"trainer-{rank}"), rank, world)
         tensors, logs = scenes.run(trainer)
         assert trainer.accelerator.num_processes == world
+        assert any(isinstance(parameter, DTensor) for parameter in trainer.model.parameters()) == (kind == "fsdp2")
         assert (trainer.accelerator.distributed_type == DistributedType.FSDP) == (kind == "fsdp2")
         save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, folder / f"{name}-{rank}.safetensors")
         (folder / f"{name}-{rank}.json").write_text(json.dumps(logs))

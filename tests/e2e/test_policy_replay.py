@@ -1,4 +1,4 @@
-"""`recompose replay --policy` and `recompose pair --signal` on toolbox traces, with the tiny model and almost no warm-up."""
+"""`recompose replay --policy` and `recompose pair --signal` on toolbox traces, with a tiny model that knows nothing."""
 
 from __future__ import annotations
 

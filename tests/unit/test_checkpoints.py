@@ -68,7 +68,7 @@ def test_going_on_gives_the_same_weights_and_steps(new_policy, examples, tmp_pat
 
 def test_a_checkpoint_holds_no_pickle_of_ours(new_policy, examples, tmp_path):
     train(new_policy(), config_of(steps=2, sdpo_from="rollouts"), examples, tmp_path, Silent())
-    folder = checkpoints.latest(tmp_path)
+    folder = checkpoints.latest(tmp_path / "scratch")
     assert folder.name == "checkpoint-2"
     assert json.loads((folder / "composer-0.json").read_text())["batches"] == {"next": 2}
     assert (folder / "composer-0.safetensors").exists()

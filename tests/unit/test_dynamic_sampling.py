@@ -17,8 +17,8 @@ __all__ = ["new_policy"]
 
 
 def test_flat_groups_are_those_with_one_reward():
-    assert flat_groups(torch.tensor([0.0, 0.0, 1.0, 0.0, 0.1, 0.1]), 2) == [0, 2]
-    assert flat_groups(torch.tensor([1.0, 1.0, 1.0, 0.0]), 4) == []
+    assert flat_groups([0.0, 0.0, 1.0, 0.0, 0.1, 0.1], 2) == [0, 2]
+    assert flat_groups([1.0, 1.0, 1.0, 0.0], 4) == []
 
 
 def test_streams_of_two_processes_are_disjoint_and_can_go_on():

@@ -159,3 +159,19 @@ def test_a_run_from_before_states_were_kept_has_no_yields(plain, tmp_path):
     shutil.copytree(plain.path, copy)
     (copy / "replay" / "states.jsonl.zst").unlink()
     assert pair_report(Run.open(copy), None, Silent())["gate"] == {}
+
+
+@pytest.mark.parametrize("name", ["plain", "sampled"])
+def test_the_documented_signal_is_the_one_that_is_kept(name):
+    root = Path(__file__).parents[2]
+    kept = json.loads((root / "benchmarks" / "results" / "pair_signal.json").read_text())["runs"][name]["result"]
+    row = kept["signal"]
+    intervals = [
+        f"{row[key]['mean']:+.2f} [{row[key]['lo']:+.2f}, {row[key]['hi']:+.2f}]" for key in ("margin", "distance")
+    ]
+    funnel = " → ".join(str(kept["funnel"][key]) for key in ("states", "replies", "votes", "agreements", "pairs"))
+    wanted = (
+        f"| {funnel} | {kept['pairs_per_trace']:.2f} | {kept['kappa']:.3f} | {intervals[0]} | {intervals[1]} | no |"
+    )
+    assert wanted in (root / "docs" / "pairs.md").read_text()
+    assert not row["meets_threshold"]

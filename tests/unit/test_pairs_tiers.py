@@ -135,7 +135,7 @@ def test_without_a_right_sample_the_canonical_call_is_chosen():
     assert (pair.chosen_from, pair.rejected, pair.off_policy) == ("teachers", say(Z), False)
 
 
-def test_next_to_a_sample_the_agreed_call_has_its_arguments_in_the_order_of_the_schema():
+def test_the_agreed_call_has_its_arguments_in_the_order_of_the_schema():
     schema = {"properties": {"path": {}, "count": {}, "all": {}}}
     tools = ({"type": "function", "function": {"name": "head", "parameters": schema}},)
     trace = actor_trace().model_copy(update={"tools": tools})
@@ -144,11 +144,10 @@ def test_next_to_a_sample_the_agreed_call_has_its_arguments_in_the_order_of_the_
     def chosen(samples):
         return extract_dpo_pairs([trace], ballot(agreed, agreed), samples={trace.state_id(0): samples}).pairs[0].chosen
 
-    [call] = chosen([say(Y)])["tool_calls"]
-    assert call["function"] == {"name": "head", "arguments": '{"path":"a","count":3,"extra":"é"}'}
-    assert canonical_tool_call(call) == agreed
-    [plain] = chosen([])["tool_calls"]
-    assert plain["function"]["arguments"] == '{"count":3,"extra":"é","path":"a"}'
+    for samples in ([say(Y)], []):
+        [call] = chosen(samples)["tool_calls"]
+        assert call["function"] == {"name": "head", "arguments": '{"path":"a","count":3,"extra":"é"}'}
+        assert canonical_tool_call(call) == agreed
 
 
 def test_a_policy_that_is_always_right_needs_no_pair():

@@ -53,8 +53,8 @@ def call(name: str, arguments: dict | str, number: int = 0) -> dict:
         ('{"name":"get_key","arguments":{"b": 1, "a": "x"}}', "", [call("get_key", '{"b":1,"a":"x"}')]),
         ('<tool_call>\n{"name":"a","arguments":{}}\n</tool_call>', "", [call("a", "{}")]),
         (
-            'say <tool_call>{"name":"a","arguments":{}}</tool_call>\n<tool_call>{"name":"b","arguments":{}}</tool_call>',
-            "say",
+            'a <tool_call>{"name":"a","arguments":{}}</tool_call>\n<tool_call>{"name":"b","arguments":{}}</tool_call>',
+            "a",
             [call("a", "{}"), call("b", "{}", 1)],
         ),
         ('{"name":"get_key","arguments":{"key":"k"}', '{"name":"get_key","arguments":{"key":"k"}', None),

@@ -33,9 +33,7 @@ class Trial:
     def __init__(self, run, step=0, log_history=(), world_zero=True, **options):
         self.notes = Notes()
         self.args = SimpleNamespace(output_dir=str(run / "training" / "scratch"))
-        self.state = SimpleNamespace(
-            global_step=step, log_history=list(log_history), is_world_process_zero=world_zero
-        )
+        self.state = SimpleNamespace(global_step=step, log_history=list(log_history), is_world_process_zero=world_zero)
         self.control = SimpleNamespace(should_training_stop=False, should_save=True)
         self.path = run / "training" / "alarms.jsonl"
         self.watchdog = Watchdog(run, self.notes, **options)
@@ -126,7 +124,7 @@ def test_healthy_runs_are_left_in_peace(tmp_path):
     for seed in range(HEALTHY_HISTORIES):
         rng = random.Random(f"healthy:{seed}")
         trial = Trial(tmp_path)
-        for entry in healthy(rng, rng.randint(30, 300)):
+        for entry in healthy(rng, rng.randint(30, 200)):
             trial.log(**entry)
         alarmed += [(seed, trial.names())] if trial.names() else []
     assert len(alarmed) <= HEALTHY_HISTORIES // 100, alarmed
@@ -143,7 +141,9 @@ def test_one_wild_step_says_nothing(tmp_path):
 def test_a_rate_that_doubles_within_its_bounds_is_no_alarm(tmp_path):
     trial = Trial(tmp_path)
     for step in range(60):
-        trial.log(**{"rollout/truncation_rate": 0.04 if step < 30 else 0.19, "rollout/repetition_rate": 0.3 + step / 250})
+        trial.log(
+            **{"rollout/truncation_rate": 0.04 if step < 30 else 0.19, "rollout/repetition_rate": 0.3 + step / 250}
+        )
     assert trial.names() == []
 
 
@@ -158,12 +158,13 @@ def test_an_alarm_comes_again_only_after_the_value_came_back(tmp_path):
 
 
 def test_a_value_that_hovers_at_its_threshold_is_not_told_over_and_over(tmp_path):
-    limit = Thresholds().entropy_share
+    limit, raised = Thresholds().entropy_share, 0
     for seed in range(20):
         trial, rng = Trial(tmp_path / str(seed)), random.Random(seed)
         for step in range(300):
             trial.log(entropy=(1.0 if step < 30 else limit) * math.exp(rng.gauss(0, 0.15)))
-        assert len(trial.names()) == 1
+        raised += len(trial.names())
+    assert raised <= 22, "with a margin of 0.1 it is 134, without any 373"
 
 
 @pytest.mark.parametrize("key", ["loss", "grad_norm", "channel/sdpo", "gradient/policy"])
@@ -202,8 +203,11 @@ def test_every_process_stops_and_one_writes(tmp_path, world_zero):
 def test_the_alarm_names_the_checkpoint_to_go_on_from(tmp_path):
     trial = Trial(tmp_path).log(loss=math.nan)
     assert "no checkpoint" in trial.alarms()[0].resume
-    for step in (9, 20, 100):
-        (tmp_path / "training" / "scratch" / f"checkpoint-{step}").mkdir(parents=True)
+    for step in (9, 20, 100, 200):
+        checkpoint = tmp_path / "training" / "scratch" / f"checkpoint-{step}"
+        checkpoint.mkdir(parents=True)
+        if step < 200:
+            (checkpoint / "composer-0.safetensors").touch()
     trial.log(loss=math.nan)
     assert trial.alarms()[1].resume == f"`recompose train {tmp_path}` goes on from the checkpoint of step 100"
 
@@ -247,27 +251,31 @@ def test_the_divergence_is_held_against_the_largest_it_can_be(tmp_path, jsd_beta
     trial = Trial(tmp_path, jsd_beta=jsd_beta)
     for _ in range(20):
         trial.log(**{"sdpo/divergence": 0.32})
+    assert ("teacher_divergence" in trial.watchdog.unwatched) == (jsd_beta in (0, 1))
     assert bool(trial.names()) == raised, "the bound is 0.693 at 0.5, 0.325 at 0.1, and there is none for KL"
 
 
-def test_a_resumed_run_knows_what_was_said(tmp_path):
-    def entropy_at(step):
-        return 1.0 if step < 30 else 0.1
+def test_a_resumed_run_knows_how_it_began_and_what_was_said(tmp_path):
+    def entry(step):
+        calls_per_turn = 1.0 if step < 40 else 0.7 if step < 75 else 0.4
+        return {
+            "entropy": 1.0 if step < 30 else 0.1,
+            "kl": 0.0 if step < 70 else 2.0,
+            "rollout/tool_calls_per_turn": calls_per_turn,
+        }
 
-    whole = Trial(tmp_path / "whole")
-    first = Trial(tmp_path / "cut")
+    whole, first, checkpoint = Trial(tmp_path / "whole"), Trial(tmp_path / "cut"), 60
     for step in range(100):
-        whole.log(entropy=entropy_at(step), kl=0.0 if step < 70 else 2.0)
+        whole.log(**entry(step))
     for step in range(90):
-        first.log(entropy=entropy_at(step), kl=0.0 if step < 70 else 2.0)
-    assert first.names() == ["entropy", "kl"]
-    checkpoint = 60
+        first.log(**entry(step))
+    assert first.names() == ["entropy", "kl", "tool_use"]
     again = Trial(tmp_path / "cut", step=checkpoint, log_history=first.state.log_history[:checkpoint])
     assert again.names() == ["entropy"], "what comes after the checkpoint is forgotten"
     for step in range(checkpoint, 100):
-        again.log(entropy=entropy_at(step), kl=0.0 if step < 70 else 2.0)
+        again.log(**entry(step))
     assert [(a.name, a.step) for a in again.alarms()] == [(a.name, a.step) for a in whole.alarms()]
-    assert len(again.notes.said) == 1
+    assert len(again.notes.said) == 2
 
 
 def test_alarms_without_their_metric_are_named(tmp_path):

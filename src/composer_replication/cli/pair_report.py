@@ -111,9 +111,8 @@ def show_report(report: Mapping[str, Any]) -> None:
         print(f"  {f'gate, {bucket}':<15} {found['states']} states, {found['pairs']} pairs{judged}")
     chosen, rejected = (_listed(report["sides"][side]) for side in ("chosen", "rejected"))
     if chosen:
-        print(
-            f"  sides           chosen from {chosen}; rejected from {rejected}; {report['sides']['off_policy']} off-policy"
-        )
+        off_policy = report["sides"]["off_policy"]
+        print(f"  sides           chosen from {chosen}; rejected from {rejected}; {off_policy} off-policy")
     kappas = (_number(report["kappa"]), _number(report["kappa_tool"]))
     print("  agreement       Fleiss' kappa {} on calls, {} on tools".format(*kappas))
     for name, teacher in report["teachers"].items():

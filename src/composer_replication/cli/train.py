@@ -5,15 +5,20 @@ from __future__ import annotations
 import json as json_module
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from composer_replication.errors import UsageError
+from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.pipeline import load_model, policy_weights, rollout_tokens
-from composer_replication.runs import Run
+from composer_replication.records import ErrorSite, Hint, PreferencePair
+from composer_replication.runs import Run, write_atomically
 
 from .common import Json, quiet_libraries, run_one_stage, working_on
+
+if TYPE_CHECKING:
+    from composer_replication.training.examples import TraceExample
+    from composer_replication.training.models import Policy
 
 DryRun = Annotated[
     bool, Parameter(negative="", help="Only tell settings, memory, and what can be trained on at which context length.")
@@ -63,9 +68,35 @@ def _plan(run: Run, processes: int, is_sharded: bool, as_json: bool) -> None:
 
 
 def _check(run: Run, as_json: bool) -> None:
+    from composer_replication.training.plan import plan_training
     from composer_replication.training.selfcheck import check_machine
 
     with working_on(run) as progress:
         folder, _ = policy_weights(run, progress, "policy")
-        card = check_machine(run, load_model(run, folder), progress)
-    print(json_module.dumps(card.as_json()) if as_json else card.as_markdown())
+        plan = plan_training(run, rollout_tokens(run), processes=1, is_sharded=False)
+        card = check_machine(
+            lambda: load_model(run, folder),
+            run.config,
+            _stored_examples(run, load_model(run, folder)),
+            run.path / "selfcheck",
+            plan["memory"]["peak_mib"] if plan["memory"] else None,
+            progress,
+        )
+    write_atomically(run.path / "selfcheck.json", json_module.dumps(card.as_json(), indent=2) + "\n")
+    write_atomically(run.path / "selfcheck.md", card.as_markdown())
+    print(json_module.dumps(card.as_json()) if as_json else card.as_markdown(), end="\n" if as_json else "")
+    if not card.passed:
+        failed = ", ".join(check.name for check in card.checks if not check.passed)
+        raise RecomposeError(f"selfcheck failed: {failed}", f"read {run.path / 'selfcheck.md'}")
+
+
+def _stored_examples(run: Run, policy: Policy) -> list[TraceExample]:
+    """What channels on stored traces would read, as far as the run has come."""
+    from composer_replication.training.examples import build_examples
+
+    if not all(run.stage(noun).is_done for noun in ("sites", "hints")):
+        return []
+    pairs = run.stage("pairs").read(PreferencePair) if run.stage("pairs").is_done else []
+    sites = {site.site_id: site for site in run.stage("sites").read(ErrorSite)}
+    hints, limit = run.stage("hints").read(Hint), run.config.training.max_tokens
+    return build_examples(policy.tokens, rollout_tokens(run), sites, hints, pairs, limit)[0]

@@ -22,10 +22,17 @@ def show_plan(plan: dict[str, Any]) -> None:
         console.print(f"[{section}] " + "  ".join(f"{key}={value}" for key, value in values.items()), markup=False)
     _show_memory(console, plan["memory"])
     console.print(f"Tokens of stored rollouts are measured; other traces: {plan['token_counts']}.")
-    console.print(_contexts([*plan["contexts"], plan["at_max_tokens"]]))
+    rows = [*plan["contexts"], plan["at_max_tokens"]]
+    console.print(_contexts(rows))
     console.print(
-        "fit: short enough. windowed: short enough without its oldest turns. use: what this training takes as it is now."
+        "fit: short enough. windowed: short enough without its oldest turns. use: what this training takes as it is."
     )
+    unshown = plan["at_max_tokens"]["states"]["tools_not_shown"]
+    if unshown:
+        console.print(f"The chat template does not write tools: at {unshown:,} states the policy would not see them.")
+    console.print("Why the rest cannot be used:")
+    for row in rows:
+        console.print(f"  {row['max_tokens']:>7,}  {_reasons(row)}", soft_wrap=True)
 
 
 def _show_memory(console: Console, memory: dict[str, Any] | None) -> None:
@@ -50,9 +57,8 @@ def _contexts(rows: list[dict[str, Any]]) -> Table:
     table.add_column("tokens", justify="right")
     for noun in NOUNS:
         table.add_column(f"{noun}: fit / windowed / use")
-    table.add_column("why the rest cannot be used")
     for row in rows:
-        table.add_row(f"{row['max_tokens']:,}", *(_cell(row[noun]) for noun in NOUNS), _reasons(row))
+        table.add_row(f"{row['max_tokens']:,}", *(_cell(row[noun]) for noun in NOUNS))
     return table
 
 
@@ -63,8 +69,9 @@ def _cell(shares: dict[str, Any]) -> str:
 
 
 def _reasons(row: dict[str, Any]) -> str:
-    return "; ".join(
-        f"{noun}: " + ", ".join(f"{reason} {count}" for reason, count in row[noun]["why_not"].items())
+    said = "; ".join(
+        f"{noun}: " + ", ".join(f"{reason} {count:,}" for reason, count in row[noun]["why_not"].items())
         for noun in NOUNS
         if row[noun]["why_not"]
     )
+    return said or "all can"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from composer_replication.llm.fence import visible
 
@@ -11,6 +12,7 @@ PIECE = re.compile(r"\w+|[^\w\s]")
 SENTENCE_END = re.compile(r"(?<=[.!?…])\s+")
 
 
+@lru_cache(maxsize=4096)
 def count_tokens(text: str) -> int:
     """Words and punctuation marks: a count that needs no tokenizer."""
     return len(PIECE.findall(text))

@@ -104,7 +104,7 @@ def _pair_at(
         trace_id=trace.trace_id,
         turn=turn,
         prompt=tuple(trace.history(turn)),
-        chosen=sides.chosen or _written(verdict.action, trace, sides),
+        chosen=sides.chosen or in_schema_order(action_message(verdict.action), trace.tools),
         rejected=sides.rejected,
         tools=trace.tools,
         agreement=verdict.agreement,
@@ -115,12 +115,6 @@ def _pair_at(
         simulated=any(reply.simulated for reply in voters),
     )
     return [pair], "paired"
-
-
-def _written(action: str, trace: Trace, sides: _Sides) -> Message:
-    """The agreed action. Next to a sample of the policy it must not differ in the mere order of arguments."""
-    message = action_message(action)
-    return in_schema_order(message, trace.tools) if sides.rejected_from == "policy" else message
 
 
 def _without_family(replies: Iterable[TeacherReply], family: str | None) -> list[TeacherReply]:

@@ -1,6 +1,7 @@
 """Token rows to the batch that the three channels read.
 
     input_ids attention_mask response_mask rewards                              the stored traces
+    advantages behaviour_logps                                                  0 where there is nothing to compare
     ctx_teacher_input_ids ctx_teacher_attention_mask sdpo_loss_mask             one row per hinted turn, hint spliced in
     sdpo_row sdpo_start                                                         where that turn lies in input_ids
     dpo_{chosen,rejected}_{input_ids,attention_mask,response_mask}              one row per pair
@@ -29,6 +30,10 @@ class ComposerDataCollator:
         batch: Batch = {"rewards": torch.tensor([example.reward for example in examples])}
         batch["input_ids"], batch["attention_mask"] = self._pad([example.ids for example in examples])
         batch["response_mask"] = _pad_masks([example.response_mask for example in examples])
+        batch["advantages"] = torch.tensor([example.advantage for example in examples])
+        batch["behaviour_logps"] = torch.zeros(batch["input_ids"].shape)
+        for row, example in enumerate(examples):
+            batch["behaviour_logps"][row, : len(example.logprobs)] = torch.tensor(example.logprobs)
         return {**batch, **self._sites(examples), **self._pairs([p for example in examples for p in example.pairs])}
 
     def _sites(self, examples: Sequence[TraceExample]) -> Batch:

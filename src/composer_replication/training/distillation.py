@@ -8,6 +8,7 @@ turn was wrong. A dropped site still counts in the denominator, so that no rank 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -30,6 +31,7 @@ class SiteStates(NamedTuple):
 
 class Distilled(NamedTuple):
     loss: Tensor
+    """Times the weight."""
     divergence_K: Tensor
     """Mean over each turn's tokens, before any gate."""
     kept_K: Tensor
@@ -43,7 +45,9 @@ def distil(
     teacher_head: Head,
     settings: ComposerSettings,
     number_of_sites: Tensor | float,
+    weight: float = 1.0,
 ) -> Distilled:
+    """`weight` goes to the tokens, because a factor on the loss would cost a pass over the gradient of the head."""
     site_N = torch.repeat_interleave(
         torch.arange(len(states.lengths_K), device=states.labels_N.device), states.lengths_K
     )
@@ -56,7 +60,7 @@ def distil(
         student_K = mean_K(_logprobs(states.student_NH, student_head, states.labels_N))
         teacher_K = mean_K(_logprobs(states.teacher_NH, teacher_head, states.labels_N))
     kept_K = teacher_K < student_K if settings.require_disfavour else torch.ones_like(student_K, dtype=torch.bool)
-    weights_N = (kept_K / (states.lengths_K * number_of_sites))[site_N]
+    weights_N = (weight * kept_K / (states.lengths_K * number_of_sites))[site_N]
     found = hidden_divergence(
         states.student_NH,
         student_head.weight_VH,
@@ -71,6 +75,25 @@ def distil(
         teacher_bias_V=teacher_head.bias_V,
     )
     return Distilled(found.loss, mean_K(found.divergence_N), kept_K, student_K, teacher_K)
+
+
+def mean_divergence(
+    student: Sequence[Tensor], teacher: Sequence[Tensor], head: Head, settings: ComposerSettings
+) -> float:
+    """Over all tokens of some turns, under one head."""
+    student_NH = torch.cat(list(student))
+    found = hidden_divergence(
+        student_NH,
+        head.weight_VH,
+        torch.cat(list(teacher)),
+        head.weight_VH,
+        weights_N=torch.zeros(len(student_NH), device=student_NH.device),
+        beta=settings.jsd_beta,
+        temperature=settings.sdpo_temperature / head.scale,
+        student_bias_V=head.bias_V,
+        teacher_bias_V=head.bias_V,
+    )
+    return found.divergence_N.mean().item()
 
 
 def _logprobs(hidden_NH: Tensor, head: Head, labels_N: Tensor) -> Tensor:

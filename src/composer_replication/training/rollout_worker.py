@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from inspect import iscoroutinefunction
 from typing import Generic, NamedTuple, TypeVar
 
 import torch
@@ -148,7 +149,7 @@ class RolloutWorker:
 
     def run(self, episodes: Sequence[E], generator: torch.Generator | None = None) -> list[Rollout[E]]:
         rollouts = [Rollout(episode, self.tokens.prompt(episode.messages)) for episode in episodes]
-        self._check_prompts(rollouts)
+        self._check(rollouts)
         settings = self.settings
         steps = (
             ConcurrentSteps(settings.max_concurrency, settings.step_timeout_s)
@@ -227,7 +228,9 @@ class RolloutWorker:
             and len(rollout.prompt_ids) + needed <= (self.sampler.max_tokens or len(rollout.prompt_ids) + needed)
         )
 
-    def _check_prompts(self, rollouts: Sequence[Rollout[E]]) -> None:
+    def _check(self, rollouts: Sequence[Rollout[E]]) -> None:
+        if not self.settings.max_concurrency and any(iscoroutinefunction(rollout.episode.step) for rollout in rollouts):
+            raise UsageError("an asynchronous environment cannot run inline", "set max_concurrency to 1 or more")
         longest = max((len(rollout.prompt_ids) for rollout in rollouts), default=0)
         room = self.sampler.max_tokens
         if room is not None and longest + self.settings.max_turn_tokens > room:

@@ -23,7 +23,12 @@ def language_model(model: Any) -> Any:
 
 
 def last_hidden(model: Any, input_ids_BT: Tensor, attention_mask_BT: Tensor) -> Tensor:
+    """Without any row the network runs over one token all the same: processes with rows wait for it to do so."""
     backbone = language_model(model).base_model
+    if not len(input_ids_BT):
+        filler_11 = input_ids_BT.new_zeros(1, 1)
+        hidden_11H = backbone(input_ids=filler_11, attention_mask=filler_11 + 1, use_cache=False).last_hidden_state
+        return hidden_11H[:0].repeat(1, input_ids_BT.shape[1], 1)
     return backbone(input_ids=input_ids_BT, attention_mask=attention_mask_BT, use_cache=False).last_hidden_state
 
 

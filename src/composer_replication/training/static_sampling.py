@@ -1,8 +1,8 @@
 """Turns from one key-value cache that lives across turns, with a CUDA graph for the step that writes one token.
 
-Each conversation owns a slot: a row of the cache in which its token at position p lies in column p. A new turn only reads
-what was appended since; whatever else stands in a slot is overwritten. Rows that do not take part in a step write to a
-last column that nobody reads, so the shapes of a step never change and a graph can be replayed.
+Each conversation owns a slot: a row of the cache in which its token at position p lies in column p. A new turn only
+reads what was appended since; whatever else stands in a slot is overwritten. Rows that do not take part in a step write
+to a last column that nobody reads, so the shapes of a step never change and a graph can be replayed.
 
 transformers' `StaticCache` keeps one position for all rows and its attention copies the keys once per query head. Here
 the attention function itself writes to the slots, and the queries of one key head are read as a longer sequence.
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from .sampling import DynamicSampler, SampledTurn, TurnSampler, choose_tokens, left_pad
@@ -28,25 +29,40 @@ from .tokens import ChatTokens
 ATTENTION = "composer_static"
 PREFILL_TOKENS = 1 << 16
 COLUMNS_PER_GRAPH = 128
+COLUMNS_PER_KERNEL = 16
+"""Masks of other widths are copied by the attention kernels."""
 STEPS_PER_LOOK = 4
 """How often to ask whether every row has ended: asking waits for the device."""
 WARMUP_STEPS = 3
+KERNELS = [SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""cuDNN plans anew for every shape, which is slow in general but happens once per graph here."""
 NOT_COMPUTED = ("softcap", "s_aux")
 
 
 def turn_sampler(model: Any, tokens: ChatTokens, batch: int, max_tokens: int) -> TurnSampler:
-    """The fast sampler on a GPU, the plain one elsewhere and for wrapped models such as adapters."""
-    from transformers import PreTrainedModel
-
-    if model.device.type == "cuda" and isinstance(model, PreTrainedModel):
+    """The fast sampler on a GPU; the plain one elsewhere, and for models whose weights cannot simply be copied."""
+    if model.device.type == "cuda" and can_be_copied(model):
         return StaticSampler(model, tokens, batch, max_tokens)
     return DynamicSampler(model, tokens, batch)
 
 
-class _Place(NamedTuple):
-    """Where the tokens of one forward pass go, and what each may see. `rows` is None for all slots."""
+def can_be_copied(model: Any) -> bool:
+    """False with adapters, quantised or sharded weights."""
+    from torch.distributed.tensor import DTensor
+    from transformers import PreTrainedModel
 
-    rows_R: Tensor | None
+    return (
+        isinstance(model, PreTrainedModel)
+        and not any(getattr(model, mark, False) for mark in ("is_quantized", "_hf_peft_config_loaded"))
+        and not any(isinstance(parameter, DTensor) for parameter in model.parameters())
+    )
+
+
+class _Place(NamedTuple):
+    """Where the tokens of one forward pass go, and what each may see."""
+
+    rows_R: Tensor
+    is_every_slot: bool
     columns_RT: Tensor
     mask_R1TS: Tensor
 
@@ -62,16 +78,15 @@ class _Slots:
     def extend(self, layer: int, key_RKTD: Tensor, value_RKTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Write to one layer; return its visible keys and values, and the mask."""
         assert self.place is not None
-        rows_R, columns_RT, mask_R1TS = self.place
+        rows_R, is_every_slot, columns_RT, mask_R1TS = self.place
         if layer not in self._layers:
             self._layers[layer] = self._empty(key_RKTD), self._empty(value_RKTD)
         width = mask_R1TS.shape[-1]
         seen: list[Tensor] = []
         for cache_BSKD, new_RKTD in zip(self._layers[layer], (key_RKTD, value_RKTD), strict=True):
-            row_index = torch.arange(self._batch, device=cache_BSKD.device) if rows_R is None else rows_R
-            cache_BSKD[row_index[:, None], columns_RT] = new_RKTD.transpose(1, 2)
-            visible = cache_BSKD[:, :width] if rows_R is None else cache_BSKD[rows_R, :width]
-            seen.append(visible.transpose(1, 2))
+            cache_BSKD[rows_R[:, None], columns_RT] = new_RKTD.transpose(1, 2)
+            visible_RSKD = cache_BSKD[:, :width] if is_every_slot else cache_BSKD[rows_R, :width]
+            seen.append(visible_RSKD.transpose(1, 2))
         return seen[0], seen[1], mask_R1TS
 
     def _empty(self, like_RKTD: Tensor) -> Tensor:
@@ -98,11 +113,13 @@ def _attend(
     rows, heads, length, features = query_RHTD.shape
     key_heads = keys_RKSD.shape[1]
     group = heads // key_heads
+    # Heads of one group stand one after another, each with all its queries.
+    mask_RKQS = mask_R1TS if length == 1 else mask_R1TS.repeat(1, 1, group, 1)
     mixed = scaled_dot_product_attention(
         query_RHTD.reshape(rows, key_heads, group * length, features),
         keys_RKSD,
         values_RKSD,
-        attn_mask=mask_R1TS.repeat(1, 1, group, 1).expand(-1, key_heads, -1, -1),
+        attn_mask=mask_RKQS.expand(-1, key_heads, group * length, -1),
         scale=scaling,
     )
     return mixed.reshape(rows, heads, length, -1).transpose(1, 2), None
@@ -125,14 +142,15 @@ class StaticSampler:
         self._device = model.device
         self._tokens = tokens
         self._graphs_on = graphs and self._device.type == "cuda"
-        self._model = _copy_for_sampling(
-            model, dtype or (torch.bfloat16 if self._device.type == "cuda" else model.dtype)
-        )
+        native = torch.bfloat16 if self._device.type == "cuda" else model.dtype
+        self._model = _copy_for_sampling(model, dtype or native)
         self._cached: list[list[int]] = [[] for _ in range(batch)]
-        self._slots = _Slots(batch, max_tokens + 1)
+        self._unseen_column = _rounded_up(max_tokens, COLUMNS_PER_GRAPH)
+        self._slots = _Slots(batch, self._unseen_column + 1)
         self._token_B, self._position_B, self._column_B = (
             torch.zeros(batch, dtype=torch.long, device=self._device) for _ in range(3)
         )
+        self._every_slot_B = torch.arange(batch, device=self._device)
         self._captured: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
         self._pool: Any = torch.cuda.graph_pool_handle() if self._graphs_on else None
         self.refresh(model)
@@ -158,7 +176,7 @@ class StaticSampler:
         longest = max(map(len, contexts)) + max_new_tokens
         if longest > self.max_tokens:
             raise ValueError(f"{longest} tokens do not fit into slots of {self.max_tokens}")
-        width = min(-(-longest // COLUMNS_PER_GRAPH) * COLUMNS_PER_GRAPH, self.max_tokens)
+        width = _rounded_up(longest, COLUMNS_PER_GRAPH)
         with torch.autocast(self._device.type, enabled=False):
             logits_BV = self._read(slots, contexts)
             turns = self._write(slots, contexts, logits_BV, width, max_new_tokens, temperature, generator)
@@ -178,11 +196,9 @@ class StaticSampler:
             start_R1 = torch.tensor(starts, device=self._device)[:, None]
             position_RT = (start_R1 + mask_RT.cumsum(1) - 1) * mask_RT
             rows_R = torch.tensor(rows, device=self._device)
-            width = max(start + len(ids) for _, start, ids in group)
-            column_RT = torch.where(mask_RT.bool(), position_RT, self.max_tokens)
-            logits_RV = self._forward(
-                ids_RT, position_RT, column_RT, min(-(-width // 16) * 16, self.max_tokens), rows_R
-            )
+            width = _rounded_up(max(start + len(ids) for _, start, ids in group), COLUMNS_PER_KERNEL)
+            column_RT = torch.where(mask_RT.bool(), position_RT, self._unseen_column)
+            logits_RV = self._forward(ids_RT, position_RT, column_RT, width, rows_R, is_every_slot=False)
             if logits_BV is None:
                 logits_BV = logits_RV.new_zeros(self.batch, logits_RV.shape[-1])
             logits_BV[rows_R] = logits_RV
@@ -192,7 +208,7 @@ class StaticSampler:
     def _unread(self, slot: int, context: Sequence[int]) -> tuple[int, Sequence[int]]:
         """Where the slot stops agreeing with the context, and the rest of the context: always at least one token."""
         held = self._cached[slot]
-        agreed = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(held, context, strict=False)))
+        agreed = len(held) if held == list(context[: len(held)]) else _shared(held, context)
         start = min(agreed, len(context) - 1)
         return start, context[start:]
 
@@ -223,7 +239,7 @@ class StaticSampler:
                 break
             self._token_B.copy_(next_B)
             self._position_B.copy_(torch.where(alive_B, length_B, 0))
-            self._column_B.copy_(torch.where(alive_B, length_B, self.max_tokens))
+            self._column_B.copy_(torch.where(alive_B, length_B, self._unseen_column))
             logits_BV = self._step(width)
             length_B = length_B + alive_B
         ids_RT, logprobs_RT = torch.stack(tokens, 1)[slots_R].tolist(), torch.stack(logprobs, 1)[slots_R].tolist()
@@ -246,26 +262,38 @@ class StaticSampler:
         """Run the step a few times, which changes nothing as it writes the same again, then record it."""
         side = torch.cuda.Stream(self._device)
         side.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(side):
-            for _ in range(WARMUP_STEPS):
-                self._next_logits(width)
-        torch.cuda.current_stream(self._device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
-            logits_BV = self._next_logits(width)
+        with sdpa_kernel(KERNELS, set_priority=True):
+            with torch.cuda.stream(side):
+                for _ in range(WARMUP_STEPS):
+                    self._next_logits(width)
+            torch.cuda.current_stream(self._device).wait_stream(side)
+            with torch.cuda.graph(graph, pool=self._pool):
+                logits_BV = self._next_logits(width)
         return graph, logits_BV
 
     def _next_logits(self, width: int) -> Tensor:
         return self._forward(
-            self._token_B[:, None], self._position_B[:, None], self._column_B[:, None], width, rows_R=None
+            self._token_B[:, None],
+            self._position_B[:, None],
+            self._column_B[:, None],
+            width,
+            self._every_slot_B,
+            is_every_slot=True,
         )
 
     def _forward(
-        self, ids_RT: Tensor, position_RT: Tensor, column_RT: Tensor, width: int, rows_R: Tensor | None
+        self,
+        ids_RT: Tensor,
+        position_RT: Tensor,
+        column_RT: Tensor,
+        width: int,
+        rows_R: Tensor,
+        is_every_slot: bool,
     ) -> Tensor:
         hidden_R1TS = torch.arange(width, device=self._device) > position_RT[:, None, :, None]
         mask_R1TS = torch.zeros_like(hidden_R1TS, dtype=self._model.dtype).masked_fill_(hidden_R1TS, -torch.inf)
-        self._slots.place = _Place(rows_R, column_RT, mask_R1TS)
+        self._slots.place = _Place(rows_R, is_every_slot, column_RT, mask_R1TS)
         output = self._model(ids_RT, position_ids=position_RT, use_cache=False, logits_to_keep=1, slots=self._slots)
         return output.logits[:, -1]
 
@@ -278,6 +306,14 @@ def _groups(news: Sequence[tuple[int, int, Sequence[int]]]) -> list[list[tuple[i
             groups.append([])
         groups[-1].append(new)
     return groups
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _rounded_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
 
 
 def _copy_for_sampling(model: Any, dtype: torch.dtype) -> Any:

@@ -29,16 +29,16 @@ class StartingPolicy(StoredRecord):
 
 
 class TrainingStep(StoredRecord):
-    """What one step looked like. A channel that was off has no loss."""
+    """What one step looked like. A channel that was off has no loss; without rollouts there is no reward."""
 
     step: int
-    reward: float
+    reward: float | None
     policy: float
     sdpo: float | None
     replay: float | None
     grad_norm: float
-    entropy: float
-    flat_groups: float
+    entropy: float | None
+    flat_groups: float | None
     """Share of groups whose rollouts all got the same reward, and so taught nothing."""
 
 

@@ -8,13 +8,19 @@ from typing import Any
 import torch
 
 from composer_replication.config import Config
-from composer_replication.environments.toolbox import ToolboxTask, trace_of
+from composer_replication.environments.toolbox import ToolboxTask
+from composer_replication.environments.toolbox.episode import MAX_TURNS
 from composer_replication.environments.toolbox.trace import replay_history
 
 from .models import Policy
 from .online_sites import HintedTurn, OnlineSite, Rolled
-from .rollouts import Rollout, roll_out
+from .rollout_worker import Rollout, RolloutSettings, RolloutWorker
+from .rollouts import ToolboxEpisode
 from .sampling import sample_turns
+from .static_sampling import turn_sampler
+from .trl_rollouts import RolloutFunction, rollout_function
+
+MAX_OBSERVATION_TOKENS = 96
 
 
 class ToolboxRollouts:
@@ -27,30 +33,33 @@ class ToolboxRollouts:
         device = policy.model.device
         self._generator = torch.Generator(device=device).manual_seed(config.seed + 1_000_003 * rank)
         # Of its own, so that asking for acceptance leaves the rollouts as they would be.
+        self._play: RolloutFunction | None = None
         self._trying = torch.Generator(device=device).manual_seed(config.seed + 1_000_003 * rank + 1)
 
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
-        model = trainer.accelerator.unwrap_model(trainer.model)
-        model.eval()
-        rollouts = roll_out(
-            model,
+        if self._play is None:
+            self._play = self._player(trainer.accelerator.unwrap_model(trainer.model), len(prompts))
+        return self._play(prompts, trainer)
+
+    def _player(self, model: Any, rows: int) -> RolloutFunction:
+        settings = self._config.training
+        tokens, longest = (
             self._policy.tokens,
-            [self._by_prompt[_prompt_key(prompt)] for prompt in prompts],
-            max_turn_tokens=self._config.training.max_turn_tokens,
-            temperature=self._config.training.temperature,
-            generator=self._generator,
+            max(len(self._policy.tokens.prompt(t.messages)) for t in self._by_id.values()),
         )
-        model.train()
-        traces = [trace_of(rollout.episode, self._policy.name, row) for row, rollout in enumerate(rollouts)]
-        return {
-            "prompt_ids": [rollout.prompt_ids for rollout in rollouts],
-            "completion_ids": [rollout.completion_ids for rollout in rollouts],
-            "logprobs": [rollout.logprobs for rollout in rollouts],
-            "env_mask": [rollout.sampled_mask for rollout in rollouts],
-            "episode_reward": [rollout.episode.reward for rollout in rollouts],
-            "penalty": [self._penalty(rollout) for rollout in rollouts],
-            "trace": traces,
-        }
+        room = longest + MAX_TURNS * (settings.max_turn_tokens + MAX_OBSERVATION_TOKENS)
+        worker = RolloutWorker(
+            turn_sampler(model, tokens, rows, room),
+            tokens,
+            RolloutSettings(max_turn_tokens=settings.max_turn_tokens, temperature=settings.temperature),
+        )
+        return rollout_function(
+            worker,
+            lambda prompt: ToolboxEpisode(self._by_prompt[_prompt_key(prompt)]),
+            source_model=self._policy.name,
+            generator=self._generator,
+            columns={"penalty": self._penalty},
+        )
 
     def accepts(self, candidates: Sequence[tuple[Rolled, HintedTurn, OnlineSite]]) -> list[bool]:
         """Sample each turn once more behind its hint, and let the environment judge it."""
@@ -91,7 +100,7 @@ class ToolboxRollouts:
         before = trace.messages[: trace.turns[hinted.turn].start]
         return replay_history(self._by_id[trace.task_id], before).step(text).error is None
 
-    def _penalty(self, rollout: Rollout) -> float:
+    def _penalty(self, rollout: Rollout[ToolboxEpisode]) -> float:
         errors = sum(turn.error is not None for turn in rollout.episode.turns)
         return -self._config.training.error_turn_penalty * errors
 

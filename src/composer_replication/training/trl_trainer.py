@@ -9,6 +9,7 @@ pass of its own, before the policy's forward pass, so that peak memory is the la
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -28,11 +29,13 @@ from composer_replication.losses import ChannelSchedule, GradientRatioCap, flat_
 from . import checkpoints
 from .channels import Channel, ReplayPreference, SelfDistillation
 from .collator import Batch
-from .distillation import Distilled, SiteStates, distil
+from .distillation import Distilled, SiteStates, distil, mean_divergence
 from .dynamic_sampling import PromptStream, flat_groups, replace_rows, rows_of
 from .environment_traces import trace_of_messages
 from .gradient_probe import probe, probed_parameters
+from .metrics import count_rollouts, rollout_metrics
 from .online_sites import Accepts, Hinter, OnlineSite, Rolled, find_online_sites
+from .samples import RolloutSamples
 from .self_teacher import SelfTeacher, self_teacher
 from .settings import ComposerSettings
 from .states import Head, language_model, last_hidden, output_head
@@ -41,6 +44,7 @@ from .trainer_metrics import distilled_metrics, found_sites, site_metrics
 from .trl_compat import call_inside_forward
 
 SDPO = "sdpo"
+CHECK_EVERY_STEPS, CHECKED_SITES = 50, 4
 
 
 class ComposerReplicationTrainer(GRPOTrainer):
@@ -49,7 +53,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
     With a `hinter` channel 2 works on the error turns of each step's own rollouts: those of `environment_factory` as
     TRL records them, or those of a `rollout_func` that returns one `Trace` per row as `trace`. `batches` yields
     collated stored traces, one per micro-step and without end, for channel 3, for further channels, and for channel 2
-    where there is no hinter; it must draw from its own random generator. `stateful` are objects of the caller whose
+    where there is no hinter; it must draw from its own random generator. With `samples` the behaviour of the rollouts
+    is logged and some of them are kept. `stateful` are objects of the caller whose
     state belongs into checkpoints, such as `batches` and the generator of the rollouts.
     """
 
@@ -63,6 +68,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         accepts: Accepts | None = None,
         batches: Iterator[Batch] | None = None,
         channels: Sequence[Channel] = (),
+        samples: RolloutSamples | None = None,
         stateful: Mapping[str, checkpoints.Stateful] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -74,12 +80,13 @@ class ComposerReplicationTrainer(GRPOTrainer):
         stored += [ReplayPreference(beta_replay, composer), *channels]
         self.active_channels = [channel for channel in stored if channel.weight] if batches else []
         self.alpha_sdpo = alpha_sdpo if hinter else 0.0
-        self._batches, self._hinter, self._accepts = batches, hinter, accepts
+        self._batches, self._hinter, self._accepts, self._samples = batches, hinter, accepts, samples
+        self.empty_hint_divergence = 0.0
         self._schedules = {channel.name: self._schedule(channel.weight) for channel in self.active_channels}
         self._hidden: Tensor | None = None
         self._keeps_hidden = False
         self._scored: dict[str, Any] = {}
-        self._rewards_B: Tensor | None = None
+        self._checked_at = -1
         self._stateful: dict[str, checkpoints.Stateful] = dict(stateful or {})
         if self.alpha_sdpo:
             self._schedules[SDPO] = self._schedule(alpha_sdpo)
@@ -103,35 +110,44 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self, inputs: list[Any], prompts: list[Any], completions: list[Any], completion_ids_list: list[Any]
     ) -> Tensor:
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        if self.alpha_sdpo or self._prompts:
-            self._scored = {"inputs": inputs, "prompts": prompts, "completions": completions}
+        if self._looks_at_rollouts:
             own = slice(self.accelerator.process_index * len(prompts), None)
-            total = (rewards * self.reward_weights.to(rewards.device)).nansum(1)
-            self._rewards_B = total[own][: len(prompts)]
+            total = (rewards * self.reward_weights.to(rewards.device)).nansum(1)[own][: len(prompts)].tolist()
+            self._scored = {"inputs": inputs, "prompts": prompts, "completions": completions, "rewards": total}
         return rewards
 
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
         generated = super()._generate_and_score_completions(inputs)
-        if not self._is_training or not (self.alpha_sdpo or self._prompts):
+        if not self._is_training or not self._looks_at_rollouts:
             return generated
         scored = self._scored
         if self._prompts:
             generated, scored = self._refilled(self._prompts, generated, scored)
-        return self._with_sites(generated, scored) if self.alpha_sdpo else generated
+        rollouts = self._rollouts(generated, scored) if self.alpha_sdpo or self._samples else []
+        sites = self._sites(rollouts) if self.alpha_sdpo else [[] for _ in rollouts]
+        if self._samples:
+            self._observe(self._samples, rollouts, sites, scored["rewards"])
+        if not self.alpha_sdpo:
+            return generated
+        # Lists of the batch's length are shuffled and split with it.
+        return {**generated, "sdpo_sites": sites, "sdpo_number": self._gather(sum(map(len, sites))).sum()}
+
+    @property
+    def _looks_at_rollouts(self) -> bool:
+        return bool(self.alpha_sdpo or self._prompts or self._samples)
 
     def _refilled(
         self, prompts: PromptStream, generated: dict[str, Any], scored: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         size, pad_id = int(self.num_generations or 1), self._pad_id
-        assert self._rewards_B is not None
-        flat = flat_groups(self._rewards_B, size)
+        flat = flat_groups(scored["rewards"], size)
         for _ in range(self.composer.dynamic_sampling_rounds):
             most = int(self._gather(len(flat)).max())
             if not most:
                 break
             rows = [dict(row) for row in prompts.draw(most) for _ in range(size)]
             fresh = super()._generate_and_score_completions(rows)
-            useful = sorted(set(range(most)) - set(flat_groups(self._rewards_B, size)))[: len(flat)]
+            useful = sorted(set(range(most)) - set(flat_groups(self._scored["rewards"], size)))[: len(flat)]
             into, from_ = rows_of(flat[: len(useful)], size), rows_of(useful, size)
             generated = replace_rows(generated, fresh, into, from_, pad_id)
             scored = replace_rows(scored, self._scored, into, from_, pad_id)
@@ -141,24 +157,43 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self._log("dynamic_sampling/flat_groups_left", len(flat) * size / len(own))
         return generated, scored
 
-    def _with_sites(self, generated: dict[str, Any], scored: dict[str, Any]) -> dict[str, Any]:
+    def _sites(self, rollouts: Sequence[Rolled]) -> list[list[OnlineSite]]:
         assert self._hinter is not None
-        rollouts = self._rollouts(generated, scored)
         sites, dropped = find_online_sites(rollouts, self._hinter, self._chat_tokens, self.composer, self._accepts)
-        for name, value in site_metrics(gather_object([found_sites(sites, dropped)])).items():
-            self._metrics["train"][name].append(value)
-        # Lists of the batch's length are shuffled and split with it.
-        return {**generated, "sdpo_sites": sites, "sdpo_number": self._gather(sum(map(len, sites))).sum()}
+        self._note(site_metrics(gather_object([found_sites(sites, dropped)])))
+        return sites
+
+    def _observe(
+        self,
+        samples: RolloutSamples,
+        rollouts: Sequence[Rolled],
+        sites: Sequence[Sequence[OnlineSite]],
+        rewards: Sequence[float],
+    ) -> None:
+        counts = Counter[str]()
+        for own in gather_object([count_rollouts(rollouts, self._end_ids)]):
+            counts += own
+        self._note(rollout_metrics(counts))
+        if self.accelerator.is_main_process:
+            hints = [{site.turn: site.hint for site in found} for found in sites]
+            samples.keep(self.state.global_step + 1, rollouts, rewards, hints)
 
     def _rollouts(self, generated: dict[str, Any], scored: dict[str, Any]) -> list[Rolled]:
         sampled_BT = generated["completion_mask"] * generated.get("tool_mask", 1)
         rollouts: list[Rolled] = []
         for row, example in enumerate(scored["inputs"]):
-            trace = example.get("trace") or trace_of_messages(scored["prompts"][row], scored["completions"][row])
+            trace = example.get("trace") or trace_of_messages(
+                scored["prompts"][row], scored["completions"][row], self._tools_of(example)
+            )
             prompt_ids = generated["prompt_ids"][row][generated["prompt_mask"][row].bool()].tolist()
             completion_ids = generated["completion_ids"][row][generated["completion_mask"][row].bool()].tolist()
             rollouts.append(Rolled(trace, prompt_ids, completion_ids, sampled_BT[row][: len(completion_ids)].tolist()))
         return rollouts
+
+    def _tools_of(self, example: dict[str, Any]) -> Sequence[Any]:
+        if self.environment_factories is None:
+            return self.tools or ()
+        return self._env_tools[example.get("environment") if self._multi_environment else None]
 
     # Loss
 
@@ -174,11 +209,13 @@ class ComposerReplicationTrainer(GRPOTrainer):
         finally:
             self._keeps_hidden = False
         self._log("channel/policy", loss)
-        distilled = self._distil(model, inputs, *taught) if taught else None
+        weight = self._weight(SDPO) if taught else 0.0
+        distilled = self._distil(model, inputs, weight, *taught) if taught and weight else None
         if measuring:
             self._measure(model, loss, distilled)
-        if distilled is not None:
-            loss = loss + self._weight(SDPO) * distilled.loss
+        if taught and distilled is not None:
+            self._check_empty_hint(model, inputs, taught[0])
+            loss = loss + self._weight(SDPO) / weight * distilled.loss
         self._hidden = None
         return loss + stored
 
@@ -186,6 +223,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         """Backward of every channel on stored data; its value is returned for the log alone."""
         assert self._batches is not None
         batch = {key: value.to(self.accelerator.device) for key, value in next(self._batches).items()}
+        batch |= self._shares(batch)
         unwrapped = self.accelerator.unwrap_model(model)
         total: Tensor | float = 0.0
         for channel in self.active_channels:
@@ -195,16 +233,22 @@ class ComposerReplicationTrainer(GRPOTrainer):
                 with self.accelerator.autocast():
                     term: Tensor = call_inside_forward(model, unwrapped, channel.loss, unwrapped, batch)
                 if measuring:
-                    self._note_gradient(channel.name, gradient_norm(probe(term, probed_parameters(unwrapped))))
+                    found = probe(unwrapped, term, probed_parameters(unwrapped))
+                    self._note_gradient(channel.name, gradient_norm(found))
                 # TRL's loss is already divided for gradient accumulation; an added term must do the same.
                 weighted = self._weight(channel.name) * term / self.current_gradient_accumulation_steps
                 if weighted.requires_grad:
                     self.accelerator.backward(weighted)
             self._log(f"channel/{channel.name}", term)
-            for name, value in getattr(channel, "metrics", {}).items():
-                self._metrics["train"][f"{channel.name}/{name}"].append(value)
+            self._note({f"{channel.name}/{name}": value for name, value in getattr(channel, "metrics", {}).items()})
             total = total + weighted.detach()
         return total
+
+    def _shares(self, batch: Batch) -> Batch:
+        """Sites and pairs per process: divided by these, a mean over processes is one over all sites or pairs."""
+        counted = {"sdpo_number": "sdpo_row", "dpo_number": "dpo_label_smoothing"}
+        least = 1 / self.accelerator.num_processes
+        return {name: self._gather(len(batch[key])).mean().clamp(min=least) for name, key in counted.items()}
 
     def _teach(self, model: Any, inputs: dict[str, Any]) -> tuple[list[tuple[int, OnlineSite]], Tensor, Head] | None:
         """Hidden states of the teacher at the sites of this micro-batch; None where no process has any."""
@@ -242,7 +286,13 @@ class ComposerReplicationTrainer(GRPOTrainer):
         ]
 
     def _distil(
-        self, model: Any, inputs: dict[str, Any], sites: list[tuple[int, OnlineSite]], teacher_NH: Tensor, teacher: Head
+        self,
+        model: Any,
+        inputs: dict[str, Any],
+        weight: float,
+        sites: list[tuple[int, OnlineSite]],
+        teacher_NH: Tensor,
+        teacher: Head,
     ) -> Distilled:
         assert self._hidden is not None
         first, device = inputs["prompt_ids"].shape[1] - 1, self.accelerator.device
@@ -262,11 +312,33 @@ class ComposerReplicationTrainer(GRPOTrainer):
         number = number * self.current_gradient_accumulation_steps / self._grpo_args.steps_per_generation
         with self.accelerator.autocast():
             head = output_head(self.accelerator.unwrap_model(model))
-            distilled = distil(states, head, teacher, self.composer, number)
-        self._log(f"channel/{SDPO}", distilled.loss)
-        for name, value in distilled_metrics(distilled, [site.kind for _, site in sites]).items():
-            self._metrics["train"][name].append(value)
+            distilled = distil(states, head, teacher, self.composer, number, weight)
+        self._log(f"channel/{SDPO}", distilled.loss / weight)
+        self._note(distilled_metrics(distilled, [site.kind for _, site in sites]))
         return distilled
+
+    def _check_empty_hint(self, model: Any, inputs: dict[str, Any], sites: list[tuple[int, OnlineSite]]) -> None:
+        """The policy behind an empty hint is the policy: what differs comes from splicing, masks or the head."""
+        step = self.state.global_step
+        if step % CHECK_EVERY_STEPS or step == self._checked_at:
+            return
+        self._checked_at = step
+        unwrapped, some, prompts = self.accelerator.unwrap_model(model), sites[:CHECKED_SITES], inputs["prompt_ids"]
+        plain: list[OnlineSite] = []
+        for row, site in some:
+            prompt_ids = prompts[row][inputs["prompt_mask"][row].bool()].tolist()
+            context = prompt_ids + inputs["completion_ids"][row, : site.start].tolist()
+            plain.append(site._replace(teacher_context=context))
+        with torch.no_grad(), _evaluating(unwrapped), self.accelerator.autocast():
+            teacher: list[Tensor] = call_inside_forward(model, unwrapped, self._teacher_pass, unwrapped, plain, inputs)
+            assert self._hidden is not None
+            student = [
+                self._hidden[row, prompts.shape[1] - 1 + site.start : prompts.shape[1] - 1 + site.end]
+                for row, site in some
+            ]
+            value = mean_divergence(student, teacher, output_head(unwrapped), self.composer) if some else 0.0
+        self.empty_hint_divergence = float(self._gather(value).max())
+        self._note({"sdpo/empty_hint_divergence": self.empty_hint_divergence})
 
     # Who is in charge
 
@@ -281,14 +353,14 @@ class ComposerReplicationTrainer(GRPOTrainer):
 
     def _measure(self, model: Any, loss: Tensor, distilled: Distilled | None) -> None:
         assert self._balance is not None
-        parameters = probed_parameters(self.accelerator.unwrap_model(model))
-        targets = parameters or ([self._hidden] if self._hidden is not None else [])
-        policy = probe(loss, targets)
+        unwrapped = self.accelerator.unwrap_model(model)
+        targets = probed_parameters(unwrapped) or ([self._hidden] if self._hidden is not None else [])
+        policy = probe(unwrapped, loss, targets)
         self._balance.policy_norm = self._mean(gradient_norm(policy))
         self._log("gradient/policy", self._balance.policy_norm)
         if distilled is not None:
-            sdpo = probe(distilled.loss, targets)
-            self._note_gradient(SDPO, gradient_norm(sdpo))
+            sdpo = probe(unwrapped, distilled.loss, targets)
+            self._note_gradient(SDPO, gradient_norm(sdpo) / self._weight(SDPO))
             self._log("gradient/cosine_policy_sdpo", flat_cosine(policy, sdpo))
 
     def _note_gradient(self, name: str, norm: float) -> None:
@@ -327,6 +399,11 @@ class ComposerReplicationTrainer(GRPOTrainer):
         return self.args
 
     @property
+    def _end_ids(self) -> list[int]:
+        ids: Any = self.eos_token_ids
+        return ids
+
+    @property
     def _pad_id(self) -> int:
         tokenizer: Any = self._tokenizer
         return tokenizer.pad_token_id
@@ -348,6 +425,11 @@ class ComposerReplicationTrainer(GRPOTrainer):
 
     def _mean(self, value: float) -> float:
         return self._gather(value).mean().item()
+
+    def _note(self, values: Mapping[str, float]) -> None:
+        """This process's own values, or such as are the same in every process."""
+        for name, value in values.items():
+            self._metrics["train"][name].append(value)
 
     def _log(self, name: str, value: Tensor | float) -> None:
         """Mean over the processes, which must all call this."""

@@ -40,6 +40,8 @@ def warm_up(
     seed: int,
     on_step: Callable[[int, float], None],
 ) -> None:
+    if not config.steps:
+        return
     rng = random.Random(f"warmup:{seed}")
     optimizers = _optimizers(model, config)
     schedules = [

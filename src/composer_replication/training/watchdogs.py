@@ -16,11 +16,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from transformers import TrainerCallback
-from transformers.trainer_utils import get_last_checkpoint
 
 from composer_replication.errors import RecomposeError
 from composer_replication.progress import Progress
 
+from .checkpoints import latest
 from .metrics import StepLines
 from .stored import Alarm
 
@@ -316,7 +316,8 @@ class Watchdog(TrainerCallback):
         return alarm
 
     def _how_to_go_on(self, checkpoints: Path) -> str:
-        last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
-        if last is None:
+        checkpoint = latest(checkpoints)
+        if checkpoint is None:
             return f"there is no checkpoint: `recompose train {self._run}` starts again from step 0"
-        return f"`recompose train {self._run}` goes on from the checkpoint of step {last.rsplit('-', 1)[1]}"
+        step = checkpoint.name.partition("-")[2]
+        return f"`recompose train {self._run}` goes on from the checkpoint of step {step}"

@@ -67,7 +67,8 @@ def windowed_site(
         return None
     ids, shift = window.apply(row.ids[:end]), window.dropped_tokens
     mask = [0] * (start - shift) + [1] * (end - start)
-    site = SiteTokens(start - shift, end - shift, window.apply(hinted))
+    # The hint stands before the last header, so it is spliced into what is left: a window never cuts it.
+    site = SiteTokens(start - shift, end - shift, tokens.splice_hint(ids[: start - shift], hint.text))
     return TraceExample(ids, mask, row.reward, [site])
 
 

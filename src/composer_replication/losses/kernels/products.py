@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# Below this many additions into a bfloat16 gradient, their rounding stays within a few tenths of a percent.
+# Up to this many additions into a bfloat16 gradient, their rounding costs half a percent at most.
 MAX_BFLOAT16_ADDITIONS = 16
 # The rows of a matrix start at multiples of 32 bytes, or the fast products refuse it.
 ALIGNED_COLUMNS = 8

@@ -1,0 +1,111 @@
+"""The memory estimate of `recompose train --dry-run` beside what training steps really take, on this machine.
+
+    python benchmarks/memory.py [--json PATH]
+
+Every case runs in a process of its own: a random model, toolbox rollouts, and steps of the real trainer with channel 2
+on fresh rollouts. On a CPU the measure is resident memory beyond the loaded libraries; on a GPU the allocator's peak.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+SMOLLM2_SHAPE = {
+    "vocab_size": 49_152,
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": True,
+}
+CASES: dict[str, dict[str, Any]] = {
+    "tiny": {"rollouts": (16, 8)},
+    "tiny, live teacher": {"rollouts": (16, 8), "teacher": "live"},
+    "SmolLM2's shape": {"shape": SMOLLM2_SHAPE, "rollouts": (2, 4)},
+    "SmolLM2's shape, live teacher": {"shape": SMOLLM2_SHAPE, "rollouts": (2, 4), "teacher": "live"},
+    "SmolLM2's shape, twice the rollouts": {"shape": SMOLLM2_SHAPE, "rollouts": (4, 4)},
+    "SmolLM2's shape, checkpointing": {"shape": SMOLLM2_SHAPE, "rollouts": (4, 4), "checkpointing": True},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--case", choices=CASES, help="Only this one, in this process.")
+    parser.add_argument("--steps", type=int, default=2)
+    options = parser.parse_args()
+    if options.case:
+        print(json.dumps(measure(CASES[options.case], options.steps)))
+        return
+    results = {}
+    print("| case | rollouts | longest, tokens | estimate, MiB | measured, MiB | measured / estimate |")
+    print("|---|---|---|---|---|---|")
+    for name in CASES:
+        command = [sys.executable, __file__, "--case", name, "--steps", str(options.steps)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+        found = results[name] = json.loads(done.stdout.splitlines()[-1])
+        print(
+            f"| {name} | {found['rollouts']} | {found['row_tokens']} | {found['estimate_mib']:,.0f} | "
+            f"{found['measured_mib']:,.0f} | {found['measured_mib'] / found['estimate_mib']:.2f} |",
+            flush=True,
+        )
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
+
+
+def measure(case: dict[str, Any], steps: int) -> dict[str, Any]:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from composer_replication.cli.common import quiet_libraries
+    from composer_replication.config import Config, TrainingConfig
+    from composer_replication.progress import Silent
+    from composer_replication.training.hardware import HardwareConfig, MachineConfig
+    from composer_replication.training.machine import MemoryMeter
+    from composer_replication.training.memory import estimate_memory
+    from composer_replication.training.model_shape import shape_of
+    from composer_replication.training.models import Policy
+    from composer_replication.training.plan import rollout_lengths, workload
+    from composer_replication.training.tiny import build_model, build_tokenizer
+    from composer_replication.training.tokens import ChatTokens
+    from composer_replication.training.train import train
+
+    quiet_libraries()
+    prompts, group = case["rollouts"]
+    training = TrainingConfig(
+        steps=steps,
+        prompts_per_step=prompts,
+        group_size=group,
+        learning_rate=1e-6,
+        sdpo_from="rollouts",
+        sdpo_teacher=case.get("teacher", "ema"),
+    )
+    hardware = HardwareConfig(gradient_checkpointing=case.get("checkpointing", False))
+    config = MachineConfig.model_validate({**Config(training=training).model_dump(), "hardware": hardware.model_dump()})
+    tokens = ChatTokens(build_tokenizer(config.toolbox))
+    meter = MemoryMeter()
+    small = {"pad_token_id": tokens.tokenizer.pad_token_id, "eos_token_id": tokens.tokenizer.eos_token_id}
+    shape = LlamaConfig(**case["shape"], **small, bos_token_id=None) if "shape" in case else None
+    model = LlamaForCausalLM(shape).eval() if shape else build_model(tokens.tokenizer, 0)
+    # A random model hardly ever ends a turn, so rollouts are as long as they may be.
+    longest = max(rollout_lengths(config, [], tokens))
+    estimate = estimate_memory(shape_of(model.config), training, hardware, workload(config, longest, 0, 1, False))
+    with tempfile.TemporaryDirectory() as scratch:
+        train(Policy("random", model, tokens), config, [], Path(scratch), Silent())
+    return {
+        "rollouts": prompts * group,
+        "row_tokens": longest,
+        "estimate_mib": round(estimate.peak_bytes / 2**20, 1),
+        "measured_mib": round(meter.peak_bytes() / 2**20, 1),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""What this machine is, and how much of its memory a stretch of work took."""
+
+from __future__ import annotations
+
+import platform
+import resource
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+LIBRARIES = ("torch", "transformers", "trl", "accelerate")
+MIB = 1 << 20
+
+
+def describe_machine() -> dict[str, Any]:
+    on_gpu = torch.cuda.is_available()
+    return {
+        "device": torch.cuda.get_device_name() if on_gpu else f"CPU, {torch.get_num_threads()} threads",
+        "devices": torch.cuda.device_count() if on_gpu else 0,
+        "memory_mib": (torch.cuda.get_device_properties(0).total_memory if on_gpu else _ram_bytes()) // MIB,
+        "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        **{library: version(library) for library in LIBRARIES},
+    }
+
+
+class MemoryMeter:
+    """On a GPU what the allocator gave out; on a CPU the resident set beyond what the process held at the start."""
+
+    def __init__(self) -> None:
+        self._on_gpu = torch.cuda.is_available()
+        self._before_bytes = 0 if self._on_gpu else resident_bytes()
+        if self._on_gpu:
+            torch.cuda.reset_peak_memory_stats()
+
+    def peak_bytes(self) -> int:
+        return torch.cuda.max_memory_allocated() if self._on_gpu else peak_resident_bytes() - self._before_bytes
+
+
+def resident_bytes() -> int:
+    statistics = Path("/proc/self/statm")
+    if not statistics.exists():
+        return peak_resident_bytes()
+    return int(statistics.read_text().split()[1]) * resource.getpagesize()
+
+
+def peak_resident_bytes() -> int:
+    """Of the whole life of the process."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _ram_bytes() -> int:
+    import psutil
+
+    return psutil.virtual_memory().total

@@ -1,0 +1,53 @@
+"""The three channels over stored traces and pairs alone: no rollouts, so any ingested session can be trained on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import Trainer
+
+from composer_replication.errors import UsageError
+
+from .channels import Channel
+from .trl_compat import call_inside_forward
+
+
+class OfflineComposerTrainer(Trainer):
+    """A transformers trainer over `TraceExample`s and the collator. Each channel has a backward pass of its own."""
+
+    def __init__(self, *args: Any, channels: Sequence[Channel], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.accelerator.num_processes > 1:
+            # A process whose batch holds nothing for a channel would not join the others' synchronisation.
+            raise UsageError("training without rollouts runs in one process", "start it without accelerate launch")
+        self.active_channels = [channel for channel in channels if channel.weight]
+        self._values: dict[str, list[float]] = defaultdict(list)
+
+    def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
+        model.train()
+        batch = {key: value.to(self.accelerator.device) for key, value in inputs.items()}
+        total = torch.zeros((), device=self.accelerator.device)
+        for channel in self.active_channels:
+            total = total + self._backward(model, channel, batch)
+        return total
+
+    def _backward(self, model: Any, channel: Channel, batch: dict[str, Tensor]) -> Tensor:
+        unwrapped = self.accelerator.unwrap_model(model)
+        with self.accelerator.autocast():
+            term: Tensor = call_inside_forward(model, unwrapped, channel.loss, unwrapped, batch)
+        self._values[f"channel/{channel.name}"].append(term.detach().item())
+        for name, value in getattr(channel, "metrics", {}).items():
+            self._values[f"{channel.name}/{name}"].append(value)
+        weighted = channel.weight * term / self.current_gradient_accumulation_steps
+        if weighted.requires_grad:
+            self.accelerator.backward(weighted)
+        return weighted.detach()
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        means = {name: sum(values) / len(values) for name, values in self._values.items() if values}
+        self._values.clear()
+        super().log({**logs, **means}, start_time)

@@ -1,0 +1,38 @@
+"""What must hold between two processes and one."""
+
+from __future__ import annotations
+
+import torch
+
+from . import scenes
+from .launch import Seen
+from .matrix import SCENES
+
+
+def relative(found: torch.Tensor, expected: torch.Tensor) -> float:
+    return ((found - expected).norm() / expected.norm()).item()
+
+
+def alone(name: str, folder: str) -> Seen:
+    """The same scene in this process, which then has the data of both."""
+    return Seen(*scenes.run(scenes.build(SCENES[name], folder)))
+
+
+def assert_ranks_agree(first: Seen, second: Seen) -> None:
+    assert first.tensors.keys() == second.tensors.keys()
+    assert any(key.startswith("grad/") for key in first.tensors)
+    for key, tensor in first.tensors.items():
+        assert torch.equal(tensor, second.tensors[key]), key
+
+
+def assert_same_training(together: Seen, single: Seen, gradient_error: float, weight_error: float) -> None:
+    """Gradient of the first step, weights after the last, and the channels' losses in between."""
+    assert single.flat("grad/").norm() > 0.1
+    assert relative(together.flat("grad/"), single.flat("grad/")) < gradient_error
+    assert relative(together.flat("weight/"), single.flat("weight/")) < weight_error
+    assert len(together.logs) == len(single.logs)
+    for ours, its in zip(together.logs, single.logs, strict=True):
+        channels = {key for key in its if key.startswith("channel/")}
+        assert channels and channels == {key for key in ours if key.startswith("channel/")}
+        for key in channels:
+            assert abs(ours[key] - its[key]) < 1e-4 * max(1.0, abs(its[key])), key

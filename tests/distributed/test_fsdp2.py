@@ -1,0 +1,41 @@
+"""Two processes that share the weights under FSDP2, as accelerate shards them, do what one does."""
+
+from __future__ import annotations
+
+import pytest
+
+from .comparison import alone, assert_ranks_agree, assert_same_training
+from .launch import launch
+from .matrix import EVEN, UNEVEN
+
+TIMEOUT_S = 300
+
+
+@pytest.fixture(scope="module")
+def even(tmp_path_factory):
+    return launch("fsdp2", [*EVEN, "online_capped"], tmp_path_factory.mktemp("even"), TIMEOUT_S)
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory):
+    return launch("fsdp2", UNEVEN, tmp_path_factory.mktemp("uneven"), TIMEOUT_S)
+
+
+@pytest.mark.parametrize("name", EVEN)
+def test_two_processes_train_as_one(even, name, tmp_path):
+    assert_ranks_agree(*even[name])
+    assert_same_training(even[name][0], alone(name, str(tmp_path)), gradient_error=1e-4, weight_error=1e-4)
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+def test_also_when_one_process_alone_has_stored_sites_and_pairs(uneven, name, tmp_path):
+    assert_ranks_agree(*uneven[name])
+    assert_same_training(uneven[name][0], alone(name, str(tmp_path)), gradient_error=1e-4, weight_error=1e-4)
+
+
+def test_the_cap_holds_on_the_gradient_at_the_hidden_states(even):
+    first, second = even["online_capped"]
+    assert_ranks_agree(first, second)
+    for entry in first.logs:
+        capped = entry["gradient/sdpo"] * entry["gradient/sdpo_factor"]
+        assert capped == pytest.approx(0.5 * entry["gradient/policy"], rel=1e-3) and capped > 0

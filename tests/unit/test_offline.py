@@ -1,0 +1,110 @@
+"""All channels over stored traces, without rollouts; ingested sessions rendered by the policy's template."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from composer_replication.config import Config, TrainingConfig
+from composer_replication.errors import UsageError
+from composer_replication.hints import write_hints
+from composer_replication.progress import Silent
+from composer_replication.records import Source, Trace, Turn
+from composer_replication.sites import find_sites
+from composer_replication.training import ComposerDataCollator
+from composer_replication.training.models import Policy
+from composer_replication.training.rendered_examples import render_examples
+from composer_replication.training.stored_policy import StoredPolicy, advantages
+from composer_replication.training.train import train
+from tests.unit.test_replay import failed_trace
+
+CONFIG = Config(
+    seed=5,
+    training=TrainingConfig(
+        rollouts=False, steps=4, traces_per_step=2, learning_rate=1e-2, sdpo_require_disfavour=False,
+        alpha_sdpo=1.0, beta_replay=1.0, checkpoint_every=2,
+    ),
+)  # fmt: skip
+
+
+@pytest.fixture
+def new_policy(make_model, tiny_tokens):
+    return lambda: Policy("small", make_model(len(tiny_tokens.tokenizer), seed=2), tiny_tokens)
+
+
+def test_training_needs_no_rollouts_and_can_go_on(new_policy, examples, tmp_path):
+    policy = new_policy()
+    start = [parameter.detach().clone() for parameter in policy.model.parameters()]
+    steps = train(policy, CONFIG, examples, tmp_path / "straight", Silent())
+    assert [step.step for step in steps] == [1, 2, 3, 4]
+    assert all(step.reward is None and step.sdpo is not None and step.replay is not None for step in steps)
+    assert not all(map(torch.equal, start, policy.model.parameters()))
+
+
+def test_nothing_to_train_on_is_refused(new_policy, tmp_path):
+    with pytest.raises(UsageError, match="no stored trace"):
+        train(new_policy(), CONFIG, [], tmp_path, Silent())
+
+
+def outcome(task_id, reward):
+    return failed_trace(0).model_copy(update={"task_id": task_id, "outcome": reward})
+
+
+def test_advantages_compare_traces_of_one_task():
+    found = advantages([outcome("a", 1.0), outcome("a", 0.0), outcome("b", 1.0), outcome("c", 1.0), outcome("c", 1.0)])
+    assert found[0] == pytest.approx(-found[1], rel=1e-3)
+    assert found[0] > 0.5
+    assert found[2:] == [0.0, 0.0, 0.0]
+
+
+def test_the_policy_gradient_is_clipped_and_its_sign_is_the_advantages(new_policy, examples):
+    model = new_policy().model
+    example = replace(examples[0], sites=[], pairs=[], advantage=1.0, logprobs=[-20.0] * len(examples[0].ids))
+    batch = ComposerDataCollator(0)([example])
+    assert StoredPolicy().loss(model, batch).item() == pytest.approx(-1.28, abs=1e-5)
+    worse = {**batch, "advantages": -batch["advantages"]}
+    assert StoredPolicy().loss(model, worse).item() > 1.28
+    idle = {**batch, "advantages": torch.zeros(1)}
+    assert StoredPolicy().loss(model, idle).item() == 0
+    ids = batch["input_ids"]
+    with torch.no_grad():
+        logprobs = model(ids).logits[:, :-1].log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0]
+    near = {**batch, "behaviour_logps": torch.cat([torch.zeros(1, 1), logprobs], 1)}
+    assert StoredPolicy().loss(model, near).item() == pytest.approx(-1.0, abs=1e-4)
+
+
+def test_sites_of_ingested_traces_are_rendered(new_policy):
+    policy, trace = new_policy(), failed_trace(0)
+    sites = {site.site_id: site for site in find_sites(trace)}
+    hints = write_hints({trace.trace_id: trace}, sites.values(), 96).hints
+    assert hints
+    examples, skipped = render_examples(policy, [trace], sites, hints, [], 4096)
+    assert sum(len(example.sites) for example in examples) + sum(skipped.values()) == len(hints)
+    for example in examples:
+        (site,) = example.sites
+        assert example.ids[site.start : site.end][-1] == policy.tokens.end_of_turn_id
+        assert len(site.teacher_context) > site.start
+        assert example.response_mask == [0] * site.start + [1] * (site.end - site.start)
+    short, skipped = render_examples(policy, [trace], sites, hints, [], 8)
+    assert not short
+    assert skipped["site_too_long_or_refused_by_the_template"] == len(hints)
+
+
+def test_words_that_the_vocabulary_lacks_are_not_trained_on(new_policy):
+    strange = Trace(
+        trace_id="t", source=Source(agent="x"), turns=(Turn(start=1, end=3, source_model="m", family="m"),),
+        messages=(
+            {"role": "user", "content": "Zeichenkette öäü"},
+            {"role": "assistant", "content": "", "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}]},
+            {"role": "tool", "content": "error: tool_not_found: no tool run", "tool_call_id": "c", "is_error": True},
+        ),
+    )  # fmt: skip
+    sites = {site.site_id: site for site in find_sites(strange)}
+    hints = write_hints({"t": strange}, sites.values(), 96).hints
+    assert hints
+    examples, skipped = render_examples(new_policy(), [strange], sites, hints, [], 4096)
+    assert not examples
+    assert skipped["site_unknown_tokens"] == len(hints)

@@ -1,0 +1,299 @@
+"""The plan of a training: memory against what torch really holds, lengths against what training really takes."""
+
+import copy
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from composer_replication.config import TrainingConfig
+from composer_replication.errors import UsageError
+from composer_replication.hints.write import write_hints
+from composer_replication.sites import find_sites
+from composer_replication.training.contexts import Contexts
+from composer_replication.training.examples import build_examples
+from composer_replication.training.hardware import HardwareConfig
+from composer_replication.training.lengths import ByBytes, ByTokenizer, Item, RunLengths
+from composer_replication.training.memory import Workload, estimate_memory, layer_activations
+from composer_replication.training.model_shape import find_config, shape_of
+from composer_replication.training.models import Policy
+from composer_replication.training.plan import shares
+from composer_replication.training.rendered_examples import render_examples
+from composer_replication.training.tokens import ChatTokens
+
+WORK = Workload(rows=4, row_tokens=128, sampled_rows=4)
+
+
+def llama(layers=2, key_value_heads=2, **changes):
+    from transformers import LlamaConfig
+
+    sizes = {"vocab_size": 512, "hidden_size": 256, "intermediate_size": 640, "num_attention_heads": 4}
+    return LlamaConfig(num_hidden_layers=layers, num_key_value_heads=key_value_heads, **{**sizes, **changes})
+
+
+def qwen3(layers=2):
+    from transformers import Qwen3Config
+
+    sizes = {"vocab_size": 512, "hidden_size": 256, "intermediate_size": 640, "num_attention_heads": 4, "head_dim": 64}
+    return Qwen3Config(num_hidden_layers=layers, num_key_value_heads=2, **sizes)
+
+
+def parts(hardware=None, training=None, shape=None, work=WORK):
+    found = estimate_memory(
+        shape or shape_of(llama()), training or TrainingConfig(), hardware or HardwareConfig(), work
+    )
+    return {part.name: part.bytes for part in found.parts}, found
+
+
+def kept_for_backward(config, dtype):
+    """Bytes of all tensors that autograd holds after a forward pass, weights aside."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_config(config).to(dtype).train()
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    storages, alive = {}, []
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            storages[storage.data_ptr()] = storage.nbytes()
+        alive.append(tensor)
+        return tensor
+
+    ids = torch.randint(0, 512, (2, 128))
+    mask = torch.ones_like(ids)
+    mask[0, :5] = 0
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
+    return sum(storages.values()) / ids.numel()
+
+
+@pytest.mark.parametrize("make", [llama, qwen3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_activations_of_a_layer_are_what_autograd_keeps(make, dtype):
+    measured = kept_for_backward(make(3), dtype) - kept_for_backward(make(2), dtype)
+    size = dtype.itemsize
+    assert layer_activations(shape_of(make()), size, size) == pytest.approx(measured, rel=0.06)
+
+
+def test_weights_gradients_and_optimiser_are_exact():
+    from transformers import AutoModelForCausalLM
+
+    config = llama()
+    model = AutoModelForCausalLM.from_config(config)
+    optimiser = torch.optim.AdamW(model.parameters())
+    model(torch.zeros(1, 2, dtype=torch.long)).logits.sum().backward()
+    optimiser.step()
+    held = [tensor for state in optimiser.state.values() for tensor in state.values() if tensor.ndim]
+    found, _ = parts()
+    assert found["weights"] == sum(parameter.nbytes for parameter in model.parameters())
+    assert found["gradients"] == sum(parameter.grad.nbytes for parameter in model.parameters())
+    assert found["optimiser"] == sum(tensor.nbytes for tensor in held)
+
+
+def test_the_cache_is_exact():
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_config(llama())
+    with torch.no_grad():
+        cache = model(torch.zeros(4, 128, dtype=torch.long), use_cache=True).past_key_values
+    held = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
+    assert parts()[0]["key-value cache"] == held
+
+
+def test_adapters_are_those_of_peft():
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    from transformers import AutoModelForCausalLM
+
+    hardware = HardwareConfig(lora_rank=8, weights="bfloat16")
+    model = peft.get_peft_model(AutoModelForCausalLM.from_config(llama()), hardware.lora_config())
+    adapters = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    found, _ = parts(hardware)
+    assert found["gradients"] == 4 * adapters
+    assert found["optimiser"] == 8 * adapters
+    assert found["weights"] == 2 * shape_of(llama()).parameters + 4 * adapters
+
+
+@pytest.mark.parametrize(("teacher", "copies"), [("live", 0), ("frozen", 1), ("ema", 1)])
+def test_a_teacher_is_kept_only_for_fresh_rollouts(teacher, copies):
+    weights = 4 * shape_of(llama()).parameters
+    online = TrainingConfig(sdpo_from="rollouts", sdpo_teacher=teacher)
+    stored = TrainingConfig(sdpo_from="stored", sdpo_teacher=teacher)
+    assert parts(training=online)[0].get("teacher", 0) == copies * weights
+    assert "teacher" not in parts(training=stored)[0]
+
+
+def test_shards_and_checkpoints_save_what_they_should():
+    one, whole = parts()
+    sharded, _ = parts(work=Workload(rows=4, row_tokens=128, sampled_rows=4, processes=4, is_sharded=True))
+    for name in ("weights", "gradients", "optimiser"):
+        assert sharded[name] == one[name] // 4
+    again, lean = parts(HardwareConfig(gradient_checkpointing=True))
+    assert again["activations"] == whole.checkpointed_bytes < one["activations"] == whole.activations_bytes
+    assert lean.peak_bytes < whole.peak_bytes
+
+
+def test_the_peak_is_one_phase_at_a_time():
+    _, found = parts(training=TrainingConfig(sdpo_from="rollouts"))
+    always = sum(part.bytes for part in found.parts if part.when == "always")
+    assert found.peak_bytes == always + max(found.phases().values())
+    assert len(found.phases()) == 3
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("Qwen/Qwen3-8B", 8_190_735_360), ("Qwen/Qwen3-32B", 32_762_123_264)])
+def test_known_models_have_their_published_size(name, parameters):
+    assert shape_of(find_config(name)).parameters == parameters
+
+
+def test_an_unknown_model_has_no_shape():
+    assert find_config("nobody/nothing") is None
+
+
+def test_the_peak_of_a_real_step_is_near_the_estimate():
+    """Resident memory of a process of its own, one step of forward, backward and AdamW."""
+    script = """
+import json, torch
+from transformers import AutoModelForCausalLM, LlamaConfig
+from composer_replication.training.machine import MemoryMeter
+config = LlamaConfig(vocab_size=4096, hidden_size=384, intermediate_size=1024, num_hidden_layers=8,
+                     num_attention_heads=6, num_key_value_heads=2)
+ids = torch.zeros(8, 256, dtype=torch.long)
+torch.nn.functional.scaled_dot_product_attention(*[torch.ones(1, 1, 2, 8)] * 3)
+meter = MemoryMeter()
+model = AutoModelForCausalLM.from_config(config).train()
+optimiser = torch.optim.AdamW(model.parameters())
+for _ in range(2):
+    model.base_model(ids, attention_mask=torch.ones_like(ids), use_cache=False).last_hidden_state.sum().backward()
+    optimiser.step()
+    optimiser.zero_grad()
+print(json.dumps(meter.peak_bytes()))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    from transformers import LlamaConfig
+
+    config = LlamaConfig(
+        vocab_size=4096,
+        hidden_size=384,
+        intermediate_size=1024,
+        num_hidden_layers=8,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+    )
+    _, found = parts(shape=shape_of(config), work=Workload(rows=8, row_tokens=256, sampled_rows=0))
+    expected = sum(part.bytes for part in found.parts if part.when == "always" or part.name == "activations")
+    assert 0.7 < json.loads(done.stdout) / expected < 1.4
+
+
+def lengths_of(stored, tokens):
+    """Stored rows are measured, so of a trace only its turns are looked at."""
+    from composer_replication.records import Trace, Turn
+
+    traces = []
+    for row, pair in zip(stored.rows, stored.pairs, strict=True):
+        turns = tuple(Turn(start=len(pair.prompt) + i, end=len(pair.prompt) + i) for i in range(len(row.turn_spans)))
+        messages = (*pair.prompt, *[pair.rejected] * len(turns))
+        traces.append(Trace(trace_id=row.trace_id, source={"agent": "toolbox"}, messages=messages, turns=turns))
+    return RunLengths(ByTokenizer(tokens), "tiny", traces, stored.rows)
+
+
+@pytest.mark.parametrize("max_tokens", [75, 80, 85, 90, 105, 110, 115, 120, 135, 140, 2048])
+def test_usable_sites_and_pairs_are_those_that_training_takes(tiny_tokens, stored, max_tokens):
+    built, _ = build_examples(tiny_tokens, stored.rows, stored.sites, stored.hints, stored.pairs, max_tokens)
+    lengths = lengths_of(stored, tiny_tokens)
+    hinted = {hint.site_id for hint in stored.hints}
+    sites = shares(lengths.sites([stored.sites[name] for name in hinted], stored.hints), max_tokens, None)
+    pairs = shares(lengths.pairs(stored.pairs), max_tokens, None)
+    assert sites["trainable"] == sum(len(example.sites) for example in built)
+    assert pairs["trainable"] == sum(len(example.pairs) for example in built)
+
+
+def test_an_item_is_blamed_for_one_thing_and_counted_once():
+    items = [Item(10, 5, None), Item(100, 20, "unknown_tokens"), Item(10, 5, "no_hint"), Item(100, 100, None)]
+    found = shares(items, 50, None)
+    assert found == {
+        "n": 4,
+        "fit": 2,
+        "fit_windowed": 3,
+        "trainable": 1,
+        "why_not": {"too_long": 2, "no_hint": 1},
+        "tools_not_shown": 0,
+    }
+
+
+def test_beyond_the_model_is_told_apart_from_beyond_the_length():
+    shape = SimpleNamespace(max_positions=30)
+    found = shares([Item(20, 5, None), Item(40, 5, None), Item(60, 5, None)], 50, shape)
+    assert found["why_not"] == {"beyond_the_model": 1, "too_long": 1}
+
+
+@pytest.fixture(scope="module")
+def session():
+    """The session that ships with the package."""
+    from composer_replication.ingestion import Ingestion, Inputs
+    from composer_replication.ingestion.embedded import embedded_session
+    from composer_replication.progress import Silent
+    from composer_replication.records import Trace
+
+    inputs = Inputs()
+    with embedded_session() as file, tempfile.TemporaryDirectory() as folder:
+        inputs.files.append(file)
+        chunks = b"".join(Ingestion(inputs, True).chunks(Path(folder) / "shards", Silent()))
+    [trace] = [Trace.model_validate_json(line) for line in chunks.splitlines()]
+    return trace
+
+
+def test_counting_by_message_is_close_to_rendering(chatml_tokenizer, session):
+    tokens = ChatTokens(chatml_tokenizer("<|pad|>"))
+    policy = Policy("chatml", None, tokens)
+    items = RunLengths(ByTokenizer(tokens), policy.tokenizer_fingerprint, [session], []).states()
+    contexts = Contexts(policy, [], 10**9)
+    for turn, item in enumerate(items):
+        rendered = contexts.before(session.state_id(turn), session.history(turn), session.tools)
+        own = contexts.turn(session.messages[session.turns[turn].start])
+        assert item.tokens == pytest.approx(len(rendered) + len(own), rel=0.03)
+        assert item.shows_tools == (not session.tools)
+
+
+@pytest.mark.parametrize("says_everything", [True, False])
+def test_usable_sites_of_a_session_are_those_that_are_rendered(tiny_tokens, chatml_tokenizer, session, says_everything):
+    tokens = ChatTokens(chatml_tokenizer("<|pad|>")) if says_everything else tiny_tokens
+    policy = Policy("policy", None, tokens)
+    sites = {site.site_id: site for site in find_sites(session)}
+    hints = write_hints({session.trace_id: session}, sites.values(), 96).hints
+    examples, _ = render_examples(policy, [session], sites, hints, [], 10**9)
+    lengths = RunLengths(ByTokenizer(tokens), policy.tokenizer_fingerprint, [session], [])
+    found = shares(lengths.sites(sites.values(), hints), 10**9, None)
+    assert found["n"] == len(sites) > 0
+    assert found["trainable"] == sum(len(example.sites) for example in examples)
+    assert bool(found["trainable"]) == says_everything
+    assert ("unknown_tokens" in found["why_not"]) == (not says_everything)
+
+
+def test_a_broken_call_is_refused_where_it_would_be_written(chatml_tokenizer, session):
+    tokens = ChatTokens(chatml_tokenizer("<|pad|>"))
+    turn = next(i for i, turn in enumerate(session.turns) if session.messages[turn.start].get("tool_calls"))
+    messages = copy.deepcopy(list(session.messages))
+    messages[session.turns[turn].start]["tool_calls"][0]["function"]["arguments"] = '{"a": '
+    broken = session.model_copy(update={"messages": tuple(messages)})
+    blockers = [item.blocker for item in RunLengths(ByTokenizer(tokens), "", [broken], []).states()]
+    # A template without calls shows the broken text to later turns, as it was.
+    assert [place for place, blocker in enumerate(blockers) if blocker] == [turn]
+    everywhere = [item.blocker for item in RunLengths(ByBytes(), "", [broken], []).states()]
+    assert everywhere[turn] == everywhere[turn + 1] == "refused_by_the_template"
+
+
+def test_bytes_are_rounded_up():
+    assert [counted.tokens for counted in ByBytes().count(["", "abcd", "abcde", "ü"])] == [0, 1, 2, 1]
+
+
+def test_micro_steps_must_divide_a_step():
+    assert HardwareConfig(rollouts_per_device=2).accumulation(128, 8) == 8
+    assert HardwareConfig().accumulation(128, 8) == 1
+    for rollouts, processes, size in ((128, 3, None), (128, 8, 3), (4, 8, 1), (8, 1, 16)):
+        with pytest.raises(UsageError, match="cannot be split"):
+            HardwareConfig(rollouts_per_device=size).accumulation(rollouts, processes)

@@ -1,0 +1,196 @@
+"""Every recipe is valid for the classes that it will meet: our settings, TRL's, accelerate's and peft's."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+import yaml
+
+from composer_replication.training.arguments import grpo_config
+from composer_replication.training.hardware import MachineConfig
+
+ROOT = Path(__file__).parents[2] / "recipes"
+RECIPES = sorted(path.parent for path in ROOT.glob("*/config.toml"))
+LAUNCHED = [recipe for recipe in RECIPES if (recipe / "accelerate.yaml").exists()]
+FOLDERS = pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
+LAUNCHES = pytest.mark.parametrize("recipe", LAUNCHED, ids=lambda path: path.name)
+
+
+def config_of(recipe):
+    return MachineConfig.model_validate(tomllib.loads((recipe / "config.toml").read_text()))
+
+
+def launch_of(recipe):
+    path = recipe / "accelerate.yaml"
+    return yaml.safe_load(path.read_text()) if path.exists() else {"num_processes": 1}
+
+
+def test_the_recipes_are_numbered():
+    assert [recipe.name[:2] for recipe in RECIPES] == ["01", "02", "03", "04", "05", "06"]
+    assert len(LAUNCHED) == 3
+
+
+@FOLDERS
+def test_every_key_of_a_recipe_is_a_setting(recipe):
+    assert config_of(recipe).model.name
+
+
+@FOLDERS
+def test_trl_takes_the_settings(recipe, tmp_path, monkeypatch):
+    """As the run will build it, on a pretended number of processes; a CPU refuses bfloat16 on a GPU, so that is off."""
+    config, processes = config_of(recipe), launch_of(recipe)["num_processes"]
+    rollouts = config.training.prompts_per_step * config.training.group_size
+    monkeypatch.setattr(
+        "composer_replication.training.arguments.PartialState", lambda: SimpleNamespace(num_processes=processes)
+    )
+    assert not torch.cuda.is_available()
+    on_cpu = config.model_copy(update={"hardware": config.hardware.model_copy(update={"autocast": "off"})})
+    args = grpo_config(on_cpu, tmp_path)
+    assert args.per_device_train_batch_size * args.gradient_accumulation_steps * processes == rollouts
+    assert args.num_generations == config.training.group_size
+    assert args.gradient_checkpointing == config.hardware.gradient_checkpointing
+    assert args.use_vllm == (config.hardware.vllm != "off")
+    if args.use_vllm:
+        assert args.vllm_mode == config.hardware.vllm
+    if args.use_vllm and args.vllm_mode == "server":
+        assert args.vllm_server_base_url == config.hardware.vllm_server_url
+
+
+@FOLDERS
+def test_products_are_bfloat16_only_where_a_gpu_is_meant(recipe):
+    config, launch = config_of(recipe), launch_of(recipe)
+    wants = config.hardware.autocast == "bfloat16"
+    assert wants == ("cpu" not in recipe.name)
+    if "mixed_precision" in launch:
+        assert wants == (launch["mixed_precision"] == "bf16")
+
+
+@LAUNCHES
+def test_accelerate_reads_the_launch_file(recipe):
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    read = load_config_from_file(str(recipe / "accelerate.yaml"))
+    given = launch_of(recipe)
+    assert read.num_processes == given["num_processes"]
+    assert read.num_processes % read.num_machines == 0
+    assert str(read.distributed_type.value) == given["distributed_type"]
+
+
+@LAUNCHES
+def test_fsdp_takes_the_launch_file(recipe, monkeypatch):
+    from accelerate.utils import FullyShardedDataParallelPlugin
+
+    given = launch_of(recipe)
+    if given["distributed_type"] != "FSDP":
+        assert "fsdp_config" not in given
+        return
+    for key, value in given["fsdp_config"].items():
+        monkeypatch.setenv(key.upper(), str(value))
+    plugin = FullyShardedDataParallelPlugin()
+    assert plugin.fsdp_version == 2
+    assert plugin.reshard_after_forward is True
+    assert plugin.transformer_cls_names_to_wrap == ["Qwen3DecoderLayer"]
+    from transformers.models.qwen3 import modeling_qwen3
+
+    assert hasattr(modeling_qwen3, "Qwen3DecoderLayer")
+    launcher = (Path(__import__("accelerate").__file__).parent / "commands" / "launch.py").read_text()
+    for key in given["fsdp_config"]:
+        assert f'"--{key}"' in launcher, key
+
+
+@FOLDERS
+def test_peft_takes_the_adapters(recipe):
+    hardware = config_of(recipe).hardware
+    if hardware.lora_rank is None:
+        assert hardware.lora_config() is None
+        return
+    pytest.importorskip("peft", reason="peft is not installed")
+    lora = hardware.lora_config()
+    assert (lora.r, lora.lora_alpha, lora.target_modules) == (hardware.lora_rank, hardware.lora_alpha, "all-linear")
+
+
+@FOLDERS
+def test_the_readme_says_how_what_on_and_whether_it_was_run(recipe):
+    text = (recipe / "README.md").read_text()
+    assert f"recipes/{recipe.name}/config.toml" in text
+    assert "--selfcheck" in text
+    assert "## Hardware" in text
+    assert ("PASS" in text) != ("not run here" in text.lower())
+    if recipe in LAUNCHED:
+        assert f"accelerate launch --config_file recipes/{recipe.name}/accelerate.yaml" in text
+
+
+def recompose(*arguments):
+    command = [sys.executable, "-m", "composer_replication", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory):
+    from tests.small import SMALL_CONFIG
+
+    folder = tmp_path_factory.mktemp("recipes")
+    (folder / "small.toml").write_text(SMALL_CONFIG)
+    run = folder / "run"
+    for arguments in (("ingest", "--run", run, "--config", folder / "small.toml"), ("sites", run), ("hint", run)):
+        assert recompose(*arguments).returncode == 0
+    return run
+
+
+def test_a_dry_run_tells_and_writes_nothing(small_run):
+    before = sorted(path for path in small_run.rglob("*"))
+    done = recompose("train", small_run, "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert sorted(path for path in small_run.rglob("*")) == before
+    assert plan["steps"] == 2
+    assert plan["rollouts_per_step"] == 4
+    assert plan["settings"]["training"]["max_turn_tokens"] == 16
+    assert plan["rollout_tokens"]["source"] == "stored rollouts"
+    assert plan["memory"]["peak_mib"] > 0
+    assert [row["max_tokens"] for row in plan["contexts"]] == [2048, 4096, 8192, 16384, 32768, 65536, 131072]
+    last = plan["contexts"][-1]
+    assert last["states"]["n"] > last["sites"]["n"] > 0
+    assert last["pairs"]["n"] == 0
+    for noun in ("states", "sites"):
+        for row in plan["contexts"]:
+            assert row[noun]["trainable"] + sum(row[noun]["why_not"].values()) == row[noun]["n"]
+    assert 0 < last["states"]["trainable"] < last["states"]["n"]
+    assert "unknown_tokens" in last["states"]["why_not"]
+    shown = recompose("train", small_run, "--dry-run")
+    assert "memory per device" in shown.stdout
+    assert "unknown_tokens" in shown.stdout
+
+
+def test_a_plan_for_more_processes_is_refused_where_it_cannot_be(small_run):
+    done = recompose("train", small_run, "--dry-run", "--processes", 3)
+    assert done.returncode == 2
+    assert "cannot be split" in done.stderr
+
+
+def test_selfcheck_leaves_a_card_and_no_training(small_run):
+    done = recompose("train", small_run, "--selfcheck", "--json")
+    assert done.returncode == 0, done.stderr
+    card = json.loads(done.stdout)
+    assert card == json.loads((small_run / "selfcheck.json").read_text())
+    assert card["passed"]
+    assert {check["name"]: check["passed"] for check in card["checks"]} == dict.fromkeys(
+        (
+            "ten steps, all finite",
+            "an empty hint changes nothing",
+            "a hint changes something",
+            "weights 0 and 0 are plain TRL",
+        ),
+        True,
+    )
+    assert len(card["rewards"]) == len(card["step_seconds"]) == 10
+    assert card["peak_mib"] > 0
+    assert card["gap"]["plain_divergence"] < 1e-6 < card["gap"]["hinted_divergence"]
+    assert "| PASS |" in (small_run / "selfcheck.md").read_text()
+    assert not (small_run / "training").exists()
+    assert not (small_run / "selfcheck").exists()

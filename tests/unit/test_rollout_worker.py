@@ -1,0 +1,434 @@
+"""Many environments at once: nothing is lost, slow ones overlap, and inline rollouts are decided by the generator."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from composer_replication.config import ToolboxConfig
+from composer_replication.environments.toolbox import Episode, make_task, trace_of
+from composer_replication.errors import UsageError
+from composer_replication.records import Message, Source, Trace, Turn, content_id
+from composer_replication.sites import find_sites
+from composer_replication.training.rollout_worker import RolloutSettings, RolloutWorker, count_endings
+from composer_replication.training.rollouts import ToolboxEpisode, roll_out
+from composer_replication.training.sampling import DynamicSampler, SampledTurn, sample_turns
+from composer_replication.training.trl_rollouts import rollout_function
+
+STEP_S = 0.1
+
+
+class Echo:
+    """An environment of `turns` turns that says back what it heard. `plan` maps a turn to what goes wrong there."""
+
+    def __init__(self, name="e", turns=3, delay_s=0.0, plan=None, reward=1.0):
+        self.messages: list[Message] = [{"role": "system", "content": "echo"}, {"role": "user", "content": name}]
+        self.heard, self.turns, self.delay_s, self.plan = [], turns, delay_s, plan or {}
+        self.reward, self.threads, self.closed = reward, [], 0
+
+    @property
+    def finished(self):
+        return len(self.heard) >= self.turns
+
+    def step(self, text):
+        self.threads.append(threading.current_thread())
+        time.sleep(self.delay_s)
+        return self._hear(text)
+
+    def _hear(self, text):
+        problem = self.plan.get(len(self.heard))
+        if callable(problem):
+            problem()
+        self.heard.append(text)
+        return SimpleNamespace(observation=f"ok {len(self.heard)}")
+
+    def trace(self, source_model, sample):
+        messages, turns = list(self.messages), []
+        for number, text in enumerate(self.heard):
+            messages += [{"role": "assistant", "content": text}, {"role": "tool", "content": f"ok {number + 1}"}]
+            turns.append(Turn(start=len(messages) - 2, end=len(messages)))
+        return Trace(
+            trace_id=content_id(messages),
+            source=Source(agent="echo"),
+            messages=tuple(messages),
+            turns=tuple(turns),
+            outcome=self.reward,
+        )
+
+    def close(self):
+        self.closed += 1
+
+
+class AsyncEcho(Echo):
+    async def step(self, text):
+        await asyncio.sleep(self.delay_s)
+        return self._hear(text)
+
+
+class Script:
+    """Writes `done` for everybody and remembers who was asked together."""
+
+    max_tokens = None
+
+    def __init__(self, tokens, batch=64, seconds=0.0):
+        self.batch, self._turn, self._seconds = batch, tokens.turn("done"), seconds
+        self.batches, self.spent_s, self.refreshed = [], 0.0, []
+
+    def refresh(self, model):
+        self.refreshed.append(model)
+
+    def sample(self, slots, contexts, *, max_new_tokens, temperature, generator=None):
+        assert len(set(slots)) == len(slots)
+        assert all(0 <= slot < self.batch for slot in slots)
+        time.sleep(self._seconds)
+        self.spent_s += self._seconds
+        self.batches.append(list(slots))
+        return [SampledTurn(list(self._turn), [-0.5] * len(self._turn)) for _ in slots]
+
+
+def run(tokens, episodes, sampler=None, **options):
+    settings = RolloutSettings(**{"max_turn_tokens": 8, "temperature": 1.0} | options)
+    return RolloutWorker(sampler or Script(tokens), tokens, settings).run(episodes)
+
+
+def fail(error):
+    def work():
+        raise error
+
+    return work
+
+
+def plain_roll_out(model, tokens, tasks, *, max_turn_tokens, temperature, generator, batch_size):
+    """The loop that the worker must equal: everybody's turn, then everybody's step, until all have ended."""
+    rows = [(Episode(task), tokens.prompt(task.messages), [], []) for task in tasks]
+    for start in range(0, len(rows), batch_size):
+        active = rows[start : start + batch_size]
+        while active:
+            turns = sample_turns(
+                model,
+                [prompt + ids for _, prompt, ids, _ in active],
+                end_of_turn_id=tokens.end_of_turn_id,
+                pad_id=tokens.tokenizer.pad_token_id,
+                max_new_tokens=max_turn_tokens,
+                temperature=temperature,
+                generator=generator,
+            )
+            for (episode, _, ids, logprobs), turn in zip(active, turns, strict=True):
+                ids += turn.ids
+                logprobs += turn.logprobs
+                result = episode.step(tokens.text(turn.ids))
+                if not episode.finished:
+                    answer = tokens.after_turn(result.observation)
+                    ids += answer
+                    logprobs += [0.0] * len(answer)
+            active = [row for row in active if not row[0].finished]
+    return rows
+
+
+@pytest.fixture(scope="module")
+def policy(make_model, tiny_tokens):
+    """A model that has learnt to write calls, some of them wrong, so that rollouts have several turns."""
+    from composer_replication.environments.toolbox import Call
+
+    tasks = [make_task(ToolboxConfig(), "train", index) for index in range(4)]
+    model = make_model(len(tiny_tokens.tokenizer), hidden=64).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    rows = []
+    for task in tasks:
+        prompt = tiny_tokens.prompt(task.messages)
+        rows.append((prompt, prompt + tiny_tokens.turn(Call(task.listings[0].name, {}).render())))
+    for _ in range(15):
+        for prompt, ids in rows:
+            labels = torch.tensor([[-100] * len(prompt) + ids[len(prompt) :]])
+            model(torch.tensor([ids]), labels=labels).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model.eval(), tasks * 4
+
+
+@pytest.mark.parametrize("batch_size", [5, 512])
+def test_inline_rollouts_are_bit_identical_to_the_plain_loop(policy, tiny_tokens, batch_size):
+    model, tasks = policy
+    options = {"max_turn_tokens": 24, "temperature": 1.3, "batch_size": batch_size}
+    expected = plain_roll_out(model, tiny_tokens, tasks, **options, generator=torch.Generator().manual_seed(9))
+    found = roll_out(model, tiny_tokens, tasks, **options, generator=torch.Generator().manual_seed(9))
+    assert [rollout.completion_ids for rollout in found] == [ids for _, _, ids, _ in expected]
+    assert [rollout.logprobs for rollout in found] == [logprobs for *_, logprobs in expected]
+    for sample, (rollout, (episode, prompt, *_)) in enumerate(zip(found, expected, strict=True)):
+        assert rollout.prompt_ids == prompt
+        assert rollout.episode.task == episode.task
+        assert rollout.trace("policy", sample) == trace_of(episode, "policy", sample)
+    lengths = {len(rollout.turn_spans) for rollout in found}
+    assert len(lengths) > 1
+    assert max(lengths) > 1
+
+
+@pytest.mark.parametrize("kind", [Echo, AsyncEcho])
+def test_slow_environments_overlap(tiny_tokens, kind):
+    episodes = [kind(str(index), turns=3, delay_s=STEP_S) for index in range(24)]
+    sampler = Script(tiny_tokens, seconds=0.05)
+    started = time.monotonic()
+    rollouts = run(tiny_tokens, episodes, sampler, max_concurrency=24)
+    beyond_sampling_s = time.monotonic() - started - sampler.spent_s
+    assert [rollout.episode for rollout in rollouts] == episodes
+    assert all(len(rollout.turn_spans) == 3 and rollout.reward == 1.0 for rollout in rollouts)
+    assert 3 * STEP_S <= beyond_sampling_s < 1.0
+    assert [len(batch) for batch in sampler.batches] == [24, 24, 24]
+
+
+@pytest.mark.parametrize("kind", [Echo, AsyncEcho])
+def test_no_more_steps_run_at_once_than_allowed(tiny_tokens, kind):
+    now, most, lock = 0, 0, threading.Lock()
+
+    def enter():
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+
+    class Counting(kind):
+        def _hear(self, text):
+            nonlocal now
+            now -= 1
+            return super()._hear(text)
+
+    if kind is Echo:
+
+        class Watched(Counting):
+            def step(self, text):
+                enter()
+                return super().step(text)
+    else:
+
+        class Watched(Counting):
+            async def step(self, text):
+                enter()
+                return await super().step(text)
+
+    run(tiny_tokens, [Watched(turns=1, delay_s=0.02) for _ in range(12)], max_concurrency=3)
+    assert most == 3
+
+
+def test_fast_environments_run_inline_in_one_thread(tiny_tokens):
+    episodes = [Echo() for _ in range(3)]
+    run(tiny_tokens, episodes)
+    assert {thread for episode in episodes for thread in episode.threads} == {threading.main_thread()}
+
+
+def test_rollouts_that_are_ready_do_not_wait_for_a_slow_one(tiny_tokens):
+    slow = Echo(turns=2, delay_s=0.6)
+    quick = [Echo(turns=3, delay_s=0.01) for _ in range(3)]
+    sampler = Script(tiny_tokens)
+    run(tiny_tokens, [slow, *quick], sampler, max_concurrency=8, patience_s=0.05)
+    assert sampler.batches == [[0, 1, 2, 3], [1, 2, 3], [1, 2, 3], [0]]
+
+
+def test_a_free_slot_does_not_wait_for_a_slow_one(tiny_tokens):
+    episodes = [Echo(turns=1, delay_s=0.6), Echo(turns=1, delay_s=0.01), Echo(turns=2, delay_s=0.01)]
+    sampler = Script(tiny_tokens, batch=2)
+    started = time.monotonic()
+    run(tiny_tokens, episodes, sampler, max_concurrency=8, patience_s=0.05)
+    assert sampler.batches == [[0, 1], [1], [1]]
+    assert time.monotonic() - started < 1.1
+
+
+def test_patience_keeps_batches_together(tiny_tokens):
+    episodes = [Echo(turns=2, delay_s=0.01), Echo(turns=2, delay_s=0.15)]
+    sampler = Script(tiny_tokens)
+    run(tiny_tokens, episodes, sampler, max_concurrency=8, patience_s=2.0)
+    assert sampler.batches == [[0, 1], [0, 1]]
+
+
+def test_slots_are_given_to_those_who_wait(tiny_tokens):
+    episodes = [Echo(str(index), turns=1 + index % 3) for index in range(11)]
+    sampler = Script(tiny_tokens, batch=4)
+    rollouts = run(tiny_tokens, episodes, sampler)
+    assert [len(rollout.turn_spans) for rollout in rollouts] == [1 + index % 3 for index in range(11)]
+    assert max(len(batch) for batch in sampler.batches) == 4
+    assert sum(len(batch) for batch in sampler.batches) == sum(1 + index % 3 for index in range(11))
+
+
+@pytest.mark.parametrize("concurrency", [0, 4])
+@pytest.mark.parametrize("error", [ValueError("no such place"), SystemExit(3), FileNotFoundError("notes.txt")])
+def test_an_environment_that_raises_keeps_its_row_with_an_error_turn(tiny_tokens, concurrency, error):
+    episodes = [Echo("a"), Echo("b", plan={1: fail(error)}), Echo("c")]
+    rollouts = run(tiny_tokens, episodes, max_concurrency=concurrency)
+    assert [rollout.reward for rollout in rollouts] == [1.0, 0.0, 1.0]
+    broken = rollouts[1]
+    assert broken.failure.kind == "runtime_error"
+    assert broken.failure.message == f"{type(error).__name__}: {error}"
+    assert count_endings(rollouts) == {"runtime_error": 1}
+    trace = broken.trace("policy", 1)
+    assert len(trace.turns) == len(broken.turn_spans) == 2
+    assert trace.outcome == 0.0
+    (site,) = find_sites(trace)
+    assert site.turn == 1
+    assert str(error) in site.error_message
+    assert sum(broken.sampled_mask) == 2 * len(tiny_tokens.turn("done"))
+
+
+@pytest.mark.parametrize("kind", [Echo, AsyncEcho])
+def test_a_step_that_takes_too_long_is_a_timeout_with_the_environment_s_reward(tiny_tokens, kind):
+    episodes = [kind("a", delay_s=0.01), kind("b", delay_s=5.0, reward=0.25), kind("c", delay_s=0.01)]
+    started = time.monotonic()
+    rollouts = run(tiny_tokens, episodes, max_concurrency=4, step_timeout_s=0.3)
+    assert time.monotonic() - started < 2.0
+    assert [rollout.reward for rollout in rollouts] == [1.0, 0.25, 1.0]
+    assert count_endings(rollouts) == {"timeout": 1}
+    trace = rollouts[1].trace("policy", 1)
+    (site,) = find_sites(trace)
+    assert (site.turn, site.error_kind) == (0, "timeout")
+    assert trace.outcome == 0.25
+
+
+def test_steps_that_hang_do_not_keep_others_from_their_turn(tiny_tokens):
+    released = threading.Event()
+    episodes = [Echo("h", plan={0: released.wait}) for _ in range(4)] + [Echo("ok") for _ in range(4)]
+    rollouts = run(tiny_tokens, episodes, max_concurrency=2, step_timeout_s=0.2)
+    released.set()
+    assert [rollout.failure is None for rollout in rollouts] == [False] * 4 + [True] * 4
+
+
+def test_an_answer_that_comes_after_the_timeout_does_not_add_a_turn(tiny_tokens):
+    episode = Echo("late", delay_s=0.3)
+    (rollout,) = run(tiny_tokens, [episode], max_concurrency=1, step_timeout_s=0.1)
+    time.sleep(0.4)
+    assert len(episode.heard) == 1
+    trace = rollout.trace("policy", 0)
+    assert len(trace.turns) == len(rollout.turn_spans) == 1
+    assert trace.messages[-1]["is_error"]
+
+
+def test_a_coroutine_that_is_cancelled_from_within_is_a_failure(tiny_tokens):
+    (rollout,) = run(tiny_tokens, [AsyncEcho(plan={0: fail(asyncio.CancelledError())})], max_concurrency=1)
+    assert rollout.failure.kind == "runtime_error"
+
+
+@pytest.mark.parametrize("concurrency", [0, 2])
+def test_a_reward_that_raises_is_an_error_turn(tiny_tokens, concurrency):
+    class Unpaid(Echo):
+        reward = property(lambda self: 1 / 0)
+
+        def __init__(self):
+            self.messages = [{"role": "user", "content": "u"}]
+            self.heard, self.turns, self.delay_s, self.plan, self.threads = [], 1, 0.0, {}, []
+
+    (rollout,) = run(tiny_tokens, [Unpaid()], max_concurrency=concurrency)
+    assert (rollout.reward, rollout.failure.kind) == (0.0, "runtime_error")
+    assert len(rollout.trace("policy", 0).turns) == 1
+
+
+def test_an_asynchronous_environment_needs_concurrency(tiny_tokens):
+    with pytest.raises(UsageError, match="asynchronous"):
+        run(tiny_tokens, [AsyncEcho()])
+
+
+def test_an_observation_that_no_tokenizer_takes_is_still_read(tiny_tokens):
+    class Odd(Echo):
+        def _hear(self, text):
+            super()._hear(text)
+            return SimpleNamespace(observation="ok \ud800")
+
+    (rollout,) = run(tiny_tokens, [Odd(turns=2)])
+    assert rollout.failure is None
+    assert len(rollout.turn_spans) == 2
+
+
+@pytest.mark.parametrize("budget", [16, 17, 24, 25, 60])
+def test_long_rollouts_are_cut_after_a_whole_turn(tiny_tokens, budget):
+    turn, answer = len(tiny_tokens.turn("done")), len(tiny_tokens.after_turn("ok 1"))
+    (rollout,) = run(tiny_tokens, [Echo(turns=50, reward=0.5)], max_completion_tokens=budget, max_turn_tokens=8)
+    expected = 1
+    while expected * (turn + answer) + 8 <= budget:
+        expected += 1
+    assert rollout.truncated
+    assert len(rollout.turn_spans) == len(rollout.episode.heard) == expected
+    assert len(rollout.completion_ids) == rollout.turn_spans[-1][1] <= budget
+    assert rollout.completion_ids[-1] == tiny_tokens.end_of_turn_id
+    assert rollout.reward == 0.5
+    assert count_endings([rollout]) == {"truncated": 1}
+
+
+def test_an_environment_that_never_ends_is_cut(tiny_tokens):
+    (rollout,) = run(tiny_tokens, [Echo(turns=10**9)], max_turns=5)
+    assert rollout.truncated
+    assert len(rollout.turn_spans) == 5
+
+
+def test_a_sampler_s_own_limit_cuts_too(tiny_tokens):
+    sampler = Script(tiny_tokens)
+    sampler.max_tokens = len(tiny_tokens.prompt(Echo().messages)) + 30
+    (rollout,) = run(tiny_tokens, [Echo(turns=50)], sampler)
+    assert rollout.truncated
+    assert len(rollout.context_ids) <= sampler.max_tokens
+    sampler.max_tokens = 10
+    with pytest.raises(UsageError, match="do not fit the sampler's 10 tokens"):
+        run(tiny_tokens, [Echo()], sampler)
+
+
+@pytest.mark.parametrize("wrong", [{"step_timeout_s": 1.0}, {"max_completion_tokens": 7}])
+def test_settings_that_cannot_work_are_refused(wrong):
+    with pytest.raises(UsageError):
+        RolloutSettings(**{"max_turn_tokens": 8, "temperature": 1.0} | wrong)
+
+
+def test_a_malformed_call_is_a_turn_with_its_error(make_model, tiny_tokens):
+    episode = ToolboxEpisode(make_task(ToolboxConfig(), "train", 0))
+    worker = RolloutWorker(
+        DynamicSampler(make_model(len(tiny_tokens.tokenizer)), tiny_tokens),
+        tiny_tokens,
+        RolloutSettings(max_turn_tokens=5, temperature=1.0),
+    )
+    (rollout,) = worker.run([episode], torch.Generator().manual_seed(0))
+    (site,) = find_sites(rollout.trace("policy", 0))
+    assert (site.turn, site.error_kind) == (0, "json_decode")
+    assert rollout.reward == 0.0
+    assert rollout.failure is None
+
+
+class Trainer:
+    def __init__(self):
+        self.model = torch.nn.Linear(1, 1).train()
+        self.accelerator = SimpleNamespace(unwrap_model=lambda model: model)
+
+
+@pytest.mark.parametrize("concurrency", [0, 4])
+def test_trl_gets_one_row_per_prompt_whatever_happened(tiny_tokens, concurrency):
+    sampler = Script(tiny_tokens)
+    worker = RolloutWorker(sampler, tiny_tokens, RolloutSettings(8, 1.0, max_concurrency=concurrency, max_turns=4))
+    built = []
+
+    def environment_of(prompt):
+        name = prompt[-1]["content"]
+        if name == "unbuildable":
+            raise OSError("no room")
+        plan = {1: fail(OSError())} if name == "sick" else None
+        built.append(Echo(name, turns=9 if name == "long" else 2, plan=plan))
+        return built[-1]
+
+    names = ["fine", "unbuildable", "sick", "long", "fine"]
+    prompts = [Echo(name).messages for name in names]
+    trainer = Trainer()
+    rollout_func = rollout_function(
+        worker, environment_of, source_model="policy", columns={"n_turns": lambda rollout: len(rollout.turn_spans)}
+    )
+    columns = rollout_func(prompts, trainer)
+    assert {name: len(rows) for name, rows in columns.items()} == dict.fromkeys(columns, 5)
+    assert columns["prompt_ids"] == [tiny_tokens.prompt(prompt) for prompt in prompts]
+    assert columns["episode_reward"] == [1.0, 0.0, 0.0, 1.0, 1.0]
+    assert columns["truncated"] == [False, False, False, True, False]
+    assert columns["step_failure"] == [None, "runtime_error", "runtime_error", None, None]
+    assert columns["n_turns"] == [2, 1, 2, 4, 2]
+    for ids, logprobs, mask in zip(columns["completion_ids"], columns["logprobs"], columns["env_mask"], strict=True):
+        assert len(ids) == len(logprobs) == len(mask)
+        assert [logprob != 0 for logprob in logprobs] == [bool(sampled) for sampled in mask]
+    assert [len(trace.turns) for trace in columns["trace"]] == columns["n_turns"]
+    assert [len(find_sites(trace)) for trace in columns["trace"]] == [0, 1, 1, 0, 0]
+    assert [episode.closed for episode in built] == [1] * 4
+    assert sampler.refreshed == [trainer.model]
+    assert trainer.model.training
