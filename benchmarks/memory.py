@@ -62,6 +62,7 @@ def main() -> None:
 
 
 def measure(case: dict[str, Any], steps: int) -> dict[str, Any]:
+    import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from composer_replication.cli.common import quiet_libraries
@@ -72,7 +73,7 @@ def measure(case: dict[str, Any], steps: int) -> dict[str, Any]:
     from composer_replication.training.memory import estimate_memory
     from composer_replication.training.model_shape import shape_of
     from composer_replication.training.models import Policy
-    from composer_replication.training.plan import rollout_lengths, workload
+    from composer_replication.training.plan import Machine, workload
     from composer_replication.training.tiny import build_model, build_tokenizer
     from composer_replication.training.tokens import ChatTokens
     from composer_replication.training.train import train
@@ -94,17 +95,32 @@ def measure(case: dict[str, Any], steps: int) -> dict[str, Any]:
     small = {"pad_token_id": tokens.tokenizer.pad_token_id, "eos_token_id": tokens.tokenizer.eos_token_id}
     shape = LlamaConfig(**case["shape"], **small, bos_token_id=None) if "shape" in case else None
     model = LlamaForCausalLM(shape).eval() if shape else build_model(tokens.tokenizer, 0)
-    # A random model hardly ever ends a turn, so rollouts are as long as they may be.
-    longest = max(rollout_lengths(config, [], tokens))
-    estimate = estimate_memory(shape_of(model.config), training, hardware, workload(config, longest, 0, 1, False))
+    policy = Policy("random", model, tokens)
+    longest = longest_rollout(policy, config)
+    estimate = estimate_memory(
+        shape_of(model.config),
+        training,
+        hardware,
+        workload(config, longest, 0, Machine(on_gpu=torch.cuda.is_available())),
+    )
     with tempfile.TemporaryDirectory() as scratch:
-        train(Policy("random", model, tokens), config, [], Path(scratch), Silent())
+        train(policy, config, [], Path(scratch), Silent())
     return {
         "rollouts": prompts * group,
         "row_tokens": longest,
         "estimate_mib": round(estimate.peak_bytes / 2**20, 1),
         "measured_mib": round(meter.peak_bytes() / 2**20, 1),
     }
+
+
+def longest_rollout(policy: Any, config: Any) -> int:
+    """A random model writes no call, so its first turn is also its last: such rollouts are shorter than planned."""
+    from composer_replication.training.rollouts import roll_out
+    from composer_replication.training.train import training_tasks
+
+    limits = {"max_turn_tokens": config.training.max_turn_tokens, "temperature": config.training.temperature}
+    played = roll_out(policy.model, policy.tokens, training_tasks(config), **limits)
+    return max(len(one.prompt_ids) + len(one.completion_ids) for one in played)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -297,3 +298,13 @@ def test_micro_steps_must_divide_a_step():
     for rollouts, processes, size in ((128, 3, None), (128, 8, 3), (4, 8, 1), (8, 1, 16)):
         with pytest.raises(UsageError, match="cannot be split"):
             HardwareConfig(rollouts_per_device=size).accumulation(rollouts, processes)
+
+
+@pytest.mark.parametrize("section", [TrainingConfig, HardwareConfig])
+def test_the_page_lists_every_setting_with_its_default(section):
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    cells = [[cell.strip(" `") for cell in line.split("|")] for line in page.splitlines() if line.startswith("| `")]
+    rows = {row[1]: row[2] for row in cells if row[1] in section.model_fields}
+    for name, field in section.model_fields.items():
+        default = None if rows[name] == "none" else tomllib.loads(f"x = {rows[name]}")["x"]
+        assert default == (list(field.default) if isinstance(field.default, tuple) else field.default), name

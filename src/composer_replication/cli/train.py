@@ -37,30 +37,34 @@ def train(
     selfcheck: SelfCheck = False,
     processes: Annotated[int | None, Parameter(help="With --dry-run: training processes to plan for.")] = None,
     fsdp: Annotated[bool, Parameter(negative="", help="With --dry-run: the processes share the weights.")] = False,
+    gpu: Annotated[bool, Parameter(negative="", help="With --dry-run: plan for GPUs where there are none.")] = False,
     json: Json = False,
 ) -> None:
     """Train the policy of RUN with three channels; the model goes to RUN/training/model."""
     if dry_run and selfcheck:
         raise UsageError("--dry-run does nothing and --selfcheck trains", "give one of them")
-    if (processes or fsdp) and not dry_run:
+    if (processes or fsdp or gpu) and not dry_run:
         raise UsageError(
-            "--processes and --fsdp plan a machine", f"recompose train {run} --dry-run, or accelerate launch"
+            "--processes, --fsdp and --gpu plan a machine", f"recompose train {run} --dry-run, or accelerate launch"
         )
     if dry_run:
-        _plan(Run.open(run), processes or int(os.environ.get("WORLD_SIZE", "1")), fsdp, json)
+        _plan(Run.open(run), processes or int(os.environ.get("WORLD_SIZE", "1")), fsdp, gpu, json)
     elif selfcheck:
         _check(Run.open(run), json)
     else:
         run_one_stage(run, "training", json)
 
 
-def _plan(run: Run, processes: int, is_sharded: bool, as_json: bool) -> None:
-    from composer_replication.training.plan import plan_training
+def _plan(run: Run, processes: int, is_sharded: bool, on_gpu: bool, as_json: bool) -> None:
+    import torch
+
+    from composer_replication.training.plan import Machine, plan_training
 
     from .train_report import show_plan
 
     quiet_libraries()
-    plan = plan_training(run, rollout_tokens(run), processes, is_sharded)
+    machine = Machine(processes, is_sharded, on_gpu or torch.cuda.is_available())
+    plan = plan_training(run, rollout_tokens(run), machine)
     if as_json:
         print(json_module.dumps(plan))
     else:
@@ -68,12 +72,14 @@ def _plan(run: Run, processes: int, is_sharded: bool, as_json: bool) -> None:
 
 
 def _check(run: Run, as_json: bool) -> None:
-    from composer_replication.training.plan import plan_training
+    import torch
+
+    from composer_replication.training.plan import Machine, plan_training
     from composer_replication.training.selfcheck import check_machine
 
     with working_on(run) as progress:
         folder, _ = policy_weights(run, progress, "policy")
-        plan = plan_training(run, rollout_tokens(run), processes=1, is_sharded=False)
+        plan = plan_training(run, rollout_tokens(run), Machine(on_gpu=torch.cuda.is_available()))
         card = check_machine(
             lambda: load_model(run, folder),
             run.config,

@@ -145,7 +145,7 @@ class Ingestion:
     def _read_all(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, FileRead]]:
         enough = 1 + sum(_size(job) for job in jobs) // BYTES_PER_PROCESS
         processes = self._jobs or min(len(os.sched_getaffinity(0)), len(jobs), enough)
-        if processes == 1:
+        if processes <= 1:
             yield from ((job, read_file(job)) for job in jobs)
             return
         with ProcessPoolExecutor(processes, _context()) as pool:

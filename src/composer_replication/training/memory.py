@@ -88,7 +88,7 @@ def estimate_memory(
     ]
     if training.reference_kl and not rank:
         parts.append(Part("reference model", shape.parameters * weight_bytes // work.shards, "always"))
-    if hardware.vllm != "colocate":
+    if hardware.vllm == "off":
         parts.append(Part("key-value cache", _cache(shape, work, weight_bytes), "rollouts"))
     layer = layer_activations(shape, compute_bytes, weight_bytes)
     plain, checkpointed = _activations(shape, layer, work.tokens, weight_bytes)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 from composer_replication.config import Config
 from composer_replication.environments.toolbox import MAX_TURNS, task_stream
@@ -32,7 +32,16 @@ SAMPLED_TASKS = 64
 MIB = 1 << 20
 
 
-def plan_training(run: Run, rows: Sequence[TokenizedTrace], processes: int, is_sharded: bool) -> dict[str, Any]:
+class Machine(NamedTuple):
+    """Where the training would run."""
+
+    processes: int = 1
+    is_sharded: bool = False
+    """Whether the processes share the weights (FSDP) or each have them all."""
+    on_gpu: bool = False
+
+
+def plan_training(run: Run, rows: Sequence[TokenizedTrace], machine: Machine) -> dict[str, Any]:
     config = run.config
     folder = run.path / "policy" / "model"
     tokens = find_chat_tokens(config.model.name, folder, config.toolbox)
@@ -40,7 +49,7 @@ def plan_training(run: Run, rows: Sequence[TokenizedTrace], processes: int, is_s
     lengths, source = _measure(run, rows, tokens)
     row_tokens = rollout_lengths(config, rows, tokens)
     rollouts = config.training.prompts_per_step * config.training.group_size
-    work = workload(config, max(row_tokens), _longest_stored(lengths, config), processes, is_sharded)
+    work = workload(config, max(row_tokens), _longest_stored(lengths, config), machine)
     return {
         "run": str(run.path),
         "settings": {
@@ -50,8 +59,8 @@ def plan_training(run: Run, rows: Sequence[TokenizedTrace], processes: int, is_s
         },
         "steps": config.training.steps,
         "rollouts_per_step": rollouts,
-        "processes": processes,
-        "accumulation": hardware_of(config).accumulation(rollouts, processes),
+        "processes": machine.processes,
+        "accumulation": hardware_of(config).accumulation(rollouts, machine.processes),
         "tokens_per_step": round(rollouts * mean(row_tokens)),
         "rollout_tokens": {
             "mean": round(mean(row_tokens)),
@@ -104,23 +113,21 @@ def rollout_lengths(config: Config, rows: Sequence[TokenizedTrace], tokens: Chat
     return [sum(counted.tokens for counted in ByBytes().count(texts)) + room for texts in contents]
 
 
-def workload(config: Config, row_tokens: int, stored_tokens: int, processes: int, is_sharded: bool) -> Workload:
-    import torch
-
+def workload(config: Config, row_tokens: int, stored_tokens: int, machine: Machine) -> Workload:
     training, hardware = config.training, hardware_of(config)
     rollouts = training.prompts_per_step * training.group_size
-    micro = hardware.accumulation(rollouts, processes)
+    per_process = rollouts // machine.processes
     # A batch of pairs has both sides of each as rows.
     stored_rows = training.traces_per_step * (2 if training.beta_replay else 1)
     return Workload(
-        rows=rollouts // processes // micro,
+        rows=per_process // hardware.accumulation(rollouts, machine.processes),
         row_tokens=row_tokens,
-        sampled_rows=min(SAMPLED_AT_ONCE, rollouts // processes),
+        sampled_rows=min(SAMPLED_AT_ONCE, per_process),
         stored_rows=stored_rows if stored_tokens and training.alpha_sdpo + training.beta_replay else 0,
         stored_row_tokens=stored_tokens,
-        processes=processes,
-        is_sharded=is_sharded,
-        on_gpu=torch.cuda.is_available(),
+        processes=machine.processes,
+        is_sharded=machine.is_sharded,
+        on_gpu=machine.on_gpu,
     )
 
 

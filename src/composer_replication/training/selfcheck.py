@@ -51,6 +51,7 @@ def check_machine(
 ) -> ResultCard:
     """`load` gives a fresh copy of the starting policy each time."""
     started = time.monotonic()
+    progress.stage("selfcheck", "ten steps, what hints change, and whether zero means zero")
     measured = _measure_steps(load, _with_steps(config, STEPS), examples, scratch / "steps", progress)
     progress.note("what hints change")
     gap = probe_gap(load(), config, composer_settings(config.training), training_tasks(_with_rollouts(config)))
