@@ -213,6 +213,21 @@ def test_usable_sites_and_pairs_are_those_that_training_takes(tiny_tokens, store
     assert pairs["trainable"] == sum(len(example.pairs) for example in built)
 
 
+def test_a_stored_site_is_as_long_as_its_hinted_context(tiny_tokens, stored):
+    """Or as its whole trace, which is one row for all of its sites."""
+    rows = {row.trace_id: row for row in stored.rows}
+    items = lengths_of(stored, tiny_tokens).sites([stored.sites[hint.site_id] for hint in stored.hints], stored.hints)
+    longer_than_the_row = 0
+    for item, hint in zip(items, stored.hints, strict=True):
+        site = stored.sites[hint.site_id]
+        row, (start, end) = rows[site.trace_id], rows[site.trace_id].turn_spans[site.turn]
+        hinted = len(tiny_tokens.splice_hint(row.ids[:start], hint.text)) + end - start
+        assert item.tokens == max(hinted, len(row.ids))
+        assert item.least_tokens == hinted - (start - row.turn_spans[0][0])
+        longer_than_the_row += hinted > len(row.ids)
+    assert 0 < longer_than_the_row < len(items)
+
+
 def test_an_item_is_blamed_for_one_thing_and_counted_once():
     items = [Item(10, 5, None), Item(100, 20, "unknown_tokens"), Item(10, 5, "no_hint"), Item(100, 100, None)]
     found = shares(items, 50, None)

@@ -77,15 +77,12 @@ def distil(
     return Distilled(found.loss, mean_K(found.divergence_N), kept_K, student_K, teacher_K)
 
 
-def mean_divergence(
-    student: Sequence[Tensor], teacher: Sequence[Tensor], head: Head, settings: ComposerSettings
-) -> float:
+def mean_divergence(student_NH: Tensor, teacher_NH: Tensor, head: Head, settings: ComposerSettings) -> Tensor:
     """Over all tokens of some turns, under one head."""
-    student_NH = torch.cat(list(student))
     found = hidden_divergence(
         student_NH,
         head.weight_VH,
-        torch.cat(list(teacher)),
+        teacher_NH,
         head.weight_VH,
         weights_N=torch.zeros(len(student_NH), device=student_NH.device),
         beta=settings.jsd_beta,
@@ -93,7 +90,14 @@ def mean_divergence(
         student_bias_V=head.bias_V,
         teacher_bias_V=head.bias_V,
     )
-    return found.divergence_N.mean().item()
+    return found.divergence_N.mean()
+
+
+def places(starts: Sequence[int], lengths_K: Tensor) -> Tensor:
+    """`start, start + 1, …` of every turn, one after the other."""
+    first_K = lengths_K.cumsum(0) - lengths_K
+    begin_K = torch.tensor(list(starts), dtype=torch.long) - first_K
+    return torch.arange(int(lengths_K.sum())) + begin_K.repeat_interleave(lengths_K)
 
 
 def _logprobs(hidden_NH: Tensor, head: Head, labels_N: Tensor) -> Tensor:

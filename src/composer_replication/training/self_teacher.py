@@ -37,23 +37,38 @@ class SelfTeacher:
 
     @contextmanager
     def installed(self, model: Any) -> Generator[None]:
-        """The model thinks with the teacher's weights inside; its own are bit-identical afterwards."""
+        """The model thinks with the teacher's weights inside; its own are bit-identical afterwards.
+
+        Whole weights change places, which costs nothing and leaves a graph of the model alone. Shards are copied.
+        """
         if self._rate is None:
             yield
             return
-        own = {name: weight.clone() for name, weight in _weights(model).items()}
-        _write(model, self._shadows)
+        if is_sharded(model):
+            own = {name: weight.clone() for name, weight in _weights(model).items()}
+            _write(model, self._shadows)
+            try:
+                yield
+            finally:
+                _write(model, own)
+            return
+        parameters = _trainable(model)
+        own = {name: parameter.data for name, parameter in parameters.items()}
+        for name, parameter in parameters.items():
+            parameter.data = self._shadows[name].to(parameter.dtype)
         try:
             yield
         finally:
-            _write(model, own)
+            for name, parameter in parameters.items():
+                parameter.data = own[name]
 
     @torch.no_grad()
     def update(self, model: Any) -> None:
         if self._rate:
-            for name, weight in _weights(model).items():
-                shadow = self._shadows[name]
-                shadow.lerp_(weight.to(shadow.dtype), self._rate)
+            weights = _weights(model)
+            shadows = [self._shadows[name] for name in weights]
+            averaged: Any = torch._foreach_lerp_  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+            averaged(shadows, [weight.float() for weight in weights.values()], self._rate)
 
     def state(self) -> dict[str, Tensor]:
         return self._shadows
@@ -72,13 +87,20 @@ def self_teacher(kind: str, ema_rate: float) -> SelfTeacher:
     return SelfTeacher({"live": None, "frozen": 0.0, "ema": ema_rate}[kind])
 
 
+def is_sharded(model: Any) -> bool:
+    return any(isinstance(module, FSDPModule) for module in model.modules())
+
+
+def _trainable(model: Any) -> dict[str, Any]:
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
 def _weights(model: Any) -> dict[str, Tensor]:
     """The trainable weights, or this process's shards of them, to be read and written in place."""
     _reshard(model)
     return {
         name: parameter.to_local().detach() if isinstance(parameter, DTensor) else parameter.detach()
-        for name, parameter in model.named_parameters()
-        if parameter.requires_grad
+        for name, parameter in _trainable(model).items()
     }
 
 

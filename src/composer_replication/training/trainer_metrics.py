@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from torch import Tensor
+
 from .distillation import Distilled
 from .online_sites import OnlineSite
 
@@ -30,20 +32,20 @@ def site_metrics(processes: Sequence[Found]) -> dict[str, float]:
     }
 
 
-def distilled_metrics(distilled: Distilled, kinds: Sequence[str]) -> dict[str, float]:
-    """Of this process's sites, `kinds` in their order."""
+def distilled_metrics(distilled: Distilled, kinds: Sequence[str]) -> dict[str, Tensor]:
+    """Of this process's sites, `kinds` in their order; still on their device."""
     if not kinds:
         return {}
     divergence_K = distilled.divergence_K.float()
     disfavoured_K = distilled.teacher_logprob_K < distilled.student_logprob_K
     by_kind = {kind: [place for place, other in enumerate(kinds) if other == kind] for kind in sorted(set(kinds))}
     return {
-        "sdpo/divergence": divergence_K.mean().item(),
-        "sdpo/divergence_p50": divergence_K.median().item(),
-        "sdpo/divergence_p95": divergence_K.quantile(0.95).item(),
-        "sdpo/disfavoured": disfavoured_K.float().mean().item(),
-        "sdpo/kept": distilled.kept_K.float().mean().item(),
-        "sdpo/student_nll": -distilled.student_logprob_K.mean().item(),
-        "sdpo/teacher_nll": -distilled.teacher_logprob_K.mean().item(),
-        **{f"sdpo/divergence/{kind}": divergence_K[places].mean().item() for kind, places in by_kind.items()},
+        "sdpo/divergence": divergence_K.mean(),
+        "sdpo/divergence_p50": divergence_K.median(),
+        "sdpo/divergence_p95": divergence_K.quantile(0.95),
+        "sdpo/disfavoured": disfavoured_K.float().mean(),
+        "sdpo/kept": distilled.kept_K.float().mean(),
+        "sdpo/student_nll": -distilled.student_logprob_K.mean(),
+        "sdpo/teacher_nll": -distilled.teacher_logprob_K.mean(),
+        **{f"sdpo/divergence/{kind}": divergence_K[places].mean() for kind, places in by_kind.items()},
     }

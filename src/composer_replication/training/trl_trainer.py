@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from accelerate.utils import gather_object
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
@@ -29,14 +28,14 @@ from composer_replication.losses import ChannelSchedule, GradientRatioCap, flat_
 from . import checkpoints
 from .channels import Channel, ReplayPreference, SelfDistillation
 from .collator import Batch
-from .distillation import Distilled, SiteStates, distil, mean_divergence
+from .distillation import Distilled, SiteStates, distil, mean_divergence, places
 from .dynamic_sampling import PromptStream, flat_groups, replace_rows, rows_of
 from .environment_traces import trace_of_messages
 from .gradient_probe import probe, probed_parameters
 from .metrics import count_rollouts, rollout_metrics
 from .online_sites import Accepts, Hinter, OnlineSite, Rolled, find_online_sites
 from .samples import RolloutSamples
-from .self_teacher import SelfTeacher, self_teacher
+from .self_teacher import SelfTeacher, is_sharded, self_teacher
 from .settings import ComposerSettings
 from .states import Head, language_model, last_hidden, output_head
 from .tokens import ChatTokens
@@ -45,6 +44,7 @@ from .trl_compat import call_inside_forward
 
 SDPO = "sdpo"
 CHECK_EVERY_STEPS, CHECKED_SITES = 50, 4
+MUST_HOLD = "must hold: "
 
 
 class ComposerReplicationTrainer(GRPOTrainer):
@@ -87,6 +87,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self._keeps_hidden = False
         self._scored: dict[str, Any] = {}
         self._checked_at = -1
+        self._own: dict[str, Tensor | float] = {}
+        self._shared: dict[str, Tensor | float] = {}
         self._stateful: dict[str, checkpoints.Stateful] = dict(stateful or {})
         if self.alpha_sdpo:
             self._schedules[SDPO] = self._schedule(alpha_sdpo)
@@ -199,24 +201,28 @@ class ComposerReplicationTrainer(GRPOTrainer):
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         if not self._is_training or not self._schedules:
+            self._flush()
             return super()._compute_loss(model, inputs)
         measuring = bool(self._balance) and self._balance.is_due(self.state.global_step, self.composer.measure_every)
         stored = self._stored_backward(model, measuring) if self.active_channels else 0.0
-        taught = self._teach(model, inputs) if self.alpha_sdpo else None
-        self._keeps_hidden = taught is not None
+        sites = [(row, site) for row, found in enumerate(inputs.get("sdpo_sites", ())) for site in found]
+        most = int(self._gather(len(sites)).max()) if self.alpha_sdpo else 0
+        self._keeps_hidden = most > 0
         try:
             loss = super()._compute_loss(model, inputs)
         finally:
             self._keeps_hidden = False
         self._log("channel/policy", loss)
-        weight = self._weight(SDPO) if taught else 0.0
-        distilled = self._distil(model, inputs, weight, *taught) if taught and weight else None
+        weight = self._weight(SDPO) if most else 0.0
+        # The teacher reads while the device is still busy with the policy's forward pass.
+        distilled = self._distil(model, inputs, weight, sites, most) if weight else None
         if measuring:
             self._measure(model, loss, distilled)
-        if taught and distilled is not None:
-            self._check_empty_hint(model, inputs, taught[0])
+        if distilled is not None:
+            self._check_empty_hint(model, inputs, sites)
             loss = loss + self._weight(SDPO) / weight * distilled.loss
         self._hidden = None
+        self._flush()
         return loss + stored
 
     def _stored_backward(self, model: Any, measuring: bool) -> Tensor | float:
@@ -250,72 +256,59 @@ class ComposerReplicationTrainer(GRPOTrainer):
         least = 1 / self.accelerator.num_processes
         return {name: self._gather(len(batch[key])).mean().clamp(min=least) for name, key in counted.items()}
 
-    def _teach(self, model: Any, inputs: dict[str, Any]) -> tuple[list[tuple[int, OnlineSite]], Tensor, Head] | None:
-        """Hidden states of the teacher at the sites of this micro-batch; None where no process has any."""
-        sites = [(row, site) for row, found in enumerate(inputs["sdpo_sites"]) for site in found]
-        most = int(self._gather(len(sites)).max())
-        if not most:
-            return None
-        rows, unwrapped = self.composer.teacher_rows, self.accelerator.unwrap_model(model)
-        states: list[Tensor] = []
-        with torch.no_grad(), self.teacher.installed(unwrapped), _evaluating(unwrapped):
-            for first in range(0, most, rows):
-                some = [site for _, site in sites[first : first + rows]]
-                states += call_inside_forward(model, unwrapped, self._teacher_pass, unwrapped, some, inputs)
-            head = output_head(unwrapped)
-            if self.teacher.has_own_weights:
-                head = head._replace(weight_VH=head.weight_VH.detach().clone())
-        empty = head.weight_VH.new_zeros(0, head.weight_VH.shape[1])
-        return sites, torch.cat(states) if states else empty, head
-
-    def _teacher_pass(self, model: Any, sites: Sequence[OnlineSite], inputs: dict[str, Any]) -> list[Tensor]:
-        """Every process makes as many passes as the one with the most sites: without any, over a prompt."""
-        device = self.accelerator.device
-        rows = [torch.tensor(site.teacher_ids, device=device) for site in sites] or [inputs["prompt_ids"][0]]
-        width = max(map(len, rows))
-        ids_KT = torch.stack([F.pad(row, (0, width - len(row))) for row in rows])
-        lengths_K = torch.tensor([len(row) for row in rows], device=device)
-        mask_KT = (torch.arange(width, device=device) < lengths_K[:, None]).long()
-        with self.accelerator.autocast():
-            hidden_KTH = last_hidden(model, ids_KT, mask_KT)
-        # Position p predicts token p + 1.
-        firsts = [len(site.teacher_context) - 1 for site in sites]
-        return [
-            hidden_KTH[row, first : first + len(site.turn_ids)]
-            for row, (first, site) in enumerate(zip(firsts, sites, strict=True))
-        ]
-
     def _distil(
-        self,
-        model: Any,
-        inputs: dict[str, Any],
-        weight: float,
-        sites: list[tuple[int, OnlineSite]],
-        teacher_NH: Tensor,
-        teacher: Head,
+        self, model: Any, inputs: dict[str, Any], weight: float, sites: Sequence[tuple[int, OnlineSite]], most: int
     ) -> Distilled:
         assert self._hidden is not None
-        first, device = inputs["prompt_ids"].shape[1] - 1, self.accelerator.device
-        student = [self._hidden[row, first + site.start : first + site.end] for row, site in sites]
-        labels = [inputs["completion_ids"][row, site.start : site.end] for row, site in sites]
-        for place, ((_, site), ids) in enumerate(zip(sites, labels, strict=True)):
-            if ids.tolist() != site.turn_ids:
-                raise ValueError(f"site {place}: teacher and student tokens differ")
-        states = SiteStates(
-            torch.cat(student) if student else self._hidden[0, :0],
-            teacher_NH,
-            torch.cat(labels) if labels else torch.zeros(0, dtype=torch.long, device=device),
-            torch.tensor([len(site.turn_ids) for _, site in sites], dtype=torch.long, device=device),
+        device, unwrapped = self.accelerator.device, self.accelerator.unwrap_model(model)
+        teacher_NH, teacher = self._teach(model, inputs, [site for _, site in sites], most)
+        lengths_K = torch.tensor([len(site.turn_ids) for _, site in sites], dtype=torch.long)
+        labels_N = torch.tensor([token for _, site in sites for token in site.turn_ids], dtype=torch.long).to(device)
+        row_N = torch.tensor([row for row, _ in sites], dtype=torch.long).repeat_interleave(lengths_K).to(device)
+        place_N = places([site.start for _, site in sites], lengths_K).to(device)
+        self._require(
+            inputs["completion_ids"][row_N, place_N] == labels_N, "teacher and student tokens of a site differ"
         )
+        # Position p predicts token p + 1.
+        student_NH = self._hidden[row_N, inputs["prompt_ids"].shape[1] - 1 + place_N]
+        states = SiteStates(student_NH, teacher_NH, labels_N, lengths_K.to(device))
         # The number spans the generation batch of all processes; a micro-step has its share of the window.
         number = inputs["sdpo_number"].clamp(min=1) / self.accelerator.num_processes
         number = number * self.current_gradient_accumulation_steps / self._grpo_args.steps_per_generation
         with self.accelerator.autocast():
-            head = output_head(self.accelerator.unwrap_model(model))
-            distilled = distil(states, head, teacher, self.composer, number, weight)
+            distilled = distil(states, output_head(unwrapped), teacher, self.composer, number, weight)
         self._log(f"channel/{SDPO}", distilled.loss / weight)
         self._note(distilled_metrics(distilled, [site.kind for _, site in sites]))
         return distilled
+
+    def _teach(self, model: Any, inputs: dict[str, Any], sites: Sequence[OnlineSite], most: int) -> tuple[Tensor, Head]:
+        """Hidden states of the teacher at the sites; every process makes as many passes as the one with the most."""
+        rows, unwrapped = self.composer.teacher_rows, self.accelerator.unwrap_model(model)
+        states: list[Tensor] = []
+        with torch.no_grad(), self.teacher.installed(unwrapped), _evaluating(unwrapped):
+            for first in range(0, most, rows):
+                some = sites[first : first + rows]
+                states.append(call_inside_forward(model, unwrapped, self._teacher_pass, unwrapped, some, inputs))
+            head = output_head(unwrapped)
+            weight_VH = head.weight_VH.detach()
+            # Gathered shards are overwritten when the teacher leaves.
+            head = head._replace(weight_VH=weight_VH.clone() if is_sharded(unwrapped) else weight_VH)
+        return torch.cat(states), head
+
+    def _teacher_pass(self, model: Any, sites: Sequence[OnlineSite], inputs: dict[str, Any]) -> Tensor:
+        """States that predict the turns, turn after turn. Without a site the pass is made over a prompt."""
+        device = self.accelerator.device
+        rows = [site.teacher_ids for site in sites] or [inputs["prompt_ids"][0].tolist()]
+        width = max(map(len, rows))
+        ids_KT = torch.tensor([row + [0] * (width - len(row)) for row in rows]).to(device)
+        lengths_K = torch.tensor([len(row) for row in rows])
+        mask_KT = (torch.arange(width) < lengths_K[:, None]).long().to(device)
+        with self.accelerator.autocast():
+            hidden_KTH = last_hidden(model, ids_KT, mask_KT)
+        turns_K = torch.tensor([len(site.turn_ids) for site in sites], dtype=torch.long)
+        row_N = torch.arange(len(sites)).repeat_interleave(turns_K).to(device)
+        # Position p predicts token p + 1.
+        return hidden_KTH[row_N, places([len(site.teacher_context) - 1 for site in sites], turns_K).to(device)]
 
     def _check_empty_hint(self, model: Any, inputs: dict[str, Any], sites: list[tuple[int, OnlineSite]]) -> None:
         """The policy behind an empty hint is the policy: what differs comes from splicing, masks or the head."""
@@ -329,15 +322,14 @@ class ComposerReplicationTrainer(GRPOTrainer):
             prompt_ids = prompts[row][inputs["prompt_mask"][row].bool()].tolist()
             context = prompt_ids + inputs["completion_ids"][row, : site.start].tolist()
             plain.append(site._replace(teacher_context=context))
+        first, lengths = prompts.shape[1] - 1, torch.tensor([len(site.turn_ids) for site in plain], dtype=torch.long)
+        row_N = torch.tensor([row for row, _ in some], dtype=torch.long).repeat_interleave(lengths)
         with torch.no_grad(), _evaluating(unwrapped), self.accelerator.autocast():
-            teacher: list[Tensor] = call_inside_forward(model, unwrapped, self._teacher_pass, unwrapped, plain, inputs)
+            teacher_NH: Tensor = call_inside_forward(model, unwrapped, self._teacher_pass, unwrapped, plain, inputs)
             assert self._hidden is not None
-            student = [
-                self._hidden[row, prompts.shape[1] - 1 + site.start : prompts.shape[1] - 1 + site.end]
-                for row, site in some
-            ]
-            value = mean_divergence(student, teacher, output_head(unwrapped), self.composer) if some else 0.0
-        self.empty_hint_divergence = float(self._gather(value).max())
+            student_NH = self._hidden[row_N, first + places([site.start for site in plain], lengths)]
+            value = mean_divergence(student_NH, teacher_NH, output_head(unwrapped), self.composer) if some else 0.0
+        self.empty_hint_divergence = float(self._gather(float(value)).max())
         self._note({"sdpo/empty_hint_divergence": self.empty_hint_divergence})
 
     # Who is in charge
@@ -421,20 +413,46 @@ class ComposerReplicationTrainer(GRPOTrainer):
             self._hidden = output.last_hidden_state
 
     def _gather(self, value: float) -> Any:
-        return self.accelerator.gather(torch.tensor([float(value)], device=self.accelerator.device))
+        """One value of each process; that of a single one never leaves the CPU."""
+        own = torch.tensor([float(value)])
+        return own if self.accelerator.num_processes == 1 else self.accelerator.gather(own.to(self.accelerator.device))
 
     def _mean(self, value: float) -> float:
         return self._gather(value).mean().item()
 
-    def _note(self, values: Mapping[str, float]) -> None:
+    def _note(self, values: Mapping[str, Tensor | float]) -> None:
         """This process's own values, or such as are the same in every process."""
-        for name, value in values.items():
-            self._metrics["train"][name].append(value)
+        self._own |= values
 
     def _log(self, name: str, value: Tensor | float) -> None:
         """Mean over the processes, which must all call this."""
-        plain = value.detach().item() if isinstance(value, Tensor) else value
-        self._metrics["train"][name].append(self._mean(plain))
+        self._shared[name] = value
+
+    def _require(self, holds_N: Tensor, otherwise: str) -> None:
+        self._own[f"{MUST_HOLD}{otherwise}"] = holds_N.all()
+
+    def _flush(self) -> None:
+        """Read everything that was noted from the device at once: each reading on its own would stall it."""
+        own, shared = _on_cpu(self._own), _on_cpu(self._shared)
+        self._own, self._shared = {}, {}
+        if self.accelerator.num_processes > 1 and shared:
+            gathered: Any = self.accelerator.gather(
+                torch.tensor([list(shared.values())], device=self.accelerator.device)
+            )
+            shared = dict(zip(shared, gathered.mean(0).tolist(), strict=True))
+        for name, value in {**own, **shared}.items():
+            if not name.startswith(MUST_HOLD):
+                self._metrics["train"][name].append(value)
+            elif not value:
+                raise ValueError(name.removeprefix(MUST_HOLD))
+
+
+def _on_cpu(values: Mapping[str, Tensor | float]) -> dict[str, float]:
+    found = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+    if not found:
+        return {name: float(value) for name, value in values.items()}
+    read = dict(zip(found, torch.stack([value.detach().float() for value in found.values()]).tolist(), strict=True))
+    return {name: read[name] if name in read else float(value) for name, value in values.items()}
 
 
 class _Balance:
