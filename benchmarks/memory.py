@@ -1,6 +1,7 @@
 """The memory estimate of `recompose train --dry-run` beside what training steps really take, on this machine.
 
     python benchmarks/memory.py [--json PATH]
+    python benchmarks/memory.py --recipes        # only estimates, for the machines that the recipes name
 
 Every case runs in a process of its own: a random model, toolbox rollouts, and steps of the real trainer with channel 2
 on fresh rollouts. On a CPU the measure is resident memory beyond the loaded libraries; on a GPU the allocator's peak.
@@ -41,7 +42,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--case", choices=CASES, help="Only this one, in this process.")
     parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--recipes", action="store_true")
     options = parser.parse_args()
+    if options.recipes:
+        estimate_recipes()
+        return
     if options.case:
         print(json.dumps(measure(CASES[options.case], options.steps)))
         return
@@ -59,6 +64,42 @@ def main() -> None:
         )
     if options.json:
         options.json.write_text(json.dumps(results, indent=2) + "\n")
+
+
+def estimate_recipes() -> None:
+    """At their worst: rollouts at the turn limit (prompts counted as bytes / 4), stored rows at `max_tokens`."""
+    import tomllib
+
+    import yaml
+
+    from composer_replication.training.hardware import MachineConfig
+    from composer_replication.training.memory import estimate_memory
+    from composer_replication.training.model_shape import find_config, shape_of
+    from composer_replication.training.plan import Machine, rollout_lengths, workload
+
+    print("| recipe | processes | peak per device, GiB | largest parts, GiB |")
+    print("|---|---|---|---|")
+    for path in sorted((Path(__file__).parents[1] / "recipes").glob("*/config.toml")):
+        config = MachineConfig.model_validate(tomllib.loads(path.read_text()))
+        launch = path.with_name("accelerate.yaml")
+        given = yaml.safe_load(launch.read_text()) if launch.exists() else {"num_processes": 1}
+        machine = Machine(
+            given["num_processes"], given.get("distributed_type") == "FSDP", "cpu" not in path.parent.name
+        )
+        if config.model.name == "tiny":
+            continue
+        shape = shape_of(smollm2() if config.model.name == "smollm2" else find_config(config.model.name))
+        work = workload(config, max(rollout_lengths(config, [], None)), config.training.max_tokens, machine)
+        found = estimate_memory(shape, config.training, config.hardware, work)
+        parts = sorted(found.parts, key=lambda part: -part.bytes)[:4]
+        listed = ", ".join(f"{part.name} {part.bytes / 2**30:.1f}" for part in parts)
+        print(f"| {path.parent.name} | {machine.processes} | {found.peak_bytes / 2**30:.1f} | {listed} |")
+
+
+def smollm2() -> Any:
+    from transformers import LlamaConfig
+
+    return LlamaConfig(**SMOLLM2_SHAPE)
 
 
 def measure(case: dict[str, Any], steps: int) -> dict[str, Any]:

@@ -175,10 +175,6 @@ def test_the_preference_mask_selects_tokens_without_changing_them(model, example
     extra = logits_of(model, ids)[environment - 1].log_softmax(-1)[ids[environment]]
     assert action_logprobs(model, counted)[0][0].item() == pytest.approx((plain + extra).item(), abs=1e-3)
 
-    hidden = {**batch, "dpo_chosen_attention_mask": batch["dpo_chosen_attention_mask"].clone()}
-    hidden["dpo_chosen_attention_mask"][0, environment] = 0
-    assert (action_logprobs(model, hidden)[0][0] - plain).abs() > 1e-2
-
 
 def test_padding_content_is_ignored(model, examples):
     with torch.no_grad():

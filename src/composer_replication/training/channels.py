@@ -15,7 +15,7 @@ from torch import Tensor
 
 from composer_replication.losses import hidden_logprobs, preference_loss
 
-from .distillation import SiteStates, distil
+from .distillation import SiteStates, distil, places
 from .settings import ComposerSettings
 from .states import last_hidden, output_head
 
@@ -41,27 +41,21 @@ class SelfDistillation:
         rows, starts, mask_KT = batch["sdpo_row"], batch["sdpo_start"], batch["sdpo_loss_mask"].bool()
         if not len(rows):
             return batch["rewards"].new_zeros(())
-        lengths_K = mask_KT.sum(-1)
+        lengths_K = mask_KT.sum(-1).cpu()
         with torch.no_grad():
             teacher_KTH = last_hidden(model, batch["ctx_teacher_input_ids"], batch["ctx_teacher_attention_mask"])
         student_BTH = last_hidden(model, batch["input_ids"], batch["attention_mask"])
         labels_N = batch["ctx_teacher_input_ids"][mask_KT]
-        student_N, row_N = _places(starts, lengths_K), rows.repeat_interleave(lengths_K)
+        student_N = places(starts.tolist(), lengths_K).to(rows.device)
+        row_N = rows.cpu().repeat_interleave(lengths_K).to(rows.device)
         different_N = batch["input_ids"][row_N, student_N] != labels_N
         if different_N.any():
-            site_N = torch.arange(len(rows), device=rows.device).repeat_interleave(lengths_K)
-            raise ValueError(f"site {int(site_N[different_N][0])}: teacher and student tokens differ")
+            site_N = torch.arange(len(rows)).repeat_interleave(lengths_K)
+            raise ValueError(f"site {int(site_N[different_N.cpu()][0])}: teacher and student tokens differ")
         # Position p predicts token p + 1.
         states = SiteStates(student_BTH[row_N, student_N - 1], teacher_KTH[:, :-1][mask_KT[:, 1:]], labels_N, lengths_K)
         head = output_head(model)
         return distil(states, head, head, self.settings, len(rows)).loss
-
-
-def _places(starts_K: Tensor, lengths_K: Tensor) -> Tensor:
-    """`start, start + 1, …` of every site, one after the other."""
-    first_K = lengths_K.cumsum(0) - lengths_K
-    steps_N = torch.arange(int(lengths_K.sum()), device=starts_K.device)
-    return steps_N + (starts_K - first_K).repeat_interleave(lengths_K)
 
 
 @dataclass
@@ -107,11 +101,9 @@ class ReplayPreference:
 
 def action_logprobs(model: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Log-probabilities of the chosen and of the rejected action of each pair, from one forward pass."""
-    ids, attention, mask = (
-        _stack(batch[f"dpo_chosen_{key}"], batch[f"dpo_rejected_{key}"])
-        for key in ("input_ids", "attention_mask", "response_mask")
-    )
-    hidden_BTH, own = last_hidden(model, ids, attention), mask[:, 1:].bool()
+    ids = _stack(batch["dpo_chosen_input_ids"], batch["dpo_rejected_input_ids"])
+    mask = _stack(batch["dpo_chosen_response_mask"], batch["dpo_rejected_response_mask"])
+    hidden_BTH, own = last_hidden(model, ids), mask[:, 1:].bool()
     head = output_head(model)
     found_N = hidden_logprobs(
         hidden_BTH[:, :-1][own], head.weight_VH, ids[:, 1:][own], temperature=1 / head.scale, bias_V=head.bias_V

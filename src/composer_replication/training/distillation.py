@@ -21,7 +21,7 @@ from .states import Head
 
 
 class SiteStates(NamedTuple):
-    """Hidden states that predict the tokens of K turns, turn after turn; `lengths_K` cuts them."""
+    """Hidden states that predict the tokens of K turns, turn after turn; `lengths_K`, on the CPU, cuts them."""
 
     student_NH: Tensor
     teacher_NH: Tensor
@@ -48,19 +48,18 @@ def distil(
     weight: float = 1.0,
 ) -> Distilled:
     """`weight` goes to the tokens, because a factor on the loss would cost a pass over the gradient of the head."""
-    site_N = torch.repeat_interleave(
-        torch.arange(len(states.lengths_K), device=states.labels_N.device), states.lengths_K
-    )
+    device = states.labels_N.device
+    site_N = torch.arange(len(states.lengths_K)).repeat_interleave(states.lengths_K).to(device)
+    lengths_K = states.lengths_K.to(device)
 
     def mean_K(values_N: Tensor) -> Tensor:
-        sums_K = values_N.new_zeros(len(states.lengths_K)).index_add_(0, site_N, values_N)
-        return sums_K / states.lengths_K
+        return values_N.new_zeros(len(lengths_K)).index_add_(0, site_N, values_N) / lengths_K
 
     with torch.no_grad():
         student_K = mean_K(_logprobs(states.student_NH, student_head, states.labels_N))
         teacher_K = mean_K(_logprobs(states.teacher_NH, teacher_head, states.labels_N))
     kept_K = teacher_K < student_K if settings.require_disfavour else torch.ones_like(student_K, dtype=torch.bool)
-    weights_N = (weight * kept_K / (states.lengths_K * number_of_sites))[site_N]
+    weights_N = (weight * kept_K / (lengths_K * number_of_sites))[site_N]
     found = hidden_divergence(
         states.student_NH,
         student_head.weight_VH,

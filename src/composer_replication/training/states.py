@@ -22,7 +22,7 @@ def language_model(model: Any) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
-def last_hidden(model: Any, input_ids_BT: Tensor, attention_mask_BT: Tensor) -> Tensor:
+def last_hidden(model: Any, input_ids_BT: Tensor, attention_mask_BT: Tensor | None = None) -> Tensor:
     """Without any row the network runs over one token all the same: processes with rows wait for it to do so."""
     backbone = language_model(model).base_model
     if not len(input_ids_BT):

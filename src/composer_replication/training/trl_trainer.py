@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self.empty_hint_divergence = 0.0
         self._schedules = {channel.name: self._schedule(channel.weight) for channel in self.active_channels}
         self._hidden: Tensor | None = None
-        self._keeps_hidden = False
+        self._lesson: _Lesson | None = None
         self._scored: dict[str, Any] = {}
         self._checked_at = -1
         self._own: dict[str, Tensor | float] = {}
@@ -207,15 +208,14 @@ class ComposerReplicationTrainer(GRPOTrainer):
         stored = self._stored_backward(model, measuring) if self.active_channels else 0.0
         sites = [(row, site) for row, found in enumerate(inputs.get("sdpo_sites", ())) for site in found]
         most = int(self._gather(len(sites)).max()) if self.alpha_sdpo else 0
-        self._keeps_hidden = most > 0
+        weight = self._weight(SDPO) if most else 0.0
+        self._lesson = _Lesson(model, [site for _, site in sites], most, inputs) if weight else None
         try:
             loss = super()._compute_loss(model, inputs)
         finally:
-            self._keeps_hidden = False
+            lesson, self._lesson = self._lesson, None
         self._log("channel/policy", loss)
-        weight = self._weight(SDPO) if most else 0.0
-        # The teacher reads while the device is still busy with the policy's forward pass.
-        distilled = self._distil(model, inputs, weight, sites, most) if weight else None
+        distilled = self._distil(lesson, sites, weight) if lesson else None
         if measuring:
             self._measure(model, loss, distilled)
         if distilled is not None:
@@ -256,24 +256,21 @@ class ComposerReplicationTrainer(GRPOTrainer):
         least = 1 / self.accelerator.num_processes
         return {name: self._gather(len(batch[key])).mean().clamp(min=least) for name, key in counted.items()}
 
-    def _distil(
-        self, model: Any, inputs: dict[str, Any], weight: float, sites: Sequence[tuple[int, OnlineSite]], most: int
-    ) -> Distilled:
+    def _distil(self, lesson: _Lesson, sites: Sequence[tuple[int, OnlineSite]], weight: float) -> Distilled:
         assert self._hidden is not None
-        device, unwrapped = self.accelerator.device, self.accelerator.unwrap_model(model)
-        teacher_NH, teacher = self._teach(model, inputs, [site for _, site in sites], most)
+        inputs, device, unwrapped = lesson.inputs, self.accelerator.device, self.accelerator.unwrap_model(lesson.model)
+        teacher_NH, teacher = lesson.taught or self._teach(lesson, inside_forward=False)
         lengths_K = torch.tensor([len(site.turn_ids) for _, site in sites], dtype=torch.long)
         labels_N = torch.tensor([token for _, site in sites for token in site.turn_ids], dtype=torch.long).to(device)
         row_N = torch.tensor([row for row, _ in sites], dtype=torch.long).repeat_interleave(lengths_K).to(device)
         place_N = places([site.start for _, site in sites], lengths_K).to(device)
-        self._require(
-            inputs["completion_ids"][row_N, place_N] == labels_N, "teacher and student tokens of a site differ"
-        )
+        same_N = inputs["completion_ids"][row_N, place_N] == labels_N
+        self._require(same_N, "teacher and student tokens of a site differ")
         # Position p predicts token p + 1.
         student_NH = self._hidden[row_N, inputs["prompt_ids"].shape[1] - 1 + place_N]
-        states = SiteStates(student_NH, teacher_NH, labels_N, lengths_K.to(device))
+        states = SiteStates(student_NH, teacher_NH, labels_N, lengths_K)
         # The number spans the generation batch of all processes; a micro-step has its share of the window.
-        number = inputs["sdpo_number"].clamp(min=1) / self.accelerator.num_processes
+        number = float(inputs["sdpo_number"].clamp(min=1)) / self.accelerator.num_processes
         number = number * self.current_gradient_accumulation_steps / self._grpo_args.steps_per_generation
         with self.accelerator.autocast():
             distilled = distil(states, output_head(unwrapped), teacher, self.composer, number, weight)
@@ -281,14 +278,17 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self._note(distilled_metrics(distilled, [site.kind for _, site in sites]))
         return distilled
 
-    def _teach(self, model: Any, inputs: dict[str, Any], sites: Sequence[OnlineSite], most: int) -> tuple[Tensor, Head]:
+    def _teach(self, lesson: _Lesson, inside_forward: bool) -> tuple[Tensor, Head]:
         """Hidden states of the teacher at the sites; every process makes as many passes as the one with the most."""
-        rows, unwrapped = self.composer.teacher_rows, self.accelerator.unwrap_model(model)
+        rows, unwrapped = self.composer.teacher_rows, self.accelerator.unwrap_model(lesson.model)
         states: list[Tensor] = []
         with torch.no_grad(), self.teacher.installed(unwrapped), _evaluating(unwrapped):
-            for first in range(0, most, rows):
-                some = sites[first : first + rows]
-                states.append(call_inside_forward(model, unwrapped, self._teacher_pass, unwrapped, some, inputs))
+            for first in range(0, lesson.most, rows):
+                arguments = (unwrapped, lesson.sites[first : first + rows], lesson.inputs)
+                if inside_forward:
+                    states.append(self._teacher_pass(*arguments))
+                else:
+                    states.append(call_inside_forward(lesson.model, unwrapped, self._teacher_pass, *arguments))
             head = output_head(unwrapped)
             weight_VH = head.weight_VH.detach()
             # Gathered shards are overwritten when the teacher leaves.
@@ -301,10 +301,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         rows = [site.teacher_ids for site in sites] or [inputs["prompt_ids"][0].tolist()]
         width = max(map(len, rows))
         ids_KT = torch.tensor([row + [0] * (width - len(row)) for row in rows]).to(device)
-        lengths_K = torch.tensor([len(row) for row in rows])
-        mask_KT = (torch.arange(width) < lengths_K[:, None]).long().to(device)
-        with self.accelerator.autocast():
-            hidden_KTH = last_hidden(model, ids_KT, mask_KT)
+        with self._fresh_autocast():
+            hidden_KTH = last_hidden(model, ids_KT)
         turns_K = torch.tensor([len(site.turn_ids) for site in sites], dtype=torch.long)
         row_N = torch.arange(len(sites)).repeat_interleave(turns_K).to(device)
         # Position p predicts token p + 1.
@@ -409,8 +407,24 @@ class ComposerReplicationTrainer(GRPOTrainer):
         )
 
     def _keep_hidden(self, module: Any, arguments: Any, output: Any) -> None:
-        if self._keeps_hidden:
-            self._hidden = output.last_hidden_state
+        """Called when the policy's states have been asked for: the teacher reads while the device works on them."""
+        lesson = self._lesson
+        if lesson is None or lesson.has_begun:
+            return
+        lesson.has_begun = True
+        self._hidden = output.last_hidden_state
+        # Shards must not be gathered twice at a time; their teacher reads afterwards.
+        if not is_sharded(lesson.model):
+            lesson.taught = self._teach(lesson, inside_forward=True)
+
+    @contextmanager
+    def _fresh_autocast(self) -> Generator[None]:
+        """Precision as in training, but no weight that was cast before: the teacher's may have taken its place."""
+        kind = self.accelerator.device.type
+        with self.accelerator.autocast():
+            enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+            with torch.autocast(kind, dtype, enabled=enabled, cache_enabled=False):
+                yield
 
     def _gather(self, value: float) -> Any:
         """One value of each process; that of a single one never leaves the CPU."""
@@ -453,6 +467,19 @@ def _on_cpu(values: Mapping[str, Tensor | float]) -> dict[str, float]:
         return {name: float(value) for name, value in values.items()}
     read = dict(zip(found, torch.stack([value.detach().float() for value in found.values()]).tolist(), strict=True))
     return {name: read[name] if name in read else float(value) for name, value in values.items()}
+
+
+@dataclass
+class _Lesson:
+    """What the teacher is to read in a micro-step, and what it made of it."""
+
+    model: Any
+    sites: Sequence[OnlineSite]
+    most: int
+    """Sites of the process that has the most."""
+    inputs: dict[str, Any]
+    has_begun: bool = False
+    taught: tuple[Tensor, Head] | None = None
 
 
 class _Balance:
