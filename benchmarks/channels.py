@@ -143,15 +143,20 @@ def measure(shape: str, rows: int, tokens: int, rounds: int) -> dict[str, Any]:
                     seconds[place].append(took)
                 if bench.device == "cuda":
                     peaks[place] = max(peaks[place], torch.cuda.max_memory_allocated() / 2**30)
-    base = statistics.median(seconds[0])
+    medians = [statistics.median(times) for times in seconds]
     return {
         "device": torch.cuda.get_device_name() if bench.device == "cuda" else "CPU",
-        "shape": shape, "rows": rows, "tokens": tokens, "rounds": rounds, "sites": -(-rows // ROWS_PER_SITE), "pairs": PAIRS,
+        "shape": shape,
+        "rows": rows,
+        "tokens": tokens,
+        "rounds": rounds,
+        "sites": -(-rows // ROWS_PER_SITE),
+        "pairs": PAIRS,
         "variants": [
-            {"name": name, "median_s": statistics.median(times), "extra": statistics.median(times) / base - 1, "peak_gib": peak}
-            for name, times, peak in zip(VARIANTS, seconds, peaks, strict=True)
+            {"name": name, "median_s": median, "extra": median / medians[0] - 1, "peak_gib": peak}
+            for name, median, peak in zip(VARIANTS, medians, peaks, strict=True)
         ],
-    }  # fmt: skip
+    }
 
 
 def main() -> None:

@@ -72,7 +72,7 @@ def estimate_recipes() -> None:
 
     import yaml
 
-    from composer_replication.training.hardware import MachineConfig
+    from composer_replication.config import Config
     from composer_replication.training.memory import estimate_memory
     from composer_replication.training.model_shape import find_config, shape_of
     from composer_replication.training.plan import Machine, rollout_lengths, workload
@@ -80,7 +80,7 @@ def estimate_recipes() -> None:
     print("| recipe | processes | peak per device, GiB | largest parts, GiB |")
     print("|---|---|---|---|")
     for path in sorted((Path(__file__).parents[1] / "recipes").glob("*/config.toml")):
-        config = MachineConfig.model_validate(tomllib.loads(path.read_text()))
+        config = Config.model_validate(tomllib.loads(path.read_text()))
         launch = path.with_name("accelerate.yaml")
         given = yaml.safe_load(launch.read_text()) if launch.exists() else {"num_processes": 1}
         machine = Machine(
@@ -107,9 +107,8 @@ def measure(case: dict[str, Any], steps: int) -> dict[str, Any]:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from composer_replication.cli.common import quiet_libraries
-    from composer_replication.config import Config, TrainingConfig
+    from composer_replication.config import Config, HardwareConfig, TrainingConfig
     from composer_replication.progress import Silent
-    from composer_replication.training.hardware import HardwareConfig, MachineConfig
     from composer_replication.training.machine import MemoryMeter
     from composer_replication.training.memory import estimate_memory
     from composer_replication.training.model_shape import shape_of
@@ -130,7 +129,7 @@ def measure(case: dict[str, Any], steps: int) -> dict[str, Any]:
         sdpo_teacher=case.get("teacher", "ema"),
     )
     hardware = HardwareConfig(gradient_checkpointing=case.get("checkpointing", False))
-    config = MachineConfig.model_validate({**Config(training=training).model_dump(), "hardware": hardware.model_dump()})
+    config = Config.model_validate({**Config(training=training).model_dump(), "hardware": hardware.model_dump()})
     tokens = ChatTokens(build_tokenizer(config.toolbox))
     meter = MemoryMeter()
     small = {"pad_token_id": tokens.tokenizer.pad_token_id, "eos_token_id": tokens.tokenizer.eos_token_id}

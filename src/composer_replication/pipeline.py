@@ -425,4 +425,4 @@ def load_model(run: Run, name: str) -> Policy:
 def _load(run: Run, noun: str) -> Policy:
     from .training.models import load_saved_policy
 
-    return load_saved_policy(run.path / noun / "model", run.config.model.name)
+    return load_saved_policy(run.path / noun / "model", run.config.model.name, run.config.hardware.weights)

@@ -139,6 +139,19 @@ OTHER_VALUES = {
     "key_variable": "X_KEY",
     "reader_base_url": "http://127.0.0.1:1/v1",
     "reader_model": "other",
+    "sdpo_from": "rollouts",
+    "sdpo_top_k": 8,
+    "sdpo_token_clip": 0.5,
+    "sdpo_teacher": "live",
+    "sdpo_kinds_off": ["timeout"],
+    "report_to": "wandb",
+    "rollouts_per_device": 8,
+    "weights": "bfloat16",
+    "autocast": "off",
+    "lora_rank": 8,
+    "lora_targets": "q_proj",
+    "vllm": "server",
+    "vllm_server_url": "http://127.0.0.1:1",
 }
 
 

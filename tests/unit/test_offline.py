@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from composer_replication.config import Config, TrainingConfig
+from composer_replication.config import Config, HardwareConfig, TrainingConfig
 from composer_replication.errors import UsageError
 from composer_replication.hints import write_hints
 from composer_replication.progress import Silent
@@ -41,6 +41,23 @@ def test_training_needs_no_rollouts_and_can_go_on(new_policy, examples, tmp_path
     assert [step.step for step in steps] == [1, 2, 3, 4]
     assert all(step.reward is None and step.sdpo is not None and step.replay is not None for step in steps)
     assert not all(map(torch.equal, start, policy.model.parameters()))
+
+
+@pytest.mark.parametrize("rollouts", [False, True])
+def test_adapters_are_merged_into_the_policy(new_policy, examples, tmp_path, rollouts):
+    pytest.importorskip("peft")
+    training = CONFIG.training.model_copy(
+        update={"rollouts": rollouts, "steps": 2, "prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 6}
+    )
+    config = CONFIG.model_copy(update={"training": training, "hardware": HardwareConfig(lora_rank=2)})
+    policy = new_policy()
+    start = {name: parameter.detach().clone() for name, parameter in policy.model.named_parameters()}
+    train(policy, config, examples, tmp_path, Silent())
+    after = dict(policy.model.named_parameters())
+    assert after.keys() == start.keys()
+    changed = {name.split(".")[-2] for name in start if not torch.equal(start[name], after[name])}
+    assert "q_proj" in changed
+    assert not changed & {"embed_tokens", "norm", "input_layernorm"}
 
 
 def test_nothing_to_train_on_is_refused(new_policy, tmp_path):

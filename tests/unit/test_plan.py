@@ -12,13 +12,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from composer_replication.config import TrainingConfig
+from composer_replication.config import HardwareConfig, TrainingConfig
 from composer_replication.errors import UsageError
 from composer_replication.hints.write import write_hints
 from composer_replication.sites import find_sites
 from composer_replication.training.contexts import Contexts
 from composer_replication.training.examples import build_examples
-from composer_replication.training.hardware import HardwareConfig
 from composer_replication.training.lengths import ByBytes, ByTokenizer, Item, RunLengths
 from composer_replication.training.memory import Workload, estimate_memory, layer_activations
 from composer_replication.training.model_shape import find_config, shape_of

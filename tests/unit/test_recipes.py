@@ -11,8 +11,8 @@ import pytest
 import torch
 import yaml
 
+from composer_replication.config import Config
 from composer_replication.training.arguments import grpo_config
-from composer_replication.training.hardware import MachineConfig
 
 ROOT = Path(__file__).parents[2] / "recipes"
 RECIPES = sorted(path.parent for path in ROOT.glob("*/config.toml"))
@@ -22,7 +22,7 @@ LAUNCHES = pytest.mark.parametrize("recipe", LAUNCHED, ids=lambda path: path.nam
 
 
 def config_of(recipe):
-    return MachineConfig.model_validate(tomllib.loads((recipe / "config.toml").read_text()))
+    return Config.model_validate(tomllib.loads((recipe / "config.toml").read_text()))
 
 
 def launch_of(recipe):

@@ -10,7 +10,6 @@ from accelerate import PartialState
 
 from composer_replication.config import Config, TrainingConfig
 
-from .hardware import hardware_of
 from .metrics import report_to
 from .settings import ComposerSettings
 
@@ -42,7 +41,7 @@ def grpo_config(config: Config, scratch: Path) -> Any:
     from trl.trainer.grpo_config import GRPOConfig
 
     settings, rollouts = config.training, config.training.prompts_per_step * config.training.group_size
-    machine = hardware_of(config).grpo_arguments(rollouts, PartialState().num_processes, torch.cuda.is_available())
+    machine = config.hardware.grpo_arguments(rollouts, PartialState().num_processes, torch.cuda.is_available())
     return GRPOConfig(
         **_common(config, scratch),
         **machine,
@@ -58,7 +57,7 @@ def grpo_config(config: Config, scratch: Path) -> Any:
 def offline_arguments(config: Config, scratch: Path) -> Any:
     from transformers import TrainingArguments
 
-    hardware, on_gpu = hardware_of(config), torch.cuda.is_available()
+    hardware, on_gpu = config.hardware, torch.cuda.is_available()
     return TrainingArguments(
         **_common(config, scratch),
         per_device_train_batch_size=config.training.traces_per_step,

@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from composer_replication.config import TrainingConfig
+from composer_replication.config import HardwareConfig, TrainingConfig
 from composer_replication.losses.kernels.chunking import CHUNK_BYTES, CHUNK_BYTES_FROZEN
 
-from .hardware import HardwareConfig
 from .model_shape import ModelShape
 
 Phase = Literal["always", "rollouts", "teacher pass", "policy pass", "stored pass"]

@@ -60,7 +60,7 @@ def load_policy(name: str, toolbox: ToolboxConfig, seed: int) -> Policy:
     return load_saved_policy(name, name)
 
 
-def load_saved_policy(where: str | Path, name: str) -> Policy:
+def load_saved_policy(where: str | Path, name: str, weights: str = "float32") -> Policy:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     if str(where).startswith(("/", ".", "~")) and not Path(where).is_dir():
@@ -68,7 +68,7 @@ def load_saved_policy(where: str | Path, name: str) -> Policy:
     try:
         tokenizer = AutoTokenizer.from_pretrained(where)
         model = AutoModelForCausalLM.from_pretrained(
-            where, dtype="float32", attn_implementation="sdpa", use_safetensors=True
+            where, dtype=weights, attn_implementation="sdpa", use_safetensors=True
         )
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]

@@ -17,7 +17,6 @@ from composer_replication.environments.toolbox import MAX_TURNS, task_stream
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
 from composer_replication.runs import Run
 
-from .hardware import hardware_of
 from .lengths import ByBytes, ByTokenizer, Item, RunLengths, find_chat_tokens
 from .memory import MemoryEstimate, Workload, estimate_memory
 from .model_shape import ModelShape, find_config, shape_of
@@ -55,19 +54,19 @@ def plan_training(run: Run, rows: Sequence[TokenizedTrace], machine: Machine) ->
         "settings": {
             "model": config.model.model_dump(mode="json"),
             "training": config.training.model_dump(mode="json"),
-            "hardware": hardware_of(config).model_dump(mode="json"),
+            "hardware": config.hardware.model_dump(mode="json"),
         },
         "steps": config.training.steps,
         "rollouts_per_step": rollouts,
         "processes": machine.processes,
-        "accumulation": hardware_of(config).accumulation(rollouts, machine.processes),
+        "accumulation": config.hardware.accumulation(rollouts, machine.processes),
         "tokens_per_step": round(rollouts * mean(row_tokens)),
         "rollout_tokens": {
             "mean": round(mean(row_tokens)),
             "longest": max(row_tokens),
             "source": "stored rollouts" if rows else "estimate: prompts of training tasks and the turn limit",
         },
-        "memory": _memory(estimate_memory(shape, config.training, hardware_of(config), work), shape) if shape else None,
+        "memory": _memory(estimate_memory(shape, config.training, config.hardware, work), shape) if shape else None,
         "token_counts": source,
         "contexts": [
             {"max_tokens": length, **{noun: shares(items, length, shape) for noun, items in lengths.items()}}
@@ -114,7 +113,7 @@ def rollout_lengths(config: Config, rows: Sequence[TokenizedTrace], tokens: Chat
 
 
 def workload(config: Config, row_tokens: int, stored_tokens: int, machine: Machine) -> Workload:
-    training, hardware = config.training, hardware_of(config)
+    training, hardware = config.training, config.hardware
     rollouts = training.prompts_per_step * training.group_size
     per_process = rollouts // machine.processes
     # A batch of pairs has both sides of each as rows.

@@ -88,7 +88,7 @@ def self_teacher(kind: str, ema_rate: float) -> SelfTeacher:
 
 
 def is_sharded(model: Any) -> bool:
-    return any(isinstance(module, FSDPModule) for module in model.modules())
+    return isinstance(model, FSDPModule)
 
 
 def _trainable(model: Any) -> dict[str, Any]:

@@ -32,6 +32,13 @@ def last_hidden(model: Any, input_ids_BT: Tensor, attention_mask_BT: Tensor | No
     return backbone(input_ids=input_ids_BT, attention_mask=attention_mask_BT, use_cache=False).last_hidden_state
 
 
+def acts_differently_in_training(model: Any) -> bool:
+    """Dropout, or checkpoints of activations. To switch a deep model to evaluation and back takes milliseconds."""
+    network = language_model(model)
+    rates = [value for name, value in network.config.get_text_config().to_dict().items() if "dropout" in name]
+    return bool(network.is_gradient_checkpointing or network is not model or any(rates))
+
+
 def output_head(model: Any) -> Head:
     network = language_model(model)
     config = network.config.get_text_config()

@@ -26,7 +26,6 @@ from .channels import ReplayPreference, SelfDistillation
 from .checkpoints import latest
 from .collator import ComposerDataCollator
 from .examples import TraceExample
-from .hardware import hardware_of
 from .metrics import MetricsFile
 from .models import Policy
 from .offline import OfflineComposerTrainer
@@ -53,7 +52,7 @@ def train(
     collator = ComposerDataCollator(policy.tokenizer.pad_token_id)
     scratch, device = folder / "scratch", policy.model.device.type
     folder.mkdir(parents=True, exist_ok=True)
-    with torch.autocast(device, torch.bfloat16, enabled=hardware_of(config).autocasts(device == "cuda")):
+    with torch.autocast(device, torch.bfloat16, enabled=config.hardware.autocasts(device == "cuda")):
         stored = with_reference_logprobs(policy, examples, collator, folder / "reference.json")
     if not stored:
         progress.note("no stored sites or pairs with token ids: channels on stored traces have nothing to learn from")
@@ -72,6 +71,8 @@ def train(
         progress.note(f"training goes on from {checkpoint.name}")
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     watchdog.raise_if_stopped()
+    if config.hardware.lora_rank:
+        policy.model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
     policy.model.eval()
     return [step for entry in trainer.state.log_history if (step := _step_of(entry))]
 
@@ -82,7 +83,7 @@ def _online_trainer(
     stored: Sequence[TraceExample],
     collator: ComposerDataCollator,
     scratch: Path,
-    callbacks: list[TrainerCallback],
+    callbacks: Sequence[TrainerCallback],
 ) -> ComposerReplicationTrainer:
     settings, state = config.training, PartialState()
     tasks = training_tasks(config)
@@ -106,6 +107,7 @@ def _online_trainer(
         hinter=hinter if settings.sdpo_from == "rollouts" else None,
         accepts=rollouts.accepts if settings.sdpo_require_acceptance else None,
         batches=batches,
+        peft_config=config.hardware.lora_config(),
         stateful={"rollouts": rollouts, **({"batches": batches} if batches else {})},
     )
 
@@ -116,23 +118,31 @@ def _offline_trainer(
     stored: Sequence[TraceExample],
     collator: ComposerDataCollator,
     scratch: Path,
-    callbacks: list[TrainerCallback],
+    callbacks: Sequence[TrainerCallback],
 ) -> OfflineComposerTrainer:
     if not stored:
         raise UsageError("no stored trace can be trained on", "recompose train RUN --dry-run says why")
     settings, composer = config.training, composer_settings(config.training)
     return OfflineComposerTrainer(
-        model=policy.model,
+        model=with_adapters(policy.model, config.hardware.lora_config()),
         args=offline_arguments(config, scratch),
         data_collator=collator,
         train_dataset=list(stored),
-        callbacks=callbacks,
+        callbacks=list(callbacks),
         channels=[
             StoredPolicy(),
             SelfDistillation(settings.alpha_sdpo, composer),
             ReplayPreference(settings.beta_replay, composer),
         ],
     )
+
+
+def with_adapters(model: Any, lora: Any | None) -> Any:
+    if lora is None:
+        return model
+    from peft import get_peft_model  # pyright: ignore[reportMissingImports]
+
+    return get_peft_model(model, lora)
 
 
 def training_tasks(config: Config) -> list[ToolboxTask]:

@@ -38,7 +38,7 @@ from .online_sites import Accepts, Hinter, OnlineSite, Rolled, find_online_sites
 from .samples import RolloutSamples
 from .self_teacher import SelfTeacher, is_sharded, self_teacher
 from .settings import ComposerSettings
-from .states import Head, language_model, last_hidden, output_head
+from .states import Head, acts_differently_in_training, language_model, last_hidden, output_head
 from .tokens import ChatTokens
 from .trainer_metrics import distilled_metrics, found_sites, site_metrics
 from .trl_compat import call_inside_forward
@@ -525,6 +525,9 @@ class _Following(TrainerCallback):
 @contextmanager
 def _evaluating(model: Any) -> Generator[None]:
     """Without dropout, and without the recomputation that only a backward pass needs."""
+    if not acts_differently_in_training(model):
+        yield
+        return
     was_training = model.training
     model.eval()
     try:
