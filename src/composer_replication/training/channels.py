@@ -2,6 +2,9 @@
 
 Channel 2 compares the policy with itself: the same tokens of an error turn, once in the plain context and once with
 the hint spliced in. Channel 3 prefers what teachers agree on over what the actor did, relative to a frozen reference.
+
+With several processes a batch also holds `sdpo_number` and `dpo_number`, sites and pairs per process on average. A
+process that has none of its own makes the passes all the same, because the others wait for it.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ class SelfDistillation:
 
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
         rows, starts, mask_KT = batch["sdpo_row"], batch["sdpo_start"], batch["sdpo_loss_mask"].bool()
-        if not len(rows):
+        if not len(rows) and "sdpo_number" not in batch:
             return batch["rewards"].new_zeros(())
         lengths_K = mask_KT.sum(-1).cpu()
         with torch.no_grad():
@@ -55,7 +58,7 @@ class SelfDistillation:
         # Position p predicts token p + 1.
         states = SiteStates(student_BTH[row_N, student_N - 1], teacher_KTH[:, :-1][mask_KT[:, 1:]], labels_N, lengths_K)
         head = output_head(model)
-        return distil(states, head, head, self.settings, len(rows)).loss
+        return distil(states, head, head, self.settings, batch.get("sdpo_number", len(rows))).loss
 
 
 @dataclass
@@ -69,7 +72,8 @@ class ReplayPreference:
 
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
         self.metrics = {}
-        if not len(batch["dpo_chosen_input_ids"]):
+        pairs = len(batch["dpo_chosen_input_ids"])
+        if not pairs and "dpo_number" not in batch:
             return batch["rewards"].new_zeros(())
         settings = self.settings
         chosen_B, rejected_B = action_logprobs(model, batch)
@@ -87,6 +91,9 @@ class ReplayPreference:
             length_normalised=settings.dpo_length_normalised,
             sft_only=settings.dpo_sft_only,
         )
+        own_share = pairs / batch.get("dpo_number", max(1, pairs))
+        if not pairs:
+            return own_share * found.loss
         self.metrics = {
             "margin": found.margin_B.mean().item(),
             "accuracy": found.accuracy.item(),
@@ -94,9 +101,9 @@ class ReplayPreference:
             "rejected_logprob": found.rejected_logprob.item(),
             "chosen_shift": found.chosen_shift.item(),
             "length_delta_tokens": found.length_delta_tokens.item(),
-            "pairs": float(len(chosen_B)),
+            "pairs": float(pairs),
         }
-        return found.loss
+        return own_share * found.loss
 
 
 def action_logprobs(model: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -229,7 +229,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         """Backward of every channel on stored data; its value is returned for the log alone."""
         assert self._batches is not None
         batch = {key: value.to(self.accelerator.device) for key, value in next(self._batches).items()}
-        batch |= self._shares(batch)
+        if self.accelerator.num_processes > 1:
+            batch |= self._shares(batch)
         unwrapped = self.accelerator.unwrap_model(model)
         total: Tensor | float = 0.0
         for channel in self.active_channels:
