@@ -15,8 +15,8 @@ PANELS = {
     "frac_reward_zero_std": ("flat groups", "reward"),
 }
 STYLE = (
-    "text{font:12px sans-serif;fill:#555}text.head{font-size:14px;fill:#111}.grid{stroke:#ddd}.curve{fill:none;stroke-width:2.2}"
-    ".raw{stroke-width:1.2;opacity:.4}.policy{stroke:#1667b7}.sdpo{stroke:#2e7d4f}.replay{stroke:#7a4fb5}.reward{stroke:#333}"
+    "text{font:12px sans-serif;fill:#555}text.head{font-size:14px;fill:#111}.grid{stroke:#ddd}"
+    ".curve{fill:none;stroke-width:2.2}.raw{stroke-width:1.2;opacity:.4}.policy{stroke:#1667b7}.sdpo{stroke:#2e7d4f}.replay{stroke:#7a4fb5}.reward{stroke:#333}"
 )
 WIDTH, HEIGHT, COLUMNS = 440, 235, 3
 

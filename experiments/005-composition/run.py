@@ -2,9 +2,8 @@
 
     recompose experiment run experiments/005-composition          CPU; tiny, and SmolLM2 if it was fetched
 
-Writes results/composition.json. One batch of toolbox rollouts with error turns and stored pairs is trained on again and
-again: gradients of the first step are compared, losses over three steps. `results/` also holds the run of 120 steps on a
-GPU, which README.md describes.
+Writes results/composition.json: gradients of the first step of toolbox rollouts with error turns and stored pairs are
+compared, and losses over three steps. `results/` also holds the run of 120 steps on a GPU, which README.md describes.
 """
 
 import json

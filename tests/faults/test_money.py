@@ -133,8 +133,10 @@ def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path):
     with serving(seed=2, rate=0.1, latency_s=0.03, only=faults) as provider:
         extra_before = 0
         for _ in range(kills):
+            before = provider.books()["requests"]
             client = start(path, provider.base_url, *options)
             assert client.stdout.readline() == "ready\n"
+            wait_for(lambda before=before: provider.books()["requests"] > before)
             time.sleep(rng.uniform(0.0, 0.35))
             client.kill()
             client.communicate(timeout=30)

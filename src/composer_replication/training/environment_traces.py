@@ -5,7 +5,7 @@ A call that TRL cannot parse is text to it and ends the rollout there, so that t
 
 from __future__ import annotations
 
-import ast
+from ast import literal_eval as read_literal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -82,7 +82,7 @@ def _raised(content: str) -> str | None:
     if not content.startswith("{'error': "):
         return None
     try:
-        found = ast.literal_eval(content)
+        found = read_literal(content)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return content
     return str(found["error"]) if isinstance(found, dict) else content

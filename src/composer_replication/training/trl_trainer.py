@@ -291,9 +291,10 @@ class ComposerReplicationTrainer(GRPOTrainer):
                 else:
                     states.append(call_inside_forward(lesson.model, unwrapped, self._teacher_pass, *arguments))
             head = output_head(unwrapped)
-            weight_VH = head.weight_VH.detach()
             # Gathered shards are overwritten when the teacher leaves.
-            head = head._replace(weight_VH=weight_VH.clone() if is_sharded(unwrapped) else weight_VH)
+            keep = torch.clone if is_sharded(unwrapped) else torch.detach
+            weight_VH, bias_V = head.weight_VH.detach(), head.bias_V
+            head = Head(keep(weight_VH), None if bias_V is None else keep(bias_V.detach()), head.scale)
         return torch.cat(states), head
 
     def _teacher_pass(self, model: Any, sites: Sequence[OnlineSite], inputs: dict[str, Any]) -> Tensor:
