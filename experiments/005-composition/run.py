@@ -3,7 +3,7 @@
     recompose experiment run experiments/005-composition          CPU; tiny, and SmolLM2 if it was fetched
 
 Writes results/composition.json: gradients of the first step of toolbox rollouts with error turns and stored pairs are
-compared, and losses over three steps. `results/` also holds the run of 120 steps on a GPU, which README.md describes.
+compared, and for the tiny policy losses over six steps. `results/` also holds the run of 120 steps on a GPU, which README.md describes.
 """
 
 import json
@@ -32,7 +32,8 @@ from composer_replication.training.toolbox_rollouts import ToolboxRollouts
 from composer_replication.training.train import prompts_of
 
 HERE = Path(__file__).parent
-PROMPTS, GROUP, STEPS = 1, 4, 3
+PROMPTS, GROUP = 1, 4
+STEPS = {"tiny": 6, "smollm2": 1}
 LEARNING_RATES = {"tiny": 1e-3, "smollm2": 1e-4}
 ARMS = {"policy": (0.0, 0.0), "alpha": (1.0, 0.0), "beta": (0.0, 1.0), "full": (1.0, 1.0)}
 SETTINGS = ComposerSettings(teacher="live", gradient_ratio_cap=None, require_disfavour=False)
@@ -111,11 +112,11 @@ def check(name: str) -> dict[str, Any]:
     config = Config(model=ModelConfig(name=name), toolbox=ToolboxConfig(), training=TrainingConfig(max_turn_tokens=16))
     load = partial(load_policy, name, config.toolbox, 0)
     plain = load()
-    plain_gradient, plain_log = run(GRPOTrainer, plain, config, STEPS)
+    plain_gradient, plain_log = run(GRPOTrainer, plain, config, STEPS[name])
     gradients, logs, ended = {}, {}, {}
     for arm, (alpha, beta) in ARMS.items():
         policy = load()
-        gradients[arm], logs[arm] = run(composer(alpha, beta, policy, config), policy, config, STEPS)
+        gradients[arm], logs[arm] = run(composer(alpha, beta, policy, config), policy, config, STEPS[name])
         ended[arm] = policy
     flat = {arm: torch.cat([grad.flatten() for grad in found]) for arm, found in gradients.items()}
     parts = flat["alpha"] + flat["beta"] - flat["policy"]
@@ -139,11 +140,12 @@ def main() -> None:
     quiet_libraries()
     torch.set_num_threads(2)
     names = ["tiny", *(["smollm2"] if smollm2_folder().exists() else [])]
-    results = [check(name) for name in names]
     (HERE / "results").mkdir(exist_ok=True)
-    (HERE / "results" / "composition.json").write_text(json.dumps(results, indent=1) + "\n")
-    for result in results:
-        print(json.dumps(result))
+    results: list[dict[str, Any]] = []
+    for name in names:
+        results.append(check(name))
+        print(json.dumps(results[-1]))
+        (HERE / "results" / "composition.json").write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":
