@@ -3,7 +3,8 @@
     recompose experiment run experiments/005-composition          CPU; tiny, and SmolLM2 if it was fetched
 
 Writes results/composition.json: gradients of the first step of toolbox rollouts with error turns and stored pairs are
-compared, and for the tiny policy losses over six steps. `results/` also holds the run of 120 steps on a GPU, which README.md describes.
+compared, and for the tiny policy losses over six steps. `results/` also holds the run of 120 steps on a GPU, which
+README.md describes.
 """
 
 import json
