@@ -45,6 +45,9 @@ ASKED_STATES = "replay/states.jsonl.zst"
 
 def prepare(run: Run, progress: Progress) -> None:
     """The starting policy, warmed up on noisy old logs. What the warm-up teaches is never counted as a gain."""
+    from .training.libraries import load_libraries
+
+    load_libraries()
     from .training.policy import prepare_policy
 
     started = time.monotonic()
@@ -241,6 +244,9 @@ def pair(run: Run, progress: Progress) -> None:
 
 def train(run: Run, progress: Progress) -> None:
     """GRPO + alpha · SDPO + beta · TR-DPO, from the starting policy."""
+    from .training.libraries import load_libraries
+
+    load_libraries()
     from .training.card import model_card
     from .training.examples import build_examples
     from .training.rendered_examples import render_examples
