@@ -84,6 +84,8 @@ class IngestionConfig(Section):
     """Also read the Claude Code session that ships with the package."""
     rollouts: Count = 0
     """Toolbox episodes that the policy plays to make traces of its own."""
+    rollouts_per_task: Positive = 1
+    """How often each task is played; training without rollouts compares traces of one task."""
 
 
 class SitesConfig(Section):
@@ -219,7 +221,7 @@ class TrainingConfig(Section):
     checkpoint_every: Count = 0
     """Steps between checkpoints, from which an interrupted training goes on; 0 writes none."""
     traces_per_step: Positive = 8
-    """Stored traces that feed channels 2 and 3 in each step."""
+    """Stored traces that feed channels 2 and 3 in each forward pass; with accumulation a step has several."""
     max_tokens: Positive = 2048
     """A stored site or pair that is longer than this is skipped and counted."""
 

@@ -266,7 +266,7 @@ def train(run: Run, progress: Progress) -> None:
     settings, known = run.config.training, {row.trace_id for row in rows}
     traces = inputs[0].read(Trace)
     own = [trace for trace in traces if trace.trace_id in known]
-    compared = dict(zip((trace.trace_id for trace in own), advantages(own), strict=True))
+    compared = {} if settings.rollouts else dict(zip((trace.trace_id for trace in own), advantages(own), strict=True))
     examples, skipped = build_examples(policy.tokens, rows, sites, hints, pairs, settings.max_tokens, compared)
     others = [trace for trace in traces if trace.trace_id not in known]
     rendered, not_rendered = render_examples(policy, others, sites, hints, pairs, settings.max_tokens)

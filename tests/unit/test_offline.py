@@ -18,6 +18,7 @@ from composer_replication.training.models import Policy
 from composer_replication.training.rendered_examples import render_examples
 from composer_replication.training.stored_policy import StoredPolicy, advantages
 from composer_replication.training.train import train
+from tests.unit.test_checkpoints import Interrupted, StopsAt
 from tests.unit.test_replay import failed_trace
 
 CONFIG = Config(
@@ -41,6 +42,25 @@ def test_training_needs_no_rollouts_and_can_go_on(new_policy, examples, tmp_path
     assert [step.step for step in steps] == [1, 2, 3, 4]
     assert all(step.reward is None and step.sdpo is not None and step.replay is not None for step in steps)
     assert not all(map(torch.equal, start, policy.model.parameters()))
+    with pytest.raises(Interrupted):
+        train(new_policy(), CONFIG, examples, tmp_path / "stopped", StopsAt(3))
+    resumed = new_policy()
+    assert train(resumed, CONFIG, examples, tmp_path / "stopped", Silent()) == steps
+    assert all(map(torch.equal, policy.model.parameters(), resumed.model.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"sdpo_sham": True}, "sdpo_sham does nothing without sdpo_from"),
+        ({"sdpo_kinds_off": ("timeout",)}, "sdpo_kinds_off"),
+        ({"rollouts": False, "sdpo_from": "rollouts"}, "sdpo_from does nothing without rollouts"),
+        ({"rollouts": False, "reference_kl": 0.1}, "reference_kl"),
+    ],
+)
+def test_a_setting_that_would_do_nothing_is_refused(new_policy, examples, tmp_path, training, message):
+    with pytest.raises(UsageError, match=message):
+        train(new_policy(), Config(training=TrainingConfig(**training)), examples, tmp_path, Silent())
 
 
 @pytest.mark.parametrize("rollouts", [False, True])

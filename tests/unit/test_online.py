@@ -216,6 +216,23 @@ def test_the_cap_keeps_the_policy_gradient_in_charge(new_policy, tmp_path):
         assert capped == pytest.approx(0.5 * entry["gradient/policy"], rel=1e-4)
 
 
+def test_a_batch_without_sites_leaves_the_cap_as_it_was(new_policy, tmp_path):
+    calls = []
+
+    def only_at_first(traces):
+        calls.append(len(traces))
+        return TraceHinter()(traces) if len(calls) == 1 else [[] for _ in traces]
+
+    trainer = trainer_of(
+        ComposerReplicationTrainer, new_policy(), tmp_path, steps=2, learning_rate=0.0, alpha_sdpo=1e6,
+        settings=replace(EVERY_SITE, gradient_ratio_cap=0.5, measure_every=1), hinter=only_at_first,
+    )  # fmt: skip
+    trainer.train()
+    first = trainer.state.log_history[0]["gradient/sdpo_factor"]
+    assert 0 < first < 1
+    assert trainer._balance.factors["sdpo"] == first
+
+
 def test_turns_are_the_runs_of_sampled_tokens():
     assert turn_spans([]) == []
     assert turn_spans([1, 1, 0, 0, 1, 0, 1]) == [(0, 2), (4, 5), (6, 7)]

@@ -221,3 +221,19 @@ def test_tiny_prompts_and_full_episodes_fit_its_window(tiny_tokens):
         for text, observation in turns:
             ids = [*ids, *tiny_tokens.turn(text), *tiny_tokens.after_turn(observation)]
         assert len(ids) < tiny_tokens.tokenizer.model_max_length
+
+
+def test_a_template_that_forgets_thoughts_takes_hints_too(tiny_tokens):
+    """As Qwen3's does: what an assistant thought is rendered until a user speaks again."""
+    forgetful = (
+        "{% set last = namespace(user=0) %}{% for m in messages %}{% if m['role'] == 'user' %}"
+        "{% set last.user = loop.index0 %}{% endif %}{% endfor %}"
+        "{% for m in messages %}{{ '<|' + m['role'] + '|>' }}"
+        "{% if m['role'] == 'assistant' and loop.index0 > last.user %}{{ 'ok' }}{% endif %}"
+        "{{ m['content'] + '<|end|>' }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
+    tokens = ChatTokens(tiny_tokens.tokenizer, forgetful)
+    context = tokens.prompt([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}])
+    spliced = tokens.splice_hint(context, "done")
+    asked = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}, {"role": "user", "content": "done"}]
+    assert spliced == tokens.prompt(asked)

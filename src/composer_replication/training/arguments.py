@@ -82,7 +82,7 @@ def _common(config: Config, scratch: Path) -> dict[str, Any]:
         "logging_nan_inf_filter": False,
         "save_strategy": "steps" if settings.checkpoint_every else "no",
         "save_steps": settings.checkpoint_every or 500,
-        "save_total_limit": 1,
+        "save_total_limit": 2,
         "report_to": report_to(settings.report_to),
         "disable_tqdm": True,
     }

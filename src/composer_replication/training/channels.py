@@ -47,7 +47,8 @@ class SelfDistillation:
         lengths_K = mask_KT.sum(-1).cpu()
         with torch.no_grad():
             teacher_KTH = last_hidden(model, batch["ctx_teacher_input_ids"], batch["ctx_teacher_attention_mask"])
-        student_BTH = last_hidden(model, batch["input_ids"], batch["attention_mask"])
+        used, place_K = rows.unique(return_inverse=True)
+        student_BTH = last_hidden(model, batch["input_ids"][used], batch["attention_mask"][used])
         labels_N = batch["ctx_teacher_input_ids"][mask_KT]
         student_N = places(starts.tolist(), lengths_K).to(rows.device)
         row_N = rows.cpu().repeat_interleave(lengths_K).to(rows.device)
@@ -56,7 +57,10 @@ class SelfDistillation:
             site_N = torch.arange(len(rows)).repeat_interleave(lengths_K)
             raise ValueError(f"site {int(site_N[different_N.cpu()][0])}: teacher and student tokens differ")
         # Position p predicts token p + 1.
-        states = SiteStates(student_BTH[row_N, student_N - 1], teacher_KTH[:, :-1][mask_KT[:, 1:]], labels_N, lengths_K)
+        used_N = place_K.cpu().repeat_interleave(lengths_K).to(rows.device)
+        states = SiteStates(
+            student_BTH[used_N, student_N - 1], teacher_KTH[:, :-1][mask_KT[:, 1:]], labels_N, lengths_K
+        )
         head = output_head(model)
         return distil(states, head, head, self.settings, batch.get("sdpo_number", len(rows))).loss
 

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from composer_replication.errors import UsageError
+from composer_replication.runs import write_atomically
 
 
 class Stateful(Protocol):
@@ -38,8 +40,10 @@ def save(folder: Path, parts: Mapping[str, Stateful], rank: int, shared: frozens
                 tensors[f"{name}/{key}"] = value.contiguous()
             else:
                 values[name][key] = value
-    (folder / f"composer-{rank}.json").write_text(json.dumps(values))
-    save_file(tensors, folder / f"composer-{rank}.safetensors")
+    write_atomically(folder / f"composer-{rank}.json", json.dumps(values))
+    partial = folder / f".composer-{rank}.safetensors"
+    save_file(tensors, partial)
+    partial.replace(folder / f"composer-{rank}.safetensors")
 
 
 def load(folder: Path, parts: Mapping[str, Stateful], rank: int, shared: frozenset[str]) -> None:
@@ -56,7 +60,7 @@ def _read(folder: Path, rank: int) -> tuple[dict[str, dict[str, Any]], dict[str,
     path = folder / f"composer-{rank}.json"
     try:
         return json.loads(path.read_text()), load_file(path.with_suffix(".safetensors"))
-    except OSError as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise UsageError(
             f"the checkpoint {folder} lacks {path.name}", "use as many processes as it was made with"
         ) from error

@@ -4,27 +4,41 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import Trainer
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from composer_replication.errors import UsageError
+from composer_replication.losses import ChannelSchedule
 
+from . import checkpoints
 from .channels import Channel
+from .settings import ComposerSettings
 from .trl_compat import call_inside_forward
+
+POLICY = "policy"
 
 
 class OfflineComposerTrainer(Trainer):
     """A transformers trainer over `TraceExample`s and the collator. Each channel has a backward pass of its own."""
 
-    def __init__(self, *args: Any, channels: Sequence[Channel], **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, channels: Sequence[Channel], settings: ComposerSettings | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         if self.accelerator.num_processes > 1:
             # A process whose batch holds nothing for a channel would not join the others' synchronisation.
             raise UsageError("training without rollouts runs in one process", "start it without accelerate launch")
         self.active_channels = [channel for channel in channels if channel.weight]
+        composer = settings or ComposerSettings()
+        self._schedules = {
+            channel.name: ChannelSchedule(channel.weight, composer.warmup_share, composer.decay_share)
+            for channel in self.active_channels
+        } | {POLICY: ChannelSchedule(1.0, 0.0, 0.0)}
         self._values: dict[str, list[float]] = defaultdict(list)
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
@@ -42,10 +56,16 @@ class OfflineComposerTrainer(Trainer):
         self._values[f"channel/{channel.name}"].append(term.detach().item())
         for name, value in getattr(channel, "metrics", {}).items():
             self._values[f"{channel.name}/{name}"].append(value)
-        weighted = channel.weight * term / self.current_gradient_accumulation_steps
+        weight = self._schedules[channel.name].at(self.state.global_step, max(1, self.state.max_steps))
+        weighted = weight * term / self.current_gradient_accumulation_steps
         if weighted.requires_grad:
             self.accelerator.backward(weighted)
         return weighted.detach()
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        checkpoints.save(folder, {}, 0, frozenset())
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         means = {name: sum(values) / len(values) for name, values in self._values.items() if values}

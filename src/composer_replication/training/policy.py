@@ -44,7 +44,9 @@ def prepare_policy(config: Config, folder: Path, progress: Progress) -> Starting
 def play(policy: Policy, config: Config) -> tuple[list[Trace], list[TokenizedTrace]]:
     """Toolbox rollouts as traces, and the ids that were sampled."""
     first = FIRST_ROLLOUT_TASK + config.seed * TASKS_PER_SEED
-    tasks = list(islice(task_stream(config.toolbox, "train", first), config.ingestion.rollouts))
+    each = config.ingestion.rollouts_per_task
+    different = islice(task_stream(config.toolbox, "train", first), -(-config.ingestion.rollouts // each))
+    tasks = [task for task in different for _ in range(each)][: config.ingestion.rollouts]
     rollouts = roll_out(
         policy.model,
         policy.tokens,

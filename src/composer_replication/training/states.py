@@ -35,7 +35,7 @@ def last_hidden(model: Any, input_ids_BT: Tensor, attention_mask_BT: Tensor | No
 def acts_differently_in_training(model: Any) -> bool:
     """Dropout, or checkpoints of activations. To switch a deep model to evaluation and back takes milliseconds."""
     network = language_model(model)
-    rates = [value for name, value in network.config.get_text_config().to_dict().items() if "dropout" in name]
+    rates = [value for name, value in network.config.get_text_config().to_dict().items() if "drop" in name]
     return bool(network.is_gradient_checkpointing or network is not model or any(rates))
 
 

@@ -27,6 +27,8 @@ class StoredPolicy:
     weight: float = 1.0
     clip_low: float = 0.2
     clip_high: float = 0.28
+    temperature: float = 1.0
+    """At which the traces were sampled."""
     name: str = "policy"
 
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
@@ -36,7 +38,11 @@ class StoredPolicy:
         head = output_head(model)
         hidden_NH = last_hidden(model, batch["input_ids"], batch["attention_mask"])[:, :-1][own_BT]
         logprobs_N = hidden_logprobs(
-            hidden_NH, head.weight_VH, batch["input_ids"][:, 1:][own_BT], temperature=1 / head.scale, bias_V=head.bias_V
+            hidden_NH,
+            head.weight_VH,
+            batch["input_ids"][:, 1:][own_BT],
+            temperature=self.temperature / head.scale,
+            bias_V=head.bias_V,
         )
         ratio_N = (logprobs_N - batch["behaviour_logps"][:, 1:][own_BT]).exp()
         advantage_N = batch["advantages"][:, None].expand_as(own_BT)[own_BT]

@@ -55,11 +55,13 @@ class ChatTokens:
         return full[self._turn_end(full) :]
 
     def _hint_message(self, hint: str) -> list[int]:
-        plain = self._render(_PROBE)
-        hinted = self._render([*_PROBE, {"role": "user", "content": hint}])
-        if hinted[: len(plain)] != plain:
-            raise UsageError("the chat template rewrites earlier messages", "use a model with an append-only template")
-        return hinted[len(plain) :]
+        # Some templates drop the thoughts of an assistant once a user speaks again: they are probed without one.
+        for probe in (_PROBE, _PROBE[:2]):
+            plain = self._render(probe)
+            hinted = self._render([*probe, {"role": "user", "content": hint}])
+            if hinted[: len(plain)] == plain:
+                return hinted[len(plain) :]
+        raise UsageError("the chat template rewrites earlier messages", "use a model with an append-only template")
 
     def _header(self) -> list[int]:
         plain, opened = self._render(_PROBE), self._render(_PROBE, add_generation_prompt=True)

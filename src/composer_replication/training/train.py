@@ -16,7 +16,7 @@ import torch
 from accelerate import PartialState
 from transformers import PrinterCallback, TrainerCallback
 
-from composer_replication.config import Config
+from composer_replication.config import Config, TrainingConfig
 from composer_replication.environments.toolbox import ToolboxTask, task_stream
 from composer_replication.errors import UsageError
 from composer_replication.progress import Progress
@@ -49,6 +49,7 @@ def train(
 ) -> list[TrainingStep]:
     """Goes on from the last checkpoint in `folder`, if there is one; what it ends with is the same to the last bit."""
     logging.getLogger("trl").setLevel(logging.ERROR)
+    refuse_what_would_do_nothing(config)
     collator = ComposerDataCollator(policy.tokenizer.pad_token_id)
     scratch, device = folder / "scratch", policy.model.device.type
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,6 +64,8 @@ def train(
         empty_hint_divergence=lambda: float(getattr(trainer, "empty_hint_divergence", 0.0)),
     )
     callbacks = [_Progress(config.training.steps, progress), MetricsFile(folder / "metrics.jsonl"), watchdog]
+    if not config.training.rollouts and not any(example.advantage for example in stored):
+        progress.note("no task was tried twice with different outcomes: channel 1 has no advantage to learn from")
     make = _online_trainer if config.training.rollouts else _offline_trainer
     trainer = make(policy, config, stored, collator, scratch, callbacks)
     trainer.remove_callback(PrinterCallback)
@@ -129,12 +132,31 @@ def _offline_trainer(
         data_collator=collator,
         train_dataset=list(stored),
         callbacks=list(callbacks),
+        settings=composer,
         channels=[
-            StoredPolicy(),
+            StoredPolicy(temperature=settings.temperature),
             SelfDistillation(settings.alpha_sdpo, composer),
             ReplayPreference(settings.beta_replay, composer),
         ],
     )
+
+
+def refuse_what_would_do_nothing(config: Config) -> None:
+    """A control that is silently off would be worse than none."""
+    training, defaults = config.training, TrainingConfig()
+    only_online = ["sdpo_sham", "sdpo_kinds_off", "sdpo_require_acceptance", "sdpo_sites_per_rollout", "sdpo_ema_rate"]
+    unused = only_online if training.sdpo_from == "stored" or not training.rollouts else []
+    if not training.rollouts:
+        unused = [*unused, "sdpo_from", "dynamic_sampling_rounds", "reference_kl", "error_turn_penalty"]
+    for key in unused:
+        if getattr(training, key) != getattr(defaults, key):
+            source = "rollouts = true" if not training.rollouts else 'sdpo_from = "rollouts"'
+            raise UsageError(f"training.{key} does nothing without {source}", f"set training.{source}, or take it out")
+    if config.hardware.vllm != "off":
+        raise UsageError(
+            "hardware.vllm: the toolbox samples by itself",
+            "take it out, or use the trainer class with your environment",
+        )
 
 
 def with_adapters(model: Any, lora: Any | None) -> Any:

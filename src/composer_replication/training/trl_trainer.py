@@ -88,6 +88,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self._lesson: _Lesson | None = None
         self._scored: dict[str, Any] = {}
         self._checked_at = -1
+        self._stored_norms: dict[str, float] = {}
         self._own: dict[str, Tensor | float] = {}
         self._shared: dict[str, Tensor | float] = {}
         self._stateful: dict[str, checkpoints.Stateful] = dict(stateful or {})
@@ -239,11 +240,12 @@ class ComposerReplicationTrainer(GRPOTrainer):
             with self.accelerator.no_sync(model) if apart else nullcontext():
                 with self.accelerator.autocast():
                     term: Tensor = call_inside_forward(model, unwrapped, channel.loss, unwrapped, batch)
-                if measuring:
-                    found = probe(unwrapped, term, probed_parameters(unwrapped))
-                    self._note_gradient(channel.name, gradient_norm(found))
                 # TRL's loss is already divided for gradient accumulation; an added term must do the same.
-                weighted = self._weight(channel.name) * term / self.current_gradient_accumulation_steps
+                share = term / self.current_gradient_accumulation_steps
+                if measuring:
+                    found = probe(unwrapped, share, probed_parameters(unwrapped))
+                    self._stored_norms[channel.name] = gradient_norm(found)
+                weighted = self._weight(channel.name) * share
                 if weighted.requires_grad:
                     self.accelerator.backward(weighted)
             self._log(f"channel/{channel.name}", term)
@@ -350,6 +352,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         policy = probe(unwrapped, loss, targets)
         self._balance.policy_norm = self._mean(gradient_norm(policy))
         self._log("gradient/policy", self._balance.policy_norm)
+        for name, norm in self._stored_norms.items():
+            self._note_gradient(name, norm)
         if distilled is not None:
             sdpo = probe(unwrapped, distilled.loss, targets)
             self._note_gradient(SDPO, gradient_norm(sdpo) / self._weight(SDPO))
@@ -358,6 +362,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
     def _note_gradient(self, name: str, norm: float) -> None:
         assert self._balance is not None
         weighted = self._mean(self._scheduled(name) * norm)
+        if not weighted:
+            return  # nothing to learn from in this batch says nothing about the next ones
         self._log(f"gradient/{name}", weighted)
         self._log(f"gradient/{name}_factor", self._balance.note(name, weighted))
 
