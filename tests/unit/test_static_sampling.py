@@ -11,6 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralFo
 
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox import make_task
+from composer_replication.errors import UsageError
 from composer_replication.training.rollouts import roll_out
 from composer_replication.training.sampling import DynamicSampler, sample_turns
 from composer_replication.training.static_sampling import StaticSampler, can_be_copied, turn_sampler
@@ -195,7 +196,7 @@ def test_attention_that_it_does_not_compute_is_refused():
         vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4,
         num_key_value_heads=2, sliding_window=8, pad_token_id=0,
     )  # fmt: skip
-    with pytest.raises(NotImplementedError, match="DynamicSampler"):
+    with pytest.raises(UsageError, match="DynamicSampler"):
         sample(static(MistralForCausalLM(config).eval()), [0], [[1, 2, 3]])
 
 

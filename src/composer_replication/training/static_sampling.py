@@ -23,6 +23,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from composer_replication.errors import UsageError
+
 from .sampling import DynamicSampler, SampledTurn, TurnSampler, choose_tokens, left_pad
 from .tokens import ChatTokens
 
@@ -109,7 +111,7 @@ def _attend(
     if any(options.get(name) is not None for name in NOT_COMPUTED) or (
         sliding_window is not None and sliding_window < mask_R1TS.shape[-1]
     ):
-        raise NotImplementedError("the static sampler computes plain attention only: use DynamicSampler")
+        raise UsageError("the static sampler computes plain attention only", "sample with DynamicSampler")
     rows, heads, length, features = query_RHTD.shape
     key_heads = keys_RKSD.shape[1]
     group = heads // key_heads
