@@ -1,0 +1,33 @@
+"""A repository as the generators see it: a clean tree, what in it is source and what is test, and who tests what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .task import Symbol
+
+
+@dataclass(frozen=True)
+class Repository:
+    """Paths are relative to `tree`, with forward slashes. `tree` holds no caches, no build products and no history."""
+
+    name: str
+    tree: Path
+    packages: tuple[str, ...]
+    source_roots: tuple[str, ...]
+    source_files: tuple[str, ...]
+    test_files: tuple[str, ...]
+    licence: str
+
+
+@dataclass(frozen=True)
+class CoverageMap:
+    """Which tests run which function. What also runs while modules are imported is in `import_time`."""
+
+    passing: frozenset[str]
+    """Pytest ids that passed in every baseline run."""
+    unstable: frozenset[str]
+    by_symbol: dict[Symbol, frozenset[str]]
+    import_time: frozenset[Symbol]
+    suite_s: float

@@ -1,0 +1,124 @@
+"""What every sandbox offers, whatever isolates it: run a command, move files, see what changed, stop.
+
+A process sandbox is no virtual machine: a fault in the kernel is a way out of every backend here. Use a backend with
+a machine of its own for models that you do not trust.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Protocol, Self
+
+NetworkPolicy = Literal["none", "loopback"]
+Ending = Literal["exited", "timeout", "memory", "killed"]
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one command, all its children included; `disk_bytes` is of the sandbox as a whole."""
+
+    wall_s: float = 60.0
+    cpu_s: int = 60
+    memory_bytes: int = 1024 * MIB
+    processes: int = 64
+    open_files: int = 256
+    file_bytes: int = 64 * MIB
+    disk_bytes: int = 256 * MIB
+    output_bytes: int = 1 * MIB
+    """Of stdout and of stderr; the rest is read and dropped, and the result says so."""
+
+
+@dataclass(frozen=True)
+class SandboxSpec:
+    """What a sandbox starts from. Nothing of the host is visible but the system's own read-only folders and these."""
+
+    tree: Path | None = None
+    """Copied to the working folder before the first command; the original is never touched."""
+    read_only: Mapping[Path, str] = field(default_factory=dict[Path, str])
+    """Host folder -> where it appears inside."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    network: NetworkPolicy = "none"
+    limits: Limits = field(default_factory=Limits)
+    workdir: str = "/work"
+
+
+@dataclass(frozen=True)
+class ExecResult:
+    exit_code: int
+    """128 + signal where a signal ended it."""
+    stdout: bytes
+    stderr: bytes
+    ending: Ending
+    wall_s: float
+    truncated: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.ending == "exited" and self.exit_code == 0
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Files of the working folder against a snapshot. Links, devices and sockets count as files and carry no bytes."""
+
+    written: Mapping[str, bytes]
+    removed: tuple[str, ...] = ()
+    special: tuple[str, ...] = ()
+    """New links, devices, sockets: named, never followed."""
+
+
+class Sandbox(Protocol):
+    """Paths are relative to the working folder; one that leaves it is refused."""
+
+    @property
+    def backend(self) -> str: ...
+
+    @property
+    def workdir(self) -> str:
+        """The working folder as the commands see it."""
+        ...
+
+    def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        timeout_s: float | None = None,
+        stdin: bytes = b"",
+        pass_fds: Sequence[int] = (),
+    ) -> ExecResult:
+        """Run one command to its end; what it left running in the background is killed before this returns."""
+        ...
+
+    def read(self, path: str) -> bytes: ...
+
+    def write(self, path: str, content: bytes) -> None: ...
+
+    def tar_in(self, archive: bytes, path: str = ".") -> None: ...
+
+    def tar_out(self, path: str = ".") -> bytes: ...
+
+    def snapshot(self) -> str:
+        """Remember the working folder as it is; the name goes to `diff`."""
+        ...
+
+    def diff(self, snapshot: str) -> Changes: ...
+
+    def network(self, policy: NetworkPolicy) -> None:
+        """Holds from the next command on."""
+        ...
+
+    def kill(self) -> None:
+        """End every process and remove every file of the sandbox. Twice is fine."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
