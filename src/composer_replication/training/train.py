@@ -45,7 +45,12 @@ TASKS_PER_SEED = 1_000_000
 
 
 def train(
-    policy: Policy, config: Config, examples: Sequence[TraceExample], folder: Path, progress: Progress
+    policy: Policy,
+    config: Config,
+    examples: Sequence[TraceExample],
+    folder: Path,
+    progress: Progress,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> list[TrainingStep]:
     """Goes on from the last checkpoint in `folder`, if there is one; what it ends with is the same to the last bit."""
     logging.getLogger("trl").setLevel(logging.ERROR)
@@ -63,11 +68,11 @@ def train(
         jsd_beta=config.training.sdpo_jsd_beta,
         empty_hint_divergence=lambda: float(getattr(trainer, "empty_hint_divergence", 0.0)),
     )
-    callbacks = [_Progress(config.training.steps, progress), MetricsFile(folder / "metrics.jsonl"), watchdog]
+    watchers = [_Progress(config.training.steps, progress), MetricsFile(folder / "metrics.jsonl"), watchdog, *callbacks]
     if not config.training.rollouts and not any(example.advantage for example in stored):
         progress.note("no task was tried twice with different outcomes: channel 1 has no advantage to learn from")
     make = _online_trainer if config.training.rollouts else _offline_trainer
-    trainer = make(policy, config, stored, collator, scratch, callbacks)
+    trainer = make(policy, config, stored, collator, scratch, watchers)
     trainer.remove_callback(PrinterCallback)
     checkpoint = latest(scratch)
     if checkpoint:

@@ -1,0 +1,134 @@
+"""One process of the queue: warm-ups, teachers, data, probes and arms, until the slice is over."""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import torch
+from plan import TEACHERS, Plan, read_plan
+
+from composer_replication.cli.common import quiet_libraries
+from composer_replication.evaluation.queue import Job, Queue
+
+
+def jobs_of(plan: Plan, work: Path, results: Path, regimes: list[str]) -> list[Job]:
+    """Seed by seed, so that whatever is finished can be compared."""
+    expected = plan.raw["seconds"]
+    jobs: dict[str, Job] = {}
+
+    def add(name: str, result: Path, kind: str, *needs: str) -> None:
+        jobs.setdefault(name, Job(name, result, expected[kind], needs))
+
+    for regime in regimes:
+        owner = plan.teachers_of(regime)
+        teachers = [f"{owner}/teacher-{teacher}" for teacher in TEACHERS] if plan.needs_pairs(regime) else []
+        for name in teachers:
+            add(name, work / name / "done", "teacher")
+        seeds = sorted({seed for arm in plan.arms(regime) for seed in plan.seeds(regime, arm)})
+        for seed in seeds:
+            start = f"{regime}/start-{seed}"
+            add(start, results / f"{start}.jsonl.zst", "start", *teachers)
+            for arm in plan.arms(regime):
+                if seed in plan.seeds(regime, arm):
+                    name = f"{regime}/{arm}-{seed}"
+                    add(name, results / f"{name}.jsonl.zst", "arm", start)
+    return list(jobs.values())
+
+
+class Worker:
+    def __init__(self, plan: Plan, work: Path, results: Path) -> None:
+        self._plan, self._work, self._results = plan, work, results
+
+    def do(self, job: Job) -> None:
+        started = time.monotonic()
+        regime, name = job.name.split("/")
+        kind, _, number = name.rpartition("-")
+        if kind == "teacher":
+            self._teacher(regime, number)
+        elif kind == "start":
+            self._start(regime, int(number), job.result)
+        else:
+            self._arm(regime, kind, int(number), job.result)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        print(f"{job.name} {time.monotonic() - started:.1f} s", flush=True)
+
+    def _teacher(self, regime: str, teacher: str) -> None:
+        from block import warmed_up
+
+        folder = self._work / regime / f"teacher-{teacher}"
+        warmed_up(self._plan.teacher_config(regime, teacher), folder / "model")
+        (folder / "done").write_text("done\n")
+
+    def _start(self, regime: str, seed: int, result: Path) -> None:
+        from arm import weights_hash, write
+        from block import make_data, warmed_up
+        from measure import Measure, outcomes, summary
+
+        from composer_replication.evaluation.probe import gaps, probe_hints
+
+        config, measuring = self._plan.start_config(regime, seed), self._plan.raw["measuring"]
+        folder = self._work / regime / f"start-{seed}"
+        policy = warmed_up(config, folder / "model")
+        lines = [{"line": "start", "regime": regime, "seed": seed, "start_sha256": weights_hash(folder / "model")}]
+        found = Measure(config).episodes(policy, "heldout", measuring["part"], measuring["tasks"], measuring["samples"])
+        lines.append({"line": "final", "split": "heldout", **summary(found)})
+        lines += [{"line": "task", "split": "heldout", **one} for one in outcomes(found)]
+        with torch.autocast(policy.model.device.type, torch.bfloat16, enabled=policy.model.device.type == "cuda"):
+            tried = probe_hints(policy, config, measuring["probe_sites"], measuring["probe_tries"])
+        lines += [{"line": "tried", **one.model_dump()} for one in tried]
+        lines += [{"line": "gap", **one.model_dump()} for one in gaps(tried)]
+        if self._plan.needs_pairs(regime):
+            owner = self._work / self._plan.teachers_of(regime)
+            teachers = {f"checkpoint-{name}": owner / f"teacher-{name}" / "model" for name in TEACHERS}
+            make_data(policy, teachers, config, folder / "data")
+            lines.append({"line": "data", **json.loads((folder / "data" / "data.json").read_text())})
+        write(result, lines)
+
+    def _arm(self, regime: str, arm: str, seed: int, result: Path) -> None:
+        from arm import run_arm
+
+        start, scratch = self._work / regime / f"start-{seed}", self._work / "scratch" / f"{regime}-{arm}-{seed}"
+        shutil.rmtree(scratch, ignore_errors=True)
+        run_arm(
+            self._plan.config(regime, arm, seed),
+            start / "model",
+            start / "data" if self._plan.needs_pairs(regime) else None,
+            scratch,
+            result,
+            self._plan.raw["measuring"],
+            {"regime": regime, "arm": arm},
+        )
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plan", type=Path)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--regimes", nargs="+", required=True)
+    parser.add_argument("--until", type=float, required=True, help="seconds since the epoch")
+    given = parser.parse_args()
+    quiet_libraries()
+    from composer_replication.training.libraries import load_libraries
+
+    load_libraries()
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
+    plan = read_plan(given.plan)
+    queue = Queue(jobs_of(plan, given.work, given.results, given.regimes), given.work / "claims")
+    worker = Worker(plan, given.work, given.results)
+    try:
+        queue.work(worker.do, given.until, clock=time.time)
+    except Exception:
+        traceback.print_exc()
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

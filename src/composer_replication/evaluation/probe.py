@@ -1,0 +1,216 @@
+"""Do hints help this policy at all? Error turns are written again: as before, behind the hint, and behind a sham.
+
+A turn is *accepted* when the environment raises no error on it, and *right* when it does what the oracle would do next.
+The gap of a kind is right with the hint minus right without. Channel 2 teaches the policy to write what it would have
+written behind the hint: where the gap is small there is nothing to teach, and the kind is switched off.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import islice
+from statistics import fmean
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+
+from composer_replication.config import Config
+from composer_replication.environments.toolbox import FINISH, Episode, ToolboxTask, next_call, task_stream, trace_of
+from composer_replication.environments.toolbox.trace import replay_history
+from composer_replication.errors import UsageError
+from composer_replication.records import StoredRecord
+
+from .stats import Estimate, mean_interval, paired_difference
+
+if TYPE_CHECKING:
+    from composer_replication.training.models import Policy
+    from composer_replication.training.online_sites import HintedTurn, OnlineSite, Rolled
+
+Condition = Literal["plain", "hint", "sham"]
+CONDITIONS: tuple[Condition, ...] = get_args(Condition)
+SMALLEST_USEFUL_GAP = 0.10
+# Far from the tasks of warm-up, training and ingestion.
+FIRST_PROBE_TASK = 300_000_000
+TASKS_PER_SEED = 1_000_000
+ROLLOUTS_AT_ONCE = 256
+TURNS_AT_ONCE = 512
+MOST_ROLLOUTS = 8192
+
+
+class Tried(StoredRecord):
+    """The turns that were written again at one site, under one condition: shares of all tries."""
+
+    site: int
+    kind: str
+    condition: Condition
+    tries: int
+    accepted: float
+    right: float
+
+
+class KindGap(StoredRecord):
+    """What hints change at errors of one kind; `all` is every kind together."""
+
+    kind: str
+    sites: int
+    accepted: dict[str, Estimate]
+    right: dict[str, Estimate]
+    gap: Estimate
+    """Right with the hint minus right without, paired by site."""
+    sham_gap: Estimate
+    accepted_gap: Estimate
+    useful: bool
+    """Whether `gap` is large enough for channel 2 to teach this kind."""
+
+
+class Site(NamedTuple):
+    task: ToolboxTask
+    rolled: Rolled
+    hinted: HintedTurn
+    contexts: dict[Condition, list[int]]
+
+
+def probe_hints(policy: Policy, config: Config, sites: int = 256, tries: int = 4) -> list[Tried]:
+    """At least `sites` error turns of fresh rollouts, each written again `tries` times per condition."""
+    import torch
+
+    from composer_replication.training.sampling import sample_turns
+
+    generator = torch.Generator(device=policy.model.device).manual_seed(config.seed)
+    found = _error_sites(policy, config, sites, generator)
+    jobs = [(number, condition) for number in range(len(found)) for condition in CONDITIONS for _ in range(tries)]
+    judged: dict[tuple[int, Condition], list[tuple[bool, bool]]] = defaultdict(list)
+    for start in range(0, len(jobs), TURNS_AT_ONCE):
+        part = jobs[start : start + TURNS_AT_ONCE]
+        turns = sample_turns(
+            policy.model,
+            [found[number].contexts[condition] for number, condition in part],
+            end_of_turn_id=policy.tokens.end_of_turn_id,
+            pad_id=policy.tokenizer.pad_token_id,
+            max_new_tokens=config.training.max_turn_tokens,
+            temperature=config.training.temperature,
+            generator=generator,
+        )
+        for (number, condition), turn in zip(part, turns, strict=True):
+            judged[number, condition].append(_judge(found[number], policy.tokens.text(turn.ids)))
+    return [
+        Tried(
+            site=number,
+            kind=found[number].hinted.kind,
+            condition=condition,
+            tries=tries,
+            accepted=fmean(accepted for accepted, _ in verdicts),
+            right=fmean(right for _, right in verdicts),
+        )
+        for (number, condition), verdicts in judged.items()
+    ]
+
+
+def gaps(tried: Sequence[Tried]) -> list[KindGap]:
+    """Every kind with its interval, most frequent first, after all kinds together."""
+    by_kind: dict[str, list[Tried]] = defaultdict(list)
+    for one in tried:
+        by_kind[one.kind].append(one)
+    kinds = sorted(by_kind, key=lambda kind: -len(by_kind[kind]))
+    return [_gap("all", tried), *(_gap(kind, by_kind[kind]) for kind in kinds)]
+
+
+def kinds_without_use(found: Sequence[KindGap]) -> tuple[str, ...]:
+    """What `training.sdpo_kinds_off` should hold."""
+    return tuple(sorted(one.kind for one in found if one.kind != "all" and not one.useful))
+
+
+def _gap(kind: str, tried: Sequence[Tried]) -> KindGap:
+    columns = {
+        condition: sorted((one for one in tried if one.condition == condition), key=lambda one: one.site)
+        for condition in CONDITIONS
+    }
+    right = {condition: [one.right for one in column] for condition, column in columns.items()}
+    accepted = {condition: [one.accepted for one in column] for condition, column in columns.items()}
+    gap = paired_difference(right["plain"], right["hint"])
+    return KindGap(
+        kind=kind,
+        sites=len(columns["plain"]),
+        accepted={condition: mean_interval(values) for condition, values in accepted.items()},
+        right={condition: mean_interval(values) for condition, values in right.items()},
+        gap=gap,
+        sham_gap=paired_difference(right["plain"], right["sham"]),
+        accepted_gap=paired_difference(accepted["plain"], accepted["hint"]),
+        useful=gap.mean >= SMALLEST_USEFUL_GAP,
+    )
+
+
+def _error_sites(policy: Policy, config: Config, wanted: int, generator: object) -> list[Site]:
+    from composer_replication.training.online_sites import Rolled, TraceHinter, find_online_sites
+    from composer_replication.training.rollouts import roll_out
+    from composer_replication.training.settings import ComposerSettings
+
+    tasks = task_stream(config.toolbox, "train", FIRST_PROBE_TASK + config.seed * TASKS_PER_SEED)
+    hints = config.hints
+    hinters = {sham: TraceHinter(hints.max_tokens, hints.max_leak_level, sham=sham) for sham in (False, True)}
+    every_site = ComposerSettings(sites_per_rollout=64, max_teacher_tokens=config.training.max_tokens)
+    sites: list[Site] = []
+    for _ in range(0, MOST_ROLLOUTS, ROLLOUTS_AT_ONCE):
+        batch = list(islice(tasks, ROLLOUTS_AT_ONCE))
+        rollouts = roll_out(
+            policy.model,
+            policy.tokens,
+            batch,
+            max_turn_tokens=config.training.max_turn_tokens,
+            temperature=config.training.temperature,
+            generator=generator,  # type: ignore[arg-type]
+        )
+        rolled = [
+            Rolled(trace_of(one.episode, policy.name, row), one.prompt_ids, one.completion_ids, one.sampled_mask)
+            for row, one in enumerate(rollouts)
+        ]
+        hinted, sham = (
+            find_online_sites(rolled, hinters[kind], policy.tokens, every_site)[0] for kind in (False, True)
+        )
+        for task, row, real, false in zip(batch, rolled, hinted, sham, strict=True):
+            sites += _sites_of(task, row, real, {site.turn: site for site in false})
+        if len(sites) >= wanted:
+            return sites[:wanted]
+    raise UsageError(
+        f"only {len(sites)} error turns with a hint in {MOST_ROLLOUTS} rollouts", f"ask for {len(sites)} sites or fewer"
+    )
+
+
+def _sites_of(task: ToolboxTask, row: Rolled, hinted: Sequence[OnlineSite], sham: dict[int, OnlineSite]) -> list[Site]:
+    from composer_replication.training.online_sites import HintedTurn
+
+    return [
+        Site(
+            task,
+            row,
+            HintedTurn(site.turn, site.kind, site.hint),
+            {
+                "plain": row.prompt_ids + row.completion_ids[: site.start],
+                "hint": site.teacher_context,
+                "sham": sham[site.turn].teacher_context,
+            },
+        )
+        for site in hinted
+        if site.turn in sham
+    ]
+
+
+def _judge(site: Site, text: str) -> tuple[bool, bool]:
+    """Whether the environment accepts the turn, and whether the oracle would have done the same."""
+    trace = site.rolled.trace
+    before = trace.messages[: trace.turns[site.hinted.turn].start]
+    episode, reference = replay_history(site.task, before), replay_history(site.task, before)
+    accepted = episode.step(text).error is None
+    try:
+        right = next_call(reference)
+    except LookupError:
+        return accepted, False
+    reference.step(right.render() if right else FINISH)
+    return accepted, accepted and _same(episode, reference)
+
+
+def _same(one: Episode, other: Episode) -> bool:
+    return (one.world, one.turns[-1].observation, one.finished) == (
+        other.world,
+        other.turns[-1].observation,
+        other.finished,
+    )
