@@ -5,21 +5,19 @@ Lines, by `line`: `run` (settings and costs), `step` (one per optimiser step), `
 """
 
 import hashlib
-import json
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 from block import examples_of
+from lines import write_lines_of
 from measure import Measure, kl_to, outcomes, summary
 from transformers import TrainerCallback
 
 from composer_replication.config import Config
 from composer_replication.errors import RecomposeError
 from composer_replication.progress import Silent
-from composer_replication.runs import write_lines
 from composer_replication.training.metrics import StepLines
 from composer_replication.training.models import Policy, load_saved_policy
 from composer_replication.training.train import train
@@ -110,23 +108,7 @@ def run_arm(
         *final,
         *per_task,
     ]
-    write(result, lines)
-
-
-def write(path: Path, lines: Iterable[dict[str, Any]]) -> None:
-    """Whole or not at all, compressed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}")
-    write_lines(partial, ((json.dumps(rounded(line)) + "\n").encode() for line in lines))
-    partial.rename(path)
-
-
-def rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {key: rounded(own) for key, own in value.items()}
-    return [rounded(own) for own in value] if isinstance(value, list) else value
+    write_lines_of(result, lines)
 
 
 def weights_hash(folder: Path) -> str:

@@ -1,6 +1,6 @@
 """Work off the plan on this machine, in slices: whatever is done stays done, the next call goes on.
 
-    recompose experiment run experiments/004-ab -- --slice-s 540 --processes 6 --regimes main
+    recompose experiment run experiments/004-ab -- --slice-s 540 --processes 6 --only 'main/*'
 
 Reads plan.toml; writes results/<regime>/<arm>-<seed>.jsonl.zst. Weights go to --work and are not results: arms of one
 seed must share one start, so keep that folder until every arm of its seeds is done (a start is made again, and its arms
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from plan import HERE, read_plan
-from work import jobs_of
+from work import chosen, jobs_of
 
 
 def main() -> None:
@@ -23,18 +23,17 @@ def main() -> None:
     parser.add_argument("--plan", type=Path, default=HERE / "plan.toml")
     parser.add_argument("--work", type=Path, default=Path("runs") / "004-ab")
     parser.add_argument("--results", type=Path, default=HERE / "results")
-    parser.add_argument("--regimes", nargs="+", help="all of the plan where none is named")
+    parser.add_argument("--only", nargs="+", default=["*"], help="patterns of job names, as main/*-1")
     parser.add_argument("--slice-s", type=float, default=540.0)
     parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args()
     plan = read_plan(given.plan)
-    regimes = given.regimes or plan.regimes
-    jobs = jobs_of(plan, given.work, given.results, regimes)
-    forget_lost_starts(given.work, given.results, regimes)
+    jobs = chosen(jobs_of(plan, given.work, given.results), given.only)
+    forget_lost_starts(given.work, given.results, plan.regimes)
     until = time.time() + given.slice_s
     given.work.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(HERE / "work.py"), "--plan", str(given.plan), "--work", str(given.work),
-               "--results", str(given.results), "--until", str(until), "--regimes", *regimes]  # fmt: skip
+               "--results", str(given.results), "--until", str(until), "--only", *given.only]  # fmt: skip
     logs = [(given.work / f"worker-{number}.log").open("a") for number in range(given.processes)]
     environment = {"OMP_NUM_THREADS": "2"} | dict(os.environ)
     workers = [subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment) for log in logs]

@@ -7,16 +7,23 @@ import shutil
 import sys
 import time
 import traceback
+from fnmatch import fnmatch
 from pathlib import Path
 
 import torch
+from lines import read_lines
 from plan import TEACHERS, Plan, read_plan
 
 from composer_replication.cli.common import quiet_libraries
+from composer_replication.config import Config
 from composer_replication.evaluation.queue import Job, Queue
+from composer_replication.records import ERROR_KINDS
+
+FEWEST_SITES = 12
+"""Of a kind, for its gap to count."""
 
 
-def jobs_of(plan: Plan, work: Path, results: Path, regimes: list[str]) -> list[Job]:
+def jobs_of(plan: Plan, work: Path, results: Path) -> list[Job]:
     """Seed by seed, so that whatever is finished can be compared."""
     expected = plan.raw["seconds"]
     jobs: dict[str, Job] = {}
@@ -24,13 +31,12 @@ def jobs_of(plan: Plan, work: Path, results: Path, regimes: list[str]) -> list[J
     def add(name: str, result: Path, kind: str, *needs: str) -> None:
         jobs.setdefault(name, Job(name, result, expected[kind], needs))
 
-    for regime in regimes:
+    for regime in plan.regimes:
         owner = plan.teachers_of(regime)
         teachers = [f"{owner}/teacher-{teacher}" for teacher in TEACHERS] if plan.needs_pairs(regime) else []
         for name in teachers:
             add(name, work / name / "done", "teacher")
-        seeds = sorted({seed for arm in plan.arms(regime) for seed in plan.seeds(regime, arm)})
-        for seed in seeds:
+        for seed in plan.raw["regimes"][regime]["seeds"]:
             start = f"{regime}/start-{seed}"
             add(start, results / f"{start}.jsonl.zst", "start", *teachers)
             for arm in plan.arms(regime):
@@ -38,6 +44,16 @@ def jobs_of(plan: Plan, work: Path, results: Path, regimes: list[str]) -> list[J
                     name = f"{regime}/{arm}-{seed}"
                     add(name, results / f"{name}.jsonl.zst", "arm", start)
     return list(jobs.values())
+
+
+def chosen(jobs: list[Job], patterns: list[str]) -> list[Job]:
+    """The jobs whose names fit a pattern, and what they need."""
+    by_name, wanted = {job.name: job for job in jobs}, set[str]()
+    todo = [job.name for job in jobs if any(fnmatch(job.name, pattern) for pattern in patterns)]
+    while todo:
+        wanted.add(name := todo.pop())
+        todo += by_name[name].needs
+    return [job for job in jobs if job.name in wanted]
 
 
 class Worker:
@@ -66,8 +82,9 @@ class Worker:
         (folder / "done").write_text("done\n")
 
     def _start(self, regime: str, seed: int, result: Path) -> None:
-        from arm import weights_hash, write
+        from arm import weights_hash
         from block import make_data, warmed_up
+        from lines import write_lines_of
         from measure import Measure, outcomes, summary
 
         from composer_replication.evaluation.probe import gaps, probe_hints
@@ -88,15 +105,18 @@ class Worker:
             teachers = {f"checkpoint-{name}": owner / f"teacher-{name}" / "model" for name in TEACHERS}
             make_data(policy, teachers, config, folder / "data")
             lines.append({"line": "data", **json.loads((folder / "data" / "data.json").read_text())})
-        write(result, lines)
+        write_lines_of(result, lines)
 
     def _arm(self, regime: str, arm: str, seed: int, result: Path) -> None:
         from arm import run_arm
 
         start, scratch = self._work / regime / f"start-{seed}", self._work / "scratch" / f"{regime}-{arm}-{seed}"
         shutil.rmtree(scratch, ignore_errors=True)
+        config = self._plan.config(regime, arm, seed)
+        if config.training.alpha_sdpo:
+            config = with_kinds_off(config, self._results / regime / f"start-{seed}.jsonl.zst")
         run_arm(
-            self._plan.config(regime, arm, seed),
+            config,
             start / "model",
             start / "data" if self._plan.needs_pairs(regime) else None,
             scratch,
@@ -107,12 +127,23 @@ class Worker:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
+def with_kinds_off(config: Config, start: Path) -> Config:
+    """Channel 2 leaves kinds alone whose gap the probe of this start found too small, or saw too seldom to tell."""
+    useful = {
+        line["kind"]
+        for line in read_lines(start)
+        if line["line"] == "gap" and line["useful"] and line["sites"] >= FEWEST_SITES
+    }
+    off = tuple(kind for kind in ERROR_KINDS if kind not in useful)
+    return config.model_copy(update={"training": config.training.model_copy(update={"sdpo_kinds_off": off})})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plan", type=Path)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--results", type=Path, required=True)
-    parser.add_argument("--regimes", nargs="+", required=True)
+    parser.add_argument("--only", nargs="+", required=True)
     parser.add_argument("--until", type=float, required=True, help="seconds since the epoch")
     given = parser.parse_args()
     quiet_libraries()
@@ -121,7 +152,7 @@ def main() -> None:
     load_libraries()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
     plan = read_plan(given.plan)
-    queue = Queue(jobs_of(plan, given.work, given.results, given.regimes), given.work / "claims")
+    queue = Queue(chosen(jobs_of(plan, given.work, given.results), given.only), given.work / "claims")
     worker = Worker(plan, given.work, given.results)
     try:
         queue.work(worker.do, given.until, clock=time.time)

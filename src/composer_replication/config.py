@@ -61,7 +61,9 @@ class WarmupConfig(Section):
     context_weight: Fraction = 0.3
     """Loss weight of tokens that the agent did not write."""
     hint_rate: Fraction = 0.2
-    """Share of turns that are preceded by a hint and then right."""
+    """Share of turns that are preceded by a hint and then better."""
+    hints_cure: Literal["everything", "their_kind"] = "everything"
+    """Whether a turn behind a hint is right throughout, or free only of the fault that the hint speaks of."""
     stale_name_rates: tuple[Fraction, Fraction] = (0.1, 0.5)
     """How often a log calls a tool by its base name; even and odd tools differ."""
     quoted_int_rates: tuple[Fraction, Fraction] = (0.2, 0.8)

@@ -6,6 +6,7 @@ Every text argument may hold untrusted trace text and is escaped here.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
@@ -16,6 +17,21 @@ from .stats import Estimate
 WIDTH = 900
 LEFT, RIGHT = 190, 800
 LABEL_CHARS, NOTE_CHARS = 22, 100
+MARGIN = 16
+STANDALONE_STYLE = """
+:root { --page: #fdfdfb; --ink: #1d2126; --soft: #5d6670; --rule: #e2e2dc; --before: #c8550a; --after: #0068a8; }
+@media (prefers-color-scheme: dark) {
+  :root { --page: #15181c; --ink: #e9eaec; --soft: #9ba4ae; --rule: #30363d; --before: #f0a04b; --after: #62b5f0; } }
+svg { background: var(--page); }
+text { fill: var(--ink); font-size: 14px; font-variant-numeric: tabular-nums; }
+.value { font-weight: 600; } .note, .tick { fill: var(--soft); font-size: 12px; }
+.small { font-size: 12px; font-weight: 500; } .head { fill: var(--soft); font-size: 13px; }
+.grid { stroke: var(--rule); } .zero { stroke: var(--soft); stroke-dasharray: 3 3; }
+.whisker { stroke-width: 2.5; stroke-linecap: round; }
+.before { stroke: var(--before); } .after { stroke: var(--after); } .delta { stroke: var(--ink); }
+.dot.before { fill: var(--before); } .dot.after { fill: var(--after); } .dot.delta { fill: var(--ink); }
+.seed { fill: none; opacity: 0.55; }
+"""
 
 
 class Contrast(NamedTuple):
@@ -40,6 +56,18 @@ class BarPair(NamedTuple):
     label: str
     before: float
     after: float
+
+
+class EffectRow(NamedTuple):
+    """One arm: its mean, and its difference from the baseline with what a test says. The baseline has no difference."""
+
+    label: str
+    detail: str
+    estimate: Estimate
+    seeds: Sequence[float]
+    difference: Estimate | None = None
+    seed_differences: Sequence[float] = ()
+    verdict: str = ""
 
 
 class Scale(NamedTuple):
@@ -86,6 +114,58 @@ def contrast_plot(title: str, rows: Sequence[Contrast]) -> str:
         out += [_text(WIDTH, y + 17, f"{points(row.difference.lo)} to {points(row.difference.hi)}", "note", "end")]
     told = [f"{r.label}: {percent(r.before.mean)} before, {percent(r.after.mean)} after" for r in rows]
     return _svg(WIDTH, bottom + 6, title, "; ".join(told), out)
+
+
+def effect_plot(title: str, unit: str, rows: Sequence[EffectRow], factor: float = 1) -> str:
+    """Arms on the left, differences from the baseline on the right, with 95 % intervals; small dots are seeds.
+
+    Values are drawn times `factor`: 100 turns shares into percent.
+    """
+    top, step = 58, 56
+    bottom = top + step * len(rows)
+    scaled = [_times(row, factor) for row in rows]
+    seen = [value for row in scaled for value in (row.estimate.lo, row.estimate.hi, *row.seeds)]
+    shown = [(row.difference, row.seed_differences) for row in scaled if row.difference]
+    apart = [0.0, *(value for change, dots in shown for value in (change.lo, change.hi, *dots))]
+    marks, steps = ticks(min(seen), max(seen), 4), ticks(min(apart), max(apart), 4)
+    points = ", points" if factor == 100 else ""
+    level, gain = Scale(marks[0], marks[-1], LEFT, 460), Scale(steps[0], steps[-1], 525, 725)
+    out = [
+        _text(level.left, 18, unit, "head"),
+        _text(gain.left, 18, f"Difference from {_clip(rows[0].label)}{points}", "head"),
+    ]
+    out += [_x_axis(level, marks, 36, bottom), _x_axis(gain, steps, 36, bottom, signed=True)]
+    out.append(_line(gain(0), 42, gain(0), bottom, "zero"))
+    for index, row in enumerate(scaled):
+        y = top + step * index + 18
+        kind = "after" if row.difference else "before"
+        out += [_text(0, y, _clip(row.label), "label"), _text(0, y + 17, _clip(row.detail, LABEL_CHARS + 3), "note")]
+        out += [_seed_dots(level, row.seeds, y + 12, kind), _whisker(level, row.estimate, y - 4, kind)]
+        out += [_text(level(row.estimate.hi) + 8, y, f"{row.estimate.mean:.3g}", "value small")]
+        if row.difference:
+            out += [
+                _seed_dots(gain, row.seed_differences, y + 12, "delta"),
+                _whisker(gain, row.difference, y - 4, "delta"),
+            ]
+            size = max(abs(step) for step in steps)
+            change = [_signed(value, size) for value in (row.difference.mean, row.difference.lo, row.difference.hi)]
+            out += [_text(WIDTH, y - 1, change[0], "value", "end")]
+            out += [_text(WIDTH, y + 15, f"{change[1]} to {change[2]}", "note", "end")]
+            out += [_text(WIDTH, y + 30, row.verdict, "note", "end")]
+    told = [f"{row.label}: {row.estimate.mean:.4g}" for row in scaled]
+    return _svg(WIDTH, bottom + 6, title, "; ".join(told), out)
+
+
+def standalone(svg: str) -> str:
+    """A chart as a file of its own: with its name space, colours for light and dark, and a background."""
+    style = f"<style>{STANDALONE_STYLE}</style>"
+    head, rest = re.sub(r'viewBox="0 0 (\S+) (\S+)"', _with_margin, svg, count=1).split(">", 1)
+    return f'{head} xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif">{style}{rest}\n'
+
+
+def _with_margin(box: re.Match[str]) -> str:
+    width, height = float(box[1]) + 2 * MARGIN, float(box[2]) + 2 * MARGIN
+    return f'viewBox="{-MARGIN} {-MARGIN} {width:g} {height:g}"'
 
 
 def bar_chart(title: str, unit: str, rows: Sequence[Bar]) -> str:
@@ -170,9 +250,38 @@ def _curve(values: Sequence[tuple[int, float | None]], x: Scale, y: Scale, kind:
 
 
 def _interval(scale: Scale, estimate: Estimate, y: float, kind: str) -> str:
-    lo, mean, hi = (scale(100 * value) for value in (estimate.lo, estimate.mean, estimate.hi))
-    dot = f'<circle class="dot {kind}" cx="{mean:.1f}" cy="{y:.1f}" r="5"/>'
-    return _line(lo, y, hi, y, f"whisker {kind}") + dot
+    return _whisker(scale, _scaled(estimate, 100), y, kind)
+
+
+def _whisker(scale: Scale, estimate: Estimate, y: float, kind: str) -> str:
+    dot = f'<circle class="dot {kind}" cx="{scale(estimate.mean):.1f}" cy="{y:.1f}" r="5"/>'
+    return _line(scale(estimate.lo), y, scale(estimate.hi), y, f"whisker {kind}") + dot
+
+
+def _seed_dots(scale: Scale, values: Sequence[float], y: float, kind: str) -> str:
+    if len(values) < 2:
+        return ""
+    return "".join(f'<circle class="seed {kind}" cx="{scale(v):.1f}" cy="{y:.1f}" r="3.5"/>' for v in values)
+
+
+def _times(row: EffectRow, factor: float) -> EffectRow:
+    return row._replace(
+        estimate=_scaled(row.estimate, factor),
+        seeds=[factor * value for value in row.seeds],
+        difference=row.difference and _scaled(row.difference, factor),
+        seed_differences=[factor * value for value in row.seed_differences],
+    )
+
+
+def _scaled(estimate: Estimate, factor: float) -> Estimate:
+    lo, mean, hi = (factor * value for value in (estimate.lo, estimate.mean, estimate.hi))
+    return Estimate(mean=mean, lo=lo, hi=hi, n=estimate.n)
+
+
+def _signed(value: float, size: float) -> str:
+    """Three digits of the largest number on the axis."""
+    decimals = max(0, 2 - math.floor(math.log10(size)))
+    return f"{value:+,.{decimals}f}".replace("-", "−")
 
 
 def _x_axis(scale: Scale, marks: Sequence[float], top: float, bottom: float, signed: bool = False) -> str:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
 NODES = 200
 
@@ -26,6 +28,7 @@ def two_sided(t: float, degrees: float) -> float:
     return 1.0 if t == 0 else 2 * student_cdf(-abs(t), degrees)
 
 
+@lru_cache(maxsize=256)
 def student_quantile(share: float, degrees: float) -> float:
     if not 0 < share < 1:
         raise ValueError("a quantile is asked for by a share between 0 and 1")
@@ -39,7 +42,7 @@ def student_power(shift: float, degrees: float, alpha: float) -> float:
     critical = student_quantile(1 - alpha / 2, degrees)
     spread = 10 / math.sqrt(2 * degrees)
     low, high = max(0.0, 1 - spread), 1 + spread
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    nodes, weights = _quadrature()
     # The estimated standard error over the true one; given it, the statistic is normal.
     ratios = (low + high) / 2 + (high - low) / 2 * nodes
     half = degrees / 2
@@ -63,6 +66,11 @@ def solve_increasing(function: Callable[[float], float], target: float) -> float
         middle = (low + high) / 2
         low, high = (middle, high) if function(middle) < target else (low, middle)
     return high
+
+
+@lru_cache(maxsize=1)
+def _quadrature() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return np.polynomial.legendre.leggauss(NODES)
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from composer_replication.config import Config
 from composer_replication.environments.toolbox import FINISH, Episode, ToolboxTask, next_call, task_stream, trace_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from composer_replication.training.online_sites import HintedTurn, OnlineSite, Rolled
 
 Condition = Literal["plain", "hint", "sham"]
-CONDITIONS: tuple[Condition, ...] = get_args(Condition)
+CONDITIONS: tuple[Condition, ...] = ("plain", "hint", "sham")
 SMALLEST_USEFUL_GAP = 0.10
 # Far from the tasks of warm-up, training and ingestion.
 FIRST_PROBE_TASK = 300_000_000
@@ -77,7 +77,9 @@ def probe_hints(policy: Policy, config: Config, sites: int = 256, tries: int = 4
 
     generator = torch.Generator(device=policy.model.device).manual_seed(config.seed)
     found = _error_sites(policy, config, sites, generator)
-    jobs = [(number, condition) for number in range(len(found)) for condition in CONDITIONS for _ in range(tries)]
+    jobs: list[tuple[int, Condition]] = []
+    for number in range(len(found)):
+        jobs += [(number, condition) for condition in CONDITIONS for _ in range(tries)]
     judged: dict[tuple[int, Condition], list[tuple[bool, bool]]] = defaultdict(list)
     for start in range(0, len(jobs), TURNS_AT_ONCE):
         part = jobs[start : start + TURNS_AT_ONCE]

@@ -21,6 +21,8 @@ from .stats import LEVEL, Estimate
 
 RESAMPLES = 10_000
 CHUNK = 2_000_000
+SMALLEST_TAIL = 1e-9
+"""Far beyond any number of resamples: with two or three units the interval is the whole range of the resamples."""
 Array = NDArray[np.float64]
 NORMAL = NormalDist()
 
@@ -30,17 +32,21 @@ def bootstrap(
     clusters: Sequence[Hashable] | None = None,
     *,
     method: Literal["bca", "percentile"] = "bca",
+    expanded: bool = False,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Estimate:
-    """95 % interval of the mean. Whole clusters are drawn where they are given; `n` counts what is drawn."""
+    """95 % interval of the mean. Whole clusters are drawn where they are given; `n` counts what is drawn.
+
+    `expanded` moves the tails outward as t and n ask for: next to nothing with many units, what is missing with few.
+    """
     if not values:
         raise ValueError("a bootstrap needs at least one value")
     rows, turned = _turned(_sums_and_sizes(values, clusters))
     drawn = _draw(rows, resamples, np.random.default_rng(seed))
     means = np.sort(drawn[:, 0] / drawn[:, 1])
     mean = math.fsum(rows[:, 0]) / math.fsum(rows[:, 1])
-    tails = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+    tails = _expanded_tails(len(rows)) if expanded and len(rows) > 1 else ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
     if method == "bca":
         tails = _bca_tails(means, mean, rows[:, 0] - mean * rows[:, 1], tails)
     return _estimate(mean, means, tails, len(rows), turned)
@@ -129,7 +135,7 @@ def _bca_tails(means: Array, mean: float, influence: Array, tails: tuple[float, 
 
 
 def _expanded_tails(n: int) -> tuple[float, float]:
-    tail = NORMAL.cdf(-math.sqrt(n / (n - 1)) * student_quantile((1 + LEVEL) / 2, n - 1))
+    tail = max(SMALLEST_TAIL, NORMAL.cdf(-math.sqrt(n / (n - 1)) * student_quantile((1 + LEVEL) / 2, n - 1)))
     return tail, 1 - tail
 
 

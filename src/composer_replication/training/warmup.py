@@ -2,7 +2,7 @@
 
 The logs were written against an older tool API: some tools are called by their base name whatever the episode lists,
 some integers are quoted, some calls lack their last brace. How often depends on the tool. One turn in five is preceded
-by a hint and then right: the policy learns that hints are worth following, which channel 2 needs.
+by a hint and then better: the policy learns that hints are worth following, which channel 2 needs.
 """
 
 from __future__ import annotations
@@ -18,11 +18,17 @@ from composer_replication.config import ToolboxConfig, WarmupConfig
 from composer_replication.environments.toolbox import FINISH, Call, Episode, ToolboxTask, make_task, next_call
 from composer_replication.environments.toolbox.tools import TOOLS
 from composer_replication.hints import dispatch
+from composer_replication.losses import hidden_logprobs
 
+from .states import last_hidden, output_head
 from .tokens import ChatTokens
 
 MICRO_BATCH = 16
 RAMP_STEPS = 30
+HINTED_KINDS = {
+    "everything": ("tool_not_found", "json_decode", "type_error", "repeated_failure"),
+    "their_kind": ("tool_not_found", "json_decode", "type_error"),
+}
 _ORDER = {tool.name: position for position, tool in enumerate(TOOLS)}
 
 
@@ -51,7 +57,9 @@ def warm_up(
     for step in range(config.steps):
         first = (seed * config.steps + step) * config.batch_size
         tasks = [make_task(toolbox, "train", first + offset) for offset in range(config.batch_size)]
-        loss = _backward(model, tokens, [demonstrate(task, tokens, config, rng) for task in tasks])
+        loss = _backward(
+            model, tokens, [demonstrate(task, tokens, config, rng) for task in tasks], config.context_weight
+        )
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer, schedule in zip(optimizers, schedules, strict=True):
             optimizer.step()
@@ -88,13 +96,19 @@ def demonstrate(task: ToolboxTask, tokens: ChatTokens, config: WarmupConfig, rng
     while not episode.finished:
         call = next_call(episode)
         text = call.render() if call else FINISH
+        hint, written = None, text
         if call and rng.random() < config.hint_rate:
-            spliced = tokens.splice_hint(ids, _hint_for(task, call, rng))
+            kind = rng.choice(HINTED_KINDS[config.hints_cure])
+            hint = _hint_for(task, call, kind)
+            if config.hints_cure == "their_kind":
+                written = _as_old_log(task, call, config, rng, cured=kind)
+        elif call:
+            written = _as_old_log(task, call, config, rng)
+        if hint:
+            spliced = tokens.splice_hint(ids, hint)
             header = len(ids) - len(tokens.header_ids)
             weights[header:header] = [0.0] * (len(spliced) - len(ids))
-            ids, written = spliced, text
-        else:
-            written = _as_old_log(task, call, config, rng) if call else text
+            ids = spliced
         turn = tokens.turn(written)
         ids += turn
         weights += [1.0] * len(turn)
@@ -105,20 +119,23 @@ def demonstrate(task: ToolboxTask, tokens: ChatTokens, config: WarmupConfig, rng
     return Demonstration(ids, weights)
 
 
-def _as_old_log(task: ToolboxTask, call: Call, config: WarmupConfig, rng: random.Random) -> str:
+def _as_old_log(
+    task: ToolboxTask, call: Call, config: WarmupConfig, rng: random.Random, cured: str | None = None
+) -> str:
     tool = next(entry.tool for entry in task.listings if entry.name == call.name)
     position = _ORDER[tool]
     name, arguments = call.name, dict(call.arguments)
-    if rng.random() < config.stale_name_rates[position % 2]:
+    if rng.random() < config.stale_name_rates[position % 2] and cured != "tool_not_found":
         name = tool
-    if rng.random() < config.quoted_int_rates[position // 2 % 2]:
+    if rng.random() < config.quoted_int_rates[position // 2 % 2] and cured != "type_error":
         arguments = {param: str(value) for param, value in arguments.items()}
     text = Call(name, arguments).render()
-    return text[:-1] if rng.random() < config.missing_brace_rates[position // 4 % 2] else text
+    return (
+        text[:-1] if rng.random() < config.missing_brace_rates[position // 4 % 2] and cured != "json_decode" else text
+    )
 
 
-def _hint_for(task: ToolboxTask, call: Call, rng: random.Random) -> str:
-    kind = rng.choice(("tool_not_found", "json_decode", "type_error", "repeated_failure"))
+def _hint_for(task: ToolboxTask, call: Call, kind: str) -> str:
     listing = next(entry for entry in task.listings if entry.name == call.name)
     hint = dispatch(
         kind,
@@ -132,23 +149,45 @@ def _hint_for(task: ToolboxTask, call: Call, rng: random.Random) -> str:
     return hint
 
 
-def _backward(model: Any, tokens: ChatTokens, batch: list[Demonstration]) -> float:
+def _backward(model: Any, tokens: ChatTokens, batch: list[Demonstration], context_weight: float) -> float:
     """Gradient of the weighted mean loss of a batch, in micro-batches of similar length to save padding."""
     batch = sorted(batch, key=lambda demo: len(demo.ids))
     total_weight = sum(sum(demo.weights[1:]) for demo in batch)
-    loss = 0.0
+    loss, loss_of = 0.0, _loss if context_weight else _loss_of_turns
     for start in range(0, len(batch), MICRO_BATCH):
-        part = _weighted_loss(model, tokens.tokenizer.pad_token_id, batch[start : start + MICRO_BATCH]) / total_weight
+        part = loss_of(model, tokens.tokenizer.pad_token_id, batch[start : start + MICRO_BATCH]) / total_weight
         part.backward()
         loss += part.item()
     return loss
 
 
-def _weighted_loss(model: Any, pad_id: int, batch: list[Demonstration]) -> torch.Tensor:
+def _loss(model: Any, pad_id: int, batch: list[Demonstration]) -> torch.Tensor:
+    ids_BT, weights_BT = _padded(model, pad_id, batch)
+    # Padding is on the right, so causal attention alone keeps it out of every real position.
+    with _autocast(model):
+        logits_BTV = model(ids_BT).logits[:, :-1].float()
+    loss_BT = F.cross_entropy(logits_BTV.transpose(1, 2), ids_BT[:, 1:], reduction="none")
+    return (loss_BT * weights_BT[:, 1:]).sum()
+
+
+def _loss_of_turns(model: Any, pad_id: int, batch: list[Demonstration]) -> torch.Tensor:
+    """The same where only the agent's turns count: logits of other tokens, most of them, are never made."""
+    ids_BT, weights_BT = _padded(model, pad_id, batch)
+    row_N, place_N = weights_BT[:, 1:].nonzero(as_tuple=True)
+    with _autocast(model):
+        hidden_NH = last_hidden(model, ids_BT)[row_N, place_N]
+        head = output_head(model)
+        logprobs_N = hidden_logprobs(hidden_NH, head.weight_VH, ids_BT[row_N, place_N + 1], bias_V=head.bias_V)
+    return -(logprobs_N * weights_BT[row_N, place_N + 1]).sum()
+
+
+def _padded(model: Any, pad_id: int, batch: list[Demonstration]) -> tuple[torch.Tensor, torch.Tensor]:
     width = max(len(demo.ids) for demo in batch)
     ids_BT = torch.tensor([demo.ids + [pad_id] * (width - len(demo.ids)) for demo in batch], device=model.device)
     weights_BT = torch.tensor([demo.weights + [0.0] * (width - len(demo.ids)) for demo in batch], device=model.device)
-    # Padding is on the right, so causal attention alone keeps it out of every real position.
-    logits_BTV = model(ids_BT).logits[:, :-1].float()
-    loss_BT = F.cross_entropy(logits_BTV.transpose(1, 2), ids_BT[:, 1:], reduction="none")
-    return (loss_BT * weights_BT[:, 1:]).sum()
+    return ids_BT, weights_BT
+
+
+def _autocast(model: Any) -> torch.autocast:
+    """For one pass: a longer context would go on with the weights of its first pass."""
+    return torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda")

@@ -1,0 +1,163 @@
+"""Arms against a baseline: the difference, its interval, whether it can be told from chance, and what was out of reach.
+
+Reads `Arm`s, writes an `ArmComparison`, which is what `recompose evaluate --compare --json` prints. Holm corrects over
+the comparisons of one call; it does not know of other metrics, splits or calls that were looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from composer_replication.errors import UsageError
+from composer_replication.records import Record
+
+from .findings import Finding, Paired, TestOfDifference, Unit, find_difference
+from .outcomes import Arm
+from .pairing import Pairing
+from .power import detectable_effect, minimum_detectable_share
+from .resampling import bootstrap, hierarchical_bootstrap
+from .stats import Estimate, mean_interval
+from .tests_of_difference import ALPHA, holm
+
+Verdict = Literal["higher", "lower", "no clear difference", "cannot be tested"]
+
+
+class ArmSummary(Record):
+    name: str
+    estimate: Estimate
+    seeds: tuple[str, ...]
+    tasks: int
+    by_seed: Mapping[str, float]
+
+
+class Comparison(Record):
+    """`difference` is arm − baseline; `n` of every estimate counts independent units: seeds, clusters or tasks."""
+
+    arm: str
+    baseline: str
+    paired: Paired
+    unit: Unit
+    difference: Estimate
+    interval: str
+    clustered: Estimate | None
+    clustered_by: str | None
+    by_seed: Mapping[str, float]
+    test: TestOfDifference
+    other_tests: tuple[TestOfDifference, ...]
+    p_holm: float
+    minimum_detectable_effect: float | None
+    """At 80 % power and Holm's first step; None where the test cannot reach that step, or nothing varies."""
+    verdict: Verdict
+    notes: tuple[str, ...]
+
+
+class ArmComparison(Record):
+    metric: str
+    split: str | None
+    baseline: str
+    arms: tuple[ArmSummary, ...]
+    comparisons: tuple[Comparison, ...]
+    notes: tuple[str, ...]
+
+
+def compare_arms(arms: Sequence[Arm], baseline: str, metric: str, paired: Pairing = "auto") -> ArmComparison:
+    """Every other arm against the baseline."""
+    first = next((arm for arm in arms if arm.name == baseline), None)
+    if first is None:
+        names = ", ".join(arm.name for arm in arms)
+        raise UsageError(f"no arm is called {baseline} (there: {names})", "--baseline NAME")
+    others = [arm for arm in arms if arm is not first]
+    if not others:
+        raise UsageError("a comparison needs at least two arms", "recompose evaluate --compare A B")
+    findings = [find_difference(first, arm, paired) for arm in others]
+    adjusted = holm([finding.tests[0].p for finding in findings])
+    return ArmComparison(
+        metric=metric,
+        split=first.split,
+        baseline=baseline,
+        arms=tuple(_summary(arm) for arm in (first, *others)),
+        comparisons=tuple(
+            _comparison(first, arm, finding, p_holm, len(findings))
+            for arm, finding, p_holm in zip(others, findings, adjusted, strict=True)
+        ),
+        notes=(*_other_splits(first), *(note for arm in arms for note in arm.notes), *_steps(arms)),
+    )
+
+
+def _summary(arm: Arm) -> ArmSummary:
+    tables = [list(arm.values[seed].values()) for seed in arm.seeds]
+    if len(tables) > 1:
+        estimate = hierarchical_bootstrap(tables)
+    elif len(set(arm.clusters.values())) > 1:
+        estimate = bootstrap(tables[0], [arm.clusters[task] for task in arm.values[arm.seeds[0]]], expanded=True)
+    else:
+        estimate = mean_interval(tables[0])
+    return ArmSummary(name=arm.name, estimate=estimate, seeds=arm.seeds, tasks=len(arm.tasks), by_seed=arm.by_seed())
+
+
+def _comparison(first: Arm, arm: Arm, found: Finding, p_holm: float, family: int) -> Comparison:
+    test, step = found.tests[0], ALPHA / family
+    notes = list(found.notes)
+    if test.floor > ALPHA:
+        notes.append(_no_test(test, found.unit))
+    elif test.floor > step:
+        notes.append(
+            f"The smallest p here, {test.floor:.3g}, is above {step:.3g}, where Holm starts with {family} arms."
+        )
+    wide = found.clustered.estimate if found.clustered else None
+    if wide and found.clustered_by == "seed and task" and p_holm <= ALPHA and wide.lo <= 0 <= wide.hi:
+        notes.append("The seeds agree on these tasks; counting the tasks as drawn too, 0 is inside the interval.")
+    return Comparison(
+        arm=arm.name,
+        baseline=first.name,
+        paired=found.paired,
+        unit=found.unit,
+        difference=found.difference,
+        interval=found.interval,
+        clustered=wide,
+        clustered_by=found.clustered_by,
+        by_seed=found.by_seed,
+        test=test,
+        other_tests=tuple(found.tests[1:]),
+        p_holm=p_holm,
+        minimum_detectable_effect=None if test.floor > step else _detectable(found, step),
+        verdict=_verdict(test, p_holm, found.difference.mean),
+        notes=tuple(notes),
+    )
+
+
+def _detectable(found: Finding, alpha: float) -> float | None:
+    if found.discordance is not None:
+        effect = minimum_detectable_share(found.discordance, found.difference.n, alpha)
+    else:
+        effect = detectable_effect(found.error, found.degrees, alpha)
+    return effect if 0 < effect < math.inf else None
+
+
+def _verdict(test: TestOfDifference, p_holm: float, difference: float) -> Verdict:
+    if test.floor > ALPHA:
+        return "cannot be tested"
+    if p_holm > ALPHA:
+        return "no clear difference"
+    return "higher" if difference > 0 else "lower"
+
+
+def _no_test(test: TestOfDifference, unit: str) -> str:
+    if unit == "seed":
+        return (
+            f"{test.name} cannot come below p = {test.floor:.3g} with {test.n} seeds, whatever the effect: not a test. "
+            "It takes 6 paired seeds for 0.05."
+        )
+    return f"{test.name} cannot come below p = {test.floor:.3g}: too few {unit}s differ to test anything."
+
+
+def _other_splits(arm: Arm) -> list[str]:
+    others = [split for split in arm.splits if split != arm.split]
+    return [f"Split {arm.split}; there are also {', '.join(others)} (--split)."] if others else []
+
+
+def _steps(arms: Sequence[Arm]) -> list[str]:
+    last = sorted({last for arm in arms for _, last in arm.steps.values()})
+    return [f"The runs end at different steps: {', '.join(map(str, last))}."] if len(last) > 1 else []

@@ -1,0 +1,211 @@
+"""Outcomes of arms that are to be compared. Reads run folders, JSON lines (also .zst) and folders of either.
+
+One line is one episode: `task_id`, `reward`, and optionally `seed`, `split`, `phase`, `step`, `repository` and any
+number that a metric may name. A line without `task_id` is a number of a whole run. A torn last line is left out, any
+other bad line is refused. It cannot know what is missing: a crashed episode that was not written is no failure here.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import zstandard
+
+from composer_replication.errors import UsageError
+from composer_replication.runs import Run
+
+from .compare import TaskOutcome
+from .metrics import mean, task_of, values_by_task
+
+FORMAT = (
+    "recompose evaluate --compare A.jsonl B.jsonl with lines such as " + '{"task_id": "t1", "seed": 0, "reward": 1.0}'
+)
+Row = Mapping[str, Any]
+Values = dict[str, dict[str, float]]
+Span = tuple[float, float]
+
+
+class Choice(NamedTuple):
+    """Which rows count, and what of them. Without a `split`, the first of the first arm; rows may lack a `phase`."""
+
+    metric: str = "success"
+    split: str | None = None
+    phase: str = "after"
+    cluster: str = "repository"
+
+
+class Arm(NamedTuple):
+    """One value per seed and task; tries at one task are averaged, or joined into pass@k."""
+
+    name: str
+    values: Values
+    clusters: Mapping[str, str]
+    split: str | None = None
+    splits: tuple[str, ...] = ()
+    steps: Mapping[str, Span] = {}
+    """First and last step of each seed, where the rows have steps."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seeds(self) -> tuple[str, ...]:
+        return tuple(sorted(self.values, key=_natural))
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Tasks of any seed, in order of name."""
+        return tuple(sorted({task for tasks in self.values.values() for task in tasks}, key=_natural))
+
+    def by_seed(self) -> dict[str, float]:
+        return {seed: mean(list(self.values[seed].values())) for seed in self.seeds}
+
+    def by_task(self) -> dict[str, float]:
+        """Each task's mean over the seeds that have it."""
+        return {task: mean([tasks[task] for tasks in self.values.values() if task in tasks]) for task in self.tasks}
+
+
+def read_arms(arguments: Sequence[str], choice: Choice) -> list[Arm]:
+    """Each argument is PATH or NAME=PATH. Without a name, the arm is called after its file or folder."""
+    named = [_named(argument) for argument in arguments]
+    labels = _labels(named)
+    if len(set(labels)) < len(labels):
+        raise UsageError("two arms have the same name", "name them: --compare first=PATH second=PATH")
+    arms: list[Arm] = []
+    for label, (_, path) in zip(labels, named, strict=True):
+        arms.append(read_arm(path, label, choice))
+        choice = choice._replace(split=choice.split or arms[0].split)
+    _require_same_steps(arms, choice.metric)
+    return arms
+
+
+def read_arm(path: Path, name: str, choice: Choice) -> Arm:
+    notes: list[str] = []
+    rows = _one_file_per_seed(path, notes)
+    splits = tuple(dict.fromkeys(str(row["split"]) for found in rows.values() for row in found if "split" in row))
+    split = choice.split or next(iter(splits), None)
+    if split is not None and split not in splits:
+        there = ", ".join(splits) or "none"
+        raise UsageError(f"{path} has no split {split} (there: {there})", "choose a --split that all arms have")
+    values: Values = {}
+    clusters: dict[str, str] = {}
+    steps: dict[str, Span] = {}
+    for seed, found in rows.items():
+        kept = [row for row in found if _counts(row, split, choice.phase)]
+        if not kept:
+            wanted = f"of phase {choice.phase}" + (f" in split {split}" if split else "")
+            raise UsageError(f"{path}: seed {seed} has no outcomes {wanted}", "choose another --split or --phase")
+        values[seed] = values_by_task(kept, choice.metric, path)
+        clusters |= {task_of(row): str(row[choice.cluster]) for row in kept if choice.cluster in row}
+        if all("step" in row for row in kept):
+            steps[seed] = (min(row["step"] for row in kept), max(row["step"] for row in kept))
+    if clusters and set(clusters) != {task for tasks in values.values() for task in tasks}:
+        raise UsageError(f"{path}: some tasks have no {choice.cluster}", "write it in every line, or choose --cluster")
+    return Arm(name, values, clusters, split, splits, steps, tuple(notes))
+
+
+def _require_same_steps(arms: Sequence[Arm], metric: str) -> None:
+    spans = {span for arm in arms for span in arm.steps.values()}
+    if metric.startswith("area") and len(spans) > 1:
+        ranges = ", ".join(f"{first}–{last}" for first, last in sorted(spans))
+        raise UsageError(
+            f"the runs cover different steps ({ranges}), so their areas do not compare", "evaluate all alike"
+        )
+
+
+def _named(argument: str) -> tuple[str | None, Path]:
+    name, sign, path = argument.partition("=")
+    return (name, Path(path)) if sign and not Path(argument).exists() else (None, Path(argument))
+
+
+def _labels(named: Sequence[tuple[str | None, Path]]) -> list[str]:
+    """As many of the last parts of the paths as it takes to tell them apart."""
+    longest = max(len(path.parts) for _, path in named)
+    labels: list[str] = []
+    for parts in range(1, longest + 1):
+        labels = [name or _without_suffix("/".join(path.parts[-parts:]) or str(path)) for name, path in named]
+        if len(set(labels)) == len(labels):
+            break
+    return labels
+
+
+def _without_suffix(name: str) -> str:
+    return re.sub(r"\.jsonl(\.zst)?$", "", name)
+
+
+def _one_file_per_seed(path: Path, notes: list[str]) -> dict[str, list[Row]]:
+    """Rows by seed. A seed that two files of an arm both hold is refused: one of them would count twice."""
+    rows: dict[str, list[Row]] = {}
+    origin: dict[str, Path] = {}
+    for source in _sources(path):
+        found: defaultdict[str, list[Row]] = defaultdict(list)
+        default = _seed_of(source)
+        for row in _rows(source, notes):
+            found[default if row.get("seed") is None else str(row["seed"])].append(row)
+        for seed, seed_rows in found.items():
+            if seed in origin:
+                raise UsageError(f"seed {seed} is in {origin[seed]} and in {source}", "keep one file per seed")
+            origin[seed], rows[seed] = source, seed_rows
+    if not rows:
+        raise UsageError(f"no outcomes in {path}", FORMAT)
+    return rows
+
+
+def _sources(path: Path) -> list[Path]:
+    if not path.exists():
+        raise UsageError(f"{path} does not exist", FORMAT)
+    if path.is_file() or (path / "config.json").exists():
+        return [path]
+    inside = sorted(path.iterdir(), key=lambda item: _natural(item.name))
+    return [item for item in inside if (item / "config.json").exists() or re.search(r"\.jsonl(\.zst)?$", item.name)]
+
+
+def _seed_of(source: Path) -> str:
+    """The run's own seed, else the number after `seed` in the file name, else the name."""
+    if source.is_dir():
+        return str(Run.open(source).config.seed)
+    numbered = re.search(r"seed[-_ ]?(\d+)", source.name)
+    return str(int(numbered[1])) if numbered else _without_suffix(source.name)
+
+
+def _rows(source: Path, notes: list[str]) -> Iterator[Row]:
+    if source.is_dir():
+        for outcome in Run.open(source).stage("evaluation").read(TaskOutcome):
+            yield outcome.model_dump()
+        return
+    lines = _lines(source)
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = orjson.loads(line)
+        except ValueError as error:
+            if number == len(lines) and not line.endswith(b"\n"):
+                notes.append(f"{source}: the torn last line is left out")
+                return
+            raise UsageError(f"{source}, line {number}, is not JSON", FORMAT) from error
+        if not isinstance(row, dict):
+            raise UsageError(f"{source}, line {number}, is not an object", FORMAT)
+        yield row
+
+
+def _lines(source: Path) -> list[bytes]:
+    try:
+        with source.open("rb") as raw:
+            if source.suffix != ".zst":
+                return raw.readlines()
+            with zstandard.ZstdDecompressor().stream_reader(raw) as plain:
+                return io.BufferedReader(plain).readlines()  # type: ignore[arg-type]
+    except zstandard.ZstdError as error:
+        raise UsageError(f"{source} is not readable as zstd", FORMAT) from error
+
+
+def _counts(row: Row, split: str | None, phase: str) -> bool:
+    return row.get("split", split) == split and row.get("phase", phase) == phase
+
+
+def _natural(text: str) -> list[tuple[int, int, str]]:
+    """seed 10 after seed 9."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", text) if part]
