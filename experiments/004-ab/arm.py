@@ -51,14 +51,14 @@ class Curve(TrainerCallback):
 
 
 def run_arm(
-    config: Config, start: Path, data: Path | None, scratch: Path, result: Path, measuring: dict[str, Any], about: dict
+    config: Config, start: Path, data: Path, scratch: Path, result: Path, measuring: dict[str, Any], about: dict
 ) -> None:
     began = time.monotonic()
     policy = load_saved_policy(start, config.model.name)
     before = load_saved_policy(start, config.model.name)
     part, tasks, samples = measuring["part"], measuring["tasks"], measuring["samples"]
     measure = Measure(config)
-    examples = examples_of(policy, data, config) if data and config.training.beta_replay else []
+    examples = examples_of(policy, data, config) if config.training.beta_replay else []
     curve = Curve(measure, policy, measuring["curve_every"], config.training.steps, part, tasks)
     stopped = None
     torch.cuda.reset_peak_memory_stats() if torch.cuda.is_available() else None

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,7 +20,7 @@ from composer_replication.records import (
     canonical_call,
     content_id,
 )
-from composer_replication.runs import read_records, write_atomically, write_records
+from composer_replication.runs import read_records, write_records
 from composer_replication.sites import find_sites
 from composer_replication.training.examples import TraceExample, build_examples
 from composer_replication.training.models import Policy, load_policy, load_saved_policy
@@ -39,8 +40,8 @@ def warmed_up(config: Config, folder: Path) -> Policy:
     return policy
 
 
-def make_data(start: Policy, teachers: dict[str, Path], config: Config, folder: Path) -> None:
-    """Rollouts of the start, what every teacher does at each of their turns, and the pairs that follow."""
+def make_data(start: Policy, teachers: dict[str, Path], config: Config, folder: Path) -> dict[str, Any]:
+    """Rollouts of the start, what every teacher does at each of their turns, and the pairs that follow; counts."""
     traces, rows = play(start, config)
     states = [(trace, turn, list(row.ids[: row.turn_spans[turn][0]])) for trace, row in zip(traces, rows, strict=True)
               for turn in range(len(trace.turns))]  # fmt: skip
@@ -60,7 +61,7 @@ def make_data(start: Policy, teachers: dict[str, Path], config: Config, folder: 
                for reply in replies if reply.teacher == name and reply.action]
         for name in teachers
     }  # fmt: skip
-    counts = {
+    return {
         "states": len(states),
         "pairs": len(found.pairs),
         "verdicts": dict(found.verdicts),
@@ -69,7 +70,6 @@ def make_data(start: Policy, teachers: dict[str, Path], config: Config, folder: 
         "teacher_calls_right": {name: sum(bool(one) for one in given) for name, given in right.items()},
         "start_success": sum(row.reward for row in rows) / len(rows),
     }
-    write_atomically(folder / "data.json", json.dumps(counts, indent=1))
 
 
 def canonical_action(text: str) -> str | None:

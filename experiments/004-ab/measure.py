@@ -18,7 +18,7 @@ from composer_replication.training.states import last_hidden, output_head
 from composer_replication.training.static_sampling import turn_sampler
 from composer_replication.training.toolbox_rollouts import MAX_OBSERVATION_TOKENS
 
-ROWS = 512
+ROWS = 256
 LOGPROB_ROWS = 32
 FIRST_TASK = {"dev": 10_000, "test": 20_000}
 """Neither overlaps with what any other experiment or the quickstart has looked at, which is 0 to 255."""
@@ -42,8 +42,8 @@ class Measure:
         training = self._config.training
         if self._sampler is None:
             longest = max(len(policy.tokens.prompt(task.messages)) for task in tasks)
-            # Other splits and parts may have somewhat longer prompts.
-            room = longest + 64 + MAX_TURNS * (training.max_turn_tokens + MAX_OBSERVATION_TOKENS)
+            # Prompts of other splits may be somewhat longer; no answer of the toolbox comes near its limit.
+            room = longest + 64 + MAX_TURNS * (training.max_turn_tokens + MAX_OBSERVATION_TOKENS // 3)
             self._sampler = turn_sampler(policy.model, policy.tokens, min(ROWS, len(tasks)), room)
         self._sampler.refresh(policy.model)
         worker = RolloutWorker(

@@ -1,7 +1,6 @@
 """One process of the queue: warm-ups, teachers, data, probes and arms, until the slice is over."""
 
 import argparse
-import json
 import os
 import shutil
 import sys
@@ -37,12 +36,15 @@ def jobs_of(plan: Plan, work: Path, results: Path) -> list[Job]:
         for name in teachers:
             add(name, work / name / "done", "teacher")
         for seed in plan.raw["regimes"][regime]["seeds"]:
-            start = f"{regime}/start-{seed}"
-            add(start, results / f"{start}.jsonl.zst", "start", *teachers)
+            start, data = f"{regime}/start-{seed}", f"{regime}/data-{seed}"
+            add(start, results / f"{start}.jsonl.zst", "start")
+            if teachers:
+                add(data, results / f"{data}.jsonl.zst", "data", start, *teachers)
             for arm in plan.arms(regime):
                 if seed in plan.seeds(regime, arm):
                     name = f"{regime}/{arm}-{seed}"
-                    add(name, results / f"{name}.jsonl.zst", "arm", start)
+                    needed = data if plan.config(regime, arm, seed).training.beta_replay else start
+                    add(name, results / f"{name}.jsonl.zst", "arm", needed)
     return list(jobs.values())
 
 
@@ -68,6 +70,8 @@ class Worker:
             self._teacher(regime, number)
         elif kind == "start":
             self._start(regime, int(number), job.result)
+        elif kind == "data":
+            self._data(regime, int(number), job.result)
         else:
             self._arm(regime, kind, int(number), job.result)
         if torch.cuda.is_available():
@@ -83,7 +87,7 @@ class Worker:
 
     def _start(self, regime: str, seed: int, result: Path) -> None:
         from arm import weights_hash
-        from block import make_data, warmed_up
+        from block import warmed_up
         from lines import write_lines_of
         from measure import Measure, outcomes, summary
 
@@ -100,12 +104,19 @@ class Worker:
             tried = probe_hints(policy, config, measuring["probe_sites"], measuring["probe_tries"])
         lines += [{"line": "tried", **one.model_dump()} for one in tried]
         lines += [{"line": "gap", **one.model_dump()} for one in gaps(tried)]
-        if self._plan.needs_pairs(regime):
-            owner = self._work / self._plan.teachers_of(regime)
-            teachers = {f"checkpoint-{name}": owner / f"teacher-{name}" / "model" for name in TEACHERS}
-            make_data(policy, teachers, config, folder / "data")
-            lines.append({"line": "data", **json.loads((folder / "data" / "data.json").read_text())})
         write_lines_of(result, lines)
+
+    def _data(self, regime: str, seed: int, result: Path) -> None:
+        from block import make_data
+        from lines import write_lines_of
+
+        from composer_replication.training.models import load_saved_policy
+
+        config, folder = self._plan.start_config(regime, seed), self._work / regime / f"start-{seed}"
+        owner = self._work / self._plan.teachers_of(regime)
+        teachers = {f"checkpoint-{name}": owner / f"teacher-{name}" / "model" for name in TEACHERS}
+        counts = make_data(load_saved_policy(folder / "model", config.model.name), teachers, config, folder / "data")
+        write_lines_of(result, [{"line": "data", "regime": regime, "seed": seed, **counts}])
 
     def _arm(self, regime: str, arm: str, seed: int, result: Path) -> None:
         from arm import run_arm
@@ -118,7 +129,7 @@ class Worker:
         run_arm(
             config,
             start / "model",
-            start / "data" if self._plan.needs_pairs(regime) else None,
+            start / "data",
             scratch,
             result,
             self._plan.raw["measuring"],
