@@ -1,19 +1,50 @@
-"""`recompose evaluate RUN`"""
+"""`recompose evaluate RUN` and `recompose evaluate --compare A B …`"""
 
 from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
+
+from composer_replication.errors import UsageError
 from composer_replication.pipeline import run_stage
 from composer_replication.runs import Run
 
 from .common import Json, working_on
+from .compare import ComparisonOptions, compare
 from .result import show_result
 
 
-def evaluate(run: Path, /, *, json: Json = False) -> None:
-    """Compare the policy of RUN before and after training on held-out tasks, and write RUN/report.html."""
+def evaluate(
+    run: Annotated[Path | None, Parameter(help="A run folder.")] = None,
+    /,
+    *,
+    compare_arms: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--compare",
+            consume_multiple=True,
+            negative="",
+            help="Two or more arms, PATH or NAME=PATH: run folders, JSONL(.zst) of outcomes, folders of seeds.",
+        ),
+    ] = None,
+    options: ComparisonOptions | None = None,
+    json: Json = False,
+) -> None:
+    """Compare the policy of RUN before and after training on held-out tasks, and write RUN/report.html.
+
+    With --compare, compare the outcomes of runs that are there: nothing is run.
+    """
+    if compare_arms is not None:
+        if run is not None:
+            raise UsageError(f"{run} stands before --compare", f"recompose evaluate --compare {run} …")
+        compare(compare_arms, options or ComparisonOptions(), json)
+        return
+    if run is None or options not in (None, ComparisonOptions()):
+        reason = "no run is named" if run is None else "these options belong to --compare"
+        raise UsageError(reason, "recompose evaluate RUN, or recompose evaluate --compare A B")
     from composer_replication.evaluation.summary import conclude
 
     opened = Run.open(run)

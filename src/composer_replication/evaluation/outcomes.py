@@ -99,13 +99,23 @@ def read_arm(path: Path, name: str, choice: Choice) -> Arm:
         if not kept:
             wanted = f"of phase {choice.phase}" + (f" in split {split}" if split else "")
             raise UsageError(f"{path}: seed {seed} has no outcomes {wanted}", "choose another --split or --phase")
+        span = _span(kept, path)
         values[seed] = values_by_task(kept, choice.metric, path)
         clusters |= {task_of(row): str(row[choice.cluster]) for row in kept if choice.cluster in row}
-        if all("step" in row for row in kept):
-            steps[seed] = (min(row["step"] for row in kept), max(row["step"] for row in kept))
+        if span:
+            steps[seed] = span
     if clusters and set(clusters) != {task for tasks in values.values() for task in tasks}:
         raise UsageError(f"{path}: some tasks have no {choice.cluster}", "write it in every line, or choose --cluster")
     return Arm(name, values, clusters, split, splits, steps, tuple(notes))
+
+
+def _span(rows: Sequence[Row], path: Path) -> Span | None:
+    steps = [row["step"] for row in rows if "step" in row]
+    if not steps:
+        return None
+    if len(steps) < len(rows) or not all(isinstance(step, int | float) for step in steps):
+        raise UsageError(f"{path}: some lines have a step that is a number, others do not", "write it in every line")
+    return min(steps), max(steps)
 
 
 def _require_same_steps(arms: Sequence[Arm], metric: str) -> None:
@@ -203,7 +213,7 @@ def _lines(source: Path) -> list[bytes]:
 
 
 def _counts(row: Row, split: str | None, phase: str) -> bool:
-    return row.get("split", split) == split and row.get("phase", phase) == phase
+    return str(row.get("split", split)) == str(split) and row.get("phase", phase) == phase
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
