@@ -1,4 +1,4 @@
-"""`recompose evaluate RUN` and `recompose evaluate --compare A B …`"""
+"""`recompose evaluate RUN`, `recompose evaluate RUN --probe` and `recompose evaluate --compare A B …`"""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from composer_replication.runs import Run
 
 from .common import Json, working_on
 from .compare import ComparisonOptions, compare
+from .probe import probe
 from .result import show_result
 
 
@@ -31,10 +32,15 @@ def evaluate(
         ),
     ] = None,
     options: ComparisonOptions | None = None,
+    probe_hints: Annotated[
+        bool, Parameter(name="--probe", negative="", help="Only measure what hints change for the starting policy.")
+    ] = False,
+    sites: Annotated[int, Parameter(help="Error turns that --probe looks at.")] = 256,
     json: Json = False,
 ) -> None:
     """Compare the policy of RUN before and after training on held-out tasks, and write RUN/report.html.
 
+    With --probe, write error turns again with a hint, without and with a sham: does channel 2 have something to teach?
     With --compare, compare the outcomes of runs that are there: nothing is run.
     """
     if compare_arms is not None:
@@ -45,9 +51,12 @@ def evaluate(
     if run is None or options not in (None, ComparisonOptions()):
         reason = "no run is named" if run is None else "these options belong to --compare"
         raise UsageError(reason, "recompose evaluate RUN, or recompose evaluate --compare A B")
+    opened = Run.open(run)
+    if probe_hints:
+        probe(opened, sites, json)
+        return
     from composer_replication.evaluation.summary import conclude
 
-    opened = Run.open(run)
     with working_on(opened) as progress:
         run_stage(opened, "evaluation", progress)
     result = conclude(opened)

@@ -1,4 +1,4 @@
-"""`recompose experiment run FOLDER`"""
+"""`recompose experiment run FOLDER` and `recompose experiment rebuild FOLDER`"""
 
 from __future__ import annotations
 
@@ -14,21 +14,37 @@ from composer_replication.errors import RecomposeError, UsageError
 
 from .common import Json
 
-experiment = App(name="experiment", help="Run an experiment again.")
+Folder = Annotated[Path, Parameter(help="A folder of `experiments/`.")]
+Words = Annotated[str, Parameter(help="For the script, after `--`.", allow_leading_hyphen=True)]
+
+experiment = App(name="experiment", help="Run an experiment again, or rebuild its tables from its raw files.")
 
 
 @experiment.command
-def run(folder: Annotated[Path, Parameter(help="A folder of `experiments/`.")], /, *, json: Json = False) -> None:
+def run(folder: Folder, /, *words: Words, json: Json = False) -> None:
     """Run the script of an experiment, which writes its `results/`, and name what it wrote."""
-    script = folder / "run.py"
+    _run_script(folder, "run.py", words, json)
+
+
+@experiment.command
+def rebuild(folder: Folder, /, *words: Words, json: Json = False) -> None:
+    """Make every table and figure of an experiment again from its raw files. Nothing is trained."""
+    _run_script(folder, "rebuild.py", words, json)
+
+
+def _run_script(folder: Path, name: str, words: tuple[str, ...], as_json: bool) -> None:
+    script = folder / name
     if not script.is_file():
-        raise UsageError(f"no run.py in {folder}", "recompose experiment run experiments/NAME")
+        verb = name.removesuffix(".py")
+        raise UsageError(f"no {name} in {folder}", f"recompose experiment {verb} experiments/NAME")
     # The script's own words go to stderr, so that --json stays one object.
-    ended = subprocess.run([sys.executable, str(script)], stdout=sys.stderr if json else None, check=False)  # noqa: S603
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, str(script), *words], stdout=sys.stderr if as_json else None, check=False
+    )
     if ended.returncode:
         raise RecomposeError(f"{script} ended with exit code {ended.returncode}", "read what it printed above")
     results = sorted(str(path) for path in (folder / "results").glob("*") if path.is_file())
-    if json:
+    if as_json:
         print(json_module.dumps({"experiment": folder.resolve().name, "results": results}))
     else:
         print(f"results: {', '.join(results)}")

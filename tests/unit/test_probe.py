@@ -1,0 +1,90 @@
+"""The probe of hints: what counts as right, and which kinds have something to teach."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from composer_replication.config import Config, WarmupConfig
+from composer_replication.environments.toolbox import FINISH, Episode, make_task, next_call, trace_of
+from composer_replication.errors import UsageError
+from composer_replication.evaluation import probe
+from composer_replication.evaluation.probe import Site, Tried, gaps, kinds_without_use, probe_hints
+from composer_replication.training.models import load_policy
+from composer_replication.training.online_sites import HintedTurn, Rolled
+
+
+def tried(site, kind, plain, hint, sham=0.0):
+    shares = {"plain": plain, "hint": hint, "sham": sham}
+    return [
+        Tried(site=site, kind=kind, condition=name, tries=4, accepted=share, right=share)
+        for name, share in shares.items()
+    ]
+
+
+def test_a_kind_is_useful_when_the_hint_makes_a_tenth_more_turns_right():
+    lines = [line for site in range(20) for line in tried(site, "type_error", 0.25, 0.5)]
+    lines += [line for site in range(20, 30) for line in tried(site, "json_decode", 0.25, 0.25, sham=0.5)]
+    every, type_error, json_decode = gaps(lines)
+    assert (every.kind, every.sites) == ("all", 30)
+    assert every.gap.mean == pytest.approx(0.25 * 20 / 30)
+    assert (type_error.kind, type_error.gap.mean, type_error.useful) == ("type_error", 0.25, True)
+    assert (json_decode.gap.mean, json_decode.sham_gap.mean, json_decode.useful) == (0.0, 0.25, False)
+    assert kinds_without_use([every, type_error, json_decode]) == ("json_decode",)
+
+
+def site_of(config, index=0):
+    """The first turn of a task, after which everything is still open."""
+    task = make_task(config.toolbox, "train", index)
+    episode = Episode(task)
+    episode.step("nonsense")
+    trace = trace_of(episode, "policy", 0)
+    return Site(task, Rolled(trace, [], [], []), HintedTurn(0, "json_decode", ""), {})
+
+
+def test_a_turn_is_right_when_it_does_what_the_oracle_would_do():
+    site = site_of(Config())
+    call = next_call(Episode(site.task))
+    assert call is not None
+    right = call.render()
+    assert probe._judge(site, right) == (True, True)
+    spaced = json.dumps(json.loads(right), indent=1)
+    assert probe._judge(site, spaced) == (True, True)
+    assert probe._judge(site, right[:-1]) == (False, False)
+    assert probe._judge(site, FINISH) == (True, False)
+
+
+def test_the_conditions_differ_only_in_the_hint():
+    config = Config(warmup=WarmupConfig(steps=0))
+    policy = load_policy("tiny", config.toolbox, 0)
+    import torch
+
+    sites = probe._error_sites(policy, config, 8, torch.Generator().manual_seed(0))
+    assert len(sites) == 8
+    for site in sites:
+        plain, hint, sham = (site.contexts[name] for name in probe.CONDITIONS)
+        header = policy.tokens.header_ids
+        assert plain[-len(header) :] == hint[-len(header) :] == sham[-len(header) :] == list(header)
+        assert hint[: len(plain) - len(header)] == plain[: -len(header)] == sham[: len(plain) - len(header)]
+        assert site.hinted.hint in policy.tokenizer.decode(hint)
+        assert hint != sham
+
+
+def test_every_site_is_tried_under_every_condition_and_the_seed_decides():
+    config = Config()
+    policy = load_policy("tiny", config.toolbox, 0)
+    first, again = (probe_hints(policy, config, sites=4, tries=2) for _ in range(2))
+    assert first == again
+    assert sorted((one.site, one.condition) for one in first) == sorted(
+        (site, condition) for site in range(4) for condition in probe.CONDITIONS
+    )
+    assert {one.tries for one in first} == {2}
+
+
+def test_too_few_errors_are_told(monkeypatch):
+    monkeypatch.setattr(probe, "MOST_ROLLOUTS", 1)
+    monkeypatch.setattr(probe, "ROLLOUTS_AT_ONCE", 1)
+    policy = load_policy("tiny", Config().toolbox, 0)
+    with pytest.raises(UsageError, match="error turns with a hint"):
+        probe_hints(policy, Config(), sites=500)

@@ -1,0 +1,102 @@
+"""A queue of jobs: order, needs, slices of time, several processes, and going on after a crash."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+
+import pytest
+
+from composer_replication.errors import UsageError
+from composer_replication.evaluation.queue import Job, Queue
+
+
+class Bench:
+    """Jobs that write their names; time passes only by working."""
+
+    def __init__(self, folder):
+        self.folder, self.now, self.order = folder, 0.0, []
+
+    def job(self, name, *needs, seconds=1.0):
+        return Job(name, self.folder / f"{name}.done", seconds, needs)
+
+    def do(self, job):
+        self.order.append(job.name)
+        self.now += job.seconds
+        job.result.write_text("done")
+
+    def work(self, jobs, until=100.0):
+        return Queue(jobs, self.folder / "claims").work(self.do, until, clock=lambda: self.now)
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path)
+
+
+def test_jobs_run_in_order_after_what_they_need(bench):
+    jobs = [bench.job("b", "a"), bench.job("a"), bench.job("c", "b")]
+    assert bench.work(jobs) == ["a", "b", "c"]
+
+
+def test_nothing_is_begun_that_would_not_end_within_the_slice_and_the_next_slice_goes_on(bench):
+    jobs = [bench.job("long", seconds=8), bench.job("longer", seconds=9), bench.job("short", seconds=2)]
+    assert bench.work(jobs, until=10) == ["long", "short"]
+    assert bench.work(jobs, until=20) == ["longer"]
+    assert bench.order == ["long", "short", "longer"]
+
+
+def test_a_claim_of_a_living_process_is_respected_and_one_of_a_dead_process_is_not(bench, tmp_path):
+    ended = multiprocessing.get_context("spawn").Process(target=int)
+    ended.start()
+    ended.join()
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims" / "dead").write_text(str(ended.pid))
+    (tmp_path / "claims" / "alive").write_text(str(os.getpid()))
+    jobs = [bench.job("alive", seconds=60), bench.job("dead")]
+    queue = Queue(jobs, tmp_path / "claims")
+    assert queue.work(bench.do, 1.5, clock=lambda: bench.now + (2.0 if bench.order else 0.0)) == ["dead"]
+    assert [job.name for job in queue.left] == ["alive"]
+
+
+def test_a_job_that_fails_stops_the_worker_and_frees_its_claim(bench, tmp_path):
+    def fail(job):
+        raise ValueError("broken")
+
+    queue = Queue([bench.job("a")], tmp_path / "claims")
+    with pytest.raises(ValueError, match="broken"):
+        queue.work(fail, 100.0, clock=lambda: 0.0)
+    assert bench.work([bench.job("a")]) == ["a"]
+
+
+def test_a_job_without_a_result_is_not_taken_for_done(bench, tmp_path):
+    queue = Queue([bench.job("a")], tmp_path / "claims")
+    with pytest.raises(RuntimeError, match="without its result"):
+        queue.work(lambda job: None, 100.0, clock=lambda: 0.0)
+
+
+def test_a_need_that_nobody_makes_is_refused(bench, tmp_path):
+    with pytest.raises(UsageError, match="never given"):
+        Queue([bench.job("a", "b")], tmp_path)
+
+
+def work_and_count(folder):
+    bench = Bench(folder)
+
+    def do(job):
+        with (folder / "log").open("a") as log:
+            log.write(f"{job.name}\n")
+        job.result.write_text("done")
+
+    Queue([bench.job(f"j{number}") for number in range(40)], folder / "claims").work(do, 100.0, clock=lambda: 0.0)
+
+
+def test_several_processes_share_the_work_and_nothing_is_done_twice(tmp_path):
+    spawn = multiprocessing.get_context("spawn")
+    workers = [spawn.Process(target=work_and_count, args=(tmp_path,)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    assert sorted((tmp_path / "log").read_text().split()) == sorted(f"j{number}" for number in range(40))
