@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, product
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -77,22 +77,20 @@ def probe_hints(policy: Policy, config: Config, sites: int = 256, tries: int = 4
 
     generator = torch.Generator(device=policy.model.device).manual_seed(config.seed)
     found = _error_sites(policy, config, sites, generator)
-    jobs: list[tuple[int, Condition]] = []
-    for number in range(len(found)):
-        jobs += [(number, condition) for condition in CONDITIONS for _ in range(tries)]
+    jobs = list(product(range(len(found)), CONDITIONS, range(tries)))
     judged: dict[tuple[int, Condition], list[tuple[bool, bool]]] = defaultdict(list)
     for start in range(0, len(jobs), TURNS_AT_ONCE):
         part = jobs[start : start + TURNS_AT_ONCE]
         turns = sample_turns(
             policy.model,
-            [found[number].contexts[condition] for number, condition in part],
+            [found[number].contexts[condition] for number, condition, _ in part],
             end_of_turn_id=policy.tokens.end_of_turn_id,
             pad_id=policy.tokenizer.pad_token_id,
             max_new_tokens=config.training.max_turn_tokens,
             temperature=config.training.temperature,
             generator=generator,
         )
-        for (number, condition), turn in zip(part, turns, strict=True):
+        for (number, condition, _), turn in zip(part, turns, strict=True):
             judged[number, condition].append(_judge(found[number], policy.tokens.text(turn.ids)))
     return [
         Tried(

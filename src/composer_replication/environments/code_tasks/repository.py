@@ -31,3 +31,9 @@ class CoverageMap:
     by_symbol: dict[Symbol, frozenset[str]]
     import_time: frozenset[Symbol]
     suite_s: float
+    importable: tuple[str, ...] = ()
+    """Modules of the repository that can be imported as it is."""
+    cpu_s: float = 0.0
+    """What finding this out took."""
+    preload: tuple[str, ...] = ()
+    """Modules from outside the repository that a warm test process may load ahead."""

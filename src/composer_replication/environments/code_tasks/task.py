@@ -49,6 +49,10 @@ class CodeTask(Record):
     """Importable names of the repository, which no interpreter of the sandbox may know from elsewhere."""
     source_roots: tuple[str, ...]
     """Folders of the tree that go on the import path."""
+    distributions: tuple[str, ...] = ("pytest",)
+    """What the interpreter of every sandbox of the task needs besides the standard library; see `toolchain`."""
+    pytest_plugins: tuple[str, ...] = ()
+    """Modules of those distributions that pytest loads by name; nothing is loaded by itself."""
     test_files: tuple[str, ...]
     hidden_tests: tuple[str, ...]
     """Pytest ids that fail or error at the start and pass with the solution."""
@@ -98,6 +102,11 @@ class Candidate:
     grain: Grain = "symbol"
     grader: GraderName = "tests"
     difficulty: dict[str, float] = field(default_factory=dict[str, float])
+    shown_tests: frozenset[str] = frozenset()
+    """Those of the expected ones whose text L0 shows: hidden in the tree, and at L0 no part of the reward."""
+    mutants: tuple[dict[str, str], ...] = ()
+    """For the grader `mutants`: `path` and `text` of one broken source file each. The gates keep those that the original
+    tests notice (`test_writing.kills.killed_mutants`)."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,25 @@
+"""Run what a model wrote without letting it out. `interface.py` is the contract, docs/sandbox.md says what it stops."""
+
+from .errors import SandboxFailure, SandboxRefusal, SandboxUnavailable
+from .interface import MIB, Changes, ExecResult, Limits, NetworkPolicy, Sandbox, SandboxSpec
+from .open import BACKENDS, available_backends, open_sandbox
+from .toolchain import Toolchain, ToolchainError, toolchain
+
+__all__ = [
+    "BACKENDS",
+    "MIB",
+    "Changes",
+    "ExecResult",
+    "Limits",
+    "NetworkPolicy",
+    "Sandbox",
+    "SandboxFailure",
+    "SandboxRefusal",
+    "SandboxSpec",
+    "SandboxUnavailable",
+    "Toolchain",
+    "ToolchainError",
+    "available_backends",
+    "open_sandbox",
+    "toolchain",
+]

@@ -1,0 +1,10 @@
+"""Code tasks of composer-replication under the name by which verifiers finds them: `vf-eval composer-code-tasks`."""
+
+from composer_replication.environments.verifiers_taskset import (
+    CodeHarness,
+    CodeTaskEnv,
+    CodeTaskset,
+    load_environment,
+)
+
+__all__ = ["CodeHarness", "CodeTaskEnv", "CodeTaskset", "load_environment"]

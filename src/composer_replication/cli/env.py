@@ -1,0 +1,116 @@
+"""`recompose env make|verify|serve|rollout`"""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from composer_replication.errors import PartialError, RecomposeError, UsageError
+
+from .common import Json
+
+env = App(name="env", help="Make verifiable tasks from a repository, check them, and serve them.")
+env.command("composer_replication.cli.env_serve:serve", name="serve", sort_key=2)
+env.command("composer_replication.cli.env_rollout:rollout", name="rollout", sort_key=3)
+
+Backend = Annotated[str, Parameter(help="What isolates the tests: auto, or the name of a backend.")]
+Jobs = Annotated[int, Parameter(help="Tasks worked on at once.")]
+
+
+@env.command(sort_key=0)
+def make(
+    repository: Annotated[Path, Parameter(help="A folder, a git checkout, or an sdist.")],
+    /,
+    *,
+    into: Annotated[Path, Parameter(name=["--into", "-o"], help="Folder for the tasks, to create or to continue.")],
+    generator: Annotated[
+        tuple[str, ...], Parameter(help="feature_deletion, bug_injection, test_writing, or package.module:function.")
+    ] = ("feature_deletion",),
+    mode: Annotated[tuple[str, ...], Parameter(help="How a generator changes code; all of its modes by default.")] = (),
+    grain: Annotated[tuple[str, ...], Parameter(help="symbol, cluster, cross-module; all by default.")] = (),
+    level: Annotated[str, Parameter(help="How much the statement tells: L0 (most) to L3 (least).")] = "L0",
+    limit: Annotated[int, Parameter(help="The most candidates to try, per generator.")] = 100,
+    seed: int = 0,
+    jobs: Jobs = 2,
+    with_: Annotated[
+        tuple[str, ...], Parameter(name="--with", help="Installed distribution that the tests need; may be repeated.")
+    ] = (),
+    backend: Backend = "auto",
+    json: Json = False,
+) -> None:
+    """Make certified tasks from REPOSITORY. Its tests run in a sandbox; nothing else of it is run."""
+    from composer_replication.environments.code_tasks.generators import find_generator, generator_settings
+    from composer_replication.environments.code_tasks.make import MakeSettings
+    from composer_replication.environments.code_tasks.make import make as make_tasks
+
+    for name in generator:
+        find_generator(name)
+    if limit < 1 or jobs < 1:
+        raise UsageError("--limit and --jobs are at least 1", "recompose env make --help")
+    settings = MakeSettings(
+        generators=generator,
+        proposals=generator_settings(seed=seed, limit=limit, level=level, modes=mode, grains=grain),
+        distributions=("pytest", *with_),
+        backend=backend,
+    )
+    result = _shown(lambda progress: make_tasks(repository, into, settings, jobs, progress))
+    if json:
+        print(json_module.dumps({"folder": str(into), **result}))
+    else:
+        _show_funnel(into, result)
+    if not result["valid"]:
+        raise RecomposeError(f"no task of {repository} is valid", f"read the reasons in {into}/verdicts.jsonl")
+
+
+@env.command(sort_key=1)
+def verify(
+    tasks: Annotated[Path, Parameter(help="What `env make` wrote, or one task folder.")],
+    /,
+    *,
+    jobs: Jobs = 2,
+    backend: Backend = "auto",
+    json: Json = False,
+) -> None:
+    """Check every task again: its files, nothing done = 0, the solution = 1, and the leak certificate."""
+    from composer_replication.environments.code_tasks.verify import verify as verify_tasks
+
+    result = _shown(lambda progress: verify_tasks(tasks, backend, jobs, progress))
+    if json:
+        print(json_module.dumps({"folder": str(tasks), **result}))
+    else:
+        print(f"{result['passed']} of {result['tasks']} tasks of {tasks} pass")
+        for check in ("files", "nop", "gold", "leaks"):
+            print(f"  {check:<8} {result[f'{check}_ok']}")
+    if result["failed"]:
+        name, reasons = next(iter(result["failed"].items()))
+        reason = ", ".join(f"{check}: {text}" for check, text in reasons.items())
+        raise PartialError(
+            f"{len(result['failed'])} of {result['tasks']} tasks fail, first {name} ({reason})",
+            f"remove {tasks / 'tasks' / name} or make the tasks again",
+        )
+
+
+def _shown(work: Any) -> dict[str, Any]:
+    from .progress import open_progress
+
+    progress = open_progress()
+    try:
+        return work(progress)
+    finally:
+        progress.close()
+
+
+def _show_funnel(into: Path, result: dict[str, Any]) -> None:
+    print(f"{result['valid']} tasks of {result['repository']} in {into}/tasks")
+    for reason, count in result["filtered"].items():
+        print(f"  {f'filtered, {reason}':<22} {count}")
+    print(f"  {'tried':<22} {result['tried']}")
+    for reason, count in sorted(result["rejected"].items(), key=lambda item: -item[1]):
+        print(f"  {reason:<22} {count}")
+    print(f"  {'yield':<22} {result['yield']:.0%}")
+    if result["valid"]:
+        print(f"  {'CPU-s per valid task':<22} {result['cpu_s_per_valid']}")
+        print(f"next: recompose env verify {into}")

@@ -1,0 +1,124 @@
+"""The six tools of a code task: their schemas, and whether a call fits them. There is no tool to start over.
+
+A call that does not fit is answered with one of a few fixed sentences, which the detectors of `sites` know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from composer_replication.records import JsonObject, canonical_json
+
+JSON_TYPES: dict[str, type | tuple[type, ...]] = {"string": str, "integer": int, "array": list}
+ARTICLE = {"string": "a string", "integer": "an integer", "array": "an array of strings"}
+
+
+class ToolError(Exception):
+    """What the agent reads when a call did not do its work."""
+
+
+def _function(name: str, description: str, required: tuple[str, ...] = (), **properties: JsonObject) -> JsonObject:
+    parameters = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+def _string(description: str) -> JsonObject:
+    return {"type": "string", "description": description}
+
+
+_PATH = _string("Path of the file, relative to the repository.")
+
+TOOL_SCHEMAS: tuple[JsonObject, ...] = (
+    _function(
+        "bash",
+        "Run a command in the repository and return its output. Nothing it starts outlives it.",
+        ("command",),
+        command=_string("The command, as bash reads it."),
+    ),
+    _function(
+        "read_file",
+        "Read a file, or some lines of it.",
+        ("path",),
+        path=_PATH,
+        start={"type": "integer", "description": "First line, from 1. Default 1."},
+        lines={"type": "integer", "description": "How many lines. Default 400."},
+    ),
+    _function(
+        "write_file",
+        "Write a file, in place of what it holds. Folders are made.",
+        ("path", "content"),
+        path=_PATH,
+        content=_string("The whole new content."),
+    ),
+    _function(
+        "edit_file",
+        "Replace one piece of text in a file. The old text must be in the file exactly once.",
+        ("path", "old", "new"),
+        path=_PATH,
+        old=_string("The text to replace, exactly as it is in the file."),
+        new=_string("The text to put in its place."),
+    ),
+    _function(
+        "run_tests",
+        "Run the tests of the repository with pytest.",
+        ids={
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Test ids or files to run, as pytest writes them. Default: all.",
+        },
+    ),
+    _function("submit", "Hand in the work. This ends the task; nothing can be changed after it."),
+)
+TOOL_NAMES: tuple[str, ...] = tuple(schema["function"]["name"] for schema in TOOL_SCHEMAS)
+_PARAMETERS: dict[str, JsonObject] = {
+    schema["function"]["name"]: schema["function"]["parameters"] for schema in TOOL_SCHEMAS
+}
+
+
+def check_call(name: str, arguments: Mapping[str, Any]) -> None:
+    """Raise a `ToolError` for a call that does not fit its schema."""
+    if name not in _PARAMETERS:
+        raise ToolError(f"no such tool: {name[:80]}. The tools are {', '.join(TOOL_NAMES)}.")
+    properties: JsonObject = _PARAMETERS[name]["properties"]
+    for required in _PARAMETERS[name]["required"]:
+        if required not in arguments:
+            raise ToolError(f"Missing required argument `{required}` of {name}.")
+    for given, value in arguments.items():
+        if given not in properties:
+            takes = ", ".join(properties) or "none"
+            raise ToolError(f"unexpected keyword argument `{given[:80]}`: {name} takes {takes}.")
+        kind: str = properties[given]["type"]
+        if not _is_a(kind, value):
+            raise ToolError(f"`{given}` of {name} must be {ARTICLE[kind]}.")
+        if not is_encodable(str(value)):
+            raise ToolError(f"Invalid arguments: `{given}` of {name} holds half a surrogate pair.")
+
+
+def read_arguments(name: str, text: str) -> JsonObject:
+    """The arguments of a call as they stand on the wire."""
+    try:
+        found: Any = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise ToolError(f"Your response could not be parsed: the arguments of {name[:80]} are no JSON.") from error
+    if not isinstance(found, dict):
+        raise ToolError(f"Your response could not be parsed: the arguments of {name[:80]} are no JSON object.")
+    if not is_encodable(canonical_json(found)):
+        raise ToolError(f"Your response could not be parsed: the arguments of {name[:80]} hold half a surrogate pair.")
+    return cast(JsonObject, found)
+
+
+def is_encodable(text: str) -> bool:
+    """JSON can name half a surrogate pair; no file and no tokenizer takes it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_a(kind: str, value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, JSON_TYPES[kind]):
+        return False
+    return kind != "array" or all(isinstance(item, str) for item in cast(list[Any], value))

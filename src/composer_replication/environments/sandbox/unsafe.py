@@ -1,0 +1,77 @@
+"""No sandbox at all: commands run as the caller, on the host. Only for `backend="unsafe"`, which nothing else chooses.
+
+It bounds time, output and what a process may use, removes its working folder, and stops nothing else: a command can
+read, change and send whatever the caller can. For commands that you wrote yourself, on machines that allow no sandbox.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+from .interface import ExecResult, SandboxSpec
+from .limits import Watch, apply_limits, resource_limits
+from .local import Command, LocalSandbox
+from .process import Running
+from .rewriting import rewrite_paths
+from .system import base_environment
+
+NOT_FOUND = 127
+UNBOUNDED = 1 << 20  # processes: they would be counted with the caller's own
+
+
+class UnsafeSandbox(LocalSandbox):
+    def __init__(self, spec: SandboxSpec) -> None:
+        super().__init__(spec)
+        self._places = {spec.workdir: self.workdir, **{inside: str(path) for inside, path in self.shown.items()}}
+
+    @property
+    def backend(self) -> str:
+        return "unsafe"
+
+    @property
+    def workdir(self) -> str:
+        return str(self.workspace.work)
+
+    def _environment(self) -> dict[str, str]:
+        return base_environment(str(self.workspace.area / "home"), str(self.workspace.area / "tmp"))
+
+    def _run(self, command: Command) -> ExecResult:
+        started = time.monotonic()
+        limits = self.spec.limits
+        env = {name: rewrite_paths(value, self._places) for name, value in command.env.items()}
+        argv = [rewrite_paths(word, self._places) for word in command.argv]
+        program = shutil.which(argv[0], path=env["PATH"])
+        if program is None:
+            return ExecResult(NOT_FOUND, b"", f"{argv[0]}: not found\n".encode(), "exited", 0.0)
+        process = subprocess.Popen(  # noqa: S603
+            argv,
+            executable=program,
+            env=env,
+            cwd=rewrite_paths(command.cwd, self._places),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=command.pass_fds,
+            start_new_session=True,
+        )
+        running = Running(process, lambda: _kill_group(process.pid), started)
+        self._track(running)
+        try:
+            apply_limits(process.pid, resource_limits(limits, UNBOUNDED))
+            watch = Watch(limits, process.pid)
+            outcome = running.finish(command.stdin, limits, command.timeout_s, watch, self.workspace.overfull)
+        finally:
+            _kill_group(process.pid)
+            self._forget(running)
+        code = 128 - outcome.returncode if outcome.returncode < 0 else outcome.returncode
+        return ExecResult(code, outcome.stdout, outcome.stderr, outcome.ending, outcome.wall_s, outcome.truncated)
+
+
+def _kill_group(leader: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)

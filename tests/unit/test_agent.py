@@ -1,0 +1,315 @@
+"""The agent loop: any OpenAI-compatible server plays, attempts become traces, and a stopped run goes on."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import pytest
+
+from composer_replication.cli.common import run_one_stage
+from composer_replication.cli.env_rollout import rollout
+from composer_replication.environments.agent.endpoint import EndpointModel, EndpointSettings
+from composer_replication.environments.agent.loop import AgentLimits, NoReply, Reply, attempt_task
+from composer_replication.environments.agent.rollouts import planned, run_attempts, stored
+from composer_replication.environments.agent.scripted import SCRIPTED, Scripted, gold, nop
+from composer_replication.environments.agent.text_calls import read_call
+from composer_replication.environments.agent.text_episode import TextEpisode
+from composer_replication.environments.agent.tools import TOOL_NAMES, ToolError
+from composer_replication.environments.code_tasks import session as session_module
+from composer_replication.environments.code_tasks.session import SessionLimits
+from composer_replication.environments.code_tasks.task import Grade
+from composer_replication.errors import BudgetError, RecomposeError, UsageError
+from composer_replication.llm.client import Endpoint
+from composer_replication.llm.ledger import Ledger
+from composer_replication.llm.pricing import Prices
+from composer_replication.progress import Silent
+from composer_replication.records import Trace
+from composer_replication.runs import Run
+from composer_replication.sites import find_sites
+from tests.hacks.sample_task import SPANS, SPANS_GOLD, write_sample_task
+from tests.scripted_chat import ScriptedChat, by_turn, calls
+
+SUBMIT = calls(("submit", {}))
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    return write_sample_task(tmp_path_factory.mktemp("agent") / "task")
+
+
+@pytest.fixture
+def no_grading(monkeypatch):
+    """The grade says whether the solution was handed in; the real grader has tests of its own."""
+
+    def grade(task, submission, backend):
+        solved = submission.written.get(SPANS) == SPANS_GOLD.encode()
+        return Grade(float(solved), (), (), ())
+
+    monkeypatch.setattr(session_module, "_grade", grade)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    opened = Ledger(tmp_path / "ledger.sqlite")
+    yield opened
+    opened.close()
+
+
+def asking(server, ledger, **settings):
+    chosen = EndpointSettings(server.base_url, "scripted", max_attempts=2, timeout_s=10, **settings)
+    return EndpointModel(chosen, Endpoint("scripted", server.base_url, chosen.prices), ledger)
+
+
+def test_scripted_policies_show_that_a_task_works(task):
+    assert attempt_task(task, gold(task), 0).reward == 1.0
+    done = attempt_task(task, nop(task), 0)
+    assert (done.reward, done.ended, done.steps) == (0.0, "submitted", 1)
+
+
+def test_a_server_plays_and_leaves_a_trace(task, ledger, no_grading):
+    script = [
+        calls(("bash", {"command": "ls"}), ("read_file", {"path": "nope"}), text="Let me look."),
+        calls(("write_file", {"path": SPANS, "content": SPANS_GOLD})),
+        SUBMIT,
+    ]
+    with ScriptedChat(by_turn(script)) as server, asking(server, ledger) as model:
+        made = attempt_task(task, model, 3)
+    trace = made.trace
+    assert (made.reward, made.ended, made.steps, trace.outcome) == (1.0, "submitted", 4, 1.0)
+    assert (trace.task_id, trace.source.agent, len(trace.turns)) == ("spanbook-merge", "code_task", 3)
+    assert [tool["function"]["name"] for tool in trace.tools] == list(TOOL_NAMES)
+    first = trace.messages[trace.turns[0].start : trace.turns[0].end]
+    assert [message["role"] for message in first] == ["assistant", "tool", "tool"]
+    assert [call["id"] for call in first[0]["tool_calls"]] == [message["tool_call_id"] for message in first[1:]]
+    assert "spanbook" in first[1]["content"] and first[2]["is_error"]
+    assert [(site.turn, site.error_kind, site.tool_name) for site in find_sites(trace)] == [
+        (0, "file_not_found", "read_file")
+    ]
+    sent = server.requests[-1]
+    assert "is_error" not in json.dumps(sent) and [tool["function"]["name"] for tool in sent["tools"]] == list(
+        TOOL_NAMES
+    )
+    assert Trace.model_validate_json(trace.model_dump_json()) == trace
+
+
+@pytest.mark.parametrize(
+    "said, told",
+    [
+        (calls(text="I am done."), "did not call a tool"),
+        (calls(("bash", '{"command": ')), "the arguments of bash are no JSON"),
+        (calls(("bash", "[1]")), "no JSON object"),
+        (calls(*[("bash", {"command": "true"})] * 9), "more than 8 calls"),
+        (calls(("bash", '{"command": "\\ud800"}')), "half a surrogate pair"),
+    ],
+)
+def test_a_turn_that_is_no_call_keeps_its_place(task, ledger, no_grading, said, told):
+    with ScriptedChat(by_turn([said, SUBMIT])) as server, asking(server, ledger) as model:
+        made = attempt_task(task, model, 0)
+    assert (made.ended, made.steps, len(made.trace.turns)) == ("submitted", 2, 2)
+    (site,) = find_sites(made.trace)
+    assert (site.turn, site.error_kind) == (0, "json_decode") and told in site.error_message
+    answered = server.requests[1]["messages"][-1]
+    assert answered["role"] == "user" and told in answered["content"]
+    # A server that keeps its own history must be able to read it back.
+    assert all("tool_calls" not in message for message in server.requests[1]["messages"])
+
+
+def test_limits_end_an_attempt_and_its_work_is_graded(task, no_grading):
+    write = ("write_file", json.dumps({"path": SPANS, "content": SPANS_GOLD}))
+    look = Reply("", (("bash", '{"command": "true"}'),), tokens=40)
+
+    def ended(limits, replies):
+        made = attempt_task(task, Scripted("s", [Reply("", (write,)), *replies]), 0, limits)
+        assert made.reward == 1.0
+        return made.ended
+
+    assert ended(AgentLimits(turns=3), [look] * 9) == "turns"
+    assert ended(AgentLimits(tokens=70), [look] * 9) == "tokens"
+    assert ended(AgentLimits(idle_turns=2), [Reply("hm")] * 9) == "idle"
+    assert ended(AgentLimits(SessionLimits(steps=2)), [look] * 9) == "steps"
+
+
+def test_a_request_that_can_never_work_ends_the_attempt(task, ledger, no_grading):
+    with ScriptedChat(by_turn([400])) as server, asking(server, ledger) as model:
+        made = attempt_task(task, model, 0)
+    assert (made.ended, made.reward) == ("no_reply: HTTP 400", 0.0)
+
+
+def test_a_server_that_is_down_stops_the_run_and_makes_no_attempt(task, ledger, no_grading):
+    with (
+        ScriptedChat(by_turn([503])) as server,
+        asking(server, ledger) as model,
+        pytest.raises(RecomposeError, match="gave no answer"),
+    ):
+        attempt_task(task, model, 0)
+    with pytest.raises(RecomposeError, match="gave no answer"), asking(server, ledger) as model:
+        attempt_task(task, model, 0)
+
+
+def test_a_secret_of_the_repository_does_not_leave(task, ledger, no_grading):
+    token = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF3hJ6"
+    script = by_turn([calls(("bash", {"command": f"echo {token[:10]}''{token[10:]}"})), SUBMIT])
+    with ScriptedChat(script) as server, asking(server, ledger) as model:
+        made = attempt_task(task, model, 0)
+    assert made.ended.startswith("no_reply: not sent")
+    assert len(server.requests) == 1
+
+
+def test_other_servers_need_a_price_and_a_cap():
+    with pytest.raises(UsageError, match="price"):
+        EndpointSettings("https://openrouter.ai/api/v1", "m").check(has_cap=True)
+    with pytest.raises(UsageError, match="cap"):
+        EndpointSettings("https://openrouter.ai/api/v1", "m", prices=Prices(1, 1)).check(has_cap=False)
+    with pytest.raises(UsageError, match="clear text"):
+        EndpointSettings("http://example.com/v1", "m", prices=Prices(1, 1)).check(has_cap=True)
+
+
+def test_the_cap_holds(task, ledger, no_grading):
+    ledger.set_cap(100)
+    prices = Prices(1_000_000, 1_000_000)
+    with (
+        ScriptedChat(by_turn([SUBMIT])) as server,
+        asking(server, ledger, prices=prices) as model,
+        pytest.raises(BudgetError, match="cap"),
+    ):
+        attempt_task(task, model, 0)
+    assert server.requests == []
+
+
+def test_answers_that_were_paid_for_are_not_asked_again(task, ledger, no_grading):
+    script = by_turn([calls(("bash", {"command": "echo hi"})), SUBMIT])
+    with ScriptedChat(script) as server, asking(server, ledger) as model:
+        first, again = attempt_task(task, model, 0), attempt_task(task, model, 0)
+        assert (again.trace, len(server.requests)) == (first.trace, 2)
+        other = attempt_task(task, model, 1)
+        assert len(server.requests) == 4 and other.trace.trace_id != first.trace.trace_id
+
+
+def test_attempts_are_kept_one_by_one_and_not_made_again(task, tmp_path, no_grading):
+    plan, made = planned([task], 3), []
+
+    def attempt(each, stop):
+        made.append(each.sample)
+        if each.sample == 2 and len(made) == 3:
+            raise NoReply("stopped here")
+        return attempt_task(each.task, nop(each.task), each.sample)
+
+    with pytest.raises(NoReply):
+        run_attempts(plan, attempt, tmp_path / "a", {"model": "nop"}, Silent())
+    assert len(list(stored(plan, tmp_path / "a"))) == 2
+    run_attempts(plan, attempt, tmp_path / "a", {"model": "nop"}, Silent())
+    assert made == [0, 1, 2, 2] and len(list(stored(plan, tmp_path / "a"))) == 3
+    with pytest.raises(UsageError, match="another model: nop there, gold now"):
+        run_attempts(plan, attempt, tmp_path / "a", {"model": "gold"}, Silent())
+
+
+def test_one_that_fails_stops_the_others_soon(task, tmp_path, no_grading):
+    """Like an interrupt: attempts in progress end with their turn and are made again another time."""
+    begun = threading.Event()
+
+    class Endless(Scripted):
+        def reply(self, messages, tools, asked):
+            begun.set()
+            time.sleep(0.05)
+            return Reply("", (("bash", '{"command": "true"}'),))
+
+    def attempt(each, stop):
+        if each.sample == 1:
+            assert begun.wait(60)
+            raise NoReply("stopped here")
+        return attempt_task(each.task, Endless("endless", ()), each.sample, AgentLimits(turns=10_000), stop=stop)
+
+    started = time.monotonic()
+    with pytest.raises(NoReply):
+        run_attempts(planned([task], 2), attempt, tmp_path / "a", {}, Silent(), concurrency=2)
+    assert time.monotonic() - started < 60
+    assert list(stored(planned([task], 2), tmp_path / "a")) == []
+
+
+def test_rollouts_flow_into_the_next_stage(task, tmp_path, capsys):
+    run = tmp_path / "run"
+    script = by_turn([calls(("edit_file", {"path": SPANS, "old": "nowhere", "new": ""})), SUBMIT])
+    with ScriptedChat(script) as server:
+        chosen = {"endpoint": server.base_url, "model_name": "scripted", "rollouts": 2, "run": run, "json": True}
+        rollout(task.folder, **chosen)
+        told = json.loads(capsys.readouterr().out)
+        assert (told["traces"], told["solved"], told["ended"], told["turns"]) == (2, 0, {"submitted": 2}, 4)
+        asked = len(server.requests)
+        rollout(task.folder, **chosen)
+        assert json.loads(capsys.readouterr().out) == told
+        assert len(server.requests) == asked == 4
+    run_one_stage(run, "sites", as_json=True)
+    assert json.loads(capsys.readouterr().out)["kinds"] == {"edit_mismatch": 2}
+    assert {trace.task_id for trace in Run.open(run).stage("ingestion").read(Trace)} == {"spanbook-merge"}
+
+
+def test_a_stopped_command_goes_on(task, tmp_path, capsys, no_grading, monkeypatch):
+    run, made = tmp_path / "run", []
+
+    def stop_at_the_second(code_task):
+        made.append(code_task)
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        return nop(code_task)
+
+    monkeypatch.setitem(SCRIPTED, "nop", stop_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        rollout(task.folder, scripted="nop", run=run, rollouts=3, concurrency=1)
+    with pytest.raises(UsageError, match="another rollouts: 3 there, 2 now"):
+        rollout(task.folder, scripted="nop", run=run, rollouts=2, concurrency=1)
+    rollout(task.folder, scripted="nop", run=run, rollouts=3, concurrency=1, json=True)
+    assert (len(made), json.loads(capsys.readouterr().out)["traces"]) == (4, 3)
+    assert not (run / "ingestion" / "attempts").exists()
+
+
+def test_the_command_says_what_it_needs(task, tmp_path):
+    with pytest.raises(UsageError, match="--scripted"):
+        rollout(task.folder, run=tmp_path / "r")
+    with pytest.raises(UsageError, match="--model-name"):
+        rollout(task.folder, run=tmp_path / "r", endpoint="http://127.0.0.1:9/v1")
+    with pytest.raises(UsageError, match="holds no tasks"):
+        rollout(tmp_path, run=tmp_path / "r", scripted="nop")
+    assert not (tmp_path / "r").exists()
+    with pytest.raises(UsageError, match="price"):
+        rollout(task.folder, run=tmp_path / "r", endpoint="https://example.com/v1", model_name="m", max_usd=1)
+
+
+@pytest.mark.parametrize(
+    "text, name",
+    [
+        ('I look.\n<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>', "bash"),
+        ('<tool_call>{"name": "submit"}', "submit"),
+    ],
+)
+def test_calls_in_plain_text(text, name):
+    assert read_call(text).name == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "done", "<tool_call>x</tool_call>", "<tool_call>[1]</tool_call>", '<tool_call>{"name": 1}</tool_call>',
+     '<tool_call>{"name": "a"}</tool_call><tool_call>{"name": "b"}</tool_call>', "<tool_call>" + "[" * 99_999],
+)  # fmt: skip
+def test_what_is_no_call_in_plain_text(text):
+    with pytest.raises(ToolError, match=r"^Your response (did not|could not)"):
+        read_call(text)
+
+
+def test_an_episode_on_text(task, no_grading):
+    episode = TextEpisode(task)
+    try:
+        assert "<tool_call>" in episode.messages[0]["content"]
+        assert "could not be parsed" in episode.step("<tool_call>{").observation
+        solution = json.dumps({"name": "write_file", "arguments": {"path": SPANS, "content": SPANS_GOLD}})
+        episode.step(f"Now.\n<tool_call>\n{solution}\n</tool_call>")
+        assert not episode.finished
+        episode.step('<tool_call>{"name": "submit", "arguments": {}}</tool_call>')
+        assert (episode.finished, episode.reward) == (True, 1.0)
+        trace = episode.trace("policy", 0)
+    finally:
+        episode.close()
+    assert [site.error_kind for site in find_sites(trace)] == ["json_decode"]
+    assert [trace.messages[turn.start]["content"] for turn in trace.turns] == ["<tool_call>{", "Now.", ""]
+    assert trace.outcome == 1.0

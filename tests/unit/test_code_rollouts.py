@@ -1,0 +1,171 @@
+"""Code tasks through our own `rollout_func`: sampled ids are kept, sandboxes overlap, and nothing is lost.
+
+`RECOMPOSE_SMOLLM2=1` also lets SmolLM2 play, which takes minutes on a CPU.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from composer_replication.cli.env_rollout import rollout as rollout_command
+from composer_replication.config import ToolboxConfig
+from composer_replication.environments.code_tasks import session as session_module
+from composer_replication.environments.code_tasks.session import SessionLimits
+from composer_replication.environments.code_tasks.task import Grade
+from composer_replication.errors import UsageError
+from composer_replication.pipeline import ROLLOUT_TOKENS
+from composer_replication.records import Trace
+from composer_replication.runs import Run, read_records
+from composer_replication.sites import find_sites
+from composer_replication.training import code_rollouts
+from composer_replication.training.code_rollouts import (
+    CodeRoller,
+    CodeRolloutSettings,
+    code_rollout_function,
+    code_rows,
+)
+from composer_replication.training.models import Policy, load_policy, smollm2_folder
+from composer_replication.training.sampling import SampledTurn
+from composer_replication.training.stored import TokenizedTrace
+from composer_replication.training.tokens import ChatTokens
+from tests.hacks.sample_task import SPANS, SPANS_GOLD, code_task, write_sample_task
+
+SUBMIT = '<tool_call>{"name": "submit", "arguments": {}}</tool_call>'
+SOLVE = json.dumps({"name": "write_file", "arguments": {"path": SPANS, "content": SPANS_GOLD}})
+SETTINGS = CodeRolloutSettings(max_turn_tokens=24, max_completion_tokens=600, concurrency=4)
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rollouts")
+    other = code_task().task.model_copy(update={"task_id": "other", "statement": "Write `merge`."})
+    return [write_sample_task(folder / "one"), write_sample_task(folder / "two", task=other)]
+
+
+@pytest.fixture(autouse=True)
+def no_grading(monkeypatch):
+    def grade(task, submission, backend):
+        return Grade(float(SPANS in submission.written), (), (), ())
+
+    monkeypatch.setattr(session_module, "_grade", grade)
+
+
+@pytest.fixture(scope="module")
+def policy(chatml_tokenizer, make_model):
+    """A random model under a template that knows no tools."""
+    tokens = ChatTokens(chatml_tokenizer("<|pad|>"))
+    model = make_model(len(tokens.tokenizer))
+    model.config.max_position_embeddings = 8192
+    return Policy("random", model, tokens)
+
+
+class Writing:
+    """Writes given turns: those of the row that a context belongs to."""
+
+    max_tokens = None
+
+    def __init__(self, tokens, scripts, batch=8):
+        self.batch, self._tokens, self._scripts = batch, tokens, scripts
+
+    def refresh(self, model):
+        pass
+
+    def sample(self, slots, contexts, **options):
+        texts = [self._tokens.tokenizer.decode(list(context)) for context in contexts]
+        turns = [text.count("<|im_start|>assistant") - 1 for text in texts]
+        said = [self._scripts[slot][turn] for slot, turn in zip(slots, turns, strict=True)]
+        ids = [self._tokens.turn(text) for text in said]
+        return [SampledTurn(row, [-1.0] * len(row)) for row in ids]
+
+
+def test_given_turns_solve_the_task_through_rollout_func(policy, tasks, monkeypatch):
+    scripts = [[f"<tool_call>{SOLVE}</tool_call>", SUBMIT], ["I give up.", SUBMIT]]
+    monkeypatch.setattr(code_rollouts, "turn_sampler", lambda *given: Writing(policy.tokens, scripts))
+    settings = CodeRolloutSettings(max_turn_tokens=4000, max_completion_tokens=8000, concurrency=2)
+    policy.model.config.max_position_embeddings = 1 << 16
+    roll_out = code_rollout_function(policy, tasks, settings, seed=0, batch=2)
+    policy.model.config.max_position_embeddings = 8192
+    trainer = SimpleNamespace(model=policy.model, accelerator=SimpleNamespace(unwrap_model=lambda model: model))
+    columns = roll_out([row["prompt"] for row in code_rows(tasks)], trainer)
+    assert columns["episode_reward"] == [1.0, 0.0]
+    assert columns["step_failure"] == [None, None]
+    first, second = columns["trace"]
+    assert [trace.task_id for trace in (first, second)] == ["spanbook-merge", "other"]
+    assert [site.error_kind for site in find_sites(second)] == ["json_decode"]
+    for row in range(2):
+        mask, ids = columns["env_mask"][row], columns["completion_ids"][row]
+        sampled = policy.tokens.tokenizer.decode([token for token, own in zip(ids, mask, strict=True) if own])
+        assert sampled == "".join(f"{text}<|im_end|>" for text in scripts[row])
+
+
+def test_a_random_policy_never_breaks_the_batch(policy, tasks):
+    settings = CodeRolloutSettings(
+        max_turn_tokens=24, max_completion_tokens=600, concurrency=4, session=SessionLimits(steps=3)
+    )
+    rollouts = CodeRoller(policy, tasks, settings, batch=3).play([tasks[0], tasks[1], tasks[0]], seed=1)
+    assert [rollout.episode.task.folder.name for rollout in rollouts] == ["one", "two", "one"]
+    for number, rollout in enumerate(rollouts):
+        trace = rollout.trace("random", number)
+        assert (rollout.reward, trace.outcome, rollout.failure) == (0.0, 0.0, None)
+        assert len(trace.turns) == len(rollout.turn_spans) == 3
+        assert {site.error_kind for site in find_sites(trace)} <= {"json_decode", "repeated_failure"}
+        assert len(find_sites(trace)) == 3
+        spoken = [policy.tokens.text(rollout.completion_ids[a:b]) for a, b in rollout.turn_spans]
+        assert spoken == [trace.messages[turn.start]["content"] for turn in trace.turns]
+
+
+def test_work_that_was_not_handed_in_is_graded_when_the_room_is_used_up(policy, tasks, monkeypatch):
+    scripts = [[f"<tool_call>{SOLVE}</tool_call>", *["I think."] * 99]]
+    monkeypatch.setattr(code_rollouts, "turn_sampler", lambda *given: Writing(policy.tokens, scripts))
+    settings = CodeRolloutSettings(max_turn_tokens=2000, max_completion_tokens=4000, concurrency=1)
+    (rollout,) = CodeRoller(policy, tasks, settings, batch=1).play(tasks[:1], seed=0)
+    assert rollout.truncated and rollout.reward == 1.0
+
+
+def test_a_statement_that_does_not_fit_is_refused(policy, tasks):
+    with pytest.raises(UsageError, match="do not fit the 8192 of random"):
+        CodeRoller(policy, tasks, CodeRolloutSettings(max_completion_tokens=8000), batch=1)
+
+
+def test_the_command_keeps_traces_and_sampled_ids(policy, tasks, tmp_path, capsys):
+    policy.save(tmp_path / "model")
+    rollout_command(
+        tasks[0].folder, run=tmp_path / "run", model=str(tmp_path / "model"), rollouts=3, concurrency=2, steps=2,
+        max_turn_tokens=16, max_tokens=400, json=True,
+    )  # fmt: skip
+    told = json.loads(capsys.readouterr().out)
+    assert (told["traces"], told["attempts"], told["solved"]) == (3, 3, 0)
+    run = Run.open(tmp_path / "run")
+    traces = run.stage("ingestion").read(Trace)
+    rows = list(read_records(run.path / ROLLOUT_TOKENS, TokenizedTrace))
+    assert [row.trace_id for row in rows] == [trace.trace_id for trace in traces]
+    assert len({row.ids for row in rows}) == 3
+    for row, trace in zip(rows, traces, strict=True):
+        assert row.tokenizer == policy.tokenizer_fingerprint and len(row.turn_spans) == len(trace.turns)
+        said = [policy.tokens.text(row.ids[start:end]) for start, end in row.turn_spans]
+        assert said == [trace.messages[turn.start]["content"] for turn in trace.turns]
+
+
+@pytest.mark.skipif(not os.environ.get("RECOMPOSE_SMOLLM2"), reason="RECOMPOSE_SMOLLM2=1 lets SmolLM2 play: minutes")
+def test_smollm2_plays_through_rollout_func(tasks):
+    if not smollm2_folder().exists():
+        pytest.skip("recompose model fetch smollm2")
+    smollm2 = load_policy("smollm2", ToolboxConfig(), 0)
+    settings = CodeRolloutSettings(
+        max_turn_tokens=96, max_completion_tokens=800, temperature=0.7, concurrency=2, session=SessionLimits(steps=3)
+    )
+    roll_out = code_rollout_function(smollm2, tasks, settings, seed=0, batch=2)
+    trainer = SimpleNamespace(model=smollm2.model, accelerator=SimpleNamespace(unwrap_model=lambda model: model))
+    columns = roll_out([row["prompt"] for row in code_rows(tasks)], trainer)
+    assert columns["step_failure"] == [None] * 2
+    for trace, reward in zip(columns["trace"], columns["episode_reward"], strict=True):
+        called = [call["function"]["name"] for message in trace.messages for call in message.get("tool_calls", [])]
+        print(trace.task_id, "reward", reward, "turns", len(trace.turns), "calls", called)
+        print("sites", [(site.turn, site.error_kind) for site in find_sites(trace)])
+        print(*(trace.messages[turn.start]["content"] for turn in trace.turns), sep="\n---\n")
+    assert torch.isfinite(torch.tensor([value for row in columns["logprobs"] for value in row])).all()

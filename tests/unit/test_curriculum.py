@@ -1,0 +1,156 @@
+"""The curriculum: draws where a group of rollouts teaches, retires what is solved, and remembers."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from composer_replication.environments.code_tasks.curriculum import Curriculum, CurriculumSettings, Entry
+from composer_replication.errors import UsageError
+
+
+def entry(task_id, family="f", grain="symbol", level="L0", **more):
+    return Entry(task_id=task_id, family=family, grain=grain, level=level, **more)
+
+
+def flat(*rates):
+    """Tasks of their own families, with a hundred results at the given rates."""
+    curriculum = Curriculum([entry(f"t{place}", family=f"f{place}") for place in range(len(rates))])
+    for place, rate in enumerate(rates):
+        curriculum.record(f"t{place}", round(100 * rate), 100)
+    return curriculum
+
+
+def test_draws_follow_p_times_one_minus_p():
+    curriculum = flat(0.5, 0.1, 0.99, 0.0)
+    curriculum.settings = CurriculumSettings(explore=0.0)
+    drawn = Counter(task for _ in range(2000) for task in curriculum.sample(1))
+    assert drawn["t2"] == drawn["t3"] == 0
+    assert curriculum.weight("t0") / curriculum.weight("t1") == pytest.approx(drawn["t0"] / drawn["t1"], rel=0.25)
+
+
+def test_exploration_comes_back_to_what_looked_hopeless():
+    curriculum = flat(0.5, 0.0)
+    drawn = Counter(task for _ in range(500) for task in curriculum.sample(1))
+    assert 5 < drawn["t1"] < 60
+
+
+def test_an_untried_task_counts_as_open():
+    curriculum = Curriculum([entry("new", family="a"), entry("solved", family="b")])
+    curriculum.record("solved", 8, 8)
+    assert curriculum.weight("new") == 0.25
+    assert curriculum.weight("solved") == 0.0
+
+
+def test_a_sample_has_no_repeats_while_there_are_enough():
+    curriculum = flat(*[0.5] * 6)
+    assert len(set(curriculum.sample(6))) == 6
+    assert len(curriculum.sample(9)) == 9
+
+
+def test_the_same_seed_draws_the_same_and_survives_a_stop():
+    one, other = flat(0.2, 0.5, 0.7, 0.9), flat(0.2, 0.5, 0.7, 0.9)
+    assert [one.sample(2) for _ in range(5)] == [other.sample(2) for _ in range(5)]
+    resumed = Curriculum.from_json(one.to_json())
+    assert [resumed.sample(2) for _ in range(5)] == [other.sample(2) for _ in range(5)]
+    assert resumed.to_json() == other.to_json()
+    seeded = Curriculum(one.entries.values(), seed=1)
+    assert [seeded.sample(2) for _ in range(5)] != [flat(0.2, 0.5, 0.7, 0.9).sample(2) for _ in range(5)]
+
+
+def ladder():
+    return Curriculum.laddered(
+        [
+            entry("cluster-L0", grain="cluster"),
+            entry("symbol-L1", level="L1"),
+            entry("symbol-L0"),
+            entry("alone", family="other"),
+        ]
+    )
+
+
+def test_a_ladder_starts_with_the_easiest_of_each_family():
+    curriculum = ladder()
+    assert set(curriculum.sample(2)) == {"symbol-L0", "alone"}
+    assert curriculum.entries["symbol-L1"].standing == "waiting"
+
+
+def test_a_task_is_retired_after_two_epochs_above_and_a_harder_one_opens():
+    curriculum = ladder()
+    curriculum.record("symbol-L0", 20, 20)
+    assert curriculum.end_epoch() == []
+    curriculum.record("symbol-L0", 20, 20)
+    assert curriculum.end_epoch() == ["symbol-L1"]
+    assert curriculum.entries["symbol-L0"].standing == "retired"
+    assert "symbol-L0" not in curriculum.sample(50)
+    for _ in range(2):
+        curriculum.record("symbol-L1", 20, 20)
+        opened = curriculum.end_epoch()
+    assert opened == ["cluster-L0"]
+
+
+def test_one_bad_epoch_starts_the_count_again():
+    curriculum = ladder()
+    for passed in (20, 0, 20):
+        curriculum.record("symbol-L0", passed, 20)
+        assert curriculum.end_epoch() == []
+    assert curriculum.entries["symbol-L0"].standing == "open"
+
+
+def test_a_task_that_is_never_solved_hands_over_to_an_easier_one():
+    entries = [entry("easy", standing="waiting"), entry("hard", grain="cluster")]
+    curriculum = Curriculum(entries)
+    curriculum.record("hard", 0, 20)
+    assert curriculum.end_epoch() == ["easy"]
+    assert set(curriculum.sample(2)) == {"easy", "hard"}
+
+
+def test_few_results_settle_nothing():
+    curriculum = ladder()
+    for _ in range(3):
+        curriculum.record("symbol-L0", 1, 1)
+        assert curriculum.weight("symbol-L0") > 0
+        assert curriculum.end_epoch() == []
+
+
+def test_wrong_counts_and_unknown_tasks_are_refused():
+    curriculum = ladder()
+    with pytest.raises(UsageError, match="cannot have passed"):
+        curriculum.record("symbol-L0", 3, 2)
+    with pytest.raises(UsageError, match="does not know"):
+        curriculum.record("nobody", 1, 1)
+    with pytest.raises(UsageError, match="at least one task"):
+        Curriculum([])
+
+
+def simulate(curriculum, skill_of, rounds=20, batch=8, group=8, seed=0):
+    """A policy that gets better at each family the more it is trained on rates away from 0 and 1."""
+    draw, skill, informative = random.Random(seed), Counter(), 0
+    for _ in range(rounds):
+        for task in curriculum.sample(batch):
+            rate = skill_of(task, skill)
+            passed = sum(draw.random() < rate for _ in range(group))
+            informative += 0 < passed < group
+            skill[curriculum.entries[task].family] += 0.04 * rate * (1 - rate) * 4
+            curriculum.record(task, passed, group)
+        curriculum.end_epoch()
+    return informative / (rounds * batch), skill
+
+
+def test_a_simulated_policy_sees_more_informative_groups_and_climbs():
+    levels = ["L0", "L1", "L2", "L3"]
+    tasks = [
+        entry(f"{family}-{level}", family=family, level=level) for family in "abcdefghijklmnop" for level in levels
+    ]
+    start = {family: 0.15 * place for place, family in enumerate("abcdefghijklmnop")}
+
+    def skill_of(task, skill):
+        family, level = task.split("-")
+        return min(0.99, max(0.01, start[family] + skill[family] - 0.4 * levels.index(level)))
+
+    climbing = Curriculum.laddered(tasks)
+    uniform = Curriculum(tasks, settings=CurriculumSettings(explore=0.999))
+    shares = simulate(climbing, skill_of)[0], simulate(uniform, skill_of)[0]
+    assert shares[0] > shares[1] + 0.15
+    assert Counter(each.standing for each in climbing.entries.values())["retired"] >= 8
+    assert any(each.level == "L3" and each.total_tried for each in climbing.entries.values())

@@ -1,0 +1,103 @@
+"""`recompose env make` and `env verify` on a small repository: the funnel, resuming, refusing, and exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tiny_repository import FILES, write_files
+
+GENERATOR = "tests.tiny_repository:propose"
+
+
+def recompose(*arguments):
+    argv = [sys.executable, "-m", "composer_replication", "env", *map(str, arguments)]
+    here = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(here)}
+    return subprocess.run(argv, capture_output=True, text=True, env=env, check=False)
+
+
+def make(source, folder, *more):
+    return recompose("make", source, "-o", folder, "--generator", GENERATOR, "--json", "--jobs", "1", *more)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("make")
+    source = write_files(folder / "source", FILES)
+    ended = make(source, folder / "tasks")
+    assert ended.returncode == 0, ended.stderr
+    return source, folder / "tasks", json.loads(ended.stdout)
+
+
+def test_the_funnel(made):
+    _, folder, result = made
+    assert (result["tried"], result["valid"]) == (3, 1)
+    assert result["rejected"] == {"import_broken": 1, "too_few_fail": 1}
+    assert result["yield"] == pytest.approx(0.3333) and result["cpu_s_per_valid"] > 0
+    assert json.loads((folder / "manifest.json").read_text())["valid"] == 1
+    assert len(list((folder / "tasks").iterdir())) == 1
+
+
+def test_a_second_call_goes_on_where_the_first_stopped(made):
+    source, folder, result = made
+    verdicts = (folder / "verdicts.jsonl").read_text()
+    lines = verdicts.splitlines(keepends=True)
+    assert len(lines) == 3
+    (folder / "verdicts.jsonl").write_text("".join(lines[:2]) + lines[2][:20])
+    again = json.loads(make(source, folder).stdout)
+    assert {key: again[key] for key in ("tried", "valid", "rejected")} == {
+        key: result[key] for key in ("tried", "valid", "rejected")
+    }
+    keys = [json.loads(line)["key"] for line in (folder / "verdicts.jsonl").read_text().splitlines()]
+    assert len(keys) == len(set(keys)) == 3
+
+
+def test_other_settings_and_other_repositories_are_refused(made, tmp_path):
+    source, folder, _ = made
+    before = (folder / "verdicts.jsonl").read_text()
+    other = make(source, folder, "--seed", "1")
+    assert other.returncode == 2 and "another proposals" in other.stderr
+    changed = write_files(tmp_path / "changed", {**FILES, "README.md": "changed"})
+    refused = make(changed, folder)
+    assert refused.returncode == 2 and "another repository_hash" in refused.stderr
+    assert (folder / "verdicts.jsonl").read_text() == before
+
+
+def test_verify(made):
+    _, folder, _ = made
+    ended = recompose("verify", folder, "--json")
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads(ended.stdout)
+    assert (result["tasks"], result["passed"], result["gold_ok"], result["nop_ok"], result["leaks_ok"]) == (1,) * 5
+
+
+def test_verify_fails_on_a_task_that_was_tampered_with(made, tmp_path):
+    _, folder, _ = made
+    subprocess.run(["cp", "-R", str(folder), str(tmp_path / "copy")], check=True)
+    gold = next((tmp_path / "copy" / "tasks").iterdir()) / "solution" / "gold" / "shapes" / "area.py"
+    gold.write_text(FILES["shapes/area.py"].replace("* checked", "+ checked"))
+    ended = recompose("verify", tmp_path / "copy", "--json")
+    assert ended.returncode == 4 and "1 of 1 tasks fail" in ended.stderr
+    assert set(json.loads(ended.stdout)["failed"].popitem()[1]) == {"gold"}
+
+
+def test_mistakes_are_told_before_anything_runs(tmp_path):
+    source = write_files(tmp_path / "source", FILES)
+    for more, message in (
+        (("--level", "L9"), "there is no level L9"),
+        (("--generator", "absent"), "there is no generator absent"),
+    ):
+        ended = make(source, tmp_path / "tasks", *more)
+        assert ended.returncode == 2 and message in ended.stderr, ended.stderr
+    assert not (tmp_path / "tasks").exists()
+
+
+def test_a_red_suite_leaves_no_folder(tmp_path):
+    source = write_files(tmp_path / "source", {**FILES, "shapes/area.py": "1 / 0\n"})
+    ended = make(source, tmp_path / "tasks")
+    assert ended.returncode == 2 and "is red" in ended.stderr
+    assert not (tmp_path / "tasks").exists()

@@ -1,0 +1,82 @@
+"""What the agent is told, and what it must not be told."""
+
+import pytest
+
+from composer_replication.environments.code_tasks.generators import GeneratorSettings
+from composer_replication.environments.feature_deletion.edits import delete
+from composer_replication.environments.feature_deletion.generate import propose
+from composer_replication.environments.feature_deletion.statement import gold_lines, statements
+from composer_replication.environments.feature_deletion.symbols import source_index
+
+from .feature_repository import FILES, shop_coverage, symbol, write_repository
+
+DISCOUNT = (symbol("prices", "_share"), symbol("prices", "discount"))
+
+
+@pytest.fixture
+def shop(tmp_path):
+    return write_repository(tmp_path / "shop")
+
+
+def test_levels_say_less_and_less(shop):
+    examples = ("tests/test_prices.py::test_cheaper",)
+    said = statements(shop, DISCOUNT, "stub", examples=examples)
+    assert "def discount(price, percent=10):" in said["L0"]
+    assert "def discount(price, percent=10):" in said["L1"]
+    assert "def discount" not in said["L2"]
+    assert "Take a share off the price." in said["L2"]
+    assert "`discount(100)` is 90" in said["L0"]
+    assert "`discount(100)` is 90" not in said["L1"]
+    assert "assert cheaper(10) == 9" in said["L0"]
+    assert "assert cheaper(10) == 9" not in said["L1"]
+    assert said["L3"].splitlines()[0] == "Make `discount` of `shop/prices.py` work again: Take a share off the price."
+    assert len(said["L0"]) > len(said["L1"]) > len(said["L2"]) > len(said["L3"])
+
+
+def test_a_removal_names_every_place_that_a_name_was_imported_from(shop):
+    removed = delete(shop, DISCOUNT, "remove").removed
+    for text in statements(shop, DISCOUNT, "remove", removed).values():
+        for name in ("shop.discount", "shop.prices.discount", "shop.prices.cheaper"):
+            assert f"`{name}`" in text
+        assert "_share`" not in text.partition("must exist again")[2].partition("\n")[0]
+
+
+def test_no_level_holds_a_line_of_the_solution(shop):
+    """The documentation quotes one, and is cut there."""
+    index = source_index(shop)
+    quoted = "cut = _share(price, percent)"
+    assert quoted in FILES["README.md"]
+    for candidate in propose(shop, shop_coverage(), GeneratorSettings(limit=100)):
+        gold = gold_lines(index, candidate.symbols)
+        assert gold or candidate.mode == "remove-file"
+        for text in candidate.statement.values():
+            said = {"".join(line.split()).removeprefix(">") for line in text.splitlines()}
+            assert not said & gold, candidate.name
+    assert not any(quoted in text for text in statements(shop, DISCOUNT, "stub").values())
+
+
+def test_a_test_that_repeats_the_solution_is_no_example(tmp_path):
+    spoiler = FILES["tests/test_prices.py"] + "\n\ndef test_spoiler():\n    missing = -price % step\n"
+    shop = write_repository(tmp_path / "shop", {"tests/test_prices.py": spoiler})
+    said = statements(shop, (symbol("prices", "round_up"),), "stub", examples=["tests/test_prices.py::test_spoiler"])
+    assert "test_spoiler" not in said["L0"]
+
+
+def test_shown_tests_are_those_of_the_statement_and_leave_enough_hidden(shop):
+    shown = 0
+    for candidate in propose(shop, shop_coverage(), GeneratorSettings(limit=100)):
+        assert candidate.shown_tests <= candidate.expected_failing
+        assert len(candidate.expected_failing - candidate.shown_tests) >= (3 if candidate.grain == "symbol" else 5)
+        for test in candidate.shown_tests:
+            name = test.partition("[")[0].rpartition("::")[2]
+            assert f"def {name}(" in candidate.statement["L0"]
+            assert f"def {name}(" not in candidate.statement["L1"]
+        shown += len(candidate.shown_tests)
+    assert shown > 0
+
+
+def test_signatures_over_several_lines_are_shown_whole(tmp_path):
+    text = "def wide(\n    first: dict[str, int],  # the table\n    second=lambda x: x,\n) -> int:\n    return first\n"
+    shop = write_repository(tmp_path / "shop", {"shop/wide.py": text})
+    said = statements(shop, (symbol("wide", "wide"),), "stub")["L1"]
+    assert text.removesuffix("\n    return first\n") in said

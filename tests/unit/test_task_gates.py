@@ -1,0 +1,239 @@
+"""The gates on a small repository: one candidate passes all, and each gate rejects what it is there for."""
+
+import json
+import shutil
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from composer_replication.environments.code_tasks import certify as certifying
+from composer_replication.environments.code_tasks.certify import certify, recertify_leaks
+from composer_replication.environments.code_tasks.coverage import survey
+from composer_replication.environments.code_tasks.gates import Bench, Rejected, Split, repeat, split_tests
+from composer_replication.environments.code_tasks.store import gold_submission, read_task, unchanged
+from composer_replication.environments.code_tasks.task import Rejection, Submission, Symbol, TaskFolder
+from composer_replication.environments.code_tasks.trees import files_of
+from composer_replication.environments.code_tasks.verify import verify_task
+from composer_replication.environments.code_tasks.warm import TestSetup
+from composer_replication.environments.grading.grader import grade
+from tests.tiny_repository import BODY, FILES, RECTANGLE_TESTS, stubbed_rectangle, tiny_repository
+
+AREA, WORDS = "shapes/area.py", "shapes/words.py"
+AREA_TESTS = "tests/test_area.py"
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    repository = tiny_repository(tmp_path_factory.mktemp("bench"))
+    with closing(Bench(repository, survey(repository), TestSetup())) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def made(bench, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tasks")
+    verdict = certify(stubbed_rectangle(), bench, folder, "L0")
+    assert isinstance(verdict.result, TaskFolder), verdict.result
+    return verdict
+
+
+def reason_of(bench, tmp_path, **changes):
+    result = certify(stubbed_rectangle(**changes), bench, tmp_path, "L0").result
+    assert isinstance(result, Rejection), result
+    assert list(tmp_path.iterdir()) == [], "a rejected candidate leaves nothing"
+    return result.reason
+
+
+def test_a_good_candidate_becomes_a_task(made):
+    task = made.result
+    record = task.code_task
+    assert set(record.hidden_tests) == RECTANGLE_TESTS
+    assert len(record.guard_tests) == 8 and not set(record.guard_tests) & RECTANGLE_TESTS
+    assert record.task.certificate["leaks"]["passed"] and record.task.certificate["gates"]["gold"] == 1
+    assert record.task.certificate["gates"]["dropped_statements"]["caught"] >= 2
+    assert read_task(task.folder) == task and unchanged(task)
+    assert 0 < made.cpu_to_leak_gate_s <= made.cpu_s
+
+
+def test_the_agents_tree_shows_neither_the_solution_nor_the_hidden_tests(made):
+    tree = made.result.tree
+    assert "NotImplementedError" in (tree / AREA).read_text() and BODY not in (tree / AREA).read_text()
+    visible = (tree / AREA_TESTS).read_text()
+    assert "test_perimeter_of_a_line" in visible and "test_square" not in visible and "test_rectangle" not in visible
+    assert set(files_of(tree)) == set(FILES)
+
+
+def test_the_trusted_parts_are_the_originals(made):
+    task = made.result
+    assert (task.overlay / AREA_TESTS).read_text() == FILES[AREA_TESTS]
+    assert (task.gold / AREA).read_text() == FILES[AREA]
+
+
+def test_the_reward_of_nothing_and_of_the_solution(made):
+    assert grade(made.result, Submission()).reward == 0
+    assert grade(made.result, gold_submission(made.result)).reward == 1
+
+
+def test_verify_passes_and_notices_a_changed_tree(made, tmp_path):
+    assert verify_task(made.result).failed == {}
+    shutil.copytree(made.result.folder, tmp_path / "changed")
+    task = read_task(tmp_path / "changed")
+    (task.tree / AREA).write_text(FILES[AREA])
+    assert set(verify_task(task).failed) == {"files", "nop"}
+
+
+def test_does_not_parse(bench, tmp_path):
+    assert reason_of(bench, tmp_path, edits={AREA: "def"}) == "does_not_parse"
+
+
+def test_import_broken(bench, tmp_path):
+    assert reason_of(bench, tmp_path, edits={WORDS: "1 / 0\n"}) == "import_broken"
+    assert reason_of(bench, tmp_path, edits={WORDS: "import os\nos._exit(0)\n"}) == "import_broken"
+
+
+def test_too_few_fail(bench, tmp_path):
+    edits = {AREA: FILES[AREA].replace("raise ValueError", "return ValueError")}
+    assert reason_of(bench, tmp_path, edits=edits) == "too_few_fail"
+    edits = stubbed_rectangle().edits
+    assert reason_of(
+        bench, tmp_path, edits=edits, grain="cluster", expected_failing=frozenset(list(RECTANGLE_TESTS)[:4])
+    ) == ("too_few_fail")
+
+
+def test_too_few_guards(bench, tmp_path):
+    everything = {AREA: "def rectangle(*a): raise OSError\nperimeter = rectangle\n"}
+    edits = {**everything, WORDS: FILES[WORDS].replace("text.upper() + LOUD", "None")}
+    assert reason_of(bench, tmp_path, edits=edits, expected_failing=bench.coverage.passing) == "too_few_guards"
+
+
+def test_a_failing_test_that_nothing_foresaw_is_hidden_too(bench):
+    edits = {AREA: stubbed_rectangle().edits[AREA].replace("2 * sum(sides)", "None")}
+    split = split_tests(stubbed_rectangle(edits=edits), bench)
+    assert split.hidden == RECTANGLE_TESTS | {
+        f"{AREA_TESTS}::test_perimeter",
+        f"{AREA_TESTS}::test_perimeter_of_a_line",
+    }
+    assert split.meta == 0
+
+
+def test_a_verbatim_twin_is_a_leak(tmp_path, monkeypatch):
+    twin = FILES[AREA][FILES[AREA].index("def rectangle") :].replace("def rectangle", "def quadrangle")
+    repository = tiny_repository(tmp_path / "made", {"shapes/other.py": "from .area import checked\n" + twin})
+    with closing(Bench(repository, survey(repository), TestSetup())) as bench:
+        (tmp_path / "tasks").mkdir()
+        assert reason_of(bench, tmp_path / "tasks") == "twin_elsewhere"
+        monkeypatch.setattr(certifying, "filtered", lambda *arguments: None)
+        assert reason_of(bench, tmp_path / "tasks") == "leak"
+
+
+def test_tests_that_a_lazy_solution_passes_do_not_count(tmp_path):
+    lenient = (
+        FILES[AREA_TESTS]
+        .replace("    assert rectangle(5) == 25\n", "    rectangle(5)\n")
+        .replace(
+            "    with pytest.raises(ValueError):\n        rectangle(-1)\n",
+            "    assert rectangle(1) in (1, None, True)\n",
+        )
+    )
+    repository = tiny_repository(tmp_path / "made", {AREA_TESTS: lenient})
+    with closing(Bench(repository, survey(repository), TestSetup())) as bench:
+        (tmp_path / "tasks").mkdir()
+        task = certify(stubbed_rectangle(), bench, tmp_path / "tasks", "L0").result
+        assert isinstance(task, TaskFolder), task
+        assert {test.partition("[")[0] for test in task.code_task.hidden_tests} == {f"{AREA_TESTS}::test_rectangle"}
+        assert set(task.code_task.task.certificate["gates"]["lazy"].values()) == {0}
+        visible = (task.tree / AREA_TESTS).read_text()
+        assert "test_square" not in visible and "test_negative" not in visible
+
+
+def test_a_lazy_solution_that_most_tests_pay_for(tmp_path):
+    lenient = FILES[AREA_TESTS].replace("== area", "or True")
+    repository = tiny_repository(tmp_path / "made", {AREA_TESTS: lenient})
+    with closing(Bench(repository, survey(repository), TestSetup())) as bench:
+        (tmp_path / "tasks").mkdir()
+        assert reason_of(bench, tmp_path / "tasks") == "lazy_solution"
+
+
+def test_weak_tests_are_tagged_and_the_level_falls_back_to_what_there_is(bench, tmp_path):
+    idle = "".join(f"    unused_{number} = {number}\n" for number in range(4))
+    repository = tiny_repository(tmp_path / "made", {AREA: FILES[AREA].replace(BODY, idle + BODY)})
+    candidate = stubbed_rectangle(statement={"L1": "less"})
+    with closing(Bench(repository, bench.coverage, TestSetup())) as weak:
+        (tmp_path / "tasks").mkdir()
+        result = certify(candidate, weak, tmp_path / "tasks", "L3").result
+    assert isinstance(result, TaskFolder) and result.code_task.tags == ("weak-tests",)
+    assert result.code_task.level == "L1" and (result.folder / "instruction.md").read_text() == "less\n"
+
+
+def test_a_gold_that_the_reward_does_not_take(bench, tmp_path):
+    assert reason_of(bench, tmp_path, editable=("docs/*",)) == "gold_fails"
+
+
+def test_an_edit_that_adds_a_file_cannot_be_undone_by_the_solution(bench, tmp_path):
+    edits = {**stubbed_rectangle().edits, "shapes/more.py": "MORE = 1\n"}
+    assert reason_of(bench, tmp_path, edits=edits) == "gold_differs"
+
+
+def test_a_nop_that_scores_is_rejected(bench, tmp_path, monkeypatch):
+    paid = grade_of(1.0)
+    monkeypatch.setattr(certifying, "grade", lambda *arguments: paid)
+    assert reason_of(bench, tmp_path) == "nop_scores"
+
+
+def grade_of(reward):
+    from composer_replication.environments.code_tasks.task import Grade
+
+    return Grade(reward, (), (), ())
+
+
+def test_the_same_task_twice_is_a_duplicate(bench, made):
+    result = certify(stubbed_rectangle(), bench, made.result.folder.parent, "L0").result
+    assert isinstance(result, Rejection) and result.reason == "duplicate"
+    assert unchanged(read_task(made.result.folder))
+
+
+def test_repeat_notices_what_depends_on_the_order(bench):
+    candidate = stubbed_rectangle()
+    split = split_tests(candidate, bench)
+    repeat(split, candidate, bench)
+    spoiled = replace(split, guards=split.guards | {"tests/test_area.py::test_absent"})
+    with pytest.raises(Rejected, match="not_repeatable"):
+        repeat(spoiled, candidate, bench)
+    with pytest.raises(Rejected, match="not_repeatable"):
+        repeat(Split(split.hidden | {"tests/test_words.py::test_shout"}, split.guards, split.edits), candidate, bench)
+
+
+def test_a_test_writing_task(bench, tmp_path):
+    def broken(old, new):
+        assert old in FILES[AREA]
+        return {"path": AREA, "text": FILES[AREA].replace(old, new)}
+
+    kept = FILES[AREA_TESTS][FILES[AREA_TESTS].index("def test_perimeter") :]
+    noticed = [
+        broken("height = width", "height = 1"),
+        broken("* checked", "+ checked"),
+        broken("side < 0", "side < -5"),
+    ]
+    candidate = stubbed_rectangle(
+        generator="test_writing",
+        mode="mutants",
+        grader="mutants",
+        edits={AREA_TESTS: "from shapes import perimeter\n\n\n" + kept},
+        editable=("tests/*",),
+        mutants=(*noticed, {"path": AREA, "text": FILES[AREA] + "# harmless\n"}),
+    )
+    result = certify(candidate, bench, tmp_path, "L0").result
+    assert isinstance(result, TaskFolder), result
+    stored = [json.loads(path.read_text()) for path in sorted((result.folder / "tests" / "mutants").iterdir())]
+    assert stored == noticed
+    assert verify_task(result).failed == {}
+    few = replace(candidate, name="few", mutants=candidate.mutants[2:])
+    assert certify(few, bench, tmp_path, "L0").result.reason == "too_few_mutants"
+
+
+def test_a_certificate_made_again_is_the_same(made):
+    task = made.result
+    again = recertify_leaks(task).model_dump(mode="json")
+    assert again == task.code_task.task.certificate["leaks"]
+    assert Symbol(file=AREA, name="rectangle") in task.code_task.symbols

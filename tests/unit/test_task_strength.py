@@ -1,0 +1,87 @@
+"""Lazy solutions and dropped statements: exact texts, and nothing else of the file touched."""
+
+import ast
+
+from composer_replication.environments.code_tasks.strength import dropped_statements, lazy_solutions
+from composer_replication.environments.code_tasks.task import Symbol
+
+SOURCE = '''\
+# é counts two bytes
+import functools
+
+class Box:
+    """Documented."""
+    size = 1
+
+    @functools.cache
+    def grow(self, by, *more):
+        """Doc."""
+        if by > 0:
+            by += 1
+        elif by < 0:
+            return "ü"
+        return by
+
+    def keep(self): return 3
+
+def bare(): return "ö"; pass
+async def wait(*, first=1):
+    return first
+def documented():
+    """Only this."""
+'''
+FILE = "box.py"
+
+
+def lazy(*names):
+    symbols = [Symbol(file=FILE, name=name) for name in names]
+    return {kind: texts[FILE] for kind, texts in lazy_solutions({FILE: SOURCE}, symbols)}
+
+
+def test_each_kind_replaces_the_body_and_keeps_the_docstring():
+    found = lazy("Box.grow")
+    old = SOURCE[SOURCE.index("        if by > 0") : SOURCE.index("\n    def keep")]
+    bodies = {
+        "none": "return None",
+        "first_argument": "return by",
+        "constant": "return True",
+        "raise": "raise NotImplementedError",
+    }
+    assert found == {kind: SOURCE.replace(old, f"        {body}\n") for kind, body in bodies.items()}
+
+
+def test_one_line_functions_and_functions_without_arguments():
+    assert lazy("bare")["first_argument"] == SOURCE.replace('return "ö"; pass', "return None")
+    assert lazy("wait")["constant"] == SOURCE.replace("return first", "return True")
+    assert lazy("documented")["none"] == SOURCE.replace('"""Only this."""', "return None")
+
+
+def test_a_class_means_all_its_methods():
+    assert lazy("Box")["none"] == lazy("Box.grow", "Box.keep")["none"]
+    assert "return 3" not in lazy("Box")["none"] and "size = 1" in lazy("Box")["none"]
+
+
+def test_a_name_of_another_file_changes_nothing():
+    symbols = [Symbol(file="other.py", name="bare")]
+    assert all(texts == {FILE: SOURCE} for _, texts in lazy_solutions({FILE: SOURCE}, symbols))
+
+
+def dropped(limit=100, seed=0):
+    return [
+        texts[FILE] for texts in dropped_statements({FILE: SOURCE}, [Symbol(file=FILE, name="Box.grow")], limit, seed)
+    ]
+
+
+def test_each_statement_is_dropped_once():
+    found = dropped()
+    assert SOURCE.replace("by += 1", "pass") in found
+    assert SOURCE.replace('return "ü"', "pass") in found
+    assert SOURCE.replace("        return by\n", "        pass\n") in found
+    assert len(found) == len(set(found)) == 4
+    for text in found:
+        ast.parse(text)
+
+
+def test_a_sample_is_the_same_for_the_same_seed():
+    assert dropped(2, 1) == dropped(2, 1) and len(dropped(2, 1)) == 2
+    assert {tuple(dropped(2, seed)) for seed in range(8)} != {tuple(dropped(2, 0))}
