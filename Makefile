@@ -15,7 +15,7 @@ export TOKENIZERS_PARALLELISM ?= false
 quickstart: .venv/train-installed
 	$(BIN)/recompose quickstart
 
-test: .venv/dev-installed
+test: .venv/dev-installed .venv-verifiers/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # A million fuzzed lines and the full figures on money; `make test` does a small part of each.
@@ -51,5 +51,13 @@ experiment-000: .venv/train-installed
 	@$(INSTALL) --editable '.[dev]' 2>&1 | $(COLLECTED)
 	@touch $@
 
+# verifiers and openenv want different versions of mcp, so verifiers gets an environment of its own.
+.venv-verifiers/installed: pyproject.toml constraints-verifiers.txt
+	@echo "Setting up .venv-verifiers (once, about two minutes):"
+	@$(PYTHON) -m venv .venv-verifiers
+	@.venv-verifiers/bin/pip install --no-input --progress-bar off --constraint constraints-verifiers.txt \
+		--editable '.[verifiers]' 2>&1 | $(COLLECTED)
+	@touch $@
+
 clean:
-	rm -rf .venv runs
+	rm -rf .venv .venv-verifiers runs

@@ -373,7 +373,8 @@ def asked_states(run: Run) -> list[AskedState]:
 def rollout_tokens(run: Run) -> list[TokenizedTrace]:
     from .training.stored import TokenizedTrace
 
-    return list(read_records(run.path / ROLLOUT_TOKENS, TokenizedTrace)) if run.config.ingestion.rollouts else []
+    stored = run.path / ROLLOUT_TOKENS
+    return list(read_records(stored, TokenizedTrace)) if stored.exists() else []
 
 
 @contextmanager

@@ -117,7 +117,8 @@ def slug(text):
     """A name for an address."""
     words = text.lower().split()
     kept = [word for word in words if word.isalnum()]
-    return "-".join(kept)
+    joined = "-".join(kept)
+    return joined
 
 
 def shout(text):

@@ -269,6 +269,8 @@ def test_the_command_says_what_it_needs(task, tmp_path):
         rollout(task.folder, run=tmp_path / "r")
     with pytest.raises(UsageError, match="--model-name"):
         rollout(task.folder, run=tmp_path / "r", endpoint="http://127.0.0.1:9/v1")
+    with pytest.raises(UsageError, match="above 0"):
+        rollout(task.folder, run=tmp_path / "r", scripted="nop", concurrency=0)
     with pytest.raises(UsageError, match="holds no tasks"):
         rollout(tmp_path, run=tmp_path / "r", scripted="nop")
     assert not (tmp_path / "r").exists()

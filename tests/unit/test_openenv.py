@@ -242,5 +242,7 @@ def test_other_addresses_need_a_flag_and_a_token(tasks, monkeypatch):
     monkeypatch.setenv("RECOMPOSE_SERVE_TOKEN", "short")
     with pytest.raises(UsageError, match="16 characters"):
         serve_command(folder, host="0.0.0.0", public=True)
+    with pytest.raises(UsageError, match="above 0"):
+        serve_command(folder, max_sessions=0)
     with pytest.raises(UsageError, match="can be reached by others"):
         build_app(tasks, ServerSettings(host="192.0.2.1"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +14,16 @@ from composer_replication.errors import PartialError, RecomposeError, UsageError
 from .common import Json
 
 env = App(name="env", help="Make verifiable tasks from a repository, check them, and serve them.")
-env.command("composer_replication.cli.env_serve:serve", name="serve", sort_key=2)
-env.command("composer_replication.cli.env_rollout:rollout", name="rollout", sort_key=3)
+env.command(
+    "composer_replication.cli.env_serve:serve", name="serve", help="Serve tasks to agents over OpenEnv.", sort_key=2
+)
+env.command(
+    "composer_replication.cli.env_rollout:rollout", name="rollout", help="Roll a model through tasks.", sort_key=3
+)
 
+Names = tuple[str, ...]
+Several = partial(Parameter, negative="")
+"""An option that may be repeated."""
 Backend = Annotated[str, Parameter(help="What isolates the tests: auto, or the name of a backend.")]
 Jobs = Annotated[int, Parameter(help="Tasks worked on at once.")]
 
@@ -27,17 +35,15 @@ def make(
     *,
     into: Annotated[Path, Parameter(name=["--into", "-o"], help="Folder for the tasks, to create or to continue.")],
     generator: Annotated[
-        tuple[str, ...], Parameter(help="feature_deletion, bug_injection, test_writing, or package.module:function.")
+        Names, Several(help="feature_deletion, bug_injection, test_writing, or package.module:function.")
     ] = ("feature_deletion",),
-    mode: Annotated[tuple[str, ...], Parameter(help="How a generator changes code; all of its modes by default.")] = (),
-    grain: Annotated[tuple[str, ...], Parameter(help="symbol, cluster, cross-module; all by default.")] = (),
+    mode: Annotated[Names, Several(help="How a generator changes code; all of its modes by default.")] = (),
+    grain: Annotated[Names, Several(help="symbol, cluster, cross-module; all by default.")] = (),
     level: Annotated[str, Parameter(help="How much the statement tells: L0 (most) to L3 (least).")] = "L0",
     limit: Annotated[int, Parameter(help="The most candidates to try, per generator.")] = 100,
     seed: int = 0,
     jobs: Jobs = 2,
-    with_: Annotated[
-        tuple[str, ...], Parameter(name="--with", help="Installed distribution that the tests need; may be repeated.")
-    ] = (),
+    with_: Annotated[Names, Several(name="--with", help="Installed distribution that the tests need.")] = (),
     backend: Backend = "auto",
     json: Json = False,
 ) -> None:

@@ -66,6 +66,8 @@ def rollout(
     from composer_replication.environments.code_tasks.store import read_tasks
 
     who = _who(model, endpoint, model_name, scripted)
+    if min(rollouts, concurrency, steps, max_turn_tokens, max_tokens, 1 if limit is None else limit) < 1 or wall_s <= 0:
+        raise UsageError("numbers of attempts, steps, tokens and seconds are above 0", "recompose env rollout --help")
     found = read_tasks(tasks)[:limit]
     plan = planned(found, rollouts)
     started_at, opened = time.monotonic(), Run.start(run, _config(config, model))

@@ -39,6 +39,12 @@ def serve(
     Where RECOMPOSE_SERVE_TOKEN is set, trainers send it as a bearer token; agents need only the id of their session.
     """
     quiet_libraries()
+    from composer_replication.llm.addresses import is_loopback
+
+    if not is_loopback(f"http://{host}") and not public:
+        raise UsageError(f"{host} can be reached by others", f"add --public and set {TOKEN_VARIABLE}")
+    if min(max_sessions, steps) < 1 or min(idle_s, wall_s) <= 0:
+        raise UsageError("sessions, steps and seconds are above 0", "recompose env serve --help")
     token = os.environ.get(TOKEN_VARIABLE, "").strip() or None
     if token and len(token) < SHORTEST_TOKEN:
         raise UsageError(f"the token in {TOKEN_VARIABLE} is short", f"use {SHORTEST_TOKEN} characters or more")
@@ -51,10 +57,7 @@ def serve(
         raise UsageError(f"{error.name} is not installed", "pip install 'composer-replication[env]'") from error
     from composer_replication.environments.code_tasks.session import SessionLimits
     from composer_replication.environments.code_tasks.store import read_tasks
-    from composer_replication.llm.addresses import is_loopback
 
-    if not is_loopback(f"http://{host}") and not public:
-        raise UsageError(f"{host} can be reached by others", f"add --public and set {TOKEN_VARIABLE}")
     found = read_tasks(tasks)
     settings = ServerSettings(host, port, max_sessions, idle_s, token, backend)
     settings.check()

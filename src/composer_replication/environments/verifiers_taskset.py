@@ -1,8 +1,8 @@
 """Code tasks for verifiers 0.4: a taskset, the harness that plays it, and an environment that needs no container.
 
 The harness runs our agent loop in this process; every call of the model goes through verifiers' interception, and every
-command of the model runs in our sandbox. The reward is the grade, computed before verifiers asks for it. verifiers finds
-a taskset by the name of a top-level package, so `composer_code_tasks` (integrations/verifiers) re-exports this module.
+command of the model runs in our sandbox. The reward is the grade, computed before verifiers asks for it. verifiers
+finds a taskset by the name of a top-level package, so `composer_code_tasks` (integrations/verifiers) re-exports this.
 """
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportUnknownMemberType=false
 

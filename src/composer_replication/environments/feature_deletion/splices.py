@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .symbols import DefinitionNode, FunctionNode, Module, blocks_of, docstring_node
+from .symbols import DefinitionNode, FunctionNode, Module, blocks_of, docstring_node, parse_source
 
 Container = ast.Import | ast.ImportFrom | ast.List | ast.Tuple | ast.Set | ast.Dict | ast.Delete
 ENCODING = re.compile(r"#.*?coding[:=]")
@@ -270,7 +270,7 @@ def _closing_cut(module: Module, node: ast.ClassDef, lines: list[str]) -> _Cut:
 
 def _verify(module: Module, marks: Marks, text: str) -> None:
     try:
-        result = ast.parse(text.removeprefix("\ufeff"))
+        result = parse_source(text)
     except (SyntaxError, ValueError) as error:
         raise InexactEdit("the result does not parse") from error
     if not _same(module.tree, result, marks, _marked_lines(marks)):

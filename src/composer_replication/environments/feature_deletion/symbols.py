@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -225,7 +226,14 @@ def read_module(repository: Repository, path: str) -> Module | None:
 
 
 def parse_module(path: str, text: str) -> Module:
-    return Module(path, text, tuple(LINE.findall(text)), ast.parse(text.removeprefix("\ufeff")))
+    return Module(path, text, tuple(LINE.findall(text)), parse_source(text))
+
+
+def parse_source(text: str) -> ast.Module:
+    """Without Python's remarks on odd escapes: the text is not ours to mend."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text.removeprefix("\ufeff"))
 
 
 def definition_nodes(body: list[ast.stmt]) -> Iterator[DefinitionNode]:
