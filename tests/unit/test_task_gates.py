@@ -166,6 +166,17 @@ def test_weak_tests_are_tagged_and_the_level_falls_back_to_what_there_is(bench, 
     assert result.code_task.level == "L1" and (result.folder / "instruction.md").read_text() == "less\n"
 
 
+def test_graded_guards_are_those_next_to_the_feature(bench, monkeypatch):
+    candidate = stubbed_rectangle()
+    split = split_tests(candidate, bench)
+    assert set(certifying._nearest_guards(candidate, split, bench)) == split.guards
+    monkeypatch.setattr(certifying, "MAX_GUARDS", 2)
+    near = {f"{AREA_TESTS}::test_perimeter", f"{AREA_TESTS}::test_perimeter_of_a_line"}
+    assert set(certifying._nearest_guards(candidate, split, bench)) == near
+    monkeypatch.setattr(certifying, "MAX_GUARDS", 3)
+    assert near < set(certifying._nearest_guards(candidate, split, bench))
+
+
 def test_a_gold_that_the_reward_does_not_take(bench, tmp_path):
     assert reason_of(bench, tmp_path, editable=("docs/*",)) == "gold_fails"
 

@@ -27,12 +27,15 @@ from .static_filter import filtered
 from .store import TaskFiles, gold_submission, write_record, write_task
 from .strength import dropped_statements, lazy_solutions
 from .task import Candidate, CodeTask, Level, Rejection, Submission, TaskFolder
+from .test_runs import file_of
 from .trees import files_of
 
 MAX_LAZY_REWARD = 0.2
 MAX_DROPPED_STATEMENTS = 12
 MIN_CAUGHT_SHARE = 0.5
 REPEAT_ONE_IN = 5
+MAX_GUARDS = 200
+"""That are graded with each submission; all of them were green when the task was made."""
 
 
 class Verdict(NamedTuple):
@@ -65,7 +68,7 @@ def certify(candidate: Candidate, bench: Bench, into: Path, level: Level, seed: 
     shutil.rmtree(staging, ignore_errors=True)
     early: float | None = None
     try:
-        split, lazy_rewards = _demanding(candidate, split_tests(candidate, bench), bench)
+        split, lazy_rewards = _demanding(candidate, _unshown(candidate, split_tests(candidate, bench), level), bench)
         task = _write(candidate, split, bench, staging, level)
         task = _graded(task, lazy_rewards, bench.setup.backend)
         early = clock.used_s()
@@ -77,6 +80,12 @@ def certify(candidate: Candidate, bench: Bench, into: Path, level: Level, seed: 
         shutil.rmtree(staging, ignore_errors=True)
     used_s = clock.used_s()
     return Verdict(result, used_s, round(time.monotonic() - clock.wall, 3), used_s if early is None else early)
+
+
+def _unshown(candidate: Candidate, split: Split, level: Level) -> Split:
+    """Tests that the statement shows do not count, where enough others are left."""
+    unseen = split.hidden - candidate.shown_tests
+    return replace(split, hidden=unseen) if level == "L0" and len(unseen) >= MIN_HIDDEN[candidate.grain] else split
 
 
 def recertify_leaks(task: TaskFolder, backend: str = "auto") -> LeakCertificate:
@@ -114,7 +123,8 @@ def _write(candidate: Candidate, split: Split, bench: Bench, folder: Path, level
     is_about_tests = candidate.grader == "mutants"
     overlay = {} if is_about_tests else {path: (repository.tree / path).read_bytes() for path in tests}
     best_level = level if level in candidate.statement else min(candidate.statement)
-    measured = {"hidden_tests": len(split.hidden), "guard_tests": len(split.guards), "survived": split.survived}
+    guards = _nearest_guards(candidate, split, bench)
+    measured = {"hidden_tests": len(split.hidden), "guard_tests": len(guards), "survived": split.survived}
     draft = CodeTask(
         task=Task(
             task_id="",
@@ -137,7 +147,7 @@ def _write(candidate: Candidate, split: Split, bench: Bench, folder: Path, level
         pytest_plugins=bench.setup.plugins,
         test_files=repository.test_files,
         hidden_tests=tuple(sorted(split.hidden)),
-        guard_tests=tuple(sorted(split.guards)),
+        guard_tests=guards,
         editable=candidate.editable,
         seconds_per_run=round(split.suite_s, 3),
         provenance={"candidate": candidate.name, "licence": repository.licence, "meta_tests": split.meta},
@@ -147,6 +157,25 @@ def _write(candidate: Candidate, split: Split, bench: Bench, folder: Path, level
     if not is_about_tests and not _restores(task, repository.tree):
         raise Rejected("gold_differs", "the solution does not give back the repository's own files")
     return task
+
+
+def _nearest_guards(candidate: Candidate, split: Split, bench: Bench) -> tuple[str, ...]:
+    """Whole test files, those that run the edited files first, until there are enough guards."""
+    running = {
+        file_of(test)
+        for symbol, tests in bench.coverage.by_symbol.items()
+        if symbol.file in candidate.edits
+        for test in tests
+    }
+    near = running | {file_of(test) for test in split.hidden}
+    by_file: dict[str, list[str]] = {}
+    for test in sorted(split.guards):
+        by_file.setdefault(file_of(test), []).append(test)
+    kept: list[str] = []
+    for file in sorted(by_file, key=lambda file: (file not in near, content_id(candidate.name, file))):
+        if len(kept) < MAX_GUARDS:
+            kept += by_file[file]
+    return tuple(sorted(kept[:MAX_GUARDS]))
 
 
 def _restores(task: TaskFolder, original: Path) -> bool:

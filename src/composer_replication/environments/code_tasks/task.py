@@ -103,10 +103,11 @@ class Candidate:
     grader: GraderName = "tests"
     difficulty: dict[str, float] = field(default_factory=dict[str, float])
     shown_tests: frozenset[str] = frozenset()
-    """Those of the expected ones whose text L0 shows: hidden in the tree, and at L0 no part of the reward."""
+    """Those of the expected ones whose text L0 shows: hidden in the tree, and at L0 no part of the reward where enough
+    others are left."""
     mutants: tuple[dict[str, str], ...] = ()
-    """For the grader `mutants`: `path` and `text` of one broken source file each. The gates keep those that the original
-    tests notice (`test_writing.kills.killed_mutants`)."""
+    """For the grader `mutants`: `path` and `text` of one broken source file each. The gates keep those that the
+    original tests notice (`test_writing.kills.killed_mutants`)."""
 
 
 @dataclass(frozen=True)
