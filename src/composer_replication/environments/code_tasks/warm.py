@@ -168,7 +168,7 @@ class WarmRunner:
     def _read(self, count: int, deadline: float) -> bytes:
         parts: list[bytes] = []
         while count:
-            if not select.select([self._answers], [], [], 0.2)[0]:
+            if not self._has_answer(0.2):
                 if not self._thread.is_alive() or time.monotonic() > deadline:
                     raise self._gone()
                 continue
@@ -178,6 +178,12 @@ class WarmRunner:
             parts.append(part)
             count -= len(part)
         return b"".join(parts)
+
+    def _has_answer(self, timeout_s: float) -> bool:
+        """By `poll`: `select` knows no descriptor above 1023, and a busy process has those."""
+        waiting = select.poll()
+        waiting.register(self._answers, select.POLLIN)
+        return bool(waiting.poll(timeout_s * 1000))
 
     def _gone(self) -> RecomposeError:
         self._thread.join(timeout=1)
