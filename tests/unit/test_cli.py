@@ -5,7 +5,20 @@ import sys
 
 import pytest
 
-VERBS = ["quickstart", "ingest", "sites", "hint", "replay", "pair", "train", "evaluate", "cost", "experiment", "model"]
+VERBS = [
+    "quickstart",
+    "ingest",
+    "sites",
+    "hint",
+    "replay",
+    "pair",
+    "train",
+    "evaluate",
+    "cost",
+    "env",
+    "experiment",
+    "model",
+]
 
 
 def recompose(*arguments, cwd=None):

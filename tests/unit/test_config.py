@@ -124,6 +124,7 @@ def leaves(model: BaseModel, path: tuple[str, ...] = ()):
 
 OTHER_VALUES = {
     "optimizer": "adamw",
+    "hints_cure": "their_kind",
     "base_url": "http://127.0.0.1:1/v1",
     "paths": ["x"],
     "teachers": ["x"],

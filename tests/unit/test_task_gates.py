@@ -117,6 +117,12 @@ def test_a_failing_test_that_nothing_foresaw_is_hidden_too(bench):
     assert split.meta == 0
 
 
+def test_a_file_that_could_not_be_collected_before_is_nobodys_fault(tmp_path):
+    repository = tiny_repository(tmp_path, {"tests/test_more.py": "import absent_library\n"})
+    with closing(Bench(repository, survey(repository), TestSetup())) as bench:
+        assert split_tests(stubbed_rectangle(), bench).hidden == RECTANGLE_TESTS
+
+
 def test_a_verbatim_twin_is_a_leak(tmp_path, monkeypatch):
     twin = FILES[AREA][FILES[AREA].index("def rectangle") :].replace("def rectangle", "def quadrangle")
     repository = tiny_repository(tmp_path / "made", {"shapes/other.py": "from .area import checked\n" + twin})

@@ -37,6 +37,8 @@ def survey(
         first = runner.run(replace(suite, imports=tuple(modules), imports_must_work=False))
         progress.step(1, len(HASH_SEEDS) + 2, f"{len(first.passed)} of {len(first.outcomes)} tests pass")
         _refuse_red(repository, first, timeout_s)
+        if first.collect_errors:
+            progress.note(_set_aside(first))
         runs += [first, runner.run(replace(suite, reverse=True))]
         traced = runner.run(replace(suite, trace=True))
         progress.step(3, len(HASH_SEEDS) + 2, "traced")
@@ -71,6 +73,12 @@ def missing_modules(run: TestRun) -> Counter[str]:
     """Names that could not be imported, with the number of places."""
     texts = [*run.collect_errors.values(), *run.import_errors.values(), "" if run.outcomes else run.output]
     return Counter(name for text in texts for name in set(MISSING_MODULE.findall(text)))
+
+
+def _set_aside(run: TestRun) -> str:
+    files = ", ".join(sorted(run.collect_errors))
+    wanted = " ".join(f"--with {name.split('.')[0]}" for name in sorted(missing_modules(run)))
+    return f"set aside, cannot be collected: {files}" + (f"; {wanted} may help" if wanted else "")
 
 
 def _refuse_red(repository: Repository, run: TestRun, timeout_s: float) -> None:

@@ -73,8 +73,14 @@ class Bench:
         return (self.repository.tree / path).is_file()
 
     @cached_property
+    def test_files(self) -> tuple[str, ...]:
+        """Those with a steady green test; one that could not be collected from the start would be red for everybody."""
+        green = {file_of(test) for test in self.coverage.passing}
+        return tuple(path for path in self.repository.test_files if path in green)
+
+    @cached_property
     def test_texts(self) -> dict[str, str]:
-        return {path: self.original(path) for path in self.repository.test_files}
+        return {path: self.original(path) for path in self.test_files}
 
     def _open(self, hash_seed: int) -> WarmRunner:
         runner = WarmRunner(self.repository, self.setup, hash_seed=hash_seed, preload=self.coverage.preload)
@@ -164,7 +170,7 @@ def _failing(candidate: Candidate, bench: Bench) -> tuple[frozenset[str], frozen
 
 def _impacted_files(candidate: Candidate, bench: Bench) -> tuple[str, ...]:
     """All test files of a quick suite; else those that run the feature or name it."""
-    files = bench.repository.test_files
+    files = bench.test_files
     if bench.coverage.suite_s <= QUICK_SUITE_S:
         return files
     covering = {file_of(test) for test in candidate.expected_failing}
@@ -214,7 +220,7 @@ def _split_for_mutants(candidate: Candidate, bench: Bench) -> Split:
 
 
 def _suite(bench: Bench, edits: Mapping[str, str | None]) -> RunRequest:
-    files = tuple(path for path in bench.repository.test_files if edits.get(path, "") is not None)
+    files = tuple(path for path in bench.test_files if edits.get(path, "") is not None)
     return RunRequest(edits=edits, tests=files, timeout_s=bench.timeout_s)
 
 
