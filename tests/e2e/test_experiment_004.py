@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 ROOT = Path(__file__).parents[2]
-PLAN = ROOT / "tests" / "samples" / "experiments" / "004-tiny.toml"
+PLAN = Path(__file__).with_name("experiment_004.toml")
 
 
 def lines_of(path):
