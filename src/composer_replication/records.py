@@ -280,6 +280,7 @@ class Finding(StoredRecord):
     trace_id: str
     step: int
     hack_class: str
+    rule: str
     evidence: Literal["hard", "soft"]
     layer: str
     lines: tuple[str, ...]

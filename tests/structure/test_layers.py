@@ -27,9 +27,10 @@ MAY_IMPORT = {
     "llm": FOUNDATION | {"redaction"},
     "losses": set(),
     "environments": FOUNDATION | {"llm"},
-    "training": FOUNDATION | {"losses", "sites", "hints", "pairs", "environments"},
+    "monitor": FOUNDATION | {"environments"},
+    "training": FOUNDATION | {"losses", "sites", "hints", "pairs", "environments", "monitor"},
     "evaluation": FOUNDATION
-    | {"ingestion", "sites", "hints", "replay", "pairs", "llm", "losses", "environments", "training"},
+    | {"ingestion", "sites", "hints", "replay", "pairs", "llm", "losses", "environments", "monitor", "training"},
 }
 ABOVE = {"pipeline", "cli", "__main__", "__init__"}
 MAX_LINES = 600
