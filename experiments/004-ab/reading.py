@@ -1,0 +1,130 @@
+"""The raw files of the plan as numbers: one `Finished` per run, one `Started` per seed. Reads results/<regime>."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lines import read_lines
+from work import FEWEST_SITES
+
+from composer_replication.evaluation.measures import area_under, pass_at_k
+
+ROLLOUTS_PER_STEP = 128
+Line = Mapping[str, Any]
+
+
+class Started(NamedTuple):
+    """A start as it was measured and probed before any arm. `gap` pools the kinds that are on."""
+
+    regime: str
+    seed: int
+    sha256: str
+    success: float
+    kinds_on: tuple[str, ...]
+    gaps: Mapping[str, Line]
+    right: Mapping[str, float]
+    """Share of right turns over all probed sites, by condition: plain, hint, sham."""
+
+    @property
+    def gap(self) -> float:
+        return self.right["hint"] - self.right["plain"]
+
+
+class Finished(NamedTuple):
+    regime: str
+    arm: str
+    seed: int
+    header: Line
+    steps: Sequence[Line]
+    curve: Sequence[tuple[int, float]]
+    """Held-out success from step 0, the start, to the last one."""
+    tasks: Mapping[str, float]
+    """Share of a held-out task's samples that succeed."""
+    numbers: Mapping[str, float]
+    alarms: tuple[str, ...]
+
+
+def starts(folder: Path) -> dict[int, Started]:
+    found = [read_start(path) for path in sorted(folder.glob("start-*.jsonl.zst"))]
+    return {start.seed: start for start in found}
+
+
+def runs(folder: Path, started: Mapping[int, Started]) -> list[Finished]:
+    others = [path for path in sorted(folder.glob("*.jsonl.zst")) if not path.name.startswith(("start-", "data-"))]
+    return [read_run(path, started) for path in others]
+
+
+def read_start(path: Path) -> Started:
+    lines = list(read_lines(path))
+    head = next(line for line in lines if line["line"] == "start")
+    gaps = {line["kind"]: line for line in lines if line["line"] == "gap" and line["kind"] != "all"}
+    tried = [line for line in lines if line["line"] == "tried"]
+    return Started(
+        regime=head["regime"],
+        seed=head["seed"],
+        sha256=head["start_sha256"],
+        success=next(line["success"] for line in lines if line["line"] == "final"),
+        kinds_on=tuple(sorted(k for k, line in gaps.items() if line["useful"] and line["sites"] >= FEWEST_SITES)),
+        gaps=gaps,
+        right={
+            condition: _mean([line["right"] for line in tried if line["condition"] == condition])
+            for condition in ("plain", "hint", "sham")
+        },
+    )
+
+
+def read_run(path: Path, started: Mapping[int, Started]) -> Finished:
+    lines = list(read_lines(path))
+    head = next(line for line in lines if line["line"] == "run")
+    start = started[head["seed"]]
+    if head["start_sha256"] != start.sha256:
+        raise ValueError(f"{path.name} did not begin from the start of its seed")
+    final = {line["split"]: line for line in lines if line["line"] == "final"}
+    tasks = [line for line in lines if line["line"] == "task" and line["split"] == "heldout"]
+    steps = [line for line in lines if line["line"] == "step"]
+    last = head["config"]["training"]["steps"]
+    held = final["heldout"]
+    between = [(line["step"], line["success"]) for line in lines if line["line"] == "curve"]
+    curve = [(0, start.success), *between, (last, held["success"])]
+    return Finished(
+        regime=head["regime"],
+        arm=head["arm"],
+        seed=head["seed"],
+        header=head,
+        steps=steps,
+        curve=curve,
+        tasks={line["task_id"]: _mean(line["rewards"]) for line in tasks},
+        numbers={
+            "success": held["success"],
+            "area": area_under(*zip(*curve, strict=True)),
+            "errors_on": errors_per_turn(tasks, start.kinds_on),
+            "errors": held["errors_per_turn"],
+            "pass@8": _mean([pass_at_k(sum(line["rewards"]), len(line["rewards"]), 8) for line in tasks]),
+            "recovery": held["recovery"],
+            "entropy": held["entropy"],
+            "kl": held["kl_to_start"],
+            "renames": final["renames"]["success"],
+            "compositions": final["compositions"]["success"],
+            "tokens": sum(line.get("completions/mean_length", 0.0) for line in steps) * ROLLOUTS_PER_STEP,
+            "seconds": head["train_s"],
+        },
+        alarms=tuple(line["name"] if "name" in line else line["alarm"] for line in lines if line["line"] == "alarm"),
+    )
+
+
+def errors_per_turn(tasks: Sequence[Line], kinds: Sequence[str]) -> float:
+    turns = sum(sum(line["turns"]) for line in tasks)
+    return sum(error in kinds for line in tasks for sample in line["errors"] for error in sample) / turns
+
+
+def rollouts_to(curve: Sequence[tuple[int, float]], level: float) -> float | None:
+    """Rollouts until the straight lines between the measured points reach a success; None where they do not."""
+    for (step, success), (later, reached) in zip(curve, curve[1:], strict=False):
+        if reached >= level:
+            share = 0.0 if success >= level else (level - success) / (reached - success)
+            return (step + share * (later - step)) * ROLLOUTS_PER_STEP
+    return None
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

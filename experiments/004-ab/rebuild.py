@@ -1,0 +1,195 @@
+"""Every table and figure of the A/B, and docs/results.md, from the raw files. Needs no GPU and trains nothing.
+
+    recompose experiment rebuild experiments/004-ab
+
+Reads results/*/; writes results/tables.json, figures/*.svg and, from results.md.jinja, docs/results.md.
+"""
+
+import json
+from pathlib import Path
+from statistics import mean
+
+import jinja2
+from effects import Arms, by_arm, effect, level, registered, rollouts_to_baseline, success_effect
+from lines import read_lines
+from plan import HERE, read_plan
+from reading import Started, runs, starts
+
+from composer_replication.evaluation.charts import EffectRow, effect_plot, standalone
+from composer_replication.evaluation.curves_chart import Curve, curves_chart
+from composer_replication.evaluation.resampling import bootstrap
+from composer_replication.evaluation.stats import Estimate
+from composer_replication.runs import write_atomically
+
+NUMBERS = (
+    "success", "area", "errors_on", "errors", "pass@8", "recovery", "entropy", "kl", "renames", "compositions",
+    "tokens", "seconds",
+)  # fmt: skip
+TITLES = {
+    "grpo": "GRPO",
+    "sdpo": "GRPO + SDPO",
+    "trdpo": "GRPO + TR-DPO",
+    "all": "all three",
+    "sham": "GRPO + SDPO, sham hints",
+    "sft": "GRPO + SFT on the same chosen",
+    "penalty": "GRPO, −0.1 per error turn",
+}
+DOCS = HERE.parents[1] / "docs" / "results.md"
+
+
+def main() -> None:
+    plan = read_plan(HERE / "plan.toml")
+    results = HERE / "results"
+    found = {regime: facts_of(results / regime) for regime in plan.regimes if (results / regime).is_dir()}
+    tables = {"regimes": found, "planned": {regime: planned_runs(plan, regime) for regime in plan.regimes}}
+    write_atomically(results / "tables.json", json.dumps(tables, indent=1, default=plain) + "\n")
+    figures = HERE / "figures"
+    figures.mkdir(exist_ok=True)
+    for name, drawn in draw(results / "main").items():
+        write_atomically(figures / f"{name}.svg", drawn)
+    write_atomically(DOCS, render(tables))
+    print(f"{sum(len(facts['runs']) for facts in found.values())} runs; {DOCS.name} and {len(list(figures.iterdir()))} figures written")
+
+
+def planned_runs(plan, regime: str) -> int:
+    return sum(len(plan.seeds(regime, arm)) for arm in plan.arms(regime))
+
+
+def facts_of(folder: Path) -> dict:
+    """What is quoted of one regime."""
+    started = starts(folder)
+    finished = runs(folder, started)
+    arms = by_arm(finished)
+    data = [next(iter(read_lines(path))) for path in sorted(folder.glob("data-*.jsonl.zst"))]
+    return {
+        "runs": [{"arm": run.arm, "seed": run.seed, **run.numbers, "alarms": run.alarms} for run in finished],
+        "stopped": [run.header["stopped"] for run in finished if run.header["stopped"]],
+        "starts": [start_facts(start) for start in started.values()],
+        "start_success": bootstrap([start.success for start in started.values()], expanded=True),
+        "gap": bootstrap([start.gap for start in started.values()], expanded=True),
+        "sham_gap": bootstrap([one.right["sham"] - one.right["plain"] for one in started.values()], expanded=True),
+        "kinds": kinds_on(list(started.values())),
+        "levels": {arm: {number: level(own, number) for number in NUMBERS} for arm, own in arms.items()},
+        "registered": [effect._asdict() for effect in registered(arms)] if "sft" in arms else [],
+        "against_grpo": {
+            arm: {
+                "success": success_effect(arms, arm, "grpo")._asdict(),
+                **{number: effect(arms, arm, "grpo", number)._asdict() for number in NUMBERS[1:]},
+            }
+            for arm in arms
+            if arm != "grpo"
+        },
+        "rollouts_to_grpo": {arm: rollouts_summary(arms, arm) for arm in arms},
+        "alarms": alarm_counts(arms),
+        "pairs": bootstrap([line["pairs"] for line in data], expanded=True) if data else None,
+        "chosen_right": sum(line["chosen_right"] for line in data) / sum(line["pairs"] for line in data) if data else None,
+        "cap_factor": {arm: cap_factors(arms, arm) for arm in arms},
+        "gpu_seconds": sum(run.header["load_s"] + run.header["train_s"] + run.header["measure_s"] for run in finished),
+    }
+
+
+def start_facts(start: Started) -> dict:
+    return {
+        "seed": start.seed,
+        "success": start.success,
+        "kinds_on": start.kinds_on,
+        **{f"right_{condition}": share for condition, share in start.right.items()},
+    }
+
+
+def kinds_on(started: list[Started]) -> dict[str, dict]:
+    """Per error kind: in how many starts it was on, and its gap there as the mean over starts."""
+    names = sorted({kind for start in started for kind in start.gaps})
+    return {
+        kind: {
+            "on": sum(kind in start.kinds_on for start in started),
+            "sites": sum(start.gaps[kind]["sites"] for start in started if kind in start.gaps),
+            "gap": mean(start.gaps[kind]["gap"]["mean"] for start in started if kind in start.gaps),
+        }
+        for kind in names
+    }
+
+
+def rollouts_summary(arms: Arms, arm: str) -> dict:
+    found = rollouts_to_baseline(arms, arm)
+    reached = [value for value in found if value is not None]
+    return {"reached": len(reached), "of": len(found), "mean": mean(reached) if reached else None}
+
+
+def alarm_counts(arms: Arms) -> dict[str, dict[str, int]]:
+    return {
+        arm: {name: sum(name in run.alarms for run in own.values()) for name in sorted({n for r in own.values() for n in r.alarms})}
+        for arm, own in arms.items()
+    }
+
+
+def cap_factors(arms: Arms, arm: str) -> dict[str, float]:
+    """Mean over steps and seeds of what the gradient-ratio cap left of each channel, and of its share of the policy's."""
+    steps = [line for run in arms[arm].values() for line in run.steps]
+    names = ("gradient/sdpo_factor", "gradient/replay_factor", "gradient/cosine_policy_sdpo", "gradient/cosine_policy_replay", "sdpo/sites_per_rollout")
+    return {name: mean(values) for name in names if (values := [line[name] for line in steps if name in line])}
+
+
+def draw(folder: Path) -> dict[str, str]:
+    arms = by_arm(runs(folder, starts(folder)))
+    curves = []
+    for arm, own in sorted(arms.items(), key=lambda each: list(TITLES).index(each[0])):
+        steps = [step for step, _ in next(iter(own.values())).curve]
+        bands = [bootstrap([run.curve[place][1] for run in own.values()], expanded=True) for place in range(len(steps))]
+        curves.append(Curve(TITLES[arm], [(s, b.mean, b.lo, b.hi) for s, b in zip(steps, bands, strict=True)]))
+    rows = []
+    for arm in (name for name in TITLES if name in arms):
+        against = success_effect(arms, arm, "grpo") if arm != "grpo" else None
+        own = arms[arm]
+        rows.append(
+            EffectRow(
+                TITLES[arm][:22],
+                f"{len(own)} seeds",
+                level(own, "success"),
+                [run.numbers["success"] for run in own.values()],
+                against.interval if against else None,
+                list(against.by_seed.values()) if against else (),
+                f"sign-flip p {against.p:.2g}" if against else "",
+            )
+        )
+    return {
+        "curves": curves_chart("Held-out success while training", "training step", "share of held-out tasks", curves, 1.0),
+        "effects": standalone(effect_plot("Held-out success of the arms", "held-out success, %", rows, 100)),
+    }
+
+
+def render(tables: dict) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        autoescape=False,
+    )  # fmt: skip
+    environment.filters |= {"share": share, "points": points, "pvalue": pvalue}
+    return environment.get_template("results.md.jinja").render(**tables, titles=TITLES) + "\n"
+
+
+def share(value: float | Estimate) -> str:
+    """.42, or .42 [.40, .44]"""
+    if isinstance(value, Estimate):
+        return f"{share(value.mean)} [{share(value.lo)}, {share(value.hi)}]"
+    return f"{value:.3f}".replace("0.", ".", 1)
+
+
+def points(value: float | Estimate) -> str:
+    """A difference of shares in points."""
+    if isinstance(value, Estimate):
+        return f"{points(value.mean)} [{points(value.lo)}, {points(value.hi)}]"
+    return f"{100 * value:+.1f}".replace("-", "−")
+
+
+def pvalue(value: float) -> str:
+    return f"{value:.4f}".lstrip("0") if value < 0.1 else f"{value:.2f}".lstrip("0")
+
+
+def plain(value: object) -> object:
+    if isinstance(value, Estimate):
+        return value.model_dump(exclude={"schema_version"})
+    raise TypeError(f"{type(value).__name__} in the tables")
+
+
+if __name__ == "__main__":
+    main()
