@@ -1,6 +1,7 @@
 """The raw files of the plan as numbers: one `Finished` per run, one `Started` per seed. Reads results/<regime>."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,7 +120,7 @@ def errors_per_turn(tasks: Sequence[Line], kinds: Sequence[str]) -> float:
 
 def rollouts_to(curve: Sequence[tuple[int, float]], level: float) -> float | None:
     """Rollouts until the straight lines between the measured points reach a success; None where they do not."""
-    for (step, success), (later, reached) in zip(curve, curve[1:], strict=False):
+    for (step, success), (later, reached) in pairwise(curve):
         if reached >= level:
             share = 0.0 if success >= level else (level - success) / (reached - success)
             return (step + share * (later - step)) * ROLLOUTS_PER_STEP

@@ -6,6 +6,7 @@ Reads results/*/; writes results/tables.json, figures/*.svg and, from results.md
 """
 
 import json
+import statistics
 from pathlib import Path
 from statistics import mean
 
@@ -34,6 +35,8 @@ TITLES = {
     "sft": "GRPO + SFT on the same chosen",
     "penalty": "GRPO, −0.1 per error turn",
 }
+SHORT = {"sham": "+ SDPO, sham", "sft": "+ SFT", "penalty": "−0.1 per error", "sdpo": "+ SDPO", "trdpo": "+ TR-DPO"}
+"""For figures; a plus stands behind GRPO."""
 DOCS = HERE.parents[1] / "docs" / "results.md"
 
 
@@ -41,14 +44,20 @@ def main() -> None:
     plan = read_plan(HERE / "plan.toml")
     results = HERE / "results"
     found = {regime: facts_of(results / regime) for regime in plan.regimes if (results / regime).is_dir()}
-    tables = {"regimes": found, "planned": {regime: planned_runs(plan, regime) for regime in plan.regimes}}
+    pilot = next(run for run in runs(results / "pilot", starts(results / "pilot")) if run.arm == "grpo")
+    tables = {
+        "device": json.loads((results / "device.json").read_text()),
+        "pilot_grpo": pilot.numbers["success"],
+        "regimes": found,
+        "planned": {regime: planned_runs(plan, regime) for regime in plan.regimes},
+    }
     write_atomically(results / "tables.json", json.dumps(tables, indent=1, default=plain) + "\n")
     figures = HERE / "figures"
     figures.mkdir(exist_ok=True)
     for name, drawn in draw(results / "main").items():
         write_atomically(figures / f"{name}.svg", drawn)
     write_atomically(DOCS, render(tables))
-    print(f"{sum(len(facts['runs']) for facts in found.values())} runs; {DOCS.name} and {len(list(figures.iterdir()))} figures written")
+    print(f"{sum(len(facts['runs']) for facts in found.values())} runs; wrote {DOCS.name}, tables.json and the figures")
 
 
 def planned_runs(plan, regime: str) -> int:
@@ -79,10 +88,14 @@ def facts_of(folder: Path) -> dict:
             for arm in arms
             if arm != "grpo"
         },
+        "all_over_trdpo": success_effect(arms, "all", "trdpo")._asdict() if {"all", "trdpo"} <= arms.keys() else None,
+        "gain_on_gap": correlation(started, arms) if "sdpo" in arms else None,
         "rollouts_to_grpo": {arm: rollouts_summary(arms, arm) for arm in arms},
         "alarms": alarm_counts(arms),
         "pairs": bootstrap([line["pairs"] for line in data], expanded=True) if data else None,
-        "chosen_right": sum(line["chosen_right"] for line in data) / sum(line["pairs"] for line in data) if data else None,
+        "chosen_right": sum(line["chosen_right"] for line in data) / sum(line["pairs"] for line in data)
+        if data
+        else None,
         "cap_factor": {arm: cap_factors(arms, arm) for arm in arms},
         "gpu_seconds": sum(run.header["load_s"] + run.header["train_s"] + run.header["measure_s"] for run in finished),
     }
@@ -110,6 +123,12 @@ def kinds_on(started: list[Started]) -> dict[str, dict]:
     }
 
 
+def correlation(started: dict[int, Started], arms: Arms) -> float:
+    """Over seeds, of the probed gap and what channel 2 added to GRPO."""
+    gains = effect(arms, "sdpo", "grpo", "success").by_seed
+    return statistics.correlation([started[seed].gap for seed in gains], list(gains.values()))
+
+
 def rollouts_summary(arms: Arms, arm: str) -> dict:
     found = rollouts_to_baseline(arms, arm)
     reached = [value for value in found if value is not None]
@@ -118,15 +137,24 @@ def rollouts_summary(arms: Arms, arm: str) -> dict:
 
 def alarm_counts(arms: Arms) -> dict[str, dict[str, int]]:
     return {
-        arm: {name: sum(name in run.alarms for run in own.values()) for name in sorted({n for r in own.values() for n in r.alarms})}
+        arm: {
+            name: sum(name in run.alarms for run in own.values())
+            for name in sorted({n for r in own.values() for n in r.alarms})
+        }
         for arm, own in arms.items()
     }
 
 
 def cap_factors(arms: Arms, arm: str) -> dict[str, float]:
-    """Mean over steps and seeds of what the gradient-ratio cap left of each channel, and of its share of the policy's."""
+    """Means over steps and seeds: what the gradient-ratio cap left of each channel, and where its gradient points."""
     steps = [line for run in arms[arm].values() for line in run.steps]
-    names = ("gradient/sdpo_factor", "gradient/replay_factor", "gradient/cosine_policy_sdpo", "gradient/cosine_policy_replay", "sdpo/sites_per_rollout")
+    names = (
+        "gradient/sdpo_factor",
+        "gradient/replay_factor",
+        "gradient/cosine_policy_sdpo",
+        "gradient/cosine_policy_replay",
+        "sdpo/sites_per_rollout",
+    )
     return {name: mean(values) for name in names if (values := [line[name] for line in steps if name in line])}
 
 
@@ -136,14 +164,16 @@ def draw(folder: Path) -> dict[str, str]:
     for arm, own in sorted(arms.items(), key=lambda each: list(TITLES).index(each[0])):
         steps = [step for step, _ in next(iter(own.values())).curve]
         bands = [bootstrap([run.curve[place][1] for run in own.values()], expanded=True) for place in range(len(steps))]
-        curves.append(Curve(TITLES[arm], [(s, b.mean, b.lo, b.hi) for s, b in zip(steps, bands, strict=True)]))
+        curves.append(
+            Curve(SHORT.get(arm, TITLES[arm]), [(s, b.mean, b.lo, b.hi) for s, b in zip(steps, bands, strict=True)])
+        )
     rows = []
     for arm in (name for name in TITLES if name in arms):
         against = success_effect(arms, arm, "grpo") if arm != "grpo" else None
         own = arms[arm]
         rows.append(
             EffectRow(
-                TITLES[arm][:22],
+                SHORT.get(arm, TITLES[arm]),
                 f"{len(own)} seeds",
                 level(own, "success"),
                 [run.numbers["success"] for run in own.values()],
@@ -153,7 +183,9 @@ def draw(folder: Path) -> dict[str, str]:
             )
         )
     return {
-        "curves": curves_chart("Held-out success while training", "training step", "share of held-out tasks", curves, 1.0),
+        "curves": curves_chart(
+            "Held-out success while training", "training step", "share of held-out tasks", curves, 1.0
+        ),
         "effects": standalone(effect_plot("Held-out success of the arms", "held-out success, %", rows, 100)),
     }
 
