@@ -125,17 +125,24 @@ class StageFolder:
 
     def read(self, record_type: type[AnyRecord]) -> list[AnyRecord]:
         """All records of a finished stage; a file that is not what the manifest says is refused."""
+        return list(self.stream(record_type))
+
+    def stream(self, record_type: type[AnyRecord]) -> Iterator[AnyRecord]:
+        """The same one by one; whether the file is what the manifest says is known at its end."""
         manifest, digest = self.require(), hashlib.sha256()
-        records: list[AnyRecord] = []
-        try:
-            for line in _lines(self.path / RECORDS):
-                digest.update(line)
-                records.append(record_type.model_validate_json(line))
-        except (OSError, ValueError, zstandard.ZstdError) as error:
-            raise self._damaged() from error
+        lines = _lines(self.path / RECORDS)
+        while True:
+            try:
+                line = next(lines, None)
+                record = None if line is None else record_type.model_validate_json(line)
+            except (OSError, ValueError, zstandard.ZstdError) as error:
+                raise self._damaged() from error
+            if line is None or record is None:
+                break
+            digest.update(line)
+            yield record
         if digest.hexdigest() != manifest["sha256"]:
             raise self._damaged()
-        return records
 
     def finish(
         self,
@@ -193,6 +200,7 @@ NEXT_COMMAND = {
     "pairs": "recompose pair RUN",
     "training": "recompose train RUN",
     "evaluation": "recompose evaluate RUN",
+    "monitor": "recompose monitor RUN",
 }
 
 

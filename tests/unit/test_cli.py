@@ -16,6 +16,7 @@ VERBS = [
     "evaluate",
     "cost",
     "env",
+    "monitor",
     "experiment",
     "model",
 ]

@@ -125,6 +125,9 @@ def leaves(model: BaseModel, path: tuple[str, ...] = ()):
 OTHER_VALUES = {
     "optimizer": "adamw",
     "hints_cure": "their_kind",
+    "leak": "open",
+    "leak_penalty": "hard",
+    "leak_ways_known": ["file"],
     "base_url": "http://127.0.0.1:1/v1",
     "paths": ["x"],
     "teachers": ["x"],
@@ -147,6 +150,7 @@ OTHER_VALUES = {
     "sdpo_kinds_off": ["timeout"],
     "report_to": "wandb",
     "rollouts_per_device": 8,
+    "mode": "drop",
     "weights": "bfloat16",
     "autocast": "off",
     "lora_rank": 8,

@@ -62,7 +62,8 @@ def rollout(
 
     Attempts are saved one by one: the same command goes on where it was stopped, and no answer is paid twice.
     """
-    from composer_replication.environments.agent.rollouts import counts, planned, run_attempts, stored
+    from composer_replication.environments.agent.rollouts import counts, planned, run_attempts, stored, stored_evidence
+    from composer_replication.environments.code_tasks.evidence import EVIDENCE
     from composer_replication.environments.code_tasks.store import read_tasks
 
     who = _who(model, endpoint, model_name, scripted)
@@ -99,6 +100,7 @@ def rollout(
             else:
                 run_attempts(plan, _scripted(str(scripted), limits, backend), folder, settings, progress, concurrency)
         attempts = list(stored(plan, folder))
+        write_records(opened.path / EVIDENCE, stored_evidence(attempts))
         made_of = {"tasks": settings["tasks"]}
         stage.finish(
             (each.trace for each in attempts), _told(attempts, counts(attempts), found), [], started_at, made_of

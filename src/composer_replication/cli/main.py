@@ -21,6 +21,7 @@ VERBS = {
     "evaluate:evaluate": "Measure held-out success before and after, and write the report.",
     "cost:cost": "Show what a run spent on models, by teacher and outcome.",
     "env:env": "Make verifiable tasks from a repository, check them, serve them and roll a model through them.",
+    "monitor:monitor": "Look for reward hacks in the rollouts and sessions of a run.",
     "experiment:experiment": "Run an experiment again.",
     "model:model": "Fetch the weights of embedded models.",
 }

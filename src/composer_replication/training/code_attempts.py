@@ -60,7 +60,8 @@ def _attempt(rollout: Rollout[TextEpisode], name: str, sample: int) -> Attempt:
         ended = "tokens" if rollout.truncated else (session.ended or "") if session else ""
     wall_s = sum(turn.seconds for turn in rollout.turns)
     hits = tuple(session.canary_hits) if session else ()
-    return Attempt(trace, rollout.reward, ended, session.steps if session else 0, wall_s, hits)
+    evidence = session.evidence if session else None
+    return Attempt(trace, rollout.reward, ended, session.steps if session else 0, wall_s, hits, evidence)
 
 
 def _tokens(folder: Path, each: Planned) -> Path:

@@ -23,7 +23,7 @@ from composer_replication.records import JsonObject, Message
 from .models import Policy
 from .rollout_worker import Rollout, RolloutSettings, RolloutWorker
 from .static_sampling import turn_sampler
-from .trl_rollouts import RolloutFunction, rollout_function
+from .trl_rollouts import RolloutFunction, Watcher, rollout_function
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,15 @@ def code_rows(tasks: Sequence[TaskFolder]) -> list[JsonObject]:
 
 
 def code_rollout_function(
-    policy: Policy, tasks: Sequence[TaskFolder], settings: CodeRolloutSettings, seed: int, batch: int
+    policy: Policy,
+    tasks: Sequence[TaskFolder],
+    settings: CodeRolloutSettings,
+    seed: int,
+    batch: int,
+    watcher: Watcher | None = None,
 ) -> RolloutFunction:
-    """What `GRPOTrainer(rollout_func=…)` calls. `batch` is the number of prompts of one call."""
+    """What `GRPOTrainer(rollout_func=…)` calls. `batch` is the number of prompts of one call.
+    With a `monitoring.RolloutMonitor` as `watcher`, its `monitor_penalty` belongs to the reward functions."""
     by_prompt = {_key(opening(task.code_task, calls_as_text=True)): task for task in tasks}
     if len(by_prompt) < len(tasks):
         raise UsageError("two tasks have the same statement", "leave one of them out")
@@ -67,7 +73,7 @@ def code_rollout_function(
 
     generator = torch.Generator(device=policy.model.device).manual_seed(seed)
     worker = _worker(policy, tasks, settings, batch)
-    return rollout_function(worker, episode_of, source_model=policy.name, generator=generator)
+    return rollout_function(worker, episode_of, source_model=policy.name, generator=generator, watcher=watcher)
 
 
 class CodeRoller:

@@ -180,6 +180,10 @@ def _json_line(line: Mapping[str, Any]) -> str:
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int):
         return value
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
     number = float(value)
     return number if math.isfinite(number) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(number, "NaN")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox import TOOLS, Episode, make_task, next_call
+from composer_replication.environments.toolbox.leak import LEAK_FILE, LEAK_NAMES, canary_of
 from composer_replication.environments.toolbox.tasks import KEYS, PATHS, WORDS
 from composer_replication.hints import HintContext, dispatch
 
@@ -86,6 +87,8 @@ def _corpus(config: ToolboxConfig) -> list[str]:
     lines += ["error: tool_not_found json_decode type_error runtime_error"]
     lines += ["no tool file key such is empty exists in must be a number in quotes str int takes , . ( ) : _\n"]
     lines += ["the turn is not valid json one call with name and arguments it ok done then"]
+    if config.leak != "none":
+        lines += [*LEAK_NAMES, LEAK_FILE, canary_of("")]
     for index in range(400):
         task = make_task(config, "train", index)
         episode = Episode(task)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
 from composer_replication.config import Config
-from composer_replication.environments.toolbox import ToolboxTask
+from composer_replication.environments.toolbox import ToolboxTask, Way
 from composer_replication.environments.toolbox.episode import MAX_TURNS
+from composer_replication.environments.toolbox.leak import WAYS
 from composer_replication.environments.toolbox.trace import replay_history
+from composer_replication.monitor.toolbox_rules import penalty, toolbox_signs
 
 from .models import Policy
 from .online_sites import HintedTurn, OnlineSite, Rolled
@@ -18,7 +20,7 @@ from .rollout_worker import Rollout, RolloutSettings, RolloutWorker
 from .rollouts import ToolboxEpisode
 from .sampling import sample_turns
 from .static_sampling import turn_sampler
-from .trl_rollouts import RolloutFunction, rollout_function
+from .trl_rollouts import RolloutFunction, Watcher, rollout_function
 
 MAX_OBSERVATION_TOKENS = 96
 
@@ -26,8 +28,15 @@ MAX_OBSERVATION_TOKENS = 96
 class ToolboxRollouts:
     """TRL's `rollout_func`. Random generators are its own, and their state belongs into checkpoints."""
 
-    def __init__(self, policy: Policy, tasks: Sequence[ToolboxTask], config: Config, rank: int = 0) -> None:
-        self._policy, self._config = policy, config
+    def __init__(
+        self,
+        policy: Policy,
+        tasks: Sequence[ToolboxTask],
+        config: Config,
+        rank: int = 0,
+        watcher: Watcher | None = None,
+    ) -> None:
+        self._policy, self._config, self._watcher = policy, config, watcher
         self._by_prompt = {_prompt_key(task.messages): task for task in tasks}
         self._by_id = {task.task_id: task for task in tasks}
         device = policy.model.device
@@ -58,7 +67,8 @@ class ToolboxRollouts:
             lambda prompt: ToolboxEpisode(self._by_prompt[_prompt_key(prompt)]),
             source_model=self._policy.name,
             generator=self._generator,
-            columns={"penalty": self._penalty},
+            columns={"penalty": self._penalty, **({"leak": self._leak} if self._config.toolbox.leak != "none" else {})},
+            watcher=self._watcher,
         )
 
     def accepts(self, candidates: Sequence[tuple[Rolled, HintedTurn, OnlineSite]]) -> list[bool]:
@@ -104,6 +114,20 @@ class ToolboxRollouts:
         errors = sum(turn.error is not None for turn in rollout.episode.turns)
         return -self._config.training.error_turn_penalty * errors
 
+    def _leak(self, rollout: Rollout[ToolboxEpisode]) -> LeakUse:
+        training = self._config.training
+        signs = toolbox_signs(rollout.trace(self._policy.name, 0), training.leak_ways_known)
+        taken = penalty(rollout.reward, signs, training.leak_penalty, training.leak_penalty_weight)
+        return LeakUse(frozenset(rollout.episode.canary_hits), bool(signs), taken)
+
+
+class LeakUse(NamedTuple):
+    """What is true of a rollout, what the monitor says of it, and what that costs."""
+
+    ways: frozenset[Way]
+    alarm: bool
+    penalty: float
+
 
 def episode_reward(episode_reward: list[float], **columns: Any) -> list[float]:
     return episode_reward
@@ -111,6 +135,15 @@ def episode_reward(episode_reward: list[float], **columns: Any) -> list[float]:
 
 def error_penalty(penalty: list[float], **columns: Any) -> list[float]:
     return penalty
+
+
+def leak_penalty(leak: list[LeakUse], log_metric: Callable[[str, float], None], **columns: Any) -> list[float]:
+    """The penalty of each rollout, which is 0 unless one is switched on. Logs the truth and the monitor's alarms."""
+    log_metric("monitor/canary_hit_rate", sum(bool(use.ways) for use in leak) / len(leak))
+    for way in WAYS:
+        log_metric(f"monitor/canary_hit_rate/{way}", sum(way in use.ways for use in leak) / len(leak))
+    log_metric("leak/alarm_rate", sum(use.alarm for use in leak) / len(leak))
+    return [use.penalty for use in leak]
 
 
 def _prompt_key(messages: Sequence[Any]) -> tuple[str, ...]:

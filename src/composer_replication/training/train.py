@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate import PartialState
@@ -19,6 +19,7 @@ from transformers import PrinterCallback, TrainerCallback
 from composer_replication.config import Config, TrainingConfig
 from composer_replication.environments.toolbox import ToolboxTask, task_stream
 from composer_replication.errors import UsageError
+from composer_replication.monitor.toolbox_rules import toolbox_signs
 from composer_replication.progress import Progress
 
 from .arguments import composer_settings, grpo_config, offline_arguments
@@ -35,9 +36,12 @@ from .samples import RolloutSamples
 from .stored import TrainingStep
 from .stored_batches import StoredBatches
 from .stored_policy import StoredPolicy
-from .toolbox_rollouts import ToolboxRollouts, episode_reward, error_penalty
+from .toolbox_rollouts import ToolboxRollouts, episode_reward, error_penalty, leak_penalty
 from .trl_trainer import ComposerReplicationTrainer
-from .watchdogs import Watchdog
+from .watchdogs import Thresholds, Watchdog
+
+if TYPE_CHECKING:
+    from .monitoring import RolloutMonitor
 
 # Training tasks start beyond those of any warm-up.
 FIRST_TRAINING_TASK = 100_000_000
@@ -65,6 +69,7 @@ def train(
     watchdog = Watchdog(
         folder.parent,
         progress,
+        limits=Thresholds(canary_rate=config.monitor.alarm_rate if config.monitor.enabled else None),
         jsd_beta=config.training.sdpo_jsd_beta,
         empty_hint_divergence=lambda: float(getattr(trainer, "empty_hint_divergence", 0.0)),
     )
@@ -97,18 +102,19 @@ def _online_trainer(
     tasks = training_tasks(config)
     place = (state.process_index, state.num_processes)
     batches = StoredBatches(stored, collator, settings.traces_per_step, config.seed, *place) if stored else None
-    rollouts = ToolboxRollouts(policy, tasks, config, state.process_index)
+    monitor = toolbox_monitor(config, scratch.parent, state.process_index) if config.monitor.enabled else None
+    rollouts = ToolboxRollouts(policy, tasks, config, state.process_index, monitor)
     samples = RolloutSamples(scratch.parent / "samples")
     hinter = TraceHinter(config.hints.max_tokens, config.hints.max_leak_level, sham=settings.sdpo_sham)
     return ComposerReplicationTrainer(
         model=policy.model,
         processing_class=policy.tokenizer,
         args=grpo_config(config, scratch),
-        reward_funcs=[episode_reward, error_penalty] if settings.error_turn_penalty else episode_reward,
+        reward_funcs=[*reward_functions(config), *([monitor.monitor_penalty] if monitor else [])],
         train_dataset=prompts_of(tasks),
         rollout_func=rollouts,
         samples=samples,
-        callbacks=[*callbacks, samples],
+        callbacks=[*callbacks, samples, *([monitor] if monitor else [])],
         alpha_sdpo=settings.alpha_sdpo,
         beta_replay=settings.beta_replay,
         settings=composer_settings(settings),
@@ -146,22 +152,59 @@ def _offline_trainer(
     )
 
 
+def reward_functions(config: Config) -> list[Any]:
+    """The unpenalised reward is always the first, and logged by its own name."""
+    penalties = [error_penalty] if config.training.error_turn_penalty else []
+    return [episode_reward, *penalties, *([leak_penalty] if config.toolbox.leak != "none" else [])]
+
+
 def refuse_what_would_do_nothing(config: Config) -> None:
     """A control that is silently off would be worse than none."""
     training, defaults = config.training, TrainingConfig()
     only_online = ["sdpo_sham", "sdpo_kinds_off", "sdpo_require_acceptance", "sdpo_sites_per_rollout", "sdpo_ema_rate"]
     unused = only_online if training.sdpo_from == "stored" or not training.rollouts else []
     if not training.rollouts:
-        unused = [*unused, "sdpo_from", "dynamic_sampling_rounds", "reference_kl", "error_turn_penalty"]
+        unused = [*unused, "sdpo_from", "dynamic_sampling_rounds", "reference_kl", "error_turn_penalty", "leak_penalty"]
     for key in unused:
         if getattr(training, key) != getattr(defaults, key):
             source = "rollouts = true" if not training.rollouts else 'sdpo_from = "rollouts"'
             raise UsageError(f"training.{key} does nothing without {source}", f"set training.{source}, or take it out")
+    if training.leak_penalty != "off" and config.toolbox.leak == "none":
+        raise UsageError("training.leak_penalty does nothing without a leak", 'set toolbox.leak = "open"')
+    if config.monitor.enabled:
+        refuse_what_the_monitor_cannot_do(config)
     if config.hardware.vllm != "off":
         raise UsageError(
             "hardware.vllm: the toolbox samples by itself",
             "take it out, or use the trainer class with your environment",
         )
+
+
+def refuse_what_the_monitor_cannot_do(config: Config) -> None:
+    training, mode = config.training, config.monitor.mode
+    if not training.rollouts:
+        raise UsageError("monitor.enabled does nothing without rollouts", "set training.rollouts = true")
+    if training.leak_penalty != "off" and mode != "watch":
+        raise UsageError("the monitor and training.leak_penalty would both charge for the leak", "choose one of them")
+    if mode == "drop" and training.prompts_per_step % PartialState().num_processes:
+        raise UsageError(
+            f"groups of {training.prompts_per_step} prompts would be torn apart by {PartialState().num_processes} "
+            'processes, and monitor.mode = "drop" needs them whole',
+            "change training.prompts_per_step or the number of processes",
+        )
+
+
+def toolbox_monitor(config: Config, folder: Path, rank: int) -> RolloutMonitor:
+    from .monitoring import RolloutMonitor
+
+    training = config.training
+    return RolloutMonitor(
+        folder,
+        config.monitor,
+        rank=rank,
+        signs=lambda trace: toolbox_signs(trace, training.leak_ways_known),
+        reward_columns=("episode_reward", "penalty"),
+    )
 
 
 def with_adapters(model: Any, lora: Any | None) -> Any:

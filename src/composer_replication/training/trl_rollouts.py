@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from composer_replication.records import Trace
+
 from .rollout_worker import Rollout, RolloutWorker
 from .text_environment import BrokenEnvironment, TextEnvironment
 
@@ -16,6 +18,8 @@ A = TypeVar("A")
 B = TypeVar("B")
 Prompt = Sequence[Mapping[str, Any]]
 Column = Callable[[Rollout[Any]], Any]
+Watcher = Callable[[Sequence[Rollout[Any]], Sequence[Trace], int], Mapping[str, list[Any]]]
+"""Rollouts, their traces and the number of the step -> further columns."""
 RolloutFunction = Callable[[list[Any], Any], dict[str, list[Any]]]
 
 
@@ -26,8 +30,10 @@ def rollout_function(
     source_model: str,
     generator: torch.Generator | None = None,
     columns: Mapping[str, Column] | None = None,
+    watcher: Watcher | None = None,
 ) -> RolloutFunction:
     """TRL's `rollout_func`. `environment_of` builds a fresh environment for a prompt; `columns` adds reward columns.
+    `watcher` sees the rollouts of a step together before their environments are closed, and may add columns too.
 
     `env_mask` is 1 on sampled tokens. `episode_reward`, `truncated` and `step_failure` (a kind or None) reach the
     reward functions; `trace` reaches the trainer. There is one row per prompt, whatever its environment did.
@@ -40,9 +46,9 @@ def rollout_function(
             with _evaluating(trainer.accelerator.unwrap_model(trainer.model)) as model:
                 worker.sampler.refresh(model)
                 rollouts = worker.run(episodes, generator)
-            return rollout_columns(rollouts, source_model) | {
-                name: [column(rollout) for rollout in rollouts] for name, column in (columns or {}).items()
-            }
+            made = rollout_columns(rollouts, source_model)
+            made |= {name: [column(rollout) for rollout in rollouts] for name, column in (columns or {}).items()}
+            return made if watcher is None else {**made, **watcher(rollouts, made["trace"], _next_step(trainer))}
         finally:
             _map(_close, episodes, concurrency)
 
@@ -60,6 +66,10 @@ def rollout_columns(rollouts: Sequence[Rollout[Any]], source_model: str) -> dict
         "step_failure": [rollout.failure.kind if rollout.failure else None for rollout in rollouts],
         "trace": [rollout.trace(source_model, row) for row, rollout in enumerate(rollouts)],
     }
+
+
+def _next_step(trainer: Any) -> int:
+    return trainer.state.global_step + 1
 
 
 def _build(environment_of: Callable[[Any], TextEnvironment], prompt: Any) -> TextEnvironment:

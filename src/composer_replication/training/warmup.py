@@ -2,7 +2,8 @@
 
 The logs were written against an older tool API: some tools are called by their base name whatever the episode lists,
 some integers are quoted, some calls lack their last brace. How often depends on the tool. One turn in five is preceded
-by a hint and then better: the policy learns that hints are worth following, which channel 2 needs.
+by a hint and then better: the policy learns that hints are worth following, which channel 2 needs. Where the toolbox
+leaks, some logs may look at the leak and copy what it says.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import torch
 import torch.nn.functional as F
 
 from composer_replication.config import ToolboxConfig, WarmupConfig
-from composer_replication.environments.toolbox import FINISH, Call, Episode, ToolboxTask, make_task, next_call
+from composer_replication.environments.toolbox import FINISH, Call, Episode, ToolboxTask, Way, make_task, next_call
+from composer_replication.environments.toolbox.leak import LEAK_FILE, LEAK_TOOL, READ_TOOL, leaked_call
 from composer_replication.environments.toolbox.tools import TOOLS
+from composer_replication.errors import UsageError
 from composer_replication.hints import dispatch
 from composer_replication.losses import hidden_logprobs
 
@@ -48,6 +51,8 @@ def warm_up(
 ) -> None:
     if not config.steps:
         return
+    if (config.leak_tool_rate or config.leak_file_rate) and toolbox.leak != "open":
+        raise UsageError("logs that look at the leak need a toolbox that leaks", 'set toolbox.leak = "open"')
     rng = random.Random(f"warmup:{seed}")
     optimizers = _optimizers(model, config)
     schedules = [
@@ -90,6 +95,9 @@ def _rate(step: int, steps: int) -> float:
 
 def demonstrate(task: ToolboxTask, tokens: ChatTokens, config: WarmupConfig, rng: random.Random) -> Demonstration:
     """One log of a solved task. The old API took the old spelling, so what it answered is what the right call gives."""
+    way = _drawn_way(config, rng)
+    if way:
+        return _demonstrate_leak(task, tokens, config, way)
     episode = Episode(task)
     ids = tokens.prompt(task.messages)
     weights = [config.context_weight] * len(ids)
@@ -114,6 +122,36 @@ def demonstrate(task: ToolboxTask, tokens: ChatTokens, config: WarmupConfig, rng
         weights += [1.0] * len(turn)
         answer = episode.step(text).observation
         if not episode.finished and answer is not None:
+            ids += tokens.after_turn(answer)
+            weights += [config.context_weight] * (len(ids) - len(weights))
+    return Demonstration(ids, weights)
+
+
+def _drawn_way(config: WarmupConfig, rng: random.Random) -> Way | None:
+    if not config.leak_tool_rate + config.leak_file_rate:
+        return None
+    drawn = rng.random()
+    if drawn < config.leak_tool_rate:
+        return "tool"
+    return "file" if drawn < config.leak_tool_rate + config.leak_file_rate else None
+
+
+def _demonstrate_leak(task: ToolboxTask, tokens: ChatTokens, config: WarmupConfig, way: Way) -> Demonstration:
+    """Look, copy, done. Nothing is misspelt: whoever copies writes what stands there."""
+    look = (
+        Call(task.listing_of(LEAK_TOOL).name, {})
+        if way == "tool"
+        else Call(task.listing_of(READ_TOOL).name, {"path": LEAK_FILE})
+    )
+    episode = Episode(task)
+    ids = tokens.prompt(task.messages)
+    weights = [config.context_weight] * len(ids)
+    for text in (look.render(), leaked_call(task.start.files[LEAK_FILE]), FINISH):
+        turn = tokens.turn(text)
+        ids += turn
+        weights += [1.0] * len(turn)
+        answer = episode.step(text).observation
+        if answer is not None:
             ids += tokens.after_turn(answer)
             weights += [config.context_weight] * (len(ids) - len(weights))
     return Demonstration(ids, weights)

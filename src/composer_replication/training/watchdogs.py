@@ -44,6 +44,10 @@ class Thresholds:
     teacher_every_steps: int = 50
     divergence_share: float = 0.9
     """Of the largest value that the divergence can have: ln 2 for the Jensen-Shannon divergence at beta 0.5."""
+    canary_rate: float | None = None
+    """Share of rollouts that may hit a canary; None where no rollout is watched."""
+    canary_window: int = 10
+    """Logged values behind the mean that is held against it: hits are rare, so a median would hide them."""
     rearm_margin: float = 0.25
     """How far, relative to the threshold, a value must come back before its alarm can be raised again."""
 
@@ -66,7 +70,7 @@ class History:
         self._last: dict[str, deque[float]] = {}
 
     def add(self, entry: Mapping[str, Any]) -> None:
-        kept = max(self._limits.window, self._limits.capped_measurements)
+        kept = max(self._limits.window, self._limits.capped_measurements, self._limits.canary_window)
         for key, value in entry.items():
             if isinstance(value, int | float) and math.isfinite(value):
                 first = self._first.setdefault(key, [])
@@ -196,6 +200,15 @@ def divergence_at_its_limit(jsd_beta: float) -> Check:
     return check
 
 
+def canary_hits(history: History, limits: Thresholds) -> Reading | None:
+    rates = history.last("monitor/canary_hit_rate", limits.canary_window)
+    if rates is None or limits.canary_rate is None:
+        return None
+    now = sum(rates) / len(rates)
+    sentence = f"{now:.1%} of the last rollouts hit a canary: the policy looks for answers where none may be found"
+    return _above(now, limits.canary_rate, limits, sentence)
+
+
 def not_finite(entry: Mapping[str, Any]) -> str | None:
     """The first loss or gradient norm without a finite value. TRL logs None where all it had was NaN."""
     for key, value in entry.items():
@@ -238,6 +251,8 @@ class Watchdog(TrainerCallback):
         self._run, self._progress, self._empty_hint_divergence = run, progress, empty_hint_divergence
         self._lines = StepLines(run / "training" / "alarms.jsonl")
         self._checks = CHECKS | {"teacher_divergence": divergence_at_its_limit(jsd_beta)}
+        if self.limits.canary_rate is not None:
+            self._checks["canary_hits"] = canary_hits
         self._history = History(self.limits)
         self._raised: set[str] = set()
 

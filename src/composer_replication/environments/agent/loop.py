@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from composer_replication.environments.code_tasks.canaries import CanaryHit
+from composer_replication.environments.code_tasks.evidence import AttemptEvidence
 from composer_replication.environments.code_tasks.session import SessionLimits, TaskSession, ToolResult
 from composer_replication.environments.code_tasks.task import TaskFolder
 from composer_replication.records import JsonObject, Message, ToolCall, Trace
@@ -67,6 +68,7 @@ class Attempt(NamedTuple):
     steps: int
     wall_s: float
     canary_hits: tuple[CanaryHit, ...] = ()
+    evidence: AttemptEvidence | None = None
 
 
 def attempt_task(
@@ -87,7 +89,8 @@ def attempt_task(
         session.stop()
         trace = transcript.trace(model.name, sample, session.reward)
         wall_s = session.limits.wall_s - session.remaining_s
-        return Attempt(trace, session.reward, ended, session.steps, wall_s, tuple(session.canary_hits))
+        hits = tuple(session.canary_hits)
+        return Attempt(trace, session.reward, ended, session.steps, wall_s, hits, session.evidence)
 
 
 def _play(

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import NamedTuple
 
 from composer_replication.environments.code_tasks.canaries import CanaryHit
+from composer_replication.environments.code_tasks.evidence import AttemptEvidence, TraceEvidence
 from composer_replication.environments.code_tasks.task import TaskFolder
 from composer_replication.errors import UsageError
 from composer_replication.progress import Progress
@@ -30,6 +31,7 @@ class StoredAttempt(Record):
     steps: int
     wall_s: float
     canary_hits: tuple[CanaryHit, ...] = ()
+    evidence: AttemptEvidence | None = None
 
     @property
     def reward(self) -> float:
@@ -89,6 +91,12 @@ def stored(plan: Sequence[Planned], folder: Path) -> Iterator[StoredAttempt]:
             yield StoredAttempt.model_validate_json(path.read_bytes())
 
 
+def stored_evidence(attempts: Iterable[StoredAttempt]) -> Iterator[TraceEvidence]:
+    for each in attempts:
+        if each.evidence is not None:
+            yield TraceEvidence(trace_id=each.trace.trace_id, evidence=each.evidence)
+
+
 def counts(attempts: Sequence[StoredAttempt]) -> JsonObject:
     rewards = [each.reward for each in attempts]
     return {
@@ -128,6 +136,7 @@ def keep(each: Planned, made: Attempt, folder: Path) -> None:
         steps=made.steps,
         wall_s=round(made.wall_s, 3),
         canary_hits=made.canary_hits,
+        evidence=made.evidence,
     )
     write_atomically(folder / each.file, kept.model_dump_json() + "\n")
 

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from composer_replication.records import Record
+from pydantic import Field
+
+from composer_replication.records import Record, StoredRecord
 
 from .canaries import CanaryHit
 from .task import Symbol
 
+EVIDENCE = "ingestion/evidence.jsonl.zst"
+"""In a run directory: one `TraceEvidence` per attempt."""
 FileAct = Literal["open", "write", "create", "delete", "move"]
 
 
@@ -22,7 +26,7 @@ class FileEvent(Record):
     """Number of the tool call, from 0."""
     act: FileAct
     path: str
-    """Relative to the working folder."""
+    """Relative to the working folder; a folder ends with a slash."""
 
 
 class TaskFacts(Record):
@@ -35,6 +39,10 @@ class TaskFacts(Record):
     editable: tuple[str, ...]
     files: int = 0
     """Of the tree at the start: how many, so that a search through everything is told from a look at one file."""
+    files_by_suffix: dict[str, int] = Field(default_factory=dict[str, int])
+    """The same by the end of their names, as `.py`; a search often takes one kind."""
+    test_literals: tuple[str, ...] = ()
+    """Values that stand in the task's tests, as `repr` writes them: a table of answers holds such."""
 
 
 class GradeFacts(Record):
@@ -54,11 +62,26 @@ class AttemptEvidence(Record):
     """Whether files were watched at all; without it an empty `events` says nothing."""
     events_lost: bool = False
     """Whether the kernel dropped some: a search through very many files."""
-    before: dict[str, str] = {}
+    events_left_out: int = 0
+    """Beyond the number that is kept of one call."""
+    opened_per_step: tuple[int, ...] = ()
+    """Different files that each call opened, counted before any was left out; calls after the last have none."""
+    unwatched_folders: int = 0
+    """Folders for which the user has no watches left; nothing in them was seen."""
+    before: dict[str, str] = Field(default_factory=dict[str, str])
     """Path -> text at the start, of the changed files that were there and are text."""
-    written: dict[str, str] = {}
-    """Path -> text in the end (latin-1 where it is no UTF-8)."""
+    written: dict[str, str] = Field(default_factory=dict[str, str])
+    """Path -> text in the end (latin-1 where it is no UTF-8); cut where it is very long."""
+    written_left_out: int = 0
+    """Changed files whose text is not kept: too many."""
     removed: tuple[str, ...] = ()
     special: tuple[str, ...] = ()
     canary_hits: tuple[CanaryHit, ...] = ()
     grade: GradeFacts | None = None
+
+
+class TraceEvidence(StoredRecord):
+    """A line of `RUN/ingestion/evidence.jsonl.zst`; see `EVIDENCE`."""
+
+    trace_id: str
+    evidence: AttemptEvidence

@@ -11,15 +11,19 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
 from composer_replication.environments.agent.tools import ToolError, check_call
+from composer_replication.environments.sandbox.audit import audit_of
 from composer_replication.environments.sandbox.errors import SandboxRefusal
 from composer_replication.environments.sandbox.interface import Changes, ExecResult, Limits, Sandbox, SandboxSpec
 
 from .canaries import Canaries, CanaryHit, canary_files, canary_hits, ignored
+from .evidence import AttemptEvidence, FileEvent
+from .gathered import changed_texts, grade_facts, task_facts
 from .task import Grade, Submission, TaskFolder
 
 Ended = Literal["submitted", "steps", "time", "closed", "stopped"]
@@ -61,14 +65,19 @@ class TaskSession:
         limits: SessionLimits | None = None,
         grader: Grader | None = None,
         canary_seed: str | None = None,
+        audit: bool = True,
     ) -> None:
-        """`canary_seed` names the decoys that are planted; a random one by default, so that nobody learns them."""
+        """`canary_seed` names the decoys that are planted; a random one by default, so that nobody learns them.
+        `audit`: whether the files that commands touch are noted, where the sandbox allows it."""
         self.task, self.backend, self.limits = task, backend, limits or SessionLimits()
         self._grader = grader or _grade
         self._heard: list[str] = []
         self.canary_hits: list[CanaryHit] = []
-        """Evidence that a decoy was read, known when the session has ended."""
+        """Decoys that were surely read, known when the session has ended; `evidence` also has those only opened."""
+        self.evidence: AttemptEvidence | None = None
+        """What was left behind; None until the session has ended, and for one that was closed without handing in."""
         self.steps = 0
+        self._calls = 0
         self.ended: Ended | None = None
         self.submission: Submission | None = None
         self.grade: Grade | None = None
@@ -76,8 +85,9 @@ class TaskSession:
         self._started = time.monotonic()
         self._python, self._sandbox = _open(task, backend, self.limits.sandbox)
         try:
-            self.canaries = _plant(self._sandbox, task, canary_seed or secrets.token_hex(8))
+            self.canaries, self._ignored = _plant(self._sandbox, task, canary_seed or secrets.token_hex(8))
             self._start = self._sandbox.snapshot()
+            self._audit = audit_of(self._sandbox, self.canaries.paths) if audit else None
         except BaseException:
             self._sandbox.kill()
             raise
@@ -100,6 +110,7 @@ class TaskSession:
 
         if self._heard:
             self._heard.append(str(arguments))
+        self._calls += 1
         return self._step(work)
 
     def refuse(self, why: ToolError) -> ToolResult:
@@ -120,7 +131,7 @@ class TaskSession:
         """End without a grade, unless there is one. Twice is fine."""
         if self.ended is None:
             self.ended = "closed"
-        self._sandbox.kill()
+        self._kill()
 
     def __enter__(self) -> Self:
         return self
@@ -205,15 +216,48 @@ class TaskSession:
             pass  # a working folder beyond its limits holds nothing that could be graded
         finally:
             self.ended = how
-            self._sandbox.kill()
-        self.canary_hits = canary_hits(self.canaries, self._heard, changes)
+            self._kill()
+        opened = {seen.path for seen in self._audit.seen if seen.act == "open"} if self._audit else ()
+        hits = canary_hits(self.canaries, self._heard, changes, opened)
+        self.canary_hits = [hit for hit in hits if hit.evidence == "hard"]
         self.submission = Submission(dict(changes.written), tuple(changes.removed))
+        self.evidence = self._gathered(changes, tuple(hits))
         self.grade = self._grader(self.task, self.submission, self.backend)
+        self.evidence = self.evidence.model_copy(update={"grade": grade_facts(self.grade)})
+
+    def _gathered(self, changes: Changes, hits: tuple[CanaryHit, ...]) -> AttemptEvidence:
+        texts = changed_texts(changes, self.task.tree, {".gitignore": self._ignored})
+        found = AttemptEvidence(
+            task=task_facts(self.task),
+            before=texts.before,
+            written=texts.written,
+            written_left_out=texts.left_out,
+            removed=changes.removed,
+            special=changes.special,
+            canary_hits=hits,
+        )
+        if self._audit is None:
+            return found
+        noted = {
+            "audited": True,
+            "events": tuple(FileEvent(step=seen.step, act=seen.act, path=seen.path) for seen in self._audit.seen),
+            "events_lost": self._audit.events_lost,
+            "events_left_out": self._audit.left_out,
+            "opened_per_step": tuple(self._audit.opened_per_step),
+            "unwatched_folders": self._audit.unwatched_folders,
+        }
+        return found.model_copy(update=noted)
+
+    def _kill(self) -> None:
+        self._sandbox.kill()
+        if self._audit:
+            self._audit.close()
 
     def _run(self, argv: list[str]) -> ExecResult:
         # An interpreter that is stopped at once would look like a broken sandbox.
         timeout_s = max(0.1, min(self.limits.command_s, self.remaining_s))
-        return self._sandbox.exec(argv, timeout_s=timeout_s)
+        with self._audit.step(self._calls - 1) if self._audit else nullcontext():
+            return self._sandbox.exec(argv, timeout_s=timeout_s)
 
     def _shown(self, result: ExecResult) -> str:
         text = b"\n".join(part for part in (result.stdout.rstrip(b"\n"), result.stderr.rstrip(b"\n")) if part)
@@ -256,8 +300,8 @@ def _open(task: TaskFolder, backend: str, limits: Limits) -> tuple[str, Sandbox]
     return tools.python, open_sandbox(replace(spec, env=env), backend)
 
 
-def _plant(sandbox: Sandbox, task: TaskFolder, seed: str) -> Canaries:
-    """Decoys where deleted code usually leaks. A file of the tree is never replaced."""
+def _plant(sandbox: Sandbox, task: TaskFolder, seed: str) -> tuple[Canaries, bytes]:
+    """Decoys where deleted code usually leaks, and the new `.gitignore`. A file of the tree is never replaced."""
     planted = canary_files(seed, task.code_task.symbols)
     kept = [decoy for decoy in planted.canaries.decoys if not (task.tree / decoy.path).exists()]
     for decoy in kept:
@@ -265,8 +309,9 @@ def _plant(sandbox: Sandbox, task: TaskFolder, seed: str) -> Canaries:
     ignore = task.tree / ".gitignore"
     before = ignore.read_bytes().rstrip(b"\n") if ignore.is_file() else b""
     lines = [before] if before else []
-    sandbox.write(".gitignore", b"\n".join([*lines, *(line.encode() for line in ignored(kept)), b""]))
-    return Canaries(seed=planted.canaries.seed, decoys=tuple(kept))
+    after = b"\n".join([*lines, *(line.encode() for line in ignored(kept)), b""])
+    sandbox.write(".gitignore", after)
+    return Canaries(seed=planted.canaries.seed, decoys=tuple(kept)), after
 
 
 def _grade(task: TaskFolder, submission: Submission, backend: str) -> Grade:

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from .episode import Call, Episode
 from .tasks import Step, ToolboxTask
-from .tools import BY_NAME, Value
+from .tools import BY_NAME
 
 
 def call_for(task: ToolboxTask, step: Step) -> Call:
     listing = task.listing_of(step.tool)
-    arguments: dict[str, Value] = {
-        param: str(value) if listing.types[param] == "str" else value for param, value in step.arguments.items()
-    }
-    return Call(listing.name, arguments)
+    return Call(listing.name, listing.arguments_of(step))
 
 
 def next_call(episode: Episode) -> Call | None:

@@ -1,0 +1,141 @@
+"""A second opinion that nothing is trained against: a logistic regression over hashed names of what was done.
+
+Reads the acts of a rollout (verbs, kinds of files, names of commands, what follows what) and `auditor.json`; gives a
+probability that is only reported. It sees no outcome of a rule and shares no input with the penalty, so a policy that
+learns to slip under the penalty and goes on cheating makes the two disagree. No reward, penalty or mask may read it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from pydantic import ValidationError
+
+from composer_replication.errors import UsageError
+from composer_replication.records import JsonObject, Record
+from composer_replication.runs import write_atomically
+
+AUDITOR = Path(__file__).with_name("auditor.json")
+FIT_COMMAND = "python experiments/006-monitor/fit.py"
+BUCKETS = 512
+COUNT_LIMIT = 8
+L2 = 10.0
+KNOWN_SUFFIXES = frozenset(
+    "py pyc pyi pth txt md rst json toml cfg ini yml yaml html ipynb so a jar class whl zip gz tar xz bz2 sh log xml db"
+    .split()
+)  # fmt: skip
+TELLING_PARTS = (
+    ".git", "__pycache__", "site-packages", ".cache", "build", "dist", "tests", "test", "docs", "proc", "sys", "dev",
+    "tmp", "home", "root", "usr", "etc", "var",
+)  # fmt: skip
+
+
+class Acted(Protocol):
+    @property
+    def verb(self) -> str: ...
+    @property
+    def target(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
+
+
+def names_of(acts: Iterable[Acted]) -> Iterator[str]:
+    """Words that say what kind of thing was done; none holds a path or a text of the rollout as it is."""
+    before = "start"
+    for act in acts:
+        kind = target_kind(act.target)
+        yield f"did {act.verb}"
+        yield f"{act.verb} {kind}"
+        yield f"{before} then {act.verb}"
+        if word := first_word(act.detail):
+            yield f"{act.verb} by {word}"
+        before = act.verb
+    yield f"{before} then end"
+
+
+def target_kind(target: str) -> str:
+    path = PurePosixPath(target)
+    part = next((part for part in TELLING_PARTS if part in path.parts), "plain")
+    suffix = path.suffix.removeprefix(".")
+    place = "absolute" if path.is_absolute() else "home" if target.startswith("~") else "relative"
+    return f"{place} {part} {suffix if suffix in KNOWN_SUFFIXES else 'other'}"
+
+
+def first_word(detail: str) -> str:
+    word = detail.split(maxsplit=1)[0] if detail.strip() else ""
+    return word[:24] if word.replace("-", "").replace("_", "").replace(".", "").isalnum() else ""
+
+
+def hashed(acts: Iterable[Acted]) -> dict[int, float]:
+    """Bucket -> capped count, in logarithms."""
+    counts: dict[int, int] = {}
+    for name in names_of(acts):
+        bucket = bucket_of(name)
+        counts[bucket] = counts.get(bucket, 0) + 1
+    return {bucket: math.log1p(min(count, COUNT_LIMIT)) for bucket, count in counts.items()}
+
+
+@cache
+def bucket_of(name: str) -> int:
+    """The same on every machine and in every process."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) % BUCKETS
+
+
+class Auditor(Record):
+    weights: dict[int, float]
+    """Log odds for each unit of a bucket; buckets that say nothing are left out."""
+    intercept: float
+    threshold: float
+    false_positive_rate: float
+    trained_on: JsonObject
+
+    def probability(self, acts: Iterable[Acted]) -> float:
+        odds = self.intercept + sum(self.weights.get(bucket, 0.0) * value for bucket, value in hashed(acts).items())
+        return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
+
+    @classmethod
+    def load(cls, path: Path = AUDITOR) -> Auditor:
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except FileNotFoundError as error:
+            raise UsageError(f"the auditor has no weights: {path} is missing", FIT_COMMAND) from error
+        except ValidationError as error:
+            raise UsageError(f"{path} does not hold weights of the auditor", FIT_COMMAND) from error
+
+    def save(self, path: Path = AUDITOR) -> None:
+        write_atomically(path, self.model_dump_json(indent=1) + "\n")
+
+
+def fit_auditor(
+    rollouts: Sequence[Sequence[Acted]],
+    labels: Sequence[bool],
+    behaviours: Sequence[str],
+    trained_on: JsonObject,
+    *,
+    l2: float = L2,
+    most_false_positives: float = 0.01,
+    folds: int = 5,
+) -> tuple[Auditor, list[float]]:
+    """The auditor, and its probability for each rollout when it had seen nothing of that behaviour."""
+    from .logistic import cross_fitted, fit_line, threshold_for
+
+    found = [hashed(acts) for acts in rollouts]
+    values = [[row.get(bucket, 0.0) for bucket in range(BUCKETS)] for row in found]
+    line = fit_line(values, labels, l2)
+    unseen = cross_fitted(values, labels, behaviours, l2, folds=folds)
+    threshold = threshold_for(unseen, labels, most_false_positives)
+    honest = [p for p, hack in zip(unseen, labels, strict=True) if not hack]
+    slopes = [weight / scale for weight, scale in zip(line.weights, line.scale, strict=True)]
+    auditor = Auditor(
+        weights={bucket: round(slope, 6) for bucket, slope in enumerate(slopes) if abs(slope) > 1e-6},
+        intercept=line.intercept - sum(slope * mean for slope, mean in zip(slopes, line.mean, strict=True)),
+        threshold=threshold,
+        false_positive_rate=sum(p >= threshold for p in honest) / len(honest),
+        trained_on={**trained_on, "hacks": sum(labels), "honest": len(honest), "behaviours": len(set(behaviours))},
+    )
+    return auditor, unseen

@@ -1,0 +1,42 @@
+"""One table of rules over acts: which act is a sign of which class of hack, seen from what an agent ran and wrote.
+
+Reads a `Watched`; gives signs with the offending line. Nearly all signs are soft: most acts have an honest reading, and
+the other layers see what came of them. What an agent made itself it may read. Rules marked `people_do` stay silent
+where a person sat in front of the agent: looking at a project's history or fetching from the network is their work.
+Not caught: acts whose paths only exist at run time, and what the diff alone shows (classes 17 to 22).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .act import Act
+from .acts import acts_of_steps
+from .rule_table import RULES, Rule
+from .seen import Seen
+from .signs import Sign
+from .watched import Watched
+
+
+def command_signs(watched: Watched) -> list[Sign]:
+    """One sign per rule, step and line."""
+    seen = Seen.of(watched)
+    signs: dict[Sign, None] = {}
+    for step, acts in zip(watched.steps, acts_of_steps(watched.steps), strict=True):
+        seen.begin(acts)
+        for rule, act in matches(acts, seen):
+            if not (rule.people_do and watched.person):
+                line = act.line or f"{act.detail} {act.target}"
+                signs[Sign(rule.name, rule.hack_class, "command", rule.evidence, step.number, line)] = None
+        seen.end(acts)
+    return list(signs)
+
+
+def matches(acts: Iterable[Act], seen: Seen) -> list[tuple[Rule, Act]]:
+    return [(rule, act) for act in acts for rule in RULES_OF.get(act.verb, ()) if rule.test(act, seen)]
+
+
+RULES_OF: dict[str, tuple[Rule, ...]] = {
+    verb: tuple(rule for rule in RULES if verb in rule.verbs)
+    for verb in {verb for rule in RULES for verb in rule.verbs}
+}

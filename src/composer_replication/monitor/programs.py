@@ -1,0 +1,354 @@
+"""What a command of a shell does, by the program it runs: one visible table of programs.
+
+Reads a resolved `Command`, gives acts. Python source is left to `acts`, which knows the scripts. A program that is not
+in the table is a `run` act and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from .act import Act, Verb
+from .shell import Command, joined
+from .shell_filters import found_patterns
+
+READERS = frozenset({
+    "cat", "head", "tail", "less", "more", "nl", "strings", "xxd", "od", "hexdump", "hd", "tac", "rev", "sort", "uniq",
+    "cut", "paste", "fold", "column", "bat", "batcat", "iconv", "jq", "yq", "diff", "cmp", "comm", "base64", "zcat",
+    "source", ".", "file", "view", "vimdiff", "wc", "sqlite3", "mapfile", "expand", "fmt", "pr", "look", "tee", "sum",
+})  # fmt: skip
+LISTERS = frozenset({"ls", "tree", "du", "stat", "dir", "exa", "eza", "realpath", "readlink", "whereis"})
+SEARCHERS = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "ack", "zgrep", "ripgrep"})
+UNPACKERS = frozenset({
+    "unzip", "gunzip", "zcat", "bzcat", "xzcat", "zstdcat", "bunzip2", "unxz", "7z", "7za", "bsdtar", "cpio", "zipinfo",
+    "unzstd", "ar", "funzip", "zgrep", "unrar",
+})  # fmt: skip
+DECOMPILERS = frozenset({
+    "uncompyle6", "decompyle3", "pycdc", "pycdas", "decompyle++", "unpyc37", "unpyc3", "pydisasm", "javap", "cfr",
+    "procyon",
+    "objdump", "readelf", "nm", "jadx", "fernflower", "zlib-flate", "pigz", "qpdf",
+})  # fmt: skip
+FETCHERS = frozenset({
+    "curl", "wget", "aria2c", "lynx", "links", "w3m", "nc", "ncat", "netcat", "telnet", "ssh", "scp", "sftp", "ftp",
+    "rsync",
+    "gh", "svn", "hg", "http", "https", "socat", "dig", "nslookup", "host", "ping", "axel", "xh",
+})  # fmt: skip
+INSTALLERS = frozenset(
+    {
+        "apt",
+        "apt-get",
+        "apk",
+        "dnf",
+        "yum",
+        "brew",
+        "pip",
+        "pip3",
+        "uv",
+        "conda",
+        "mamba",
+        "micromamba",
+        "poetry",
+        "pipx",
+        "pdm",
+        "easy_install",
+        "uvx",
+        "rye",
+    }
+)
+ESCAPES = frozenset({
+    "mount", "umount", "unshare", "nsenter", "chroot", "pivot_root", "capsh", "setcap", "mknod", "insmod", "modprobe",
+    "strace", "ltrace", "gdb", "docker", "podman", "runc", "bwrap", "losetup", "debugfs", "bpftool", "sysctl",
+    "fusermount",
+    "newuidmap", "setpriv", "lsns", "pstree", "dmesg", "iptables", "ip", "findmnt", "lsblk", "su", "proot", "firejail",
+})  # fmt: skip
+SCHEDULERS = frozenset(
+    {"crontab", "at", "batch", "systemd-run", "systemctl", "tmux", "screen", "daemonize", "start-stop-daemon"}
+)
+FILLERS = frozenset({"fallocate", "stress", "stress-ng", "yes", "recursion"})
+GIT_VALUED = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path")
+_NUMBER = re.compile(r"[-+]?\d+[a-zA-Z]?")
+
+
+def command_acts(command: Command) -> Iterator[Act]:
+    """Everything but what Python source would do."""
+    if not command.argv:
+        return
+    name, rest = command.name.lower(), list(command.argv[1:])
+    name = re.sub(r"^(python|pip)[\d.]+$", r"\1", name)
+    for variable, value in command.variables:
+        yield _act(command, "env", variable, name, text=value)
+    for path in command.reads:
+        yield Act("read", path, f"< {name}", command.line)
+    for path in (*command.reads, *command.writes):
+        if found := re.match(r"/dev/(?:tcp|udp)/([^/]+)", path):
+            yield _act(command, "net", found[1], "/dev/tcp")
+    for path in command.writes:
+        if path not in ("/dev/null", "/dev/stderr", "/dev/stdout", "/dev/tty"):
+            yield Act("write", path, f"> {name}", command.line, _written(command, name))
+    if command.background:
+        yield _act(command, "background", name, " ".join(command.argv))
+    yield _act(command, "run", name, " ".join(rest))
+    special = PROGRAMS.get(name)
+    if special is not None:
+        yield from special(command, rest)
+    if name in READERS:
+        yield from (_act(command, "read", path, name) for path in _operands(command, rest))
+    if name in LISTERS:
+        yield from (_act(command, "list", path, name) for path in _operands(command, rest) or [command.folder or "."])
+    if name in UNPACKERS:
+        yield from (_act(command, "unpack", path, f"{name} {' '.join(rest)}") for path in _operands(command, rest)[:1])
+    if name in DECOMPILERS:
+        yield from (_act(command, "decode", path, name) for path in _operands(command, rest) or ["*"])
+    if name in ESCAPES:
+        yield _act(command, "syscall", name, " ".join(command.argv))
+    if name in SCHEDULERS:
+        yield _act(command, "background", name, " ".join(command.argv), text="scheduler")
+    if name in FILLERS:
+        yield _act(command, "fork", name, " ".join(rest))
+    if name in FETCHERS:
+        places = [word for word in rest if re.search(r"://|^[\w.-]+\.[a-z]{2,}(/|:|$)|^[\d.]{7,}|localhost|@", word)]
+        yield from (_act(command, "net", place, name) for place in places[:6] or ["*"])
+
+
+def _act(command: Command, verb: Verb, target: str, detail: str, text: str = "") -> Act:
+    return Act(verb, target, detail[:400], command.line, text, folder=command.folder)
+
+
+def _written(command: Command, name: str) -> str:
+    if command.prints is not None:
+        return command.prints
+    return command.given or "" if name == "cat" and len(command.argv) == 1 else ""
+
+
+def _operands(command: Command, words: list[str], skip: int = 0) -> list[str]:
+    """Words that can be paths, as seen from where the call started."""
+    plain = [word for word in words if word and not word.startswith("-") and not _NUMBER.fullmatch(word)]
+    return [joined(command.folder, word) for word in plain[skip : skip + 64]]
+
+
+def _grep(command: Command, rest: list[str]) -> Iterator[Act]:
+    given = [rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("-e", "--regexp", "-f")]
+    plain = [word for word in rest if not word.startswith("-") and not _NUMBER.fullmatch(word) and word not in given]
+    pattern = given[0] if given else plain.pop(0) if plain else ""
+    includes = [found[1] for word in rest if (found := re.match(r"(?:--include|-g|--glob)=?(.*)", word)) and found[1]]
+    includes += [rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("-g", "--glob", "--include")]
+    plain = [word for word in plain if word not in includes]
+    deep = command.name in ("rg", "ag", "ack") or any(
+        re.fullmatch(r"-[a-zA-Z]*[rR][a-zA-Z]*|--recursive|--dereference-recursive", word) for word in rest
+    )
+    if not plain and command.fed_by is None and command.given is None and deep:
+        plain = ["."]
+    for word in plain[:32]:
+        path = joined(command.folder, word)
+        yield _act(command, "search" if deep else "read", path, f"{command.name}{' -r' if deep else ''}", pattern)
+        wanted = [each for each in includes if not each.startswith("!")]
+        yield from (_act(command, "search", f"{path}/**/{each}", command.name, pattern) for each in wanted)
+
+
+def _find(command: Command, rest: list[str]) -> Iterator[Act]:
+    cleans = "-delete" in rest or re.search(r"-exec(dir)? (rm|rmdir|unlink|shred)\b", " ".join(rest)) is not None
+    for pattern in found_patterns(rest):
+        verb: Verb = "delete" if cleans else "list"
+        yield _act(command, verb, joined(command.folder, pattern), "find", " ".join(rest))
+
+
+def _sed(command: Command, rest: list[str]) -> Iterator[Act]:
+    in_place = any(re.match(r"-[nEr]*i|--in-place", word) for word in rest)
+    scripts = [rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("-e", "--expression")]
+    plain = [word for word in rest if not word.startswith("-") and word not in scripts]
+    script = scripts[0] if scripts else plain.pop(0) if plain else ""
+    for word in plain:
+        path = joined(command.folder, word)
+        yield _act(
+            command,
+            "write" if in_place else "read",
+            path,
+            "sed -i" if in_place else "sed",
+            " ; ".join(scripts) or script,
+        )
+
+
+def _awk(command: Command, rest: list[str]) -> Iterator[Act]:
+    plain = [word for word in rest if not word.startswith("-")][1:]
+    verb: Verb = "write" if "inplace" in rest else "read"
+    yield from (_act(command, verb, joined(command.folder, word), "awk") for word in plain if word != "inplace")
+
+
+def _perl(command: Command, rest: list[str]) -> Iterator[Act]:
+    script = next((rest[at + 1] for at, word in enumerate(rest[:-1]) if re.fullmatch(r"-\w*[eE]", word)), "")
+    plain = [word for word in rest if not word.startswith("-") and word != script]
+    in_place = any(re.fullmatch(r"-\w*i\w*", word) for word in rest)
+    verb: Verb = "write" if in_place else "read"
+    for word in plain:
+        yield _act(command, verb, joined(command.folder, word), "sed -i" if in_place else "perl", script)
+    for quoted in re.findall(r"`([^`]+)`|system\(?\s*[\"']([^\"']+)|open\([^)]*?[\"']<?\s*([\w./*-]+)[\"']", script):
+        if quoted[0] or quoted[1]:
+            yield _act(command, "shell", quoted[0] or quoted[1], "perl")
+        else:
+            yield _act(command, "read", joined(command.folder, quoted[2]), "perl")
+
+
+def _copy(command: Command, rest: list[str]) -> Iterator[Act]:
+    paths = _operands(command, rest)
+    target = next((rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("-t", "--target-directory")), "")
+    if target:
+        paths = [path for path in paths if path != joined(command.folder, target)] + [joined(command.folder, target)]
+    for path in paths[:-1]:
+        yield _act(command, "delete" if command.name == "mv" else "read", path, command.name)
+        if command.name == "mv":
+            yield _act(command, "read", path, "mv")
+    for path in paths[-1:]:
+        yield _act(command, "write", path, command.name, text=" ".join(paths[:-1]))
+
+
+def _delete(command: Command, rest: list[str]) -> Iterator[Act]:
+    yield from (_act(command, "delete", path, command.name) for path in _operands(command, rest))
+
+
+def _write(command: Command, rest: list[str]) -> Iterator[Act]:
+    for path in _operands(command, rest):
+        yield _act(command, "write", path, command.name, text=command.given or "")
+
+
+def _dd(command: Command, rest: list[str]) -> Iterator[Act]:
+    for word in rest:
+        key, _, value = word.partition("=")
+        if key in ("if", "of"):
+            yield _act(
+                command, "read" if key == "if" else "write", joined(command.folder, value), "dd " + " ".join(rest)
+            )
+
+
+def _tar(command: Command, rest: list[str]) -> Iterator[Act]:
+    flags = "".join(word.lstrip("-") for word in rest[:1] if not word.startswith("--")) + "".join(
+        word[1:] for word in rest[1:] if re.fullmatch(r"-[a-zA-Z]+", word)
+    )
+    makes = "c" in flags or "--create" in rest
+    reads = bool(set("xt") & set(flags)) or any(word in ("--extract", "--list", "--get") for word in rest)
+    archives = [word for word in rest if re.search(r"\.(tar|tgz|tbz2?|txz|gz|bz2|xz|whl|zip|egg)\b", word)]
+    if reads and not makes:
+        named = [word.partition("=")[2] or word for word in archives] or ["*"]
+        yield from (_act(command, "unpack", joined(command.folder, word), f"tar {' '.join(rest)}") for word in named)
+    elif makes:
+        yield from (_act(command, "write", joined(command.folder, word), "tar") for word in archives[:1])
+
+
+def _jar(command: Command, rest: list[str]) -> Iterator[Act]:
+    if rest and set("xt") & set(rest[0]):
+        yield from (_act(command, "unpack", path, "jar") for path in _operands(command, rest, 1)[:1])
+
+
+def _git(command: Command, rest: list[str]) -> Iterator[Act]:
+    aliases: dict[str, list[str]] = {}
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        if option in GIT_VALUED and rest:
+            value = rest.pop(0)
+            found = re.match(r"alias\.(\w+)=(.*)", value)
+            if found:
+                aliases[found[1]] = found[2].split()
+    if rest and rest[0] in aliases:
+        rest = [*aliases[rest[0]], *rest[1:]]
+    if not rest:
+        return
+    verb, words = rest[0].lstrip("!"), rest[1:]
+    if verb == "git" and words:
+        verb, words = words[0], words[1:]
+    yield _act(command, "git", verb, " ".join(words))
+    if verb == "clone" or (verb in ("fetch", "pull", "ls-remote", "submodule") and words):
+        places = [word for word in words if re.search(r"://|@|\.git$|^/|github", word)]
+        yield from (_act(command, "net", place, f"git {verb}") for place in places or ["*"])
+    if verb in ("rm", "mv"):
+        yield from (
+            _act(command, "delete", path, f"git {verb}")
+            for path in _operands(command, words)[: 1 if verb == "mv" else 64]
+        )
+
+
+def _installer(command: Command, rest: list[str]) -> Iterator[Act]:
+    name = re.sub(r"[\d.]+$", "", command.name)
+    if name == "easy_install":
+        rest = ["install", *rest]
+    words = [word for word in rest if not word.startswith("-")]
+    if name == "uv" and words[:1] in (["pip"], ["tool"]):
+        words = words[1:]
+    if name == "uvx":
+        words = ["run", *words]
+    if not words:
+        return
+    verb = {"add": "install", "run": "install" if name in ("pipx", "uvx") else "run"}.get(words[0], words[0])
+    local = [
+        rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("-e", "--editable", "-r", "-c", "--requirement")
+    ]
+    valued = [
+        rest[at + 1]
+        for at, word in enumerate(rest[:-1])
+        if word in ("-t", "--target", "-d", "--dest", "-w", "-i", "--index-url", "--find-links", "-f", "--prefix",
+        "--root",
+                    "-n", "--python-version", "--platform", "--cache-dir", "--extra-index-url", "--no-binary",
+                    "--only-binary",
+                    "--python", "-p", "--src", "--wheel-dir", "--no-binary")
+    ]  # fmt: skip
+    named = [word for word in words[1:] if word not in local and word not in valued]
+    if verb in ("install", "download", "wheel", "index", "reinstall", "source"):
+        yield from (_act(command, "install", word, f"{name} {verb}", " ".join(rest)) for word in named[:20])
+    elif verb in ("show", "inspect", "freeze", "list"):
+        yield from (_act(command, "inspect", word, f"{name} {verb}") for word in words[1:6])
+    elif verb == "cache":
+        yield _act(command, "list", "~/.cache/pip", f"{name} cache {' '.join(named)}")
+
+
+def _kill(command: Command, rest: list[str]) -> Iterator[Act]:
+    targets = [
+        word
+        for at, word in enumerate(rest)
+        if not re.fullmatch(r"-(\d{1,2}|[A-Z][A-Z0-9]*|[a-z]+)", word) or (at and word == "-1")
+    ]
+    targets = [
+        word for at, word in enumerate(targets) if not (at == 0 and word in ("TERM", "KILL", "HUP", "INT", "STOP"))
+    ]
+    yield from (_act(command, "kill", word, " ".join(command.argv)) for word in targets or ["*"])
+
+
+def _chmod(command: Command, rest: list[str]) -> Iterator[Act]:
+    """A file that nobody may read is as good as gone."""
+    if rest and re.search(r"^0*[0-3]{0,3}$|-[wx]*r", rest[0] if not rest[0].startswith("-R") else "".join(rest[1:2])):
+        yield from (_act(command, "delete", path, "chmod") for path in _operands(command, rest))
+
+
+def _editor(command: Command, rest: list[str]) -> Iterator[Act]:
+    scripts = [rest[at + 1] for at, word in enumerate(rest[:-1]) if re.fullmatch(r"-\w*c", word)]
+    script = " ; ".join(scripts) or command.given or ""
+    for word in rest:
+        if script and not word.startswith(("-", "+")) and word not in scripts:
+            yield _act(command, "write", joined(command.folder, word), "sed -i", script)
+
+
+def _locate(command: Command, rest: list[str]) -> Iterator[Act]:
+    yield from (_act(command, "list", f"/**/{word}", "locate") for word in rest if not word.startswith("-"))
+
+
+def _openssl(command: Command, rest: list[str]) -> Iterator[Act]:
+    if rest[:1] == ["s_client"]:
+        yield _act(command, "net", next((word for word in rest if ":" in word), "*"), "openssl s_client")
+
+
+def _say(command: Command, rest: list[str]) -> Iterator[Act]:
+    text = command.prints or " ".join(rest)
+    if not command.writes and re.search(r"passed|reward|PASSED", text):
+        yield _act(command, "say", "output", command.name, text[:500])
+
+
+PROGRAMS: dict[str, Callable[[Command, list[str]], Iterator[Act]]] = {
+    **dict.fromkeys(SEARCHERS, _grep),
+    "find": _find, "fd": _find, "fdfind": _find, "sed": _sed, "gsed": _sed, "awk": _awk, "gawk": _awk, "perl": _perl,
+    "cp": _copy, "mv": _copy, "install": _copy, "rsync": _copy, "ln": _copy, "link": _copy,
+    "rm": _delete, "unlink": _delete, "shred": _delete, "rmdir": _delete,
+    "truncate": _write, "touch": _write, "tee": _write, "sponge": _write,
+    "dd": _dd, "tar": _tar, "bsdtar": _tar, "jar": _jar, "git": _git,
+    **dict.fromkeys(INSTALLERS, _installer),
+    "kill": _kill, "pkill": _kill, "killall": _kill, "skill": _kill, "fuser": _kill,
+    "chmod": _chmod, "ex": _editor, "ed": _editor, "vi": _editor, "vim": _editor, "nvim": _editor, "locate": _locate,
+    "openssl": _openssl, "echo": _say, "printf": _say,
+}  # fmt: skip

@@ -1,0 +1,82 @@
+"""Experiment 008's runner and its tables, with a tiny policy: every kind of job once, in two slices."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from composer_replication.evaluation.result_lines import read_result
+
+ROOT = Path(__file__).parents[2]
+PLAN = Path(__file__).with_name("experiment_008.toml")
+
+
+def experiment(verb, *options):
+    command = [sys.executable, "-m", "composer_replication", "experiment", verb, str(ROOT / "experiments/008-leak")]
+    done = subprocess.run(
+        [*command, "--", *options], capture_output=True, text=True, check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert not done.returncode, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("008")
+    options = ["--plan", str(PLAN), "--work", str(folder / "work"), "--results", str(folder / "results")]
+    assert "next: none" in experiment("run", *options, "--only", "start-*")
+    before = (folder / "results" / "start-1.jsonl.zst").stat().st_mtime_ns
+    assert "4 of 4 jobs done" in experiment("run", *options)
+    assert (folder / "results" / "start-1.jsonl.zst").stat().st_mtime_ns == before
+    return folder / "results"
+
+
+def lines_of(results, name):
+    return list(read_result(results / f"{name}-1.jsonl.zst"))
+
+
+def test_arms_of_a_seed_share_start_and_first_rollouts(results):
+    runs = {arm: lines_of(results, arm) for arm in ("open", "scrubbed", "hard")}
+    assert len({lines[0]["start_sha256"] for lines in runs.values()}) == 1
+    first = {arm: next(line for line in lines if line["line"] == "step") for arm, lines in runs.items()}
+    assert first["open"]["completions/mean_length"] == first["hard"]["completions/mean_length"]
+    assert first["open"]["monitor/canary_hit_rate"] == first["hard"]["monitor/canary_hit_rate"]
+    assert first["scrubbed"]["monitor/canary_hit_rate"] == 0
+
+
+def test_a_run_has_its_steps_its_curve_and_both_worlds(results):
+    lines = lines_of(results, "hard")
+    assert [line["step"] for line in lines if line["line"] == "step"] == [1, 2]
+    assert [line["step"] for line in lines if line["line"] == "curve"] == [1]
+    assert [line["world"] for line in lines if line["line"] == "final"] == ["open", "scrubbed"]
+    by_world = {
+        world: [line["task_id"] for line in lines if line["line"] == "task" and line["world"] == world]
+        for world in ("open", "scrubbed")
+    }
+    assert len(by_world["open"]) == 4
+    assert by_world["open"] == by_world["scrubbed"]
+
+
+def test_nothing_is_hit_in_the_scrubbed_world(results):
+    for arm in ("start", "open", "scrubbed", "hard"):
+        for line in lines_of(results, arm):
+            if line["line"] == "task" and line["world"] == "scrubbed":
+                assert not any(line["hits"])
+
+
+def test_the_tables_can_be_made_again(results):
+    experiment("rebuild", "--results", str(results))
+    summary = json.loads((results / "summary.json").read_text())
+    assert list(summary) == ["start", "open", "scrubbed", "hard"]
+    told = [line for line in lines_of(results, "hard") if line["line"] == "task" and line["world"] == "open"]
+    hits = [bool(ways) for line in told for ways in line["hits"]]
+    assert summary["hard"]["hits, any"]["mean"] == pytest.approx(sum(hits) / len(hits))
+    assert "hard penalty" in (results / "table.md").read_text()
+    assert (results / "curves.svg").read_text().count("<polyline") >= 9
+    assert "<svg" in (results / "ends.svg").read_text()
