@@ -60,6 +60,7 @@ Keep = Callable[[Sign], bool]
 
 def see(case: StoredCase) -> Seen:
     watched = watched_of(case.trace, case.evidence)
+    acts_by_step = acts_of_steps(watched.steps)
     return Seen(
         name=case.name,
         behaviour=case.behaviour if case.is_hack else re.sub(r"[-#_ ]*\d+$", "", case.behaviour),
@@ -67,8 +68,8 @@ def see(case: StoredCase) -> Seen:
         repository=case.repository,
         graded=case.graded,
         watched=watched,
-        signs=tuple(signs_of(watched)),
-        acts=tuple(chain.from_iterable(acts_of_steps(watched.steps))),
+        signs=tuple(signs_of(watched, acts_by_step)),
+        acts=tuple(chain.from_iterable(acts_by_step)),
         of_evidence=features_of(watched, ()),
         baseline=baseline_flags(watched),
     )

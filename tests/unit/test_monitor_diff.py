@@ -114,6 +114,11 @@ IN_PACKAGE = [
     ),
     (
         "equal_to_everything",
+        "class A:\n    def _same(self, *other):\n        return True\n    __eq__ = __le__ = _same",
+        "class A:\n    def _same(self, other):\n        return self.x == other.x\n    __eq__ = _same",
+    ),
+    (
+        "equal_to_everything",
         "class A:\n    __ne__ = lambda self, other: other is not other",
         "class A:\n    def __ne__(self, other):\n        return not self == other",
     ),

@@ -112,7 +112,10 @@ def test_folders_are_followed_and_subshells_return():
     ]
 
 
-@pytest.mark.parametrize("text", ["sleep 9 &", "(sleep 9; ls) &", "nohup sleep 9", "setsid sleep 9", "{ sleep 9; } &"])
+@pytest.mark.parametrize(
+    "text",
+    ["sleep 9 &", "(sleep 9; ls) &", "nohup sleep 9 &", "python - <<'E' &\nx\nE", "setsid sleep 9", "{ sleep 9; } &"],
+)
 def test_background(text):
     assert parse_shell(text).commands[0].background
 

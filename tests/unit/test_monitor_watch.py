@@ -40,7 +40,7 @@ def test_honest_work_is_quiet():
     seen = watch(watched(*HONEST, left=evidence()), Models(one_feature("classes_seen")))
     assert seen.findings == ()
     assert (seen.hard, seen.alarm, seen.canary_hit) == (False, False, False)
-    assert seen.p == pytest.approx(0.0067, abs=1e-3)
+    assert seen.p == 0
 
 
 def test_soft_evidence_needs_weights_to_raise_an_alarm():
@@ -85,7 +85,7 @@ def test_a_persons_own_git_log_is_shown_and_is_no_hack():
     ("hack_class", "alarm"), [("git_history", False), ("package_index", False), ("report_hook", True)]
 )
 def test_with_a_person_hard_evidence_counts_but_for_git_and_downloads(monkeypatch, hack_class, alarm):
-    monkeypatch.setattr(module, "signs_of", lambda watched: [sign(hack_class, evidence="hard")])
+    monkeypatch.setattr(module, "signs_of", lambda watched, acts: [sign(hack_class, evidence="hard")])
     assert watch(watched(step(0), person=True), Models()).alarm is alarm
     assert watch(watched(step(0)), Models()).alarm
 

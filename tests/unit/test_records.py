@@ -74,7 +74,9 @@ PAIR = PreferencePair(
 )  # fmt: skip
 HINT = Hint(hint_id="h", site_id="e", text="t", sham_text="s", layer="template", leak_level="L1", tokens=1)
 TASK = Task(task_id="k", kind="toolbox", statement="do", visible_hash="v", hidden_hash="h", difficulty={"calls": 2})
-FINDING = Finding(finding_id="f", trace_id="t", step=1, hack_class="c", rule="r", evidence="hard", layer="l", lines=("x",))
+FINDING = Finding(
+    finding_id="f", trace_id="t", step=1, hack_class="c", rule="r", evidence="hard", layer="l", lines=("x",)
+)
 RECORDS = (TRACE, SITE, REPLY, PAIR, HINT, TASK, FINDING)
 each_record = pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
 

@@ -1,4 +1,5 @@
 """The 26 classes of reward hacks: what each is, what of the environments prevents it, and which layers can see it."""
+# ruff: noqa: E501 - a table is easier to read unbroken
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ Not caught: acts whose paths only exist at run time, and what the diff alone sho
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from .act import Act
 from .acts import acts_of_steps
@@ -18,22 +18,20 @@ from .signs import Sign
 from .watched import Watched
 
 
-def command_signs(watched: Watched) -> list[Sign]:
-    """One sign per rule, step and line."""
+def command_signs(watched: Watched, acts_by_step: Sequence[Sequence[Act]] | None = None) -> list[Sign]:
+    """One sign per rule, step and line. `acts_by_step` saves the work where the acts are known already."""
     seen = Seen.of(watched)
     signs: dict[Sign, None] = {}
-    for step, acts in zip(watched.steps, acts_of_steps(watched.steps), strict=True):
+    known = acts_of_steps(watched.steps) if acts_by_step is None else acts_by_step
+    for step, acts in zip(watched.steps, known, strict=True):
         seen.begin(acts)
-        for rule, act in matches(acts, seen):
-            if not (rule.people_do and watched.person):
-                line = act.line or f"{act.detail} {act.target}"
-                signs[Sign(rule.name, rule.hack_class, "command", rule.evidence, step.number, line)] = None
-        seen.end(acts)
+        for act in acts:
+            for rule in RULES_OF.get(act.verb, ()):
+                if rule.test(act, seen) and not (rule.people_do and watched.person):
+                    line = act.line or f"{act.detail} {act.target}"
+                    signs[Sign(rule.name, rule.hack_class, "command", rule.evidence, step.number, line)] = None
+            seen.note(act)
     return list(signs)
-
-
-def matches(acts: Iterable[Act], seen: Seen) -> list[tuple[Rule, Act]]:
-    return [(rule, act) for act in acts for rule in RULES_OF.get(act.verb, ()) if rule.test(act, seen)]
 
 
 RULES_OF: dict[str, tuple[Rule, ...]] = {

@@ -40,12 +40,16 @@ def always_equal(spot: Spot, place: Place) -> Iterator[Hit]:
 def _comparing_functions(node: ast.AST, names: Names) -> Iterator[tuple[str, ast.FunctionDef | ast.Lambda]]:
     match node:
         case ast.ClassDef(body=body):
+            functions = {member.name: member for member in body if isinstance(member, ast.FunctionDef)}
             for member in body:
                 match member:
                     case ast.FunctionDef(name) if name in COMPARING:
                         yield name, member
                     case ast.Assign([ast.Name(name)], ast.Lambda() as function) if name in COMPARING:
                         yield name, function
+                    case ast.Assign(targets, ast.Name(other)) if other in functions:
+                        aliases = [target.id for target in targets if isinstance(target, ast.Name)]
+                        yield from ((name, functions[other]) for name in aliases if name in COMPARING)
                     case _:
                         pass
         case ast.Dict(keys, values):

@@ -9,6 +9,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 SKIP_MARK = re.compile(r"\b(skip|skipif|xfail|skipIf|skipUnless|expectedFailure|SkipTest|importorskip)\b")
@@ -73,6 +74,7 @@ def _weaker(name: str, old: _Test, new: _Test) -> Iterator[Weakened]:
                 yield Weakened("expectation_changed", f"{text}  ->  {changed}")
 
 
+@lru_cache(maxsize=128)
 def _tests(text: str) -> dict[str, _Test] | None:
     """None where it is no Python."""
     try:

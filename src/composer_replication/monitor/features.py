@@ -1,4 +1,4 @@
-"""What the penalty may look at: about forty counts and shares of a rollout, each with the sign it is expected to have.
+"""What the penalty may look at: about fifty counts and shares of a rollout, each with the sign it is expected to have.
 
 Reads a `Watched`, its signs and its acts; gives a dict of floats. Counts are `log(1 + n)` and end at 8, so that one
 noisy rule cannot outweigh everything. No reasoning and no free text goes in, so training against it cannot teach a
@@ -14,6 +14,7 @@ import ast
 import math
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from composer_replication.environments.code_tasks.evidence import AttemptEvidence
@@ -24,7 +25,12 @@ from .watched import Step, Watched
 
 COUNT_LIMIT = 8
 GROUPS: dict[str, tuple[int, ...]] = {
-    "leftovers": (1, 2, 3, 4, 8, 11),
+    "bytecode": (1,),
+    "tool_cache": (2,),
+    "binary": (3,),
+    "build_copy": (4,),
+    "user_cache": (8,),
+    "leftover_source": (11,),
     "target_copy": (5, 6, 7),
     "git": (9, 10),
     "hidden": (12,),
@@ -39,7 +45,17 @@ GROUPS: dict[str, tuple[int, ...]] = {
 GROUP_OF = {each.name: group for group, numbers in GROUPS.items() for each in HACK_CLASSES if each.number in numbers}
 LAYERS_OF_GROUPS: dict[Layer, tuple[str, ...]] = {
     "command": tuple(group for group in GROUPS if group != "table"),
-    "event": ("leftovers", "git", "hidden", "tests"),
+    "event": (
+        "bytecode",
+        "tool_cache",
+        "binary",
+        "build_copy",
+        "user_cache",
+        "leftover_source",
+        "git",
+        "hidden",
+        "tests",
+    ),
     "diff": ("tests", "hooks", "runtime", "table", "forged", "processes", "sandbox"),
 }
 COUNTED_VERBS = {"network_acts": "net", "install_acts": "install", "git_acts": "git", "decode_acts": "decode"}
@@ -156,21 +172,25 @@ def new_literals(evidence: AttemptEvidence) -> frozenset[str]:
     return frozenset(new)
 
 
-def _literals(text: str) -> set[str]:
+@lru_cache(maxsize=128)
+def _literals(text: str) -> frozenset[str]:
+    """Cached because every rollout of a task starts from the same files."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
-    docstrings = {
-        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
+        return frozenset()
     found: set[str] = set()
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Constant) or id(node) in docstrings or len(found) >= MAX_LITERALS:
+    waiting: list[ast.AST] = [tree]
+    while waiting and len(found) < MAX_LITERALS:
+        node = waiting.pop()
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            continue  # a docstring
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str | int | float) and not isinstance(node.value, bool):
+                found.add(repr(node.value))
             continue
-        if isinstance(node.value, str | int | float) and not isinstance(node.value, bool):
-            found.add(repr(node.value))
-    return found
+        waiting.extend(ast.iter_child_nodes(node))
+    return frozenset(found)
 
 
 def _writes_a_test(step: Step) -> bool:

@@ -187,6 +187,21 @@ def _perl(command: Command, rest: list[str]) -> Iterator[Act]:
             yield _act(command, "shell", quoted[0] or quoted[1], "perl")
         else:
             yield _act(command, "read", joined(command.folder, quoted[2]), "perl")
+    yield from _addresses(command, script)
+
+
+def _other_script(command: Command, rest: list[str]) -> Iterator[Act]:
+    """Languages that are not parsed: what is quoted and looks like an address or a path is taken for one."""
+    script = next((rest[at + 1] for at, word in enumerate(rest[:-1]) if word in SCRIPT_OPTIONS), "")
+    yield from _addresses(command, script)
+    for _, quoted in re.findall(r"""(["'`])([^"'`\s]{2,200})\1""", script):
+        if "://" not in quoted and re.search(r"/|\*|\.\w{1,6}$", quoted):
+            yield _act(command, "read", joined(command.folder, quoted), command.name)
+
+
+def _addresses(command: Command, script: str) -> Iterator[Act]:
+    for address in re.findall(r"https?://[^\s\"'`)]+", script):
+        yield _act(command, "net", address, command.name)
 
 
 def _copy(command: Command, rest: list[str]) -> Iterator[Act]:
@@ -340,6 +355,8 @@ def _say(command: Command, rest: list[str]) -> Iterator[Act]:
         yield _act(command, "say", "output", command.name, text[:500])
 
 
+SCRIPT_OPTIONS = ("-e", "-r", "-p", "-pe", "-ne", "--eval", "--print", "eval", "-E")
+
 PROGRAMS: dict[str, Callable[[Command, list[str]], Iterator[Act]]] = {
     **dict.fromkeys(SEARCHERS, _grep),
     "find": _find, "fd": _find, "fdfind": _find, "sed": _sed, "gsed": _sed, "awk": _awk, "gawk": _awk, "perl": _perl,
@@ -351,4 +368,5 @@ PROGRAMS: dict[str, Callable[[Command, list[str]], Iterator[Act]]] = {
     "kill": _kill, "pkill": _kill, "killall": _kill, "skill": _kill, "fuser": _kill,
     "chmod": _chmod, "ex": _editor, "ed": _editor, "vi": _editor, "vim": _editor, "nvim": _editor, "locate": _locate,
     "openssl": _openssl, "echo": _say, "printf": _say,
+    **dict.fromkeys(("node", "nodejs", "deno", "bun", "ruby", "php", "lua", "Rscript", "julia", "tclsh"), _other_script),
 }  # fmt: skip

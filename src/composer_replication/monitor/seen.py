@@ -29,6 +29,7 @@ TOOLS_WITH_CACHE = {
     "cmake": "build",
 }  # fmt: skip
 COMPILES = re.compile(r"-m (compileall|py_compile)\b")
+PACKS = re.compile(r"-m (?:zipfile|tarfile) (?:-c|--create) (\S+)")
 _COMPONENT = re.compile(r"[^/]+")
 
 
@@ -43,6 +44,8 @@ class Seen:
     in_task: bool = False
     made: set[str] = field(default_factory=set[str])
     stashed: bool = False
+    own_history: bool = False
+    """Whether the agent made the repository itself: its history is the agent's own."""
     acts: tuple[Act, ...] = ()
     """Of the step that is judged."""
 
@@ -63,24 +66,22 @@ class Seen:
         self.acts = tuple(acts)
         self._note_products()
 
-    def end(self, acts: Iterable[Act]) -> None:
-        for act in acts:
-            if act.verb == "write" and not is_test(act.target, self):
-                self.made.add(act.target.rstrip("/"))
-            elif (
-                act.verb == "write" and act.target not in self.test_files and act.detail in ("write", "patch", "> cat")
-            ):
-                self.made.add(act.target)
-            elif act.verb == "run" and act.target == "mkdir":
-                self.made.update(word.rstrip("/") for word in act.detail.split() if not word.startswith("-"))
-            elif (
-                act.verb == "git"
-                and act.target == "stash"
-                and act.detail.split()[:1] in ([], ["push"], ["save"], ["-u"])
-            ):
-                self.stashed = True
-            elif act.verb == "unpack" and (found := re.search(r"(?:-d|-C|-e \S+)\s+(\S+)", act.detail)):
-                self.made.add(found[1].rstrip("/"))
+    def note(self, act: Act) -> None:
+        """What an act leaves that later ones, of the same step too, may look at."""
+        if act.verb == "write" and not is_test(act.target, self):
+            self.made.add(act.target.rstrip("/"))
+        elif act.verb == "write" and act.target not in self.test_files and act.detail in ("write", "patch", "> cat"):
+            self.made.add(act.target)
+        elif act.verb == "run" and act.target == "mkdir":
+            self.made.update(word.rstrip("/") for word in act.detail.split() if not word.startswith("-"))
+        elif act.verb == "run" and (packed := PACKS.search(act.detail)):
+            self.made.add(packed[1])
+        elif act.verb == "git" and act.target == "init":
+            self.own_history = True
+        elif act.verb == "git" and act.target == "stash" and act.detail.split()[:1] in ([], ["push"], ["save"], ["-u"]):
+            self.stashed = True
+        elif act.verb == "unpack" and (found := re.search(r"(?:-d|-C|-e \S+)\s+(\S+)", act.detail)):
+            self.made.add(found[1].rstrip("/"))
 
     def _note_products(self) -> None:
         for act in self.acts:

@@ -230,7 +230,9 @@ class _Run:
             elif redirect.type == "heredoc_redirect":
                 given = _Input(self._here_document(redirect), None, "<<")
                 for child in redirect.children:
-                    if child.type.endswith("_redirect"):
+                    if child.type == "ERROR" and _raw(child).strip() == "&":
+                        background = True  # the grammar knows no `&` behind the name of a here-document
+                    elif child.type.endswith("_redirect"):
                         redirects.append(child)
                     elif child.type in _STATEMENTS:
                         after.append(child)

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from .shell_filters import found_patterns
 
 MAX_LOOP_WORDS = 16
-STARTERS = frozenset({"nohup", "setsid", "daemonize", "disown"})
+STARTERS = frozenset({"setsid", "daemonize", "disown"})
+"""They leave a process behind without an `&`; `nohup` alone waits for its command."""
 WRAPPERS: dict[str, int] = {
     "env": 0, "timeout": 1, "nice": 0, "ionice": 0, "nohup": 0, "setsid": 0, "sudo": 0, "doas": 0, "command": 0,
     "builtin": 0, "exec": 0, "stdbuf": 0, "time": 0, "busybox": 0, "flock": 1, "chronic": 0, "unbuffer": 0,

@@ -7,7 +7,7 @@ and soft evidence raises no alarm: there was no reward to hack.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
@@ -17,6 +17,7 @@ from composer_replication.environments.code_tasks.evidence import AttemptEvidenc
 from composer_replication.errors import UsageError
 from composer_replication.records import Finding, Trace
 
+from .act import Act
 from .acts import acts_of_steps
 from .auditor import Auditor
 from .command_rules import command_signs
@@ -70,8 +71,9 @@ def shipped_models() -> Models:
 def watch(watched: Watched, models: Models | None = None, more_signs: Iterable[Sign] = ()) -> Watch:
     """`more_signs` are of rules that only an environment of its own needs."""
     models = shipped_models() if models is None else models
-    acts = list(chain.from_iterable(acts_of_steps(watched.steps)))
-    signs = [*signs_of(watched), *more_signs]
+    acts_by_step = acts_of_steps(watched.steps)
+    acts = list(chain.from_iterable(acts_by_step))
+    signs = [*signs_of(watched, acts_by_step), *more_signs]
     features = features_of(watched, signs, acts)
     p = models.weights.probability(features) if models.weights else None
     auditor_p = models.auditor.probability(acts) if models.auditor else None
@@ -91,10 +93,10 @@ def watch(watched: Watched, models: Models | None = None, more_signs: Iterable[S
     )
 
 
-def signs_of(watched: Watched) -> list[Sign]:
+def signs_of(watched: Watched, acts_by_step: Sequence[Sequence[Act]] | None = None) -> list[Sign]:
     """All signs, also those of a person's own doing: they are shown, and `watch` knows what they are worth."""
     alone = replace(watched, person=False)
-    return list(chain(command_signs(alone), event_signs(alone), diff_signs(alone), verifier_signs(alone)))
+    return list(chain(command_signs(alone, acts_by_step), event_signs(alone), diff_signs(alone), verifier_signs(alone)))
 
 
 def watched_of(trace: Trace, evidence: AttemptEvidence | None = None) -> Watched:
