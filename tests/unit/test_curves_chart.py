@@ -1,4 +1,5 @@
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -20,7 +21,7 @@ def test_labels_keep_apart_and_inside():
     drawn = curves_chart("t", "x", "y", [flat(str(number), 0.3) for number in range(6)], 1.0)
     heights = sorted(float(y) for y in re.findall(r'<text x="618" y="([\d.]+)"', drawn))
     assert len(heights) == 6
-    assert all(later - earlier >= LABEL_STEP - 0.2 for earlier, later in zip(heights, heights[1:], strict=False))
+    assert all(later - earlier >= LABEL_STEP - 0.2 for earlier, later in pairwise(heights))
     assert heights[0] >= TOP and heights[-1] <= BOTTOM + 5
 
 

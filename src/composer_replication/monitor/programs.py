@@ -368,5 +368,5 @@ PROGRAMS: dict[str, Callable[[Command, list[str]], Iterator[Act]]] = {
     "kill": _kill, "pkill": _kill, "killall": _kill, "skill": _kill, "fuser": _kill,
     "chmod": _chmod, "ex": _editor, "ed": _editor, "vi": _editor, "vim": _editor, "nvim": _editor, "locate": _locate,
     "openssl": _openssl, "echo": _say, "printf": _say,
-    **dict.fromkeys(("node", "nodejs", "deno", "bun", "ruby", "php", "lua", "Rscript", "julia", "tclsh"), _other_script),
+    **dict.fromkeys(("node", "nodejs", "deno", "bun", "ruby", "php", "lua", "Rscript", "julia"), _other_script),
 }  # fmt: skip
