@@ -64,7 +64,7 @@ def run_arm(
     torch.cuda.reset_peak_memory_stats() if torch.cuda.is_available() else None
     loaded = time.monotonic()
     try:
-        train(policy, config, examples, scratch, Silent(), [curve])
+        train(policy, config, examples, scratch / "training", Silent(), [curve])
     except RecomposeError as error:  # a watchdog ended it: what it has learnt so far is its result
         stopped = str(error)
     trained = time.monotonic()
@@ -78,8 +78,8 @@ def run_arm(
         moved = {"kl_to_start": kl_to(before, policy, found[: measuring["kl_episodes"]])} if split == "heldout" else {}
         final.append({"line": "final", "split": split, **summary(found), **moved})
         per_task += [{"line": "task", "split": split, **one} for one in outcomes(found)]
-    steps = StepLines(scratch / "metrics.jsonl").read()
-    alarms = StepLines(scratch / "alarms.jsonl").read()
+    steps = StepLines(scratch / "training" / "metrics.jsonl").read()
+    alarms = StepLines(scratch / "training" / "alarms.jsonl").read()
     header = {
         "line": "run",
         **about,

@@ -21,6 +21,7 @@ class Started(NamedTuple):
     seed: int
     sha256: str
     success: float
+    entropy: float
     kinds_on: tuple[str, ...]
     gaps: Mapping[str, Line]
     right: Mapping[str, float]
@@ -42,7 +43,6 @@ class Finished(NamedTuple):
     tasks: Mapping[str, float]
     """Share of a held-out task's samples that succeed."""
     numbers: Mapping[str, float]
-    alarms: tuple[str, ...]
 
 
 def starts(folder: Path) -> dict[int, Started]:
@@ -58,13 +58,15 @@ def runs(folder: Path, started: Mapping[int, Started]) -> list[Finished]:
 def read_start(path: Path) -> Started:
     lines = list(read_lines(path))
     head = next(line for line in lines if line["line"] == "start")
+    final = next(line for line in lines if line["line"] == "final")
     gaps = {line["kind"]: line for line in lines if line["line"] == "gap" and line["kind"] != "all"}
     tried = [line for line in lines if line["line"] == "tried"]
     return Started(
         regime=head["regime"],
         seed=head["seed"],
         sha256=head["start_sha256"],
-        success=next(line["success"] for line in lines if line["line"] == "final"),
+        success=final["success"],
+        entropy=final["entropy"],
         kinds_on=tuple(sorted(k for k, line in gaps.items() if line["useful"] and line["sites"] >= FEWEST_SITES)),
         gaps=gaps,
         right={
@@ -103,13 +105,13 @@ def read_run(path: Path, started: Mapping[int, Started]) -> Finished:
             "pass@8": _mean([pass_at_k(sum(line["rewards"]), len(line["rewards"]), 8) for line in tasks]),
             "recovery": held["recovery"],
             "entropy": held["entropy"],
+            "entropy_kept": held["entropy"] / start.entropy,
             "kl": held["kl_to_start"],
             "renames": final["renames"]["success"],
             "compositions": final["compositions"]["success"],
             "tokens": sum(line.get("completions/mean_length", 0.0) for line in steps) * ROLLOUTS_PER_STEP,
             "seconds": head["train_s"],
         },
-        alarms=tuple(line["name"] if "name" in line else line["alarm"] for line in lines if line["line"] == "alarm"),
     )
 
 

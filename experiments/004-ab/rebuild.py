@@ -71,7 +71,7 @@ def facts_of(folder: Path) -> dict:
     arms = by_arm(finished)
     data = [next(iter(read_lines(path))) for path in sorted(folder.glob("data-*.jsonl.zst"))]
     return {
-        "runs": [{"arm": run.arm, "seed": run.seed, **run.numbers, "alarms": run.alarms} for run in finished],
+        "runs": [{"arm": run.arm, "seed": run.seed, **run.numbers} for run in finished],
         "stopped": [run.header["stopped"] for run in finished if run.header["stopped"]],
         "starts": [start_facts(start) for start in started.values()],
         "start_success": bootstrap([start.success for start in started.values()], expanded=True),
@@ -91,7 +91,8 @@ def facts_of(folder: Path) -> dict:
         "all_over_trdpo": success_effect(arms, "all", "trdpo")._asdict() if {"all", "trdpo"} <= arms.keys() else None,
         "gain_on_gap": correlation(started, arms) if "sdpo" in arms else None,
         "rollouts_to_grpo": {arm: rollouts_summary(arms, arm) for arm in arms},
-        "alarms": alarm_counts(arms),
+        "least_entropy_kept": min(run.numbers["entropy_kept"] for run in finished),
+        "most_kl": max(run.numbers["kl"] for run in finished),
         "pairs": bootstrap([line["pairs"] for line in data], expanded=True) if data else None,
         "chosen_right": sum(line["chosen_right"] for line in data) / sum(line["pairs"] for line in data)
         if data
@@ -133,16 +134,6 @@ def rollouts_summary(arms: Arms, arm: str) -> dict:
     found = rollouts_to_baseline(arms, arm)
     reached = [value for value in found if value is not None]
     return {"reached": len(reached), "of": len(found), "mean": mean(reached) if reached else None}
-
-
-def alarm_counts(arms: Arms) -> dict[str, dict[str, int]]:
-    return {
-        arm: {
-            name: sum(name in run.alarms for run in own.values())
-            for name in sorted({n for r in own.values() for n in r.alarms})
-        }
-        for arm, own in arms.items()
-    }
 
 
 def cap_factors(arms: Arms, arm: str) -> dict[str, float]:

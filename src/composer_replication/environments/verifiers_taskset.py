@@ -22,7 +22,7 @@ from composer_replication.records import JsonObject, Message
 from .agent.endpoint import read_reply
 from .agent.loop import AgentLimits, NoReply, Reply, attempt_task
 from .agent.prompt import SYSTEM
-from .agent.transcript import wire
+from .agent.transcript import under_server_ids, wire
 from .code_tasks.session import SessionLimits
 from .code_tasks.store import read_task, read_tasks
 
@@ -130,20 +130,27 @@ class CodeHarness(vf.Harness[CodeHarnessConfig]):
 
 
 class _Intercepted:
-    """A `ChatModel` behind verifiers' own server, which adds sampling settings and keeps the record."""
+    """A `ChatModel` behind verifiers' own server, which adds sampling settings and keeps the record.
+
+    For one attempt: it remembers how verifiers named the calls of each turn. verifiers takes a prompt for the next turn
+    of its record only if the ids are the same, and its client for training begins with `call_0` in every turn."""
 
     def __init__(self, name: str, endpoint: str, client: httpx.Client) -> None:
         self.name, self._endpoint, self._client = name, endpoint.rstrip("/"), client
+        self._named: list[list[str | None]] = []
 
     def reply(self, messages: Sequence[Message], tools: Sequence[JsonObject], asked: str) -> Reply:
-        request = {"model": self.name, "messages": wire(messages), "tools": list(tools)}
+        sent = wire(under_server_ids(messages, self._named))
+        request = {"model": self.name, "messages": sent, "tools": list(tools)}
         try:
             answer = self._client.post(f"{self._endpoint}/chat/completions", json=request)
         except httpx.HTTPError as error:
             raise NoReply(type(error).__name__) from error
         if answer.status_code != 200:
             raise NoReply(f"HTTP {answer.status_code}")
-        return read_reply(answer.text)
+        reply = read_reply(answer.text)
+        self._named.append([call.call_id for call in reply.calls])
+        return reply
 
 
 class CodeTaskEnvConfig(vf.EnvConfig):

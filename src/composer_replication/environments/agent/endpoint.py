@@ -26,7 +26,8 @@ from composer_replication.llm.routing import routed
 from composer_replication.llm.transport import HttpTransport
 from composer_replication.records import JsonObject, Message, canonical_json
 
-from .loop import NoReply, Reply
+from .loop import NoReply, Reply, WireCall
+from .tools import is_encodable
 from .transcript import wire
 
 REQUEST_SCHEMA = 1
@@ -150,7 +151,11 @@ def read_reply(body: str) -> Reply:
         answer = cast("dict[str, Any]", json.loads(body))
         message = cast("dict[str, Any]", answer["choices"][0]["message"])
         calls = [
-            (str(made["function"]["name"]), _wire_arguments(made["function"].get("arguments")))
+            WireCall(
+                str(made["function"]["name"]),
+                _wire_arguments(made["function"].get("arguments")),
+                _wire_id(made.get("id")),
+            )
             for made in cast("list[dict[str, Any]]", message.get("tool_calls") or [])
         ]
         thinking = message.get("reasoning_content") or message.get("reasoning") or ""
@@ -162,6 +167,10 @@ def read_reply(body: str) -> Reply:
 
 def _wire_arguments(arguments: object) -> str:
     return arguments if isinstance(arguments, str) else canonical_json(arguments if arguments is not None else {})
+
+
+def _wire_id(call_id: object) -> str | None:
+    return call_id if isinstance(call_id, str) and call_id and is_encodable(call_id) else None
 
 
 def _text(content: object) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from composer_replication.environments.code_tasks.task import TaskFolder
 from composer_replication.records import JsonObject, Message
 
-from .loop import Reply
+from .loop import Reply, WireCall
 
 
 class Scripted:
@@ -19,7 +19,7 @@ class Scripted:
 
     def reply(self, messages: Sequence[Message], tools: Sequence[JsonObject], asked: str) -> Reply:
         turn = sum(message["role"] == "assistant" for message in messages)
-        return self._replies[turn] if turn < len(self._replies) else Reply("", (("submit", "{}"),))
+        return self._replies[turn] if turn < len(self._replies) else Reply("", (WireCall("submit", "{}"),))
 
 
 def gold(task: TaskFolder) -> Scripted:
@@ -28,7 +28,7 @@ def gold(task: TaskFolder) -> Scripted:
     written = [
         {"path": path.relative_to(task.gold).as_posix(), "content": path.read_text(encoding="utf-8")} for path in files
     ]
-    return Scripted("gold", [Reply("", (("write_file", json.dumps(each)),)) for each in written])
+    return Scripted("gold", [Reply("", (WireCall("write_file", json.dumps(each)),)) for each in written])
 
 
 def nop(task: TaskFolder) -> Scripted:

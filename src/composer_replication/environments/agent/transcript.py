@@ -69,6 +69,26 @@ def _answer(result: ToolResult, call_id: str | None) -> Message:
     return answer
 
 
+def under_server_ids(messages: Sequence[Message], named: Sequence[Sequence[str | None]]) -> list[Message]:
+    """With the ids that the server gave the calls of its turns, first turn first, repeated ones too.
+
+    A trace holds each id once. A server that knows its turns by them, and begins anew in each, needs its own back."""
+    turns = iter(named)
+    ids: dict[str, str] = {}
+    given: list[Message] = []
+    for message in messages:
+        message = message.copy()
+        if message["role"] == "assistant":
+            calls = message.get("tool_calls", [])
+            ids = {call["id"]: call_id for call, call_id in zip(calls, next(turns, ()), strict=False) if call_id}
+            if calls:
+                message["tool_calls"] = [{**call, "id": ids.get(call["id"], call["id"])} for call in calls]
+        elif "tool_call_id" in message:
+            message["tool_call_id"] = ids.get(message["tool_call_id"], message["tool_call_id"])
+        given.append(message)
+    return given
+
+
 def wire(messages: Sequence[Message]) -> list[JsonObject]:
     """As a server takes it: an answer that belongs to no call is the user's word there."""
     sent: list[JsonObject] = []

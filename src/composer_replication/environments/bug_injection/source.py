@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from composer_replication.environments.syntax import parse
+
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -19,7 +21,7 @@ class Splice(NamedTuple):
 class Source:
     def __init__(self, text: str) -> None:
         self.content = text.encode()
-        self.tree = ast.parse(text)
+        self.tree = parse(text)
         self._lines = [0]
         for line in self.content.splitlines(keepends=True):
             self._lines.append(self._lines[-1] + len(line))
@@ -62,7 +64,7 @@ class Source:
         changed = self.content[: splice.start] + splice.replacement + self.content[splice.end :]
         try:
             text = changed.decode()
-            tree = ast.parse(text)
+            tree = parse(text)
         except (SyntaxError, ValueError):
             return None
         return None if ast.dump(tree) == self._dump else text

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from composer_replication.environments.sandbox.interface import Changes
+from composer_replication.environments.syntax import parse
 
 from .evidence import GradeFacts, TaskFacts
 from .task import Grade, TaskFolder
@@ -108,7 +109,7 @@ def _test_literals(overlay: Path, tree: Path, test_files: tuple[str, ...], names
 def _literals(text: str) -> Iterator[str]:
     """Texts, and lists, tuples, sets and dicts of constants; single numbers say nothing."""
     try:
-        tree = ast.parse(text)
+        tree = parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return
     for node in ast.walk(tree):

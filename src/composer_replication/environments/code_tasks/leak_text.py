@@ -16,6 +16,8 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
+from composer_replication.environments.syntax import parse
+
 TWIN_LINES = 3
 SMALLEST_TWIN_NODES = 25
 """A function with fewer syntax nodes is too common in form for its form to tell anything."""
@@ -89,7 +91,7 @@ def text_facts(text: str) -> TextFacts:
 def code_facts(text: str) -> CodeFacts | None:
     """None where the text is no Python."""
     try:
-        tree = ast.parse(text)
+        tree = parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
     raw = text.splitlines()

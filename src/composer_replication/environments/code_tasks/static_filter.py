@@ -5,9 +5,10 @@ Such candidates are filtered before they are tried, and counted apart: `does_not
 
 from __future__ import annotations
 
-import ast
 import tempfile
 from pathlib import Path
+
+from composer_replication.environments.syntax import parse
 
 from .leaks import leak_certificate
 from .repository import Repository
@@ -19,7 +20,7 @@ def filtered(candidate: Candidate, repository: Repository) -> Rejection | None:
     for path, text in candidate.edits.items():
         if text is not None and path.endswith(".py"):
             try:
-                ast.parse(text)
+                parse(text)
             except (SyntaxError, ValueError) as error:
                 return Rejection(candidate.name, "does_not_parse", f"{path}: {error}")
     return _twin(candidate, repository) if candidate.grader == "tests" else None

@@ -9,6 +9,8 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 
+from composer_replication.environments.syntax import parse
+
 from .task import Symbol
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -36,7 +38,7 @@ def dropped_statements(
     found = [
         (path, statement)
         for path, source in sources.items()
-        for function in _functions(ast.parse(source), _names(wanted, path))
+        for function in _functions(parse(source), _names(wanted, path))
         for statement in _statements(function)
         if not _starts_with(source, statement, "elif")
     ]
@@ -90,7 +92,7 @@ def _first_argument(function: Function) -> str:
 
 
 def _with_bodies(source: str, names: set[str], body: Callable[[Function], str]) -> str:
-    functions = sorted(_functions(ast.parse(source), names), key=lambda function: function.lineno, reverse=True)
+    functions = sorted(_functions(parse(source), names), key=lambda function: function.lineno, reverse=True)
     for function in functions:
         statements = _body(function)
         source = _replace(source, statements[0], statements[-1], body(function))
@@ -114,7 +116,7 @@ def _starts_with(source: str, statement: ast.stmt, word: str) -> bool:
 
 def _parses(source: str) -> bool:
     try:
-        ast.parse(source)
+        parse(source)
     except SyntaxError:
         return False
     return True

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from composer_replication.environments.syntax import parse
+
 from .symbols import DefinitionNode, FunctionNode, Module, blocks_of, docstring_node, parse_source
 
 Container = ast.Import | ast.ImportFrom | ast.List | ast.Tuple | ast.Set | ast.Dict | ast.Delete
@@ -308,7 +310,7 @@ def _expected(node: ast.AST, name: str, marks: Marks) -> Any:
     value = getattr(node, name, None)
     if isinstance(node, FunctionNode) and name == "body" and node in marks.stubs:
         doc = docstring_node(node) if marks.stubs[node] else None
-        return [*([doc] if doc else []), *ast.parse(STUB).body]
+        return [*([doc] if doc else []), *parse(STUB).body]
     if isinstance(node, Container) and node in marks.items and isinstance(value, list) and name != "ctx":
         return [each for index, each in enumerate(value) if index not in marks.items[node]]
     if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
@@ -316,7 +318,7 @@ def _expected(node: ast.AST, name: str, marks: Marks) -> Any:
         if not kept and not isinstance(node, ast.Module):
             kept = [ast.Pass()]
         if isinstance(node, ast.ClassDef) and node in marks.closing_lines:
-            kept += ast.parse("\n".join(marks.closing_lines[node])).body
+            kept += parse("\n".join(marks.closing_lines[node])).body
         return kept
     return value
 

@@ -17,6 +17,8 @@ from itertools import accumulate
 from pathlib import PurePosixPath
 from typing import Literal
 
+from composer_replication.environments.syntax import parse
+
 from ..code_tasks.loading import is_test_path
 from ..code_tasks.repository import Repository
 from ..code_tasks.task import Symbol
@@ -233,7 +235,7 @@ def parse_source(text: str) -> ast.Module:
     """Without Python's remarks on odd escapes: the text is not ours to mend."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(text.removeprefix("\ufeff"))
+        return parse(text.removeprefix("\ufeff"))
 
 
 def definition_nodes(body: list[ast.stmt]) -> Iterator[DefinitionNode]:

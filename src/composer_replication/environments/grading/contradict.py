@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 
+from composer_replication.environments.syntax import parse
+
 UNRAISED = ("BufferError", "UnicodeTranslateError", "ProcessLookupError", "TabError")
 OPPOSITES = {
     "assertTrue": "assertFalse",
@@ -60,7 +62,7 @@ class Contradictable:
 
 def function_names(text: str) -> frozenset[str]:
     """The functions that stand in a file, tests and others, as pytest's ids write them."""
-    return frozenset(name for name, _ in _functions(ast.parse(text), ()))
+    return frozenset(name for name, _ in _functions(parse(text), ()))
 
 
 def contradictable_tests(text: str, used_elsewhere: frozenset[str], chance: Random) -> dict[str, Contradictable]:
@@ -68,7 +70,7 @@ def contradictable_tests(text: str, used_elsewhere: frozenset[str], chance: Rand
     lines = _Lines(text)
     found: dict[str, Contradictable] = {}
     twice: set[str] = set()
-    for name, function in _functions(ast.parse(text), ()):
+    for name, function in _functions(parse(text), ()):
         if name in found:
             twice.add(name)
         if name.rpartition("::")[2] not in used_elsewhere and _runs_once_to_its_end(function):
@@ -80,7 +82,7 @@ def names_used(texts: Iterable[str]) -> frozenset[str]:
     """Every name that the texts load or import: a test among them is more than a test."""
     names: set[str] = set()
     for text in texts:
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parse(text)):
             if isinstance(node, ast.Name):
                 names.add(node.id)
             elif isinstance(node, ast.Attribute):
@@ -281,7 +283,7 @@ def parsable(texts: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for path, text in texts.items():
         try:
-            ast.parse(text)
+            parse(text)
         except (SyntaxError, ValueError):
             continue
         found[path] = text

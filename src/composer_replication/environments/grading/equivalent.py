@@ -10,6 +10,8 @@ import importlib.util
 import marshal
 from random import Random
 
+from composer_replication.environments.syntax import parse
+
 
 class _AddLocals(ast.NodeTransformer):
     def __init__(self, chance: Random) -> None:
@@ -30,11 +32,11 @@ class _AddLocals(ast.NodeTransformer):
         after = 1 if _is_text(body[0]) else 0
         name = f"_spare_{self._chance.randrange(10**6)}"
         number = self._chance.randrange(10**6)
-        return [*body[:after], ast.parse(f"{name} = {number}").body[0], *body[after:]]
+        return [*body[:after], parse(f"{name} = {number}").body[0], *body[after:]]
 
 
 def equivalent(text: str, chance: Random) -> str:
-    tree = _AddLocals(chance).visit(ast.parse(text))
+    tree = _AddLocals(chance).visit(parse(text))
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
