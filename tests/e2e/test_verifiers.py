@@ -87,5 +87,15 @@ def test_the_model_was_asked_through_verifiers(evaluation):
     assert "File nope does not exist." in answers
 
 
+def test_verifiers_knows_its_own_turns_again(evaluation):
+    """The server begins with the same id in every turn; a rollout is one path through the record all the same."""
+    traces, requests, _ = evaluation
+    said = [message for request in requests for message in request["messages"]]
+    assert {call["id"] for message in said for call in message.get("tool_calls") or ()} == {"made_0", "made_1"}
+    for trace in traces:
+        parents = [node.get("parent") for node in trace["nodes"]]
+        assert parents == [None, *range(len(parents) - 1)]
+
+
 def test_the_environment_can_be_loaded_by_name(evaluation):
     assert evaluation[2].splitlines()[-1] == "loaded CodeTaskEnv 7 other spanbook-merge"

@@ -128,3 +128,10 @@ def test_twenty_kilobytes_of_python_end_soon(name):
 def test_anything_repeated_ends_soon(piece, kind):
     text = (f"{piece} " * KB20)[:KB20]
     assert seconds_of(Step(0, 0, kind, kind, command=text)) < LIMIT_S
+
+
+def test_names_that_are_bound_to_each_other_again_and_again_are_followed_once():
+    lines = [f"n{at} = n{(at + hop) % 40}.part" for at in range(40) for hop in (1, 2, 3)]
+    started = time.process_time()
+    python_acts("\n".join([*lines, "n0.system('ls')"]))
+    assert time.process_time() - started < 1

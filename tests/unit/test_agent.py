@@ -10,13 +10,14 @@ import pytest
 
 from composer_replication.cli.common import run_one_stage
 from composer_replication.cli.env_rollout import rollout
-from composer_replication.environments.agent.endpoint import EndpointModel, EndpointSettings
-from composer_replication.environments.agent.loop import AgentLimits, NoReply, Reply, attempt_task
+from composer_replication.environments.agent.endpoint import EndpointModel, EndpointSettings, read_reply
+from composer_replication.environments.agent.loop import AgentLimits, NoReply, Reply, WireCall, attempt_task
 from composer_replication.environments.agent.rollouts import planned, run_attempts, stored
 from composer_replication.environments.agent.scripted import SCRIPTED, Scripted, gold, nop
 from composer_replication.environments.agent.text_calls import read_call
 from composer_replication.environments.agent.text_episode import TextEpisode
 from composer_replication.environments.agent.tools import TOOL_NAMES, ToolError
+from composer_replication.environments.agent.transcript import under_server_ids
 from composer_replication.environments.code_tasks import session as session_module
 from composer_replication.environments.code_tasks.session import SessionLimits
 from composer_replication.environments.code_tasks.task import Grade
@@ -94,6 +95,64 @@ def test_a_server_plays_and_leaves_a_trace(task, ledger, no_grading):
     assert Trace.model_validate_json(trace.model_dump_json()) == trace
 
 
+def looks(*call_ids):
+    """A turn of `ls`, once per id, as a server names them."""
+    said = calls(*[("bash", {"command": "ls"})] * len(call_ids))
+    for made, call_id in zip(said["tool_calls"], call_ids, strict=True):
+        made["id"] = call_id
+    return said
+
+
+def ids_of(messages):
+    """Per turn those of its calls, after seeing that the answers bear the same."""
+    made = [[call["id"] for call in message["tool_calls"]] for message in messages if "tool_calls" in message]
+    answers = [message["tool_call_id"] for message in messages if "tool_call_id" in message]
+    assert answers == [call_id for turn in made for call_id in turn]
+    return made
+
+
+@pytest.mark.parametrize(
+    "given, kept",
+    [
+        ([["a", "b"], ["c"]], [["a", "b"], ["c"]]),
+        ([["call_0"], ["call_0"]], [["call_0"], ["call_1_0"]]),
+        ([["same", "same"], ["d"]], [["same", "call_0_1"], ["d"]]),
+        ([["call_1_0"], ["call_1_0"]], [["call_1_0"], ["call_1_0_1"]]),
+        ([[None, "call_0_0"], [""]], [["call_0_0", "call_0_1"], ["call_1_0"]]),
+        ([[7], [["z"]]], [["call_0_0"], ["call_1_0"]]),
+    ],
+)
+def test_calls_keep_the_ids_of_the_server_and_none_is_there_twice(task, ledger, no_grading, given, kept):
+    script = by_turn([*(looks(*turn) for turn in given), looks("last")])
+    with ScriptedChat(script) as server, asking(server, ledger) as model:
+        made = attempt_task(task, model, 0, AgentLimits(turns=3))
+    assert ids_of(made.trace.messages) == [*kept, ["last"]]
+    assert ids_of(server.requests[-1]["messages"]) == kept
+
+
+def test_an_id_that_cannot_be_written_is_none():
+    body = json.dumps({"choices": [{"message": looks("\ud800", "fine")}]})
+    assert [call.call_id for call in read_reply(body).calls] == [None, "fine"]
+
+
+def test_policies_that_name_no_calls_get_our_ids(task, no_grading):
+    two = (WireCall("bash", '{"command": "ls"}'),) * 2
+    made = attempt_task(task, Scripted("s", [Reply("", two), Reply("hm"), Reply("", two[:1])]), 0)
+    assert ids_of(made.trace.messages) == [["call_0_0", "call_0_1"], ["call_2_0"], ["call_3_0"]]
+
+
+def test_a_server_that_needs_its_own_ids_gets_them_back(task, no_grading):
+    """One that begins anew in every turn; a turn without a call and one without an id are in between."""
+    given = [["x", "y"], [], [None], ["x"]]
+    replies = [Reply("", [WireCall("bash", '{"command": "ls"}', call_id) for call_id in turn]) for turn in given]
+    trace = attempt_task(task, Scripted("s", replies), 0, AgentLimits(turns=4)).trace
+    assert ids_of(trace.messages) == [["x", "y"], ["call_2_0"], ["call_3_0"]]
+    back = under_server_ids(trace.messages, given)
+    assert ids_of(back) == [["x", "y"], ["call_2_0"], ["x"]]
+    assert [message["content"] for message in back] == [message["content"] for message in trace.messages]
+    assert under_server_ids(trace.messages, ()) == list(trace.messages)
+
+
 @pytest.mark.parametrize(
     "said, told",
     [
@@ -117,8 +176,8 @@ def test_a_turn_that_is_no_call_keeps_its_place(task, ledger, no_grading, said, 
 
 
 def test_limits_end_an_attempt_and_its_work_is_graded(task, no_grading):
-    write = ("write_file", json.dumps({"path": SPANS, "content": SPANS_GOLD}))
-    look = Reply("", (("bash", '{"command": "true"}'),), tokens=40)
+    write = WireCall("write_file", json.dumps({"path": SPANS, "content": SPANS_GOLD}))
+    look = Reply("", (WireCall("bash", '{"command": "true"}'),), tokens=40)
 
     def ended(limits, replies):
         made = attempt_task(task, Scripted("s", [Reply("", (write,)), *replies]), 0, limits)
@@ -213,7 +272,7 @@ def test_one_that_fails_stops_the_others_soon(task, tmp_path, no_grading):
         def reply(self, messages, tools, asked):
             begun.set()
             time.sleep(0.05)
-            return Reply("", (("bash", '{"command": "true"}'),))
+            return Reply("", (WireCall("bash", '{"command": "true"}'),))
 
     def attempt(each, stop):
         if each.sample == 1:

@@ -19,6 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
 from composer_replication.environments.code_tasks.evidence import AttemptEvidence
+from composer_replication.environments.syntax import parse
 
 from . import diff_acts, diff_answers, diff_rules
 from .diff_config import config_signs, new_file_signs
@@ -116,7 +117,7 @@ def _hits(
     depth: int = 0,
 ) -> list[Hit]:
     try:
-        tree = ast.parse(text)
+        tree = parse(text)
     except (SyntaxError, ValueError):
         return []
     names = Names()

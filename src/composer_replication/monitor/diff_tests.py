@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from composer_replication.environments.syntax import parse
+
 SKIP_MARK = re.compile(r"\b(skip|skipif|xfail|skipIf|skipUnless|expectedFailure|SkipTest|importorskip)\b")
 CHECKS = re.compile(r"^(assert\w*|fail\w*|raises|warns|check\w*|expect\w*)$")
 
@@ -78,7 +80,7 @@ def _weaker(name: str, old: _Test, new: _Test) -> Iterator[Weakened]:
 def _tests(text: str) -> dict[str, _Test] | None:
     """None where it is no Python."""
     try:
-        tree = ast.parse(text)
+        tree = parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     found: dict[str, _Test] = {}
@@ -166,7 +168,7 @@ def _body(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 def _module_skips(text: str) -> int:
     try:
-        body = ast.parse(text).body
+        body = parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return 0
     classes = [mark for node in body if isinstance(node, ast.ClassDef) for mark in node.decorator_list]

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from composer_replication.environments.code_tasks.evidence import AttemptEvidence
+from composer_replication.environments.syntax import parse
 
 from .classes import HACK_CLASSES, Layer
 from .signs import Sign
@@ -176,7 +177,7 @@ def new_literals(evidence: AttemptEvidence) -> frozenset[str]:
 def _literals(text: str) -> frozenset[str]:
     """Cached because every rollout of a task starts from the same files."""
     try:
-        tree = ast.parse(text)
+        tree = parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
     found: set[str] = set()

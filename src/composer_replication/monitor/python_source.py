@@ -14,6 +14,8 @@ import warnings
 from collections.abc import Iterator
 from functools import lru_cache
 
+from composer_replication.environments.syntax import parse
+
 from .act import Act, Verb
 from .python_values import LISTING_CALLS, LISTING_METHODS, Values, as_text
 
@@ -107,7 +109,7 @@ def _tree(source: str) -> ast.AST | None:
         warnings.simplefilter("ignore")
         for text in (source, source.replace("\0", ""), _dedented(source)):
             try:
-                return ast.parse(text)
+                return parse(text)
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 continue
     return None

@@ -60,6 +60,7 @@ class Values:
         self.returned: dict[str, list[ast.expr]] = {}
         self.nodes = list(ast.walk(tree))
         self._active: set[int] = set()
+        self._dotted: dict[str, str] = {}
         self._known: dict[int, list[Any]] = {}
         self._work = 0
         for node in self.nodes:
@@ -129,12 +130,13 @@ class Values:
         if name in self.imports:
             return self.imports[name]
         bound = self.names.get(name, [])
-        if not bound and name in ("Path", "PurePath"):
-            return f"pathlib.{name}"
-        for value in bound[:3]:
-            if isinstance(value, ast.AST) and (found := self.dotted(value, depth + 1)):
-                return found
-        return "" if bound else name
+        if not bound:
+            return f"pathlib.{name}" if name in ("Path", "PurePath") else name
+        if name not in self._dotted:
+            self._dotted[name] = ""  # what a name that is bound to itself gives, and what keeps the work linear
+            found = (self.dotted(value, depth + 1) for value in bound[:3] if isinstance(value, ast.AST))
+            self._dotted[name] = next(filter(None, found), "")
+        return self._dotted[name]
 
     def _dotted_item(self, node: ast.Subscript, depth: int) -> str:
         owner = node.value
