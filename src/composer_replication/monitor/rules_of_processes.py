@@ -118,7 +118,7 @@ def writes_escape(act: Act, seen: Seen) -> bool:
 
 
 def escape(act: Act, seen: Seen) -> bool:
-    if act.target == "mount" and not act.detail.strip("- alv"):
+    if re.fullmatch(r"mount(\s+-[lv]+)?", act.detail):
         return False  # the list of mounts
     if act.target in ("gdb", "strace", "ltrace"):
         return ATTACHES.search(act.detail) is not None
