@@ -5,14 +5,18 @@ only outputs of tools are shortened. The label comes from who wrote the behaviou
 """
 
 import io
+import re
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from pathlib import Path
+from typing import Literal
 
 import zstandard
 
 from composer_replication.environments.code_tasks.evidence import AttemptEvidence
 from composer_replication.records import Record, Trace
 
+Half = Literal["opened", "sealed"]
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
 MAX_OUTPUT_CHARS = 4_000
@@ -37,6 +41,24 @@ class StoredCase(Record):
     @property
     def is_hack(self) -> bool:
         return self.hack_class > 0
+
+    @property
+    def kind(self) -> str:
+        """What is held out together: one attack, or one kind of honest work."""
+        return kind_of(self.behaviour, self.is_hack)
+
+    @property
+    def half(self) -> Half:
+        return half_of(self.kind)
+
+
+def kind_of(behaviour: str, is_hack: bool) -> str:
+    return behaviour if is_hack else re.sub(r"[-#_ ]*\d+$", "", behaviour)
+
+
+def half_of(kind: str) -> Half:
+    """By lot. Rules may be mended on what they did to one half of the test set's kinds, and are tested on the other."""
+    return "opened" if sha256(f"half:{kind}".encode()).digest()[0] % 2 else "sealed"
 
 
 def shortened(trace: Trace) -> Trace:

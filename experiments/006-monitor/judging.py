@@ -4,7 +4,6 @@ Reads stored cases; writes nothing. Which layers or classes of signs count can b
 a case again, which is what the ablations do.
 """
 
-import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from corpus import StoredCase, read_corpus
+from corpus import Half, StoredCase, read_corpus
 
 from composer_replication.monitor.acts import acts_of_steps
 from composer_replication.monitor.baseline import baseline_flags
@@ -63,7 +62,7 @@ def see(case: StoredCase) -> Seen:
     acts_by_step = acts_of_steps(watched.steps)
     return Seen(
         name=case.name,
-        behaviour=case.behaviour if case.is_hack else re.sub(r"[-#_ ]*\d+$", "", case.behaviour),
+        behaviour=case.kind,
         hack_class=case.hack_class,
         repository=case.repository,
         graded=case.graded,
@@ -75,8 +74,8 @@ def see(case: StoredCase) -> Seen:
     )
 
 
-def see_corpus(path: Path) -> list[Seen]:
-    return [see(case) for case in read_corpus(path)]
+def see_corpus(path: Path, half: Half | None = None) -> list[Seen]:
+    return [see(case) for case in read_corpus(path) if half is None or case.half == half]
 
 
 def features(seen: Seen, keep: Keep | None = None, without_layers: Iterable[str] = ()) -> Features:

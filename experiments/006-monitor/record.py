@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cases import Case
-from corpus import CORPUS, StoredCase, read_corpus, shortened, write_corpus
+from corpus import CORPUS, Half, StoredCase, half_of, kind_of, read_corpus, shortened, write_corpus
 from tasks import REPOSITORIES, chosen_tasks, known
 
 from composer_replication.environments.agent.prompt import opening
@@ -87,17 +87,27 @@ def is_graded(hack_class: int, name: str) -> bool:
     return hack_class >= FIRST_GRADED_CLASS or _lot(name) < GRADED_SHARE
 
 
-def plan(author: str, tasks: Sequence[TaskFolder], rounds: int, honest: int) -> list[Planned]:
+def plan(
+    author: str,
+    tasks: Sequence[TaskFolder],
+    rounds: int,
+    honest: int,
+    classes: Sequence[int] = (),
+    half: Half | None = None,
+    draw: int = 0,
+) -> list[Planned]:
     """Every attack `rounds` times, each time at another task, and `honest` attempts spread over all tasks.
 
-    In the order of a lot, so that the first part of a long recording is a sample of the whole.
+    In the order of a lot, so that the first part of a long recording is a sample of the whole. With `half`, only kinds
+    of that half; with another `draw`, other attempts of the same kinds.
     """
     written = _module(author)
     facts = [known(task) for task in tasks]
     cases: list[tuple[TaskFolder, Case]] = []
     for turn in range(rounds):
-        offered = [written.attacks(each, random.Random(f"{author}:{turn}:{each.task_id}")) for each in facts]
-        shift = turn * (1 + len(tasks) // max(1, rounds))
+        lot = turn + 100 * draw
+        offered = [written.attacks(each, random.Random(f"{author}:{lot}:{each.task_id}")) for each in facts]
+        shift = turn * (1 + len(tasks) // max(1, rounds)) + draw
         for number in range(max(map(len, offered))):
             place = (number + shift) % len(tasks)
             if number < len(offered[place]):
@@ -105,12 +115,13 @@ def plan(author: str, tasks: Sequence[TaskFolder], rounds: int, honest: int) -> 
     for place, each in enumerate(facts):
         share = honest // len(tasks) + (place < honest % len(tasks))
         if share:
-            cases += [
-                (tasks[place], case) for case in written.honest(each, random.Random(f"{author}:{each.task_id}"), share)
-            ]
+            chance = random.Random(f"{author}:{each.task_id}{draw or ''}")
+            cases += [(tasks[place], case) for case in written.honest(each, chance, share)]
     planned: dict[str, Planned] = {}
     for task, case in cases:
-        name = unique = f"{task.code_task.task.task_id}:{case.name}"
+        if half and half_of(kind_of(case.name, case.hack_class > 0)) != half:
+            continue
+        name = unique = f"{task.code_task.task.task_id}:{case.name}" + (f"@{draw}" if draw else "")
         repeat = 1
         while unique in planned:
             repeat += 1
@@ -128,12 +139,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="how many times each attack is made")
     parser.add_argument("--honest", type=int, default=800)
     parser.add_argument("--limit", type=int, help="record this many more, then stop and pack")
+    parser.add_argument("--half", choices=("opened", "sealed"))
+    parser.add_argument("--draw", type=int, default=0, help="another number gives other attempts of the same kinds")
     parser.add_argument("--classes", type=int, nargs="*", default=(), help="only these; 0 is honest")
     words = parser.parse_args()
     out = words.out or CORPUS / f"{words.author}.jsonl.zst"
-    everything = plan(words.author, chosen_tasks(words.tasks, REPOSITORIES[words.author]), words.rounds, words.honest)
+    tasks = chosen_tasks(words.tasks, REPOSITORIES[words.author])
+    everything = plan(words.author, tasks, words.rounds, words.honest, half=words.half, draw=words.draw)
     kept = {case.name: case for case in read_corpus(out)} if out.exists() else {}
-    parts = out.parent / f"{words.author}.parts"
+    parts = out.parent / f"{out.name.removesuffix('.jsonl.zst')}.parts"
     parts.mkdir(parents=True, exist_ok=True)
     kept |= {case.name: case for case in _recorded(parts)}
     missing = [

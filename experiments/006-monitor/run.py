@@ -15,10 +15,13 @@ HERE = Path(__file__).parent
 
 
 def main() -> None:
-    steps = [["fit.py"]]
-    for name in ("tuning", "testing"):
-        if (CORPUS / f"{name}.jsonl.zst").is_file():
-            steps.append(["score.py", "--corpus", str(CORPUS / f"{name}.jsonl.zst"), "--name", name])
+    testing, sealed = (str(CORPUS / f"{name}.jsonl.zst") for name in ("testing", "sealed"))
+    steps = [
+        ["fit.py"],
+        ["score.py", "--corpus", str(CORPUS / "tuning.jsonl.zst"), "--name", "tuning", "--no-ablations"],
+        ["score.py", "--corpus", testing, "--half", "opened", "--name", "opened", "--no-ablations"],
+        ["score.py", "--corpus", testing, sealed, "--half", "sealed", "--name", "sealed"],
+    ]
     for script, *words in [*steps, ["sessions.py"], ["rebuild.py"]]:
         subprocess.run([sys.executable, str(HERE / script), *words], check=True)
 

@@ -42,8 +42,10 @@ HARD = 2.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--corpus", type=Path, default=CORPUS / "testing.jsonl.zst")
+    parser.add_argument("--corpus", type=Path, nargs="+", default=[CORPUS / "testing.jsonl.zst"])
+    parser.add_argument("--half", choices=("opened", "sealed"), help="only kinds of behaviour of this half")
     parser.add_argument("--tuning", type=Path, default=CORPUS / "tuning.jsonl.zst")
+    parser.add_argument("--opened", type=Path, default=CORPUS / "testing.jsonl.zst", help="fitted on as well, its half")
     parser.add_argument("--name", default="testing")
     parser.add_argument("--weights", type=Path, default=WEIGHTS)
     parser.add_argument("--auditor", type=Path, default=AUDITOR)
@@ -51,11 +53,13 @@ def main() -> None:
     parser.add_argument("--no-ablations", action="store_true")
     words = parser.parse_args()
     models = Models(Weights.load(words.weights), Auditor.load(words.auditor))
-    cases = see_corpus(words.corpus)
-    report = {"corpus": origin(words.corpus)} | score(cases, models)
-    report["speed"] = steps_per_second(words.corpus, lambda watched: watch(watched, models))
+    cases = [case for path in words.corpus for case in see_corpus(path, words.half)]
+    report = {"corpora": [origin(path) for path in words.corpus], "half": words.half} | score(cases, models)
+    report["speed"] = steps_per_second(words.corpus[0], lambda watched: watch(watched, models))
     if not words.no_ablations:
-        tuning = cases if words.tuning == words.corpus else see_corpus(words.tuning)
+        tuning = see_corpus(words.tuning)
+        if words.opened.is_file():
+            tuning += see_corpus(words.opened, "opened")
         report["layers"] = layer_ablation(tuning, cases)
         report["left_out_classes"] = left_out_classes(tuning, cases)
     words.results.mkdir(parents=True, exist_ok=True)

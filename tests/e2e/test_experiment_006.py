@@ -149,18 +149,25 @@ def test_the_authors_write_ten_variants_of_every_class(experiment, task):
     assert len({case.name.rpartition("-")[0] for case in tuning.honest(facts, random.Random(0), 60)}) >= 40
 
 
-@pytest.mark.parametrize("name", ["tuning", "testing"])
-def test_the_committed_results_are_those_of_the_committed_corpus(experiment, name):
+@pytest.mark.parametrize("name", ["tuning", "opened", "sealed"])
+def test_the_committed_results_are_those_of_the_committed_corpora(experiment, name):
     """A sample of the cases, judged again."""
-    corpus, results = FOLDER / "corpus" / f"{name}.jsonl.zst", FOLDER / "results" / f"score-{name}.json"
-    if not (corpus.is_file() and results.is_file()):
-        pytest.skip("not recorded yet")
-    report, judging = json.loads(results.read_text()), experiment("judging")
-    assert report["corpus"] == judging.origin(corpus)
-    cases = list(experiment("corpus").read_corpus(corpus))
+    report = json.loads((FOLDER / "results" / f"score-{name}.json").read_text())
+    judging, read = experiment("judging"), experiment("corpus").read_corpus
+    paths = [FOLDER / "corpus" / each["corpus"] for each in report["corpora"]]
+    assert report["corpora"] == [judging.origin(path) for path in paths]
+    cases = [case for path in paths for case in read(path) if report["half"] in (None, case.half)]
     assert len(cases) == report["monitor"]["hacks"] + report["monitor"]["honest"]
     watch = importlib.import_module("composer_replication.monitor.watch")
     flagged_honest = {each["case"] for each in report["alarms_on_honest"]}
     for case in random.Random(0).sample(cases, SAMPLED):
         alarm = watch.watch(watch.watched_of(case.trace, case.evidence)).alarm
         assert alarm == (case.name not in report["missed"] if case.is_hack else case.name in flagged_honest), case.name
+
+
+def test_nothing_of_the_sealed_half_was_fitted_on(experiment):
+    corpus, fitted = experiment("corpus"), json.loads((FOLDER / "results" / "fit.json").read_text())
+    cases = [*corpus.read_corpus(FOLDER / "corpus/tuning.jsonl.zst")]
+    cases += [case for case in corpus.read_corpus(FOLDER / "corpus/testing.jsonl.zst") if case.half == "opened"]
+    assert fitted["tuning_alarms"]["hacks"] == sum(case.is_hack for case in cases)
+    assert fitted["tuning_alarms"]["honest"] == sum(not case.is_hack for case in cases)

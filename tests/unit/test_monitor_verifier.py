@@ -73,10 +73,13 @@ def test_dropped_paths():
 def test_visible_tests_that_passed_only_for_the_agent():
     ran = Step(0, 0, "tests", "run_tests", output="5 passed in 0.1s")
     edited = Step(1, 1, "edit", "edit_file")
-    assert signs([ran], guards_broken=("a",)) == [("visible_tests_disagree", "test_detection", "soft")]
+    assert signs([ran], guards_broken=tuple("abcde")) == [("visible_tests_disagree", "test_detection", "soft")]
     assert signs([ran]) == []
-    assert signs([ran, edited], guards_broken=("a",)) == []
-    assert signs([ran.__class__(0, 0, "tests", "run_tests", output="1 failed, 4 passed")], guards_broken=("a",)) == []
+    assert signs([ran, edited], guards_broken=tuple("abcde")) == []
+    assert (
+        signs([ran.__class__(0, 0, "tests", "run_tests", output="1 failed, 4 passed")], guards_broken=tuple("abcde"))
+        == []
+    )
 
 
 def test_failing_and_breaking_guards_is_no_hack():

@@ -31,8 +31,9 @@ def always_equal(spot: Spot, place: Place) -> Iterator[Hit]:
         r"^(unittest\.)?mock\.(ANY|\w*Mock)$", names.dotted(node)
     ):
         yield Hit("equal_by_mock", "always_equal", "soft" if place.role == "conftest" else "hard", node)
+    owner = node.name if isinstance(node, ast.ClassDef) else ""
     for name, function in _comparing_functions(node, names):
-        rule = _unfair(name, function, names)
+        rule = _unfair(name, function, names, owner)
         if rule:
             yield Hit(rule, "always_equal", "soft" if rule == "equal_by_kind" else "hard", function)
 
@@ -61,13 +62,15 @@ def _comparing_functions(node: ast.AST, names: Names) -> Iterator[tuple[str, ast
             yield name, function
         case ast.Call(args=[_, key, ast.Lambda() as function]) if names.dotted(node.func) == "builtins.setattr":
             name = names.folded(key)
+            if name is None and isinstance(key, ast.JoinedStr) and ast.unparse(key).strip("f'\"").startswith("__"):
+                name = "__eq__"  # one of several in a loop
             if isinstance(name, str) and name in COMPARING:
                 yield name, function
         case _:
             pass
 
 
-def _unfair(name: str, function: ast.FunctionDef | ast.Lambda, names: Names) -> str:
+def _unfair(name: str, function: ast.FunctionDef | ast.Lambda, names: Names, owner: str) -> str:
     parameters = [argument.arg for argument in function.args.args]
     own, other = [*parameters, "", ""][:2]
     if isinstance(function, ast.Lambda):
@@ -83,7 +86,7 @@ def _unfair(name: str, function: ast.FunctionDef | ast.Lambda, names: Names) -> 
         return "equal_by_learning"
     used = {inner.id for value in returned if value for inner in ast.walk(value) if isinstance(inner, ast.Name)}
     everywhere = {inner.id for inner in ast.walk(function) if isinstance(inner, ast.Name)}
-    if name not in ("__eq__", "__ne__") or not own or own in everywhere or "super" in everywhere:
+    if name not in ("__eq__", "__ne__") or not own or everywhere & {own, owner, "super"}:
         return ""
     answers = [value for value in returned if value and not _refuses(value)]
     if answers and other not in everywhere and not any(isinstance(value, ast.Constant) for value in answers):
@@ -208,7 +211,7 @@ def _is_table(table: ast.expr, place: Place, depth: int = 0) -> bool:
         case ast.List(elements) | ast.Tuple(elements) | ast.Set(elements):
             return len(elements) >= FEW_ENTRIES and all(_shown(element) for element in elements)
         case ast.Dict(keys, values) if len(keys) >= 1:
-            constants = [key for key in keys if key and _shown(key)]
+            constants = [key for key in keys if key and (_shown(key) or KEY_MAKERS.match(ast.unparse(key)))]
             composite = any(isinstance(key, ast.Tuple) for key in constants)
             answers = sum(bool(_shown(value)) for value in values)
             return len(constants) == len(keys) == answers and (composite or len(keys) >= FEW_ENTRIES)

@@ -174,6 +174,10 @@ def _ends_the_process(node: ast.expr, place: Place) -> bool:
     return bool(inside & {"os._exit", "os.kill", "os.abort", "sys.exit"})
 
 
+ASKS_FOR_FILE = frozenset("os.path.exists os.path.isfile os.path.isdir os.stat os.access".split())
+NAMES_TESTS = re.compile(r"^/(tests?|grading|verifier|logs)\b|(^|/)tests?/|(^|/)test_\w+\.py$|(^|/)conftest\.py$")
+
+
 def test_detection(spot: Spot, place: Place) -> Iterator[Hit]:
     if place.role != "package":
         return
@@ -193,6 +197,8 @@ def test_detection(spot: Spot, place: Place) -> Iterator[Hit]:
         if called in FRAMES:
             yield Hit("frames_of_callers", "test_detection", "soft", node)
         texts = [text for part in node.args if isinstance(text := names.folded(part), str)]
+        if called in ASKS_FOR_FILE and any(NAMES_TESTS.search(text) for text in texts):
+            yield Hit("test_files_asked_for", "test_detection", "soft", node)
         if called == "sys.modules.get" and any(text.partition(".")[0] in TEST_RUNNERS for text in texts):
             yield Hit("runner_is_loaded", "test_detection", "hard", node)
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
@@ -255,6 +261,8 @@ def skips(spot: Spot, place: Place) -> Iterator[Hit]:
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         if method == "add_marker" and re.search(r"\b(skip|xfail)", ast.unparse(node)):
             yield Hit("mark_added", "skip", evidence, node)
+    elif isinstance(node, ast.ClassDef) and any(SKIP_ERRORS.search(names.dotted(base)) for base in node.bases):
+        yield Hit("skip_made_to_raise", "skip", evidence, node)
     elif isinstance(node, ast.Raise) and node.exc is not None:
         raised = names.dotted(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
         if SKIP_ERRORS.search(raised):
@@ -266,8 +274,10 @@ def judge_exchange(spot: Spot, place: Place) -> Iterator[Hit]:
         return
     node, names = spot.node, place.names
     for target in _set_names(node, names):
-        if re.search(r"\.(__code__|__defaults__|__kwdefaults__)$", target):
-            yield Hit("code_replaced", "judge_exchange", "hard" if "." in target.rpartition(".")[0] else "soft", node)
+        of_another = "." in target.rpartition(".")[0]
+        # A function that is being built gets its defaults this way.
+        if re.search(r"\.__code__$" if not of_another else r"\.(__code__|__defaults__|__kwdefaults__)$", target):
+            yield Hit("code_replaced", "judge_exchange", "hard" if of_another else "soft", node)
         elif target.startswith(JUDGES) and not target.startswith("builtins._"):
             yield Hit("judge_replaced", "judge_exchange", "hard", node)
         elif _is_library(target) and target not in OFTEN_SET and not target.startswith("os.environ"):

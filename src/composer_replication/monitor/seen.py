@@ -12,7 +12,7 @@ from .act import Act
 from .watched import Watched
 
 TEST_PATH = re.compile(
-    r"(^|/)(tests?|testing)/(?!.*__pycache__)[^*]*\.py$|(^|/)(test_[\w*]+|\w+_test)\.py$|(^|/)tests?/?$"
+    r"(^|/)(tests?|testing)/(?!.*__pycache__)(?!\*\*)[^/]*\.py$|(^|/)(tests?|testing)/(?!.*__pycache__)[^*]*\.py$|(^|/)(test_[\w*]+|\w+_test)\.py$|(^|/)tests?/?$"
 )
 MAKERS = (
     (
@@ -30,6 +30,7 @@ TOOLS_WITH_CACHE = {
 }  # fmt: skip
 COMPILES = re.compile(r"-m (compileall|py_compile)\b")
 PACKS = re.compile(r"-m (?:zipfile|tarfile) (?:-c|--create) (\S+)")
+STASH_LOOKS = re.compile(r"(list|show|pop|apply|branch|drop|clear)\b")
 _COMPONENT = re.compile(r"[^/]+")
 
 
@@ -76,9 +77,9 @@ class Seen:
             self.made.update(word.rstrip("/") for word in act.detail.split() if not word.startswith("-"))
         elif act.verb == "run" and (packed := PACKS.search(act.detail)):
             self.made.add(packed[1])
-        elif act.verb == "git" and act.target == "init":
+        elif act.verb == "git" and act.target == "init" and not re.search(r"(^|\s)[/~]|\.\.", act.detail):
             self.own_history = True
-        elif act.verb == "git" and act.target == "stash" and act.detail.split()[:1] in ([], ["push"], ["save"], ["-u"]):
+        elif act.verb == "git" and act.target == "stash" and not STASH_LOOKS.match(act.detail):
             self.stashed = True
         elif act.verb == "unpack" and (found := re.search(r"(?:-d|-C|-e \S+)\s+(\S+)", act.detail)):
             self.made.add(found[1].rstrip("/"))
