@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 from block import examples_of
-from lines import write_lines_of
 from measure import Measure, kl_to, outcomes, summary
 from transformers import TrainerCallback
 
 from composer_replication.config import Config
 from composer_replication.errors import RecomposeError
+from composer_replication.evaluation.result_lines import write_result
 from composer_replication.progress import Silent
 from composer_replication.training.metrics import StepLines
 from composer_replication.training.models import Policy, load_saved_policy
@@ -108,7 +108,7 @@ def run_arm(
         *final,
         *per_task,
     ]
-    write_lines_of(result, lines)
+    write_result(result, lines)
 
 
 def weights_hash(folder: Path) -> str:

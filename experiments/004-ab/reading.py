@@ -5,10 +5,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lines import read_lines
 from work import FEWEST_SITES
 
 from composer_replication.evaluation.measures import area_under, pass_at_k
+from composer_replication.evaluation.result_lines import read_result
 
 ROLLOUTS_PER_STEP = 128
 Line = Mapping[str, Any]
@@ -56,7 +56,7 @@ def runs(folder: Path, started: Mapping[int, Started]) -> list[Finished]:
 
 
 def read_start(path: Path) -> Started:
-    lines = list(read_lines(path))
+    lines = list(read_result(path))
     head = next(line for line in lines if line["line"] == "start")
     final = next(line for line in lines if line["line"] == "final")
     gaps = {line["kind"]: line for line in lines if line["line"] == "gap" and line["kind"] != "all"}
@@ -77,7 +77,7 @@ def read_start(path: Path) -> Started:
 
 
 def read_run(path: Path, started: Mapping[int, Started]) -> Finished:
-    lines = list(read_lines(path))
+    lines = list(read_result(path))
     head = next(line for line in lines if line["line"] == "run")
     start = started[head["seed"]]
     if head["start_sha256"] != start.sha256:

@@ -12,13 +12,13 @@ from statistics import mean
 
 import jinja2
 from effects import Arms, by_arm, effect, level, registered, rollouts_to_baseline, success_effect
-from lines import read_lines
 from plan import HERE, read_plan
 from reading import Started, runs, starts
 
 from composer_replication.evaluation.charts import EffectRow, effect_plot, standalone
 from composer_replication.evaluation.curves_chart import Curve, curves_chart
 from composer_replication.evaluation.resampling import bootstrap
+from composer_replication.evaluation.result_lines import read_result
 from composer_replication.evaluation.stats import Estimate
 from composer_replication.runs import write_atomically
 
@@ -69,7 +69,7 @@ def facts_of(folder: Path) -> dict:
     started = starts(folder)
     finished = runs(folder, started)
     arms = by_arm(finished)
-    data = [next(iter(read_lines(path))) for path in sorted(folder.glob("data-*.jsonl.zst"))]
+    data = [next(iter(read_result(path))) for path in sorted(folder.glob("data-*.jsonl.zst"))]
     return {
         "runs": [{"arm": run.arm, "seed": run.seed, **run.numbers} for run in finished],
         "stopped": [run.header["stopped"] for run in finished if run.header["stopped"]],

@@ -10,12 +10,12 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import torch
-from lines import read_lines
 from plan import TEACHERS, Plan, read_plan
 
 from composer_replication.cli.common import quiet_libraries
 from composer_replication.config import Config
 from composer_replication.evaluation.queue import Job, Queue
+from composer_replication.evaluation.result_lines import read_result
 from composer_replication.records import ERROR_KINDS
 
 FEWEST_SITES = 12
@@ -88,10 +88,10 @@ class Worker:
     def _start(self, regime: str, seed: int, result: Path) -> None:
         from arm import weights_hash
         from block import warmed_up
-        from lines import write_lines_of
         from measure import Measure, outcomes, summary
 
         from composer_replication.evaluation.probe import gaps, probe_hints
+        from composer_replication.evaluation.result_lines import write_result
 
         config, measuring = self._plan.start_config(regime, seed), self._plan.raw["measuring"]
         folder = self._work / regime / f"start-{seed}"
@@ -104,19 +104,19 @@ class Worker:
             tried = probe_hints(policy, config, measuring["probe_sites"], measuring["probe_tries"])
         lines += [{"line": "tried", **one.model_dump()} for one in tried]
         lines += [{"line": "gap", **one.model_dump()} for one in gaps(tried)]
-        write_lines_of(result, lines)
+        write_result(result, lines)
 
     def _data(self, regime: str, seed: int, result: Path) -> None:
         from block import make_data
-        from lines import write_lines_of
 
+        from composer_replication.evaluation.result_lines import write_result
         from composer_replication.training.models import load_saved_policy
 
         config, folder = self._plan.start_config(regime, seed), self._work / regime / f"start-{seed}"
         owner = self._work / self._plan.teachers_of(regime)
         teachers = {f"checkpoint-{name}": owner / f"teacher-{name}" / "model" for name in TEACHERS}
         counts = make_data(load_saved_policy(folder / "model", config.model.name), teachers, config, folder / "data")
-        write_lines_of(result, [{"line": "data", "regime": regime, "seed": seed, **counts}])
+        write_result(result, [{"line": "data", "regime": regime, "seed": seed, **counts}])
 
     def _arm(self, regime: str, arm: str, seed: int, result: Path) -> None:
         from arm import run_arm
@@ -142,7 +142,7 @@ def with_kinds_off(config: Config, start: Path) -> Config:
     """Channel 2 leaves kinds alone whose gap the probe of this start found too small, or saw too seldom to tell."""
     useful = {
         line["kind"]
-        for line in read_lines(start)
+        for line in read_result(start)
         if line["line"] == "gap" and line["useful"] and line["sites"] >= FEWEST_SITES
     }
     off = tuple(kind for kind in ERROR_KINDS if kind not in useful)
