@@ -1,4 +1,4 @@
-"""results/*.jsonl.zst to results/table.md, results/summary.json, results/curves.svg and results/ends.svg.
+"""Raw files of a policy to its table.md, summary.json, curves.svg and ends.svg, next to them: results/POLICY.
 
     recompose experiment rebuild experiments/008-leak
 
@@ -57,14 +57,19 @@ COLUMNS: dict[str, tuple[str, Sample, str]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=HERE / "results")
-    results: Path = parser.parse_args().results
+    parser.add_argument("--results", type=Path, help="one folder; default: every policy's of results/")
+    given: Path | None = parser.parse_args().results
+    for results in [given] if given else sorted(path for path in (HERE / "results").iterdir() if path.is_dir()):
+        rebuild(results)
+
+
+def rebuild(results: Path) -> None:
     runs = read_runs(results)
     (results / "summary.json").write_text(json.dumps(summaries(runs), indent=1) + "\n")
     (results / "table.md").write_text(table(runs))
     (results / "curves.svg").write_text(curve_figure("Use of the leak and success over training", panels(runs)))
     (results / "ends.svg").write_text(standalone(ends(runs)))
-    print((results / "table.md").read_text())
+    print(f"{results.name}\n\n{(results / 'table.md').read_text()}")
 
 
 def read_runs(results: Path) -> Runs:

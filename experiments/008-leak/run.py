@@ -2,8 +2,8 @@
 
     recompose experiment run experiments/008-leak -- --slice-s 300 --processes 6 --only 'open-*'
 
-Reads plan.toml; writes results/<arm>-<seed>.jsonl.zst. Starting weights go to --work and are not results: arms of one
-seed must share one start, so keep that folder until every arm of its seeds is done.
+Reads plan.toml; writes results/smollm2/<arm>-<seed>.jsonl.zst. Starting weights go to --work and are not results:
+arms of one seed must share one start, so keep that folder until every arm of its seeds is done.
 """
 
 import argparse
@@ -22,7 +22,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plan", type=Path, default=HERE / "plan.toml")
     parser.add_argument("--work", type=Path, default=Path("runs") / "008-leak")
-    parser.add_argument("--results", type=Path, default=HERE / "results")
+    parser.add_argument("--results", type=Path, default=HERE / "results" / "smollm2")
     parser.add_argument("--only", nargs="+", default=["*"], help="patterns of job names, as open-*")
     parser.add_argument("--slice-s", type=float, default=540.0)
     parser.add_argument("--processes", type=int, default=1)
