@@ -14,7 +14,11 @@ from composer_replication.environments.code_tasks.task import TaskFolder
 from composer_replication.environments.code_tasks.trees import files_of
 from composer_replication.errors import UsageError
 
-REPOSITORIES = {"tuning": ("humanize", "voluptuous", "funcy"), "testing": ("toolz", "cachetools", "boltons")}
+REPOSITORIES = {
+    "tuning": ("humanize", "voluptuous", "funcy"),
+    "testing": ("toolz", "cachetools", "boltons"),
+    "fresh": ("sqlparse", "schema", "simpleeval", "pydash"),
+}
 TASKS_PER_REPOSITORY = 8
 MAX_SYMBOLS = 6
 
