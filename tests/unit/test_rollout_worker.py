@@ -178,8 +178,7 @@ def test_slow_environments_overlap(tiny_tokens, kind):
     assert [rollout.episode for rollout in rollouts] == episodes
     assert all(len(rollout.turn_spans) == 3 and rollout.reward == 1.0 for rollout in rollouts)
     assert 3 * STEP_S <= beyond_sampling_s < 1.0
-    # Nobody waits for a straggler, which a busy machine makes now and then; one at a time would be 72 batches.
-    assert sum(len(batch) for batch in sampler.batches) == 72 and len(sampler.batches) <= 9
+    assert [len(batch) for batch in sampler.batches] == [24, 24, 24]
 
 
 @pytest.mark.parametrize("kind", [Echo, AsyncEcho])
