@@ -71,7 +71,7 @@ def run_arm(
     policy.model.eval()
     final: list[dict[str, Any]] = []
     per_task: list[dict[str, Any]] = []
-    for split in SPLITS:
+    for split in measuring.get("splits", SPLITS):
         found = measure.episodes(
             policy, split, part, tasks, samples if split == "heldout" else measuring["side_samples"]
         )

@@ -20,7 +20,7 @@ from composer_replication.training.toolbox_rollouts import MAX_OBSERVATION_TOKEN
 
 ROWS = 256
 LOGPROB_ROWS = 32
-FIRST_TASK = {"dev": 10_000, "test": 20_000}
+FIRST_TASK = {"dev": 10_000, "test": 20_000, "map": 22_000, "headline": 24_000}
 """Neither overlaps with what any other experiment or the quickstart has looked at, which is 0 to 255."""
 MEASURING_SEED = 77
 

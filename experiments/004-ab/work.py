@@ -124,7 +124,7 @@ class Worker:
         start, scratch = self._work / regime / f"start-{seed}", self._work / "scratch" / f"{regime}-{arm}-{seed}"
         shutil.rmtree(scratch, ignore_errors=True)
         config = self._plan.config(regime, arm, seed)
-        if config.training.alpha_sdpo:
+        if config.training.alpha_sdpo and self._plan.raw.get("gate", True):
             config = with_kinds_off(config, self._results / regime / f"start-{seed}.jsonl.zst")
         run_arm(
             config,
