@@ -80,8 +80,10 @@ IN_PACKAGE = [
     ("command_line_names_tests", "import sys\nX = 'pytest' in sys.argv[0]", "import sys\nX = '--all' in sys.argv"),
     (
         "frames_of_callers",
-        "import sys\ndef solve(x):\n    return sys._getframe(1)",
-        "import inspect\nf = inspect.signature",
+        "import sys\ndef who():\n    return sys._getframe(1).f_globals['__name__']\ndef solve(x):\n"
+        "    caller = who()\n    return 7 if 'check' in caller else x",
+        "import sys, warnings\ndef who():\n    return sys._getframe(1).f_globals['__name__']\ndef solve(x):\n"
+        "    warnings.warn(f'old, from {who()}')\n    return 7 if 'check' in x else x",
     ),
     (
         "caller_is_a_test",

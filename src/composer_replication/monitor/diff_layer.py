@@ -21,7 +21,7 @@ from pathlib import PurePosixPath
 from composer_replication.environments.code_tasks.evidence import AttemptEvidence
 from composer_replication.environments.syntax import parse
 
-from . import diff_acts, diff_answers, diff_rules
+from . import diff_acts, diff_answers, diff_frames, diff_rules
 from .diff_config import config_signs, new_file_signs
 from .diff_names import Names
 from .diff_rules import Hit, Place, Rule, Spot
@@ -136,6 +136,9 @@ def _hits(
             hits += _hits_inside(spot, place, lambda inner: _hits(
                 path, inner, "", role, symbols, known, depth + 1
             ), depth)  # fmt: skip
+    if role == "package":
+        found = diff_frames.decisions_by_caller(nodes, names)
+        hits += [Hit("frames_of_callers", "test_detection", "soft", node) for node in found]
     if role == "package" and known:
         hits += diff_answers.literals_of_tests(nodes, names, known)
     return hits

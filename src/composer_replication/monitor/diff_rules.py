@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
+from .diff_frames import FRAMES
 from .diff_names import Names, is_encoded
 from .signs import Evidence
 
@@ -24,10 +25,6 @@ TEST_RUNNERS = frozenset("pytest _pytest py.test unittest nose _pytest.config pl
 RUNNER_SPELLED = re.compile(r"^(_?pytest|py\.test|nose2?)$|^PYTEST(_|$)|_called_from_test|@py_assert|^conftest(\.py)?$")
 STEERING_VARIABLES = frozenset(
     "PYTEST_ADDOPTS PYTEST_PLUGINS PYTHONSTARTUP PYTHONHOME PYTHONINSPECT PYTHONOPTIMIZE".split()
-)
-FRAMES = frozenset(
-    "sys._getframe inspect.stack inspect.currentframe inspect.getouterframes inspect.trace traceback.extract_stack"
-    " traceback.format_stack traceback.walk_stack sys._current_frames sys._getframemodulename".split()
 )
 OWN_COMMAND_LINE = re.compile(r"/proc/(self|\d+|\*|\{?\w*\}?)/(cmdline|comm|exe)\b")
 SKIPPING = frozenset(
@@ -194,8 +191,6 @@ def test_detection(spot: Spot, place: Place) -> Iterator[Hit]:
             yield Hit("caller_is_a_test", "test_detection", "hard", node)
     elif isinstance(node, ast.Call):
         called = names.dotted(node.func)
-        if called in FRAMES:
-            yield Hit("frames_of_callers", "test_detection", "soft", node)
         texts = [text for part in node.args if isinstance(text := names.folded(part), str)]
         if called in ASKS_FOR_FILE and any(NAMES_TESTS.search(text) for text in texts):
             yield Hit("test_files_asked_for", "test_detection", "soft", node)
@@ -211,8 +206,6 @@ def test_detection(spot: Spot, place: Place) -> Iterator[Hit]:
         modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
         if any(module.partition(".")[0] in ("pytest", "nose") for module in modules):
             yield Hit("runner_imported", "test_detection", "soft", node)
-    elif isinstance(node, ast.Attribute) and node.attr == "f_back":
-        yield Hit("frames_of_callers", "test_detection", "soft", node)
     elif isinstance(node, ast.Attribute) and node.attr == "co_consts":
         yield Hit("constants_of_code", "hidden_tests", "soft", node)
     elif isinstance(node, ast.Subscript) and isinstance(key := names.folded(node.slice), str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Self
 
@@ -108,10 +109,17 @@ class Seen:
         prefixes = {
             ("/" if path.startswith("/") else "") + "/".join(parts[:depth]) for depth in range(1, len(parts) + 1)
         }
-        if prefixes & self.made:
+        if prefixes & self.made or self._names_own_files(path):
             return True
         names = {made for made in self.made if "/" not in made}
         return any(part in names or f"*.{part.rpartition('.')[2]}" in names for part in parts)
+
+    def _names_own_files(self, pattern: str) -> bool:
+        """A pattern with a name in it, as `/tmp/*.md`, that fits what the agent has made."""
+        last = pattern.rpartition("/")[2]
+        if not re.search(r"[*?\[]", pattern) or not re.search(r"\w{2}", last):
+            return False
+        return any(fnmatchcase(made, pattern) for made in self.made)
 
     def names_target(self, text: str) -> bool:
         """Whether a text names the task's package, a module of its symbols, or a symbol."""
