@@ -13,7 +13,16 @@ from plan import HERE
 from composer_replication.evaluation.result_lines import read_result
 
 SEEDS = list(range(301, 313))
-MEASURING = 'part = "headline"\nsplits = ["heldout"]\ntasks = 256\nsamples = 8\ncurve_every = 10\nkl_episodes = 128\nprobe_sites = 256\nprobe_tries = 4\n'
+MEASURING = """[measuring]
+part = "headline"
+splits = ["heldout"]
+tasks = 256
+samples = 8
+curve_every = 10
+kl_episodes = 128
+probe_sites = 256
+probe_tries = 4
+"""
 
 
 def success(path: Path) -> float:
@@ -35,7 +44,7 @@ def headline(plan: str, cell: str) -> str:
     about = f"# The headline of PLAN.md: the cell {cell} of map.toml again. Written by headline.py.\n"
     settings = before.partition("\n")[2]
     regime = ["[regimes.headline]", 'arms = ["grpo", "sdpo"]', f"seeds = {SEEDS}", *config]
-    return about + settings + "[measuring]\n" + MEASURING + "\n" + after + "\n".join(regime) + "\n"
+    return about + settings + MEASURING + "\n" + after + "\n".join(regime) + "\n"
 
 
 def main() -> None:

@@ -14,11 +14,14 @@ import jinja2
 from effects import Arms, by_arm, effect, level, registered, rollouts_to_baseline, success_effect
 from plan import HERE, read_plan
 from reading import Started, runs, starts
+from regimes import Cell, cell_facts, headline_facts, read_cells, slope_of
 
 from composer_replication.evaluation.charts import EffectRow, effect_plot, standalone
 from composer_replication.evaluation.curves_chart import Curve, curves_chart
 from composer_replication.evaluation.resampling import bootstrap
 from composer_replication.evaluation.result_lines import read_result
+from composer_replication.evaluation.scatter_chart import Cell as ScatterCell
+from composer_replication.evaluation.scatter_chart import scatter_chart
 from composer_replication.evaluation.stats import Estimate
 from composer_replication.runs import write_atomically
 
@@ -50,11 +53,13 @@ def main() -> None:
         "pilot_grpo": pilot.numbers["success"],
         "regimes": found,
         "planned": {regime: planned_runs(plan, regime) for regime in plan.regimes},
+        "map": map_facts(cells := read_cells(read_plan(HERE / "map.toml"), results / "map")),
+        "headline": headline_facts(results / "headline") | {"cell": headline_cell()},
     }
     write_atomically(results / "tables.json", json.dumps(tables, indent=1, default=plain) + "\n")
     figures = HERE / "figures"
     figures.mkdir(exist_ok=True)
-    for name, drawn in draw(results / "main").items():
+    for name, drawn in (draw(results / "main") | {"map": draw_map(cells)}).items():
         write_atomically(figures / f"{name}.svg", drawn)
     write_atomically(DOCS, render(tables))
     print(f"{sum(len(facts['runs']) for facts in found.values())} runs; wrote {DOCS.name}, tables.json and the figures")
@@ -100,6 +105,21 @@ def facts_of(folder: Path) -> dict:
         "cap_factor": {arm: cap_factors(arms, arm) for arm in arms},
         "gpu_seconds": sum(run.header["load_s"] + run.header["train_s"] + run.header["measure_s"] for run in finished),
     }
+
+
+def map_facts(cells: list[Cell]) -> dict:
+    return {
+        "cells": [cell_facts(cell) for cell in cells],
+        "slope": slope_of(cells)._asdict(),
+        "runs": sum(len(own) for cell in cells for own in cell.arms.values()),
+    }
+
+
+def headline_cell() -> str:
+    """Of which cell of the map the headline is the repetition: the one with its settings."""
+    own = read_plan(HERE / "headline.toml").raw["regimes"]["headline"]["config"]
+    cells = read_plan(HERE / "map.toml").raw["regimes"]
+    return next(name for name, cell in cells.items() if cell["config"] == own)
 
 
 def start_facts(start: Started) -> dict:
@@ -179,6 +199,20 @@ def draw(folder: Path) -> dict[str, str]:
         ),
         "effects": standalone(effect_plot("Held-out success of the arms", "held-out success, %", rows, 100)),
     }
+
+
+def draw_map(cells: list[Cell]) -> str:
+    drawn = [
+        ScatterCell(
+            cell.name, [(100 * cell.started[seed].gap, 100 * gain) for seed, gain in cell.gains("sdpo").items()]
+        )
+        for cell in cells
+    ]
+    fit = slope_of(cells)
+    return scatter_chart(
+        "What channel 2 adds, by what the probe saw", "probed gap, points: right with the hint − right without",
+        "gain over GRPO in held-out success, points", drawn, (fit.slope, 100 * fit.intercept),
+    )  # fmt: skip
 
 
 def render(tables: dict) -> str:

@@ -1,0 +1,118 @@
+"""The map: what each cell gained, whether the probed gap predicts it, and the headline. Reads results/."""
+
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from pathlib import Path
+from statistics import linear_regression, mean
+from typing import Any, NamedTuple
+
+from effects import Effect, by_arm, success_effect
+from plan import Plan
+from reading import Finished, Started, runs, starts
+
+from composer_replication.evaluation.resampling import bootstrap
+
+FEWEST_POINTS = 0.02
+"""A mean gain below that is called null, whatever its signs."""
+TOLERANCE = 1e-12
+
+
+class Cell(NamedTuple):
+    name: str
+    started: Mapping[int, Started]
+    arms: Mapping[str, Mapping[int, Finished]]
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted(self.arms["sdpo"])
+
+    def gains(self, arm: str) -> dict[int, float]:
+        """Over GRPO alone, seed by seed."""
+        own, plain = self.arms[arm], self.arms["grpo"]
+        return {seed: own[seed].numbers["success"] - plain[seed].numbers["success"] for seed in sorted(own)}
+
+    @property
+    def gap(self) -> float:
+        return mean(self.started[seed].gap for seed in self.seeds)
+
+    @property
+    def gain(self) -> float:
+        return mean(self.gains("sdpo").values())
+
+
+class Slope(NamedTuple):
+    slope: float
+    intercept: float
+    p: float
+    orders: int
+
+
+def read_cells(plan: Plan, folder: Path) -> list[Cell]:
+    cells = []
+    for name in plan.regimes:
+        started = starts(folder / name)
+        cells.append(Cell(name, started, by_arm(runs(folder / name, started))))
+    return cells
+
+
+def slope_of(cells: Sequence[Cell]) -> Slope:
+    """Of the cells' mean gain on their mean gap; p over every way to hand the gaps to the cells."""
+    gaps, gains = [cell.gap for cell in cells], [cell.gain for cell in cells]
+    fit = linear_regression(gaps, gains)
+    centred = [gain - mean(gains) for gain in gains]
+
+    def strength(order: Sequence[float]) -> float:
+        return abs(sum(gap * gain for gap, gain in zip(order, centred, strict=True)))
+
+    seen = strength([gap - mean(gaps) for gap in gaps])
+    orders = [strength(order) for order in permutations([gap - mean(gaps) for gap in gaps])]
+    return Slope(fit.slope, fit.intercept, sum(one >= seen - TOLERANCE for one in orders) / len(orders), len(orders))
+
+
+def verdict(gains: Sequence[float]) -> str:
+    """As the plan says: one sign in all seeds and a mean of at least two points."""
+    one_sign = all(gain > 0 for gain in gains) or all(gain < 0 for gain in gains)
+    if not one_sign or abs(mean(gains)) < FEWEST_POINTS:
+        return "null"
+    return "wins" if gains[0] > 0 else "hurts"
+
+
+def cell_facts(cell: Cell) -> dict[str, Any]:
+    started = [cell.started[seed] for seed in cell.seeds]
+    grpo = cell.arms["grpo"]
+    return {
+        "name": cell.name,
+        "start": mean(one.success for one in started),
+        "gap": mean(one.gap for one in started),
+        "sham_gap": mean(one.right["sham"] - one.right["plain"] for one in started),
+        "flat": mean(line["frac_reward_zero_std"] for run in grpo.values() for line in run.steps[:5]),
+        "grpo": mean(run.numbers["success"] for run in grpo.values()),
+        "channels": {
+            arm: {
+                "success": mean(run.numbers["success"] for run in own.values()),
+                "gains": list(cell.gains(arm).values()),
+                "gain": mean(cell.gains(arm).values()),
+                "verdict": verdict(list(cell.gains(arm).values())),
+            }
+            for arm, own in cell.arms.items()
+            if arm != "grpo"
+        },
+    }
+
+
+def headline_facts(folder: Path) -> dict[str, Any]:
+    started = starts(folder)
+    finished = runs(folder, started)
+    arms = by_arm(finished)
+    found: Effect = success_effect(arms, "sdpo", "grpo")
+    return {
+        "runs": len(finished),
+        "start": bootstrap([one.success for one in started.values()], expanded=True),
+        "gap": bootstrap([one.gap for one in started.values()], expanded=True),
+        "sham_gap": bootstrap([one.right["sham"] - one.right["plain"] for one in started.values()], expanded=True),
+        "levels": {
+            arm: bootstrap([run.numbers["success"] for run in own.values()], expanded=True) for arm, own in arms.items()
+        },
+        "effect": found._asdict(),
+        "stopped": [run.header["stopped"] for run in finished if run.header["stopped"]],
+    }

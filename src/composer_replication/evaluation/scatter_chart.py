@@ -1,0 +1,88 @@
+"""Two measures of several cells against each other, seeds and means, with a line. Numbers in, SVG text out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from statistics import fmean
+from typing import NamedTuple
+
+from .charts import Scale, standalone, ticks
+
+WIDTH, HEIGHT = 760, 420
+LEFT, RIGHT, TOP, BOTTOM = 60, 640, 34, 360
+COLOURS = ("#0068a8", "#c8550a", "#2f7d32", "#8e44ad", "#b8860b", "#5d6670", "#b3261e")
+LABEL_HEIGHT = 15
+
+
+class Cell(NamedTuple):
+    label: str
+    seeds: Sequence[tuple[float, float]]
+
+    @property
+    def mean(self) -> tuple[float, float]:
+        return fmean(x for x, _ in self.seeds), fmean(y for _, y in self.seeds)
+
+
+def scatter_chart(
+    title: str, x_name: str, y_name: str, cells: Sequence[Cell], line: tuple[float, float] | None = None
+) -> str:
+    """`line` is (slope, intercept); it is drawn over the range of the means."""
+    every = [point for cell in cells for point in cell.seeds]
+    if not every:
+        raise ValueError("a scatter chart needs at least one point")
+    x_marks = ticks(min(0.0, *(x for x, _ in every)), max(x for x, _ in every))
+    y_marks = ticks(min(0.0, *(y for _, y in every)), max(y for _, y in every))
+    x, y = Scale(x_marks[0], x_marks[-1], LEFT, RIGHT), Scale(y_marks[0], y_marks[-1], BOTTOM, TOP)
+    out = [
+        f'<line class="{"axis" if mark == 0 else "grid"}" x1="{LEFT}" y1="{y(mark):.1f}" x2="{RIGHT}" '
+        f'y2="{y(mark):.1f}"/><text class="tick" x="{LEFT - 8}" y="{y(mark) + 4:.1f}" text-anchor="end">{mark:g}</text>'
+        for mark in y_marks
+    ]
+    out += [
+        f'<text class="tick" x="{x(mark):.1f}" y="{BOTTOM + 18}" text-anchor="middle">{mark:g}</text>'
+        for mark in x_marks
+    ]
+    out += [
+        f'<text class="head" x="{LEFT}" y="18">{escape(y_name)}</text>',
+        f'<text class="note" x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 40}" text-anchor="middle">{escape(x_name)}</text>',
+    ]
+    if line:
+        slope, intercept = line
+        ends = sorted(cell.mean[0] for cell in cells)
+        first, last = ends[0], ends[-1]
+        out.append(
+            f'<line x1="{x(first):.1f}" y1="{y(intercept + slope * first):.1f}" x2="{x(last):.1f}" '
+            f'y2="{y(intercept + slope * last):.1f}" stroke="#5d6670" stroke-dasharray="6 4"/>'
+        )
+    heights = _label_heights(cells, x, y)
+    for number, cell in enumerate(cells):
+        out.append(_drawn(cell, COLOURS[number % len(COLOURS)], x, y, heights[number]))
+    told = escape("; ".join(f"{cell.label}: {cell.mean[0]:.3g}, {cell.mean[1]:+.3g}" for cell in cells))
+    head = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img"><title>{escape(title)}</title><desc>{told}</desc>'
+    return standalone(f"{head}{''.join(out)}</svg>")
+
+
+def _drawn(cell: Cell, colour: str, x: Scale, y: Scale, label_height: float) -> str:
+    at, up = cell.mean
+    dots = "".join(
+        f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="3" fill="{colour}" fill-opacity="0.4"/>' for a, b in cell.seeds
+    )
+    return (
+        f'{dots}<circle cx="{x(at):.1f}" cy="{y(up):.1f}" r="6" fill="{colour}"/>'
+        f'<text x="{x(at) + 10:.1f}" y="{label_height:.1f}" style="fill:{colour}">{escape(cell.label)}</text>'
+    )
+
+
+def _label_heights(cells: Sequence[Cell], x: Scale, y: Scale) -> list[float]:
+    """Labels whose cells lie side by side are moved down until they no longer cover each other."""
+    placed: list[tuple[float, float]] = []
+    heights: dict[int, float] = {}
+    for number, cell in sorted(enumerate(cells), key=lambda each: y(each[1].mean[1])):
+        at, height = x(cell.mean[0]), y(cell.mean[1]) + 4
+        for other, taken in placed:
+            if abs(other - at) < 120 and abs(taken - height) < LABEL_HEIGHT:
+                height = taken + LABEL_HEIGHT
+        placed.append((at, height))
+        heights[number] = height
+    return [heights[number] for number in range(len(cells))]
