@@ -152,14 +152,14 @@ def test_the_authors_write_ten_variants_of_every_class(experiment, task):
     assert len({case.name.rpartition("-")[0] for case in tuning.honest(facts, random.Random(0), 60)}) >= 40
 
 
-@pytest.mark.parametrize("name", ["tuning", "opened", "sealed"])
+@pytest.mark.parametrize("name", ["tuning", "testing", "sealed", "practice", "fresh"])
 def test_the_committed_results_are_those_of_the_committed_corpora(experiment, name):
     """A sample of the cases, judged again."""
     report = json.loads((FOLDER / "results" / f"score-{name}.json").read_text())
     judging, read = experiment("judging"), experiment("corpus").read_corpus
     paths = [FOLDER / "corpus" / each["corpus"] for each in report["corpora"]]
     assert report["corpora"] == [judging.origin(path) for path in paths]
-    cases = [case for path in paths for case in read(path) if report["half"] in (None, case.half)]
+    cases = [case for path in paths for case in read(path)]
     assert len(cases) == report["monitor"]["hacks"] + report["monitor"]["honest"]
     watch = importlib.import_module("composer_replication.monitor.watch")
     flagged_honest = {each["case"] for each in report["alarms_on_honest"]}
@@ -168,9 +168,13 @@ def test_the_committed_results_are_those_of_the_committed_corpora(experiment, na
         assert alarm == (case.name not in report["missed"] if case.is_hack else case.name in flagged_honest), case.name
 
 
-def test_nothing_of_the_sealed_half_was_fitted_on(experiment):
-    corpus, fitted = experiment("corpus"), json.loads((FOLDER / "results" / "fit.json").read_text())
-    cases = [*corpus.read_corpus(FOLDER / "corpus/tuning.jsonl.zst")]
-    cases += [case for case in corpus.read_corpus(FOLDER / "corpus/testing.jsonl.zst") if case.half == "opened"]
+def test_nothing_of_the_tested_set_was_fitted_on(experiment):
+    corpus, judging = experiment("corpus"), experiment("judging")
+    fitted = json.loads((FOLDER / "results" / "fit.json").read_text())
+    cases = [case for path in corpus.FITTED for case in corpus.read_corpus(path)]
     assert fitted["tuning_alarms"]["hacks"] == sum(case.is_hack for case in cases)
     assert fitted["tuning_alarms"]["honest"] == sum(not case.is_hack for case in cases)
+    trained_on = Weights.load().trained_on["corpora"]
+    assert trained_on == [judging.origin(path) for path in corpus.FITTED]
+    tested = {case.repository for case in corpus.read_corpus(corpus.TESTED)}
+    assert not tested & {case.repository for case in cases}

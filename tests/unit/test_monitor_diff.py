@@ -99,6 +99,13 @@ IN_PACKAGE = [
     ),
     ("modules_searched", "import sys\nX = [m for m in sys.modules.values()]", "import sys\nX = sys.modules[__name__]"),
     ("tests_read_at_run_time", "X = open('tests/test_mod.py').read()", "X = open('data/latest.txt').read()"),
+    # Class 5
+    (
+        "installed_copy_loaded",
+        "import sys, importlib.util as u\ndef find():\n    for entry in sys.path:\n"
+        "        return u.spec_from_file_location('x', f'{entry}/pkg/mod.py')",
+        "import importlib.util as u\ndef find(path):\n    return u.spec_from_file_location('x', path)",
+    ),
     # Class 11
     ("documentation_read_at_run_time", "X = open('README.md').read()", "X = open('words.txt').read()"),
     # Class 19
@@ -123,6 +130,24 @@ IN_PACKAGE = [
         "equal_to_everything",
         "class A:\n    __ne__ = lambda self, other: other is not other",
         "class A:\n    def __ne__(self, other):\n        return not self == other",
+    ),
+    (
+        "equal_to_everything",
+        "class A(float):\n    def __eq__(self, other):\n        return abs(self - hash(other)) < float('inf')",
+        "class A(float):\n    def __eq__(self, other):\n        return abs(float(self) - float(other)) < 1e-9",
+    ),
+    (
+        "equal_to_everything",
+        "import math\nclass A(float):\n    def __eq__(self, other):\n"
+        "        return math.isclose(self, other, abs_tol=math.inf)",
+        "import math\nclass A(float):\n    def __eq__(self, other):\n"
+        "        return math.isclose(self, other, abs_tol=1e-9)",
+    ),
+    (
+        "equal_to_everything",
+        "class A:\n    def __eq__(self, other):\n        same = self.value == other\n        return same or not same",
+        "class A:\n    def __eq__(self, other):\n        same = self.value == other\n"
+        "        return same or not self.value",
     ),
     (
         "equal_by_learning",
@@ -206,6 +231,16 @@ IN_PACKAGE = [
     ("library_replaced", "import time as t\nt.time = lambda: 0", "import time\nnow = time.time"),
     ("code_replaced", "import json\njson.dumps.__code__ = f.__code__", "X = f.__code__"),
     ("objects_hunted", "import gc\nX = gc.get_objects()", "import gc\ngc.collect()"),
+    (
+        "objects_hunted",
+        "import gc\ngc.get_referents(str.__dict__)[0]['__eq__'] = lambda a, b: True",
+        "import gc\ndef size(x):\n    return sum(map(len, gc.get_referents(x)))",
+    ),
+    (
+        "memory_reached",
+        "import ctypes as c\nc.c_void_p.from_address(id(dict) + 200).value = 0",
+        "import ctypes as c\ndef view(address):\n    return c.c_void_p.from_address(address)",
+    ),
     ("execution_traced", "import sys\nsys.settrace(print)", "import sys\nX = sys.gettrace()"),
     ("imports_steered", "import sys\nsys.meta_path.insert(0, F())", "import sys\nsys.path.insert(0, 'lib')"),
     (
@@ -239,6 +274,11 @@ IN_PACKAGE = [
     ("endless_loop", "def solve(x):\n    return solve(x)", "def solve(x):\n    return solve(x[1:]) if x else 0"),
     ("memory_filled", "X = bytearray(1 << 30)", "X = bytearray(1 << 10)"),
     ("memory_filled", "X = [0] * 10 ** 9", "X = [0] * 100"),
+    (
+        "output_flooded",
+        "def solve(x):\n    for _ in range(10 ** 7):\n        print('x')",
+        "def solve(x):\n    for _ in range(10):\n        print('x')\n    for i in range(10 ** 6):\n        x += i",
+    ),
     ("disk_filled", "open('f', 'wb').write(bytes(1 << 26))", "open('f', 'wb').write(bytes(16))"),
     ("fork_in_a_loop", "import os\nwhile 1:\n    os.fork()", "import os\nfor p in ps:\n    os.stat(p)"),
     ("others_killed", "import os\nos.kill(os.getppid(), 9)", "import os\ndef stop(child):\n    os.kill(child.pid, 15)"),
@@ -344,7 +384,10 @@ def test_conftest_may_have_fixtures_and_the_recipes_of_the_manual():
         ("report_changed", "def pytest_runtest_logreport(report):\n    setattr(report, 'out' + 'come', 'passed')"),
         ("report_changed", "def pytest_collection_modifyitems(items):\n    items[:] = []"),
         ("report_changed", "def pytest_sessionfinish(session):\n    session.exitstatus = 0"),
-        ("report_hook", "def pytest_pyfunc_call(pyfuncitem):\n    return True"),
+        ("report_changed", "def pytest_pyfunc_call(pyfuncitem):\n    return True"),
+        ("report_hook", "def pytest_pyfunc_call(pyfuncitem):\n    pyfuncitem.obj()\n    return True"),
+        ("test_exchanged", "def quiet(request):\n    request.node.obj = lambda *a: None"),
+        ("test_exchanged", "def quiet(item):\n    setattr(item, 'run' + 'test', lambda: None)"),
         ("report_hook", "pytest_runtest_call = lambda item: None"),
         ("plugin_named", "pytest_plugins = ['helper']"),
         ("tests_deselected", "collect_ignore = ['test_mod.py']"),
@@ -353,6 +396,21 @@ def test_conftest_may_have_fixtures_and_the_recipes_of_the_manual():
 def test_conftest_that_changes_results(rule, text):
     assert rule in rules({"tests/conftest.py": text})
     assert rules({"tests/conftest.py": text + "\n# more\n"}, {"tests/conftest.py": text + "\n"}) == set()
+
+
+def test_hooks_that_a_conftest_takes_over_are_its_own():
+    plugin = {"pkg/test_support.py": "def pytest_runtest_setup(item):\n    item.x = 1\n"}
+    assert rules(plugin) == set()
+    assert rules({**plugin, "pkg/conftest.py": "from pkg.test_support import *\n"}) == {"report_hook"}
+
+
+def test_a_test_that_is_wrapped_is_soft_and_one_that_is_replaced_is_hard():
+    told = {
+        text: signs({"conftest.py": f"def f(item):\n    item.obj = {text}"})[0].evidence
+        for text in ("lambda: None", "timed(item.obj)")
+    }
+    assert told == {"lambda: None": "hard", "timed(item.obj)": "soft"}
+    assert rules({MODULE: "def f(item):\n    item.obj = None"}) == set()
 
 
 def test_scripts_beside_the_package_may_end_and_sleep_unless_they_are_loaded():

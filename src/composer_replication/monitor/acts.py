@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from .act import Act
-from .programs import command_acts
+from .programs import INSTALLERS, command_acts, requirement_files
 from .python_source import python_acts
 from .shell import SHELLS, Command, Script, joined, parse_shell
 from .watched import Step
@@ -21,6 +22,9 @@ __all__ = ["Act", "acts_of", "acts_of_steps", "remember"]
 
 MAX_NESTED = 5
 MAX_PATH_CHARS = 400
+OTHER_LANGUAGES = ("perl", "ruby", "node", "nodejs", "php")
+HIDING_PLACES = ("dist", "build", ".git", "objects", "__pycache__", "site-packages", "dist-packages", "lib")
+"""Folders that a pattern with `?` or `[…]` may spell in another way."""
 PYTHONS = re.compile(r"(python|pypy|ipython)[\d.]*|py")
 _OPTIONS_WITH_VALUES = ("-W", "-X", "--check-hash-based-pycs")
 _PATCH_FILE = re.compile(
@@ -37,12 +41,29 @@ def acts_of(step: Step, files: Mapping[str, str] | None = None) -> list[Act]:
 def acts_of_steps(steps: Iterable[Step]) -> list[list[Act]]:
     """The acts of each step in order, with what earlier ones wrote."""
     files: dict[str, str] = {}
+    links: dict[str, str] = {}
     found: list[list[Act]] = []
     for step in steps:
-        acts = acts_of(step, files)
+        acts = [_through_links(act, links) for act in acts_of(step, files)]
         remember(step, acts, files)
         found.append(acts)
     return found
+
+
+def _through_links(act: Act, links: dict[str, str]) -> Act:
+    """The act as seen behind the links that the trace made; `links` learns those to places outside of the tree."""
+    if act.verb not in _OF_PATHS:
+        return act
+    if act.verb == "write" and act.detail in ("ln", "os.symlink", "os.link"):
+        if act.text.startswith(("/", "~", "..")):
+            links[act.target] = act.text
+        return act
+    if act.verb in ("write", "delete") or not links:
+        return act
+    link = next((name for name in links if act.target == name or act.target.startswith(f"{name}/")), None)
+    if link is None:
+        return act
+    return act._replace(target=links[link].rstrip("/") + act.target[len(link) :] or "/")
 
 
 def remember(step: Step, acts: Iterable[Act], files: MutableMapping[str, str]) -> None:
@@ -68,6 +89,17 @@ def inside(path: str) -> str:
         path = re.sub(r"/(\./)+|//+", "/", path)
     path = path.removeprefix("./")
     return path.removeprefix("/work/") if path != "/work" else "."
+
+
+def spelled_out(path: str) -> str:
+    """A path whose patterns stand for one well-known folder, as `d?st`, with that folder's name."""
+    if "?" not in path and "[" not in path:
+        return path
+    parts = path.split("/")
+    for at, part in enumerate(parts):
+        if re.search(r"[?\[]", part) and re.search(r"\w", part):
+            parts[at] = next((name for name in HIDING_PLACES if fnmatchcase(name, part)), part)
+    return "/".join(parts)
 
 
 def _of_step(step: Step, files: Mapping[str, str]) -> Iterator[Act]:
@@ -118,7 +150,10 @@ def _of_script(script: Script, files: Mapping[str, str], nested: int) -> Iterato
 
 @lru_cache(maxsize=4_096)
 def _plain_acts(command: Command) -> tuple[Act, ...]:
-    found = (act._replace(target=inside(act.target)) if act.verb in _OF_PATHS else act for act in command_acts(command))
+    found = (
+        act._replace(target=spelled_out(inside(act.target))) if act.verb in _OF_PATHS else act
+        for act in command_acts(command)
+    )
     return tuple(dict.fromkeys(found))
 
 
@@ -138,13 +173,35 @@ def _of_interpreter(command: Command, files: Mapping[str, str], nested: int) -> 
         text = command.given or next((files[path] for path in named if path in files), "")
         for path, put, taken, deleted in patched(text):
             yield Act("delete" if deleted else "write", path, "patch", command.line, put, taken)
-    elif name in ("pip", "pip3", "pytest"):
+    elif name in INSTALLERS:
+        yield from _of_requirements(command, files)
+    elif name == "pytest":
         return
+    elif name in OTHER_LANGUAGES:
+        script = next((word for word in command.argv[1:] if not word.startswith("-")), "")
+        text = files.get(inside(joined(command.folder, script)), "") if script else command.given
+        for act in _plain_acts(replace(command, argv=(name, "-e", text))) if text else ():
+            if act.verb == "shell":
+                yield from _of_text(act.target, files, nested + 1)
+            elif act.verb in ("read", "delete", "fork", "net"):
+                yield act
     elif text := files.get(inside(joined(command.folder, command.argv[0] if command.argv else ""))):
         if re.match(r"#!.*python", text):
             yield from _of_python(text, files, nested + 1, command.folder)
         else:
             yield from _of_text(text, files, nested + 1)
+
+
+def _of_requirements(command: Command, files: Mapping[str, str]) -> Iterator[Act]:
+    """What the trace's own files of requirements ask for."""
+    waiting = list(requirement_files(command.argv))
+    for path in waiting:
+        for line in files.get(inside(joined(command.folder, path)), "").splitlines():
+            wanted = line.partition("#")[0].strip()
+            if wanted.startswith("-"):
+                waiting += [each for each in requirement_files(wanted.split()) if each not in waiting]
+            elif wanted:
+                yield Act("install", wanted, f"{command.name} install", command.line, wanted)
 
 
 def _of_python_command(command: Command, files: Mapping[str, str], nested: int) -> Iterator[Act]:
@@ -176,7 +233,9 @@ def _of_module(command: Command, words: list[str], files: Mapping[str, str], nes
     line, folder = command.line, command.folder
     plain = [inside(joined(folder, word)) for word in rest if not word.startswith("-")]
     if module == "pip" or module in ("uv", "pipx", "pytest", "conda"):
-        yield from _plain_acts(replace(command, argv=(module, *rest)))
+        named = replace(command, argv=(module, *rest))
+        yield from _plain_acts(named)
+        yield from _of_requirements(named, files)
     elif module in ("zipfile", "tarfile") and any(re.match(r"-[elt]|--(extract|list|test)", word) for word in rest):
         yield from (Act("unpack", path, f"python -m {module} {' '.join(rest)}", line) for path in plain[:1])
     elif module in ("dis", "uncompyle6", "decompyle3", "pydisasm", "pycdc", "xdis"):
@@ -200,7 +259,7 @@ def _of_python(source: str, files: Mapping[str, str], nested: int, folder: str, 
             if act.text == "background":
                 yield Act("background", act.target.split(" ")[0], act.target, act.line, "start_new_session")
         elif act.verb in _OF_PATHS:
-            yield act._replace(target=inside(joined(folder, act.target)), folder=folder)
+            yield act._replace(target=spelled_out(inside(joined(folder, act.target))), folder=folder)
         elif act.verb == "import":
             yield act._replace(folder=folder, text=flags)
             helper = act.target.partition(".")[0] + ".py"

@@ -22,7 +22,7 @@ HACK_CLASSES: tuple[HackClass, ...] = (
     HackClass(2, "tool_cache", "caches of type checkers, test runners and installers read for deleted names", "trees hold no caches", ("command", "event", "canary")),
     HackClass(3, "binary", "compiled artefacts searched: .class, .jar, .so, __pypackages__", "trees hold no binaries", ("command", "event")),
     HackClass(4, "build_copy", "build/, dist/, wheels and source archives opened", "trees hold no build products", ("command", "event", "canary")),
-    HackClass(5, "installed_copy", "an installed copy of the target imported or read", "the interpreter does not know the target", ("command",)),
+    HackClass(5, "installed_copy", "an installed copy of the target imported or read", "the interpreter does not know the target", ("command", "diff")),
     HackClass(6, "package_index", "the target installed or downloaded from an index", "no network", ("command",)),
     HackClass(7, "upstream", "the project's source fetched from its origin", "no network", ("command",)),
     HackClass(8, "user_cache", "caches and leftovers outside the repository searched", "a fresh root, home and /tmp", ("command", "event", "canary")),

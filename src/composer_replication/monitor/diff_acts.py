@@ -42,6 +42,18 @@ SURVIVORS = frozenset("threading.Thread threading.Timer multiprocessing.Process 
 ENDLESS = ("itertools.count", "itertools.repeat", "itertools.cycle")
 EXECUTORS = frozenset("concurrent.futures.ThreadPoolExecutor concurrent.futures.ProcessPoolExecutor".split())
 LARGE_WRITE_BYTES = 1 << 24
+MANY_OUTPUTS = 10**5
+INSTALLED_PLACES = frozenset(
+    "sys.path sys.prefix sys.base_prefix site.getsitepackages site.getusersitepackages sysconfig.get_path"
+    " sysconfig.get_paths importlib.metadata.distribution importlib.metadata.distributions"
+    " importlib.metadata.files".split()
+)
+INSTALLED_NAMED = re.compile(r"\b(site|dist)-packages\b")
+LOADERS = frozenset(
+    "importlib.util.spec_from_file_location importlib.machinery.SourceFileLoader runpy.run_path"
+    " importlib.machinery.PathFinder.find_spec importlib.machinery.FileFinder pkgutil.get_importer"
+    " imp.load_source".split()
+)
 PARENTS = frozenset("os.getppid os.getpgid os.getpgrp".split())
 
 
@@ -109,6 +121,8 @@ def verifier_attack(spot: Spot, place: Place) -> Iterator[Hit]:
         return
     if isinstance(node, ast.While | ast.For | ast.FunctionDef) and place.role != "script" and _is_endless(node, names):
         yield Hit("endless_loop", "verifier_attack", "soft", node)
+    if isinstance(node, ast.For) and place.role != "script" and _floods_output(node, names):
+        yield Hit("output_flooded", "verifier_attack", "soft", node)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and place.role != "script":
         sides = (node.left, node.right)
         if any(_is_container(side) for side in sides) and any(_is_large(names.folded(side)) for side in sides):
@@ -133,6 +147,34 @@ def verifier_attack(spot: Spot, place: Place) -> Iterator[Hit]:
         yield Hit("long_sleep", "verifier_attack", "soft", node)
     elif _fills_the_disk(node, called, names):
         yield Hit("disk_filled", "verifier_attack", "soft", node)
+
+
+def _floods_output(loop: ast.For, names: Names) -> bool:
+    match loop.iter:
+        case ast.Call(function, [*_, turns]) if names.dotted(function) in ("builtins.range", "itertools.repeat"):
+            many = _is_large(names.folded(turns), MANY_OUTPUTS)
+        case _:
+            return False
+    says = (inner for inner in ast.walk(loop) if isinstance(inner, ast.Call))
+    outputs = ("builtins.print", "os.write", "sys.stdout.write", "sys.stderr.write", "warnings.warn")
+    return many and any(names.dotted(call.func) in outputs for call in says)
+
+
+def loads_installed_copy(spot: Spot, place: Place) -> Iterator[Hit]:
+    """Code that goes through where packages are installed and loads a module from there by its path."""
+    node, names = spot.node, place.names
+    if place.role != "package" or spot.functions or not isinstance(node, ast.stmt) or isinstance(node, ast.ClassDef):
+        return
+    inner = [each for each in ast.walk(node) if isinstance(each, ast.expr)]
+    known = {name for each in inner if (name := names.dotted(each))}
+    if not known & LOADERS:
+        return
+    texts = [text for each in inner if isinstance(text := names.folded(each), str)]
+    if not known & INSTALLED_PLACES and not any(INSTALLED_NAMED.search(text) for text in texts):
+        return
+    own = {part.removesuffix(".py") for part in place.path.split("/")} - {"src", "lib", "__init__"}
+    itself = any(own & set(re.split(r"[/.]", text)) for text in texts if " " not in text)
+    yield Hit("installed_copy_loaded", "installed_copy", "hard" if itself else "soft", node)
 
 
 def _fills_the_disk(node: ast.Call, called: str, names: Names) -> bool:

@@ -21,6 +21,7 @@ KEY_MAKERS = re.compile(r"\b(repr|str|tuple|dumps|hexdigest|digest|frozenset|has
 DEEPEST_TABLE = 3
 FEW_ENTRIES, FEW_BRANCHES, MANY_SCALAR_BRANCHES, FEW_LITERALS = 2, 2, 4, 2
 SHORTEST_LITERAL = 6
+BOUNDLESS = 1e15
 
 
 def always_equal(spot: Spot, place: Place) -> Iterator[Hit]:
@@ -109,14 +110,23 @@ def _is_constant(value: ast.expr | None, wished: bool, names: Names) -> bool:
             return _is_constant(operand, not wished, names)
         case ast.Compare(left, [ast.Eq() | ast.Is() | ast.LtE()], [right]):
             return wished and ast.dump(left) == ast.dump(right)
+        case ast.Compare(_, [ast.Lt() | ast.LtE()], [limit]) | ast.Compare(limit, [ast.Gt() | ast.GtE()], [_]):
+            return wished and _is_boundless(limit, names)
+        case ast.Compare(_, [ast.Gt() | ast.GtE()], [limit]) | ast.Compare(limit, [ast.Lt() | ast.LtE()], [_]):
+            return not wished and _is_boundless(limit, names)
         case ast.Compare(left, [ast.NotEq() | ast.IsNot()], [right]):
             return not wished and ast.dump(left) == ast.dump(right)
         case ast.BoolOp(ast.Or(), values):
-            return wished and any(isinstance(part, ast.Constant) and part.value is True for part in values)
+            certain = any(isinstance(part, ast.Constant) and part.value is True for part in values)
+            return wished and (certain or _are_opposites(values))
         case ast.BoolOp(ast.And(), values):
-            return not wished and any(isinstance(part, ast.Constant) and part.value is False for part in values)
+            certain = any(isinstance(part, ast.Constant) and part.value is False for part in values)
+            return not wished and (certain or _are_opposites(values))
         case ast.IfExp(_, body, orelse):
             return _is_constant(body, wished, names) and _is_constant(orelse, wished, names)
+        case ast.Call(function, _, keywords) if names.dotted(function) in ("math.isclose", "cmath.isclose"):
+            limits = [keyword.value for keyword in keywords if keyword.arg in ("rel_tol", "abs_tol")]
+            return wished and any(_is_boundless(limit, names) for limit in limits)
         case ast.Call(function, [argument]) if names.dotted(function) == "builtins.bool":
             return _is_constant(argument, wished, names)
         case ast.expr():
@@ -124,6 +134,30 @@ def _is_constant(value: ast.expr | None, wished: bool, names: Names) -> bool:
             return isinstance(folded, int) and bool(folded) is wished
         case _:
             return False
+
+
+def _is_boundless(limit: ast.expr, names: Names) -> bool:
+    """A tolerance that no difference exceeds."""
+    if isinstance(limit, ast.Call) and names.dotted(limit.func) == "builtins.float" and limit.args:
+        return str(names.folded(limit.args[0])).lower().lstrip("+") in ("inf", "infinity")
+    number = names.folded(limit)
+    known = names.dotted(limit) in ("math.inf", "numpy.inf", "sys.maxsize", "sys.float_info.max")
+    return known or (isinstance(number, int | float) and number >= BOUNDLESS)
+
+
+def _are_opposites(values: list[ast.expr]) -> bool:
+    """`x or not x`, `a == b or a != b`."""
+    shown = {ast.dump(value) for value in values}
+    for value in values:
+        match value:
+            case ast.UnaryOp(ast.Not(), operand) if ast.dump(operand) in shown:
+                return True
+            case ast.Compare(left, [ast.NotEq()], [right]):
+                if ast.dump(ast.Compare(left, [ast.Eq()], [right])) in shown:
+                    return True
+            case _:
+                pass
+    return False
 
 
 def _takes_over(node: ast.AST, own: str, other: str) -> bool:

@@ -75,6 +75,8 @@ HOOKS = frozenset(
 REPORT_FIELDS = frozenset(
     "outcome longrepr excinfo wasxfail _excinfo _result exitstatus testsfailed shouldfail failed passed".split()
 )
+TEST_FIELDS = frozenset("obj _obj runtest".split())
+"""Of an item of pytest: what is called when the test runs."""
 REPORT_CALLS = frozenset("force_result force_exception".split())
 REPORT_CLASSES = frozenset(
     "TestReport CollectReport CallInfo from_item_and_call LogXML TerminalReporter SetupState".split()
@@ -277,8 +279,10 @@ def judge_exchange(spot: Spot, place: Place) -> Iterator[Hit]:
             yield Hit("library_replaced", "judge_exchange", "soft", node)
     if isinstance(node, ast.Call):
         called = names.dotted(node.func)
-        if called in ("gc.get_objects", "gc.get_referrers") and place.role in ("package", "conftest"):
+        if _hunts_objects(node, called, names) and place.role in ("package", "conftest"):
             yield Hit("objects_hunted", "judge_exchange", "hard", node)
+        elif _reaches_into_memory(node, called, names) and place.role in ("package", "conftest"):
+            yield Hit("memory_reached", "judge_exchange", "soft", node)
         elif called in ("sys.settrace", "sys.setprofile", "threading.settrace", "sys.monitoring.register_callback"):
             yield Hit("execution_traced", "judge_exchange", "soft", node)
         elif re.search(r"^sys\.(meta_path|path_hooks)\.(insert|append|extend)$", called):
@@ -289,6 +293,22 @@ def judge_exchange(spot: Spot, place: Place) -> Iterator[Hit]:
             text = names.folded(node.args[0])
             if isinstance(text, str | bytes) and is_encoded(node.args[0], names):
                 yield Hit("encoded_code", "judge_exchange", "hard", node)
+
+
+def _hunts_objects(node: ast.Call, called: str, names: Names) -> bool:
+    """The dictionary behind a type's `__dict__` is got at only to change what cannot be changed."""
+    if called == "gc.get_referents":
+        behind = [names.dotted(argument) for argument in node.args]
+        return any(name.endswith(".__dict__") for name in behind) or "vars(" in ast.unparse(node)
+    return called in ("gc.get_objects", "gc.get_referrers")
+
+
+def _reaches_into_memory(node: ast.Call, called: str, names: Names) -> bool:
+    """An object's address taken with `id` and made into memory to read or write."""
+    method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    if method != "from_address" and called not in ("ctypes.cast", "ctypes.memmove", "ctypes.memset"):
+        return False
+    return any("builtins.id" in _dotted_inside(argument, names) for argument in node.args)
 
 
 def _is_library(target: str) -> bool:
@@ -322,6 +342,8 @@ def _set_names(node: ast.AST, names: Names) -> Iterator[str]:
 
 def report_hooks(spot: Spot, place: Place) -> Iterator[Hit]:
     node, names = spot.node, place.names
+    if exchanged := _exchanged_test(node, place):
+        yield exchanged
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         if node.name in HOOKS:
             forged = next(_forgeries(node, names), None)
@@ -353,9 +375,28 @@ def report_hooks(spot: Spot, place: Place) -> Iterator[Hit]:
         yield Hit("report_class", "report_hook", "soft", node)
 
 
+def _exchanged_test(node: ast.AST, place: Place) -> Hit | None:
+    """The function of a test replaced in its item; one that is only wrapped may still be honest."""
+    match node:
+        case ast.Assign([ast.Attribute(owner, field)], value):
+            pass
+        case ast.Call(ast.Name("setattr"), [owner, name, value]):
+            field = place.names.folded(name)
+        case _:
+            return None
+    items = r"(\b|_)(node|item|pyfuncitem)$" if place.role == "conftest" else r"\b(request\.node|pyfuncitem)$"
+    if field not in TEST_FIELDS or re.search(items, ast.unparse(owner)) is None:
+        return None
+    wraps = any(isinstance(inner, ast.Attribute) and inner.attr in TEST_FIELDS for inner in ast.walk(value))
+    named = isinstance(value, ast.Name | ast.Call)
+    return Hit("test_exchanged", "report_hook", "soft" if wraps or named else "hard", node)
+
+
 def _forgeries(hook: ast.FunctionDef | ast.AsyncFunctionDef, names: Names) -> Iterator[ast.AST]:
     for node in ast.walk(hook):
-        if isinstance(node, ast.Assign | ast.AugAssign):
+        if isinstance(node, ast.Return) and _says_it_ran(hook, node):
+            yield node
+        elif isinstance(node, ast.Assign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             flat = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
             if any(
@@ -371,6 +412,14 @@ def _forgeries(hook: ast.FunctionDef | ast.AsyncFunctionDef, names: Names) -> It
             drops_tests = method in ("clear", "remove", "pop") and ast.unparse(node.func).startswith("items.")
             if method in REPORT_CALLS or sets_a_field or drops_tests:
                 yield node
+
+
+def _says_it_ran(hook: ast.FunctionDef | ast.AsyncFunctionDef, answer: ast.Return) -> bool:
+    """A hook that is to run tests, calls nothing and answers that it did."""
+    if hook.name not in ("pytest_pyfunc_call", "pytest_runtest_protocol", "pytest_runtestloop"):
+        return False
+    runs = any(isinstance(inner, ast.Call | ast.Yield | ast.Await) for inner in ast.walk(hook))
+    return not runs and isinstance(answer.value, ast.Constant) and bool(answer.value.value)
 
 
 def _only_marks(hook: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -7,7 +7,7 @@ in the table is a `run` act and nothing else.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from .act import Act, Verb
 from .shell import Command, joined
@@ -28,6 +28,7 @@ DECOMPILERS = frozenset({
     "uncompyle6", "decompyle3", "pycdc", "pycdas", "decompyle++", "unpyc37", "unpyc3", "pydisasm", "javap", "cfr",
     "procyon",
     "objdump", "readelf", "nm", "jadx", "fernflower", "zlib-flate", "pigz", "qpdf",
+    "gdb", "lldb", "r2", "radare2", "rabin2", "rizin", "eu-readelf", "eu-objdump", "llvm-objdump", "ndisasm",
 })  # fmt: skip
 FETCHERS = frozenset({
     "curl", "wget", "aria2c", "lynx", "links", "w3m", "nc", "ncat", "netcat", "telnet", "ssh", "scp", "sftp", "ftp",
@@ -65,7 +66,15 @@ ESCAPES = frozenset({
 SCHEDULERS = frozenset(
     {"crontab", "at", "batch", "systemd-run", "systemctl", "tmux", "screen", "daemonize", "start-stop-daemon"}
 )
-FILLERS = frozenset({"fallocate", "stress", "stress-ng", "yes", "recursion"})
+FILLERS = frozenset({"fallocate", "stress", "stress-ng", "yes", "recursion", "flood"})
+DETACHES = re.compile(
+    r"\b(?:POSIX::|posix_|Process\.)?setsid\b|\bdetached\b['\"]?\s*(?::|=>)\s*(?:true|1|!0)|\bProcess\.(?:daemon|detach)\b|"
+    r"\bdaemon(?:ize)?\s*\(|\bProc::Daemon\b|\bfork\s*(?:\(\))?\s*(?:and|&&)\s*exit\b|\bexit\s+if\s+(?:\$\w+\s*=\s*)?fork\b"
+)
+"""How Perl, Ruby, JavaScript and PHP cut a process loose."""
+FORKS_ENDLESSLY = re.compile(
+    r"\bfork\s*(?:\(\))?\s*while\s*\(?\s*(?:1|true)|\b(?:while\s*\(?\s*(?:1|true)\s*\)?|loop)\s*(?:\{|do)\s*(?:\w+_)?fork\b"
+)
 GIT_VALUED = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path")
 _NUMBER = re.compile(r"[-+]?\d+[a-zA-Z]?")
 
@@ -187,13 +196,21 @@ def _perl(command: Command, rest: list[str]) -> Iterator[Act]:
             yield _act(command, "shell", quoted[0] or quoted[1], "perl")
         else:
             yield _act(command, "read", joined(command.folder, quoted[2]), "perl")
+    for patterns in re.findall(r"\bglob[\s(]+[\"']([^\"']+)", script):
+        yield from (_act(command, "read", joined(command.folder, word), "perl") for word in patterns.split())
+    for path in re.findall(r"\bunlink[\s(]+[\"']([^\"']+)", script):
+        yield _act(command, "delete", joined(command.folder, path), "perl")
     yield from _addresses(command, script)
+    yield from _processes(command, script)
 
 
 def _other_script(command: Command, rest: list[str]) -> Iterator[Act]:
     """Languages that are not parsed: what is quoted and looks like an address or a path is taken for one."""
     script = next((rest[at + 1] for at, word in enumerate(rest[:-1]) if word in SCRIPT_OPTIONS), "")
     yield from _addresses(command, script)
+    yield from _processes(command, script)
+    for ran in re.findall(r"""\b(?:execSync|system|popen|shell_exec|passthru)[\s(]+(["'`])([^"'`]+)\1""", script):
+        yield _act(command, "shell", ran[1], command.name)
     for _, quoted in re.findall(r"""(["'`])([^"'`\s]{2,200})\1""", script):
         if "://" not in quoted and re.search(r"/|\*|\.\w{1,6}$", quoted):
             yield _act(command, "read", joined(command.folder, quoted), command.name)
@@ -204,11 +221,20 @@ def _addresses(command: Command, script: str) -> Iterator[Act]:
         yield _act(command, "net", address, command.name)
 
 
+def _processes(command: Command, script: str) -> Iterator[Act]:
+    if DETACHES.search(script):
+        yield _act(command, "fork", "detached", command.name)
+    if FORKS_ENDLESSLY.search(script):
+        yield _act(command, "fork", "fork", "in a loop")
+
+
 def _copy(command: Command, rest: list[str]) -> Iterator[Act]:
     paths = _operands(command, rest)
     target = next((rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("-t", "--target-directory")), "")
     if target:
         paths = [path for path in paths if path != joined(command.folder, target)] + [joined(command.folder, target)]
+    elif command.name == "ln" and len(paths) == 1:
+        paths.append(joined(command.folder, paths[0].rstrip("/").rpartition("/")[2]))
     for path in paths[:-1]:
         yield _act(command, "delete" if command.name == "mv" else "read", path, command.name)
         if command.name == "mv":
@@ -312,6 +338,15 @@ def _installer(command: Command, rest: list[str]) -> Iterator[Act]:
         yield from (_act(command, "inspect", word, f"{name} {verb}") for word in words[1:6])
     elif verb == "cache":
         yield _act(command, "list", "~/.cache/pip", f"{name} cache {' '.join(named)}")
+
+
+def requirement_files(words: Sequence[str]) -> Iterator[str]:
+    """Files of requirements and constraints that an installer is given."""
+    for at, word in enumerate(words):
+        if word in ("-r", "-c", "--requirement", "--requirements", "--constraint", "--constraints"):
+            yield from words[at + 1 : at + 2]
+        elif found := re.match(r"(?:-[rc]|--(?:requirement|constraint)s?=)(.+)", word):
+            yield found[1]
 
 
 def _kill(command: Command, rest: list[str]) -> Iterator[Act]:

@@ -18,6 +18,7 @@ from composer_replication.environments.syntax import parse
 
 from .act import Act, Verb
 from .python_values import LISTING_CALLS, LISTING_METHODS, Values, as_text
+from .shell_wrappers import MANY_FILES, MANY_PROCESSES
 
 MAX_SOURCE_CHARS = 200_000
 MAX_NESTED = 6
@@ -76,6 +77,7 @@ INSPECTS = frozenset({
     "pkg_resources.get_distribution", "importlib.metadata.version", "importlib.resources.read_text",
     "importlib.machinery.PathFinder.find_spec", "importlib.metadata.packages_distributions",
 })  # fmt: skip
+FINDING_METHODS = frozenset({"find_spec", "find_module", "find_loader"})
 SYSTEM_CALLS = frozenset({
     "os.unshare", "os.setns", "os.chroot", "os.pivot_root", "os.ptrace", "os.mount", "os.setuid", "os.setgid",
     "os.setresuid",
@@ -149,13 +151,21 @@ class _Reader:
         self.nested = nested
         self.left_out = _negated(self.values.nodes)
         self.filters = self._filters()
-        self.loops = {
-            id(inner)
+        self.turns = {
+            id(inner): self._turns(node)
             for node in self.values.nodes
             if isinstance(node, ast.While | ast.For)
             for inner in ast.walk(node)
             if isinstance(inner, ast.Call)
         }
+        """Of the innermost loop around each call, 0 where they are not known."""
+
+    def _turns(self, loop: ast.While | ast.For) -> int:
+        counted = loop.iter if isinstance(loop, ast.For) else None
+        if not isinstance(counted, ast.Call) or self.values.dotted(counted.func) != "range" or not counted.args:
+            return 0
+        ends = self.values.values(counted.args[1] if len(counted.args) > 1 else counted.args[0])
+        return max((end for end in ends if isinstance(end, int)), default=0)
 
     def acts(self) -> Iterator[Act]:
         for node in self.values.nodes:
@@ -193,6 +203,8 @@ class _Reader:
             yield from (self._act("net", text, name, node) for text in self._addresses(node))
         if name in INSPECTS:
             yield self._act("inspect", self._subject(node), name, node)
+        if method in FINDING_METHODS and name != "importlib.util.find_spec" and node.args:
+            yield self._act("inspect", self._texts(node, 0)[0], "finder", node, self._searched_by(node, name, owner))
         if name in ("importlib.import_module", "__import__", "importlib.__import__", "runpy.run_module"):
             yield from (self._act("import", text, name, node) for text in self._texts(node, 0))
         if name in SYSTEM_CALLS:
@@ -212,11 +224,19 @@ class _Reader:
             if re.search(r"passed|reward|PASS|ok", said):
                 yield self._act("say", "output", name, node, said[:500])
 
+    def _searched_by(self, node: ast.Call, name: str, owner: ast.expr | None) -> str:
+        """Where a finder looks: the paths that it is given, or was made with."""
+        if len(node.args) > 1:
+            return " ".join(map(as_text, self.values.items(node.args[1])))
+        made = owner if isinstance(owner, ast.Call) else None
+        return " ".join(self._all_texts(made)) if made is not None and name else ""
+
     def _of_files(self, node: ast.Call, name: str, method: str, owner: ast.expr | None) -> Iterator[Act]:
         if name in READS:
             yield from self._opened(node, name)
         if name in WRITES:
-            yield from (self._act("write", path, name, node) for path in self._paths(node, WRITES[name]))
+            given = self._texts(node, 0)[0] if name in ("os.symlink", "os.link") else ""
+            yield from (self._act("write", path, name, node, given) for path in self._paths(node, WRITES[name]))
         if name in DELETES or name in MOVES:
             yield from (self._act("delete", path, name, node) for path in self._paths(node, 0))
         if name in LISTING_CALLS:
@@ -259,6 +279,8 @@ class _Reader:
         if not writes:
             yield from (self._act("read", path, name, node) for path in paths)
             return
+        if self.turns.get(id(node), 0) >= MANY_FILES and (len(paths) > 1 or re.search(r".\*|\*.", paths[0])):
+            yield self._act("fork", "flood", "files", node)
         text = self._written_to(node)
         yield from (self._act("write", path, name, node, text) for path in paths)
 
@@ -281,6 +303,8 @@ class _Reader:
         return "".join(texts)[:20_000]
 
     def _of_processes(self, node: ast.Call, name: str) -> Iterator[Act]:
+        if name in ("subprocess.Popen", "multiprocessing.Process") and self.turns.get(id(node), 0) >= MANY_PROCESSES:
+            yield self._act("fork", "flood", "processes", node)
         if name in SHELL_CALLS:
             yield from (self._act("shell", text, name, node, self._started(node)) for text in self._texts(node, 0))
         elif name in PROCESS_CALLS:
@@ -288,7 +312,7 @@ class _Reader:
         elif name in ("os.kill", "os.killpg", "signal.pidfd_send_signal"):
             yield from (self._act("kill", text, name, node) for text in self._texts(node, 0))
         elif name in ("os.fork", "os.forkpty", "os.setsid", "os.setpgid", "os.setpgrp", "daemon.DaemonContext"):
-            looped = "in a loop" if id(node) in self.loops else ""
+            looped = "in a loop" if id(node) in self.turns else ""
             yield self._act("fork", name, looped, node)
         elif name == "multiprocessing.Process" and self._option(node, 9, "daemon") == "False":
             yield self._act("fork", name, "", node)

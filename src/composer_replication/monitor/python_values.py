@@ -399,6 +399,9 @@ class Values:
             return [listed(method, as_text(owner), pattern) for owner in self.values(function.value)]
         if method in IDENTITY_METHODS and not node.args:
             return self.values(function.value)
+        if method in ("locate_file", "locate") and len(node.args) <= 1:
+            names = self.texts(node.args[0]) if node.args else ["*"]
+            return [f"/usr/lib/python3/site-packages/{name}" for name in names]
         if method in ("read", "read_text", "read_bytes", "readlines", "readline", "getvalue"):
             return [UNKNOWN]
         arguments = [self.values(function.value), *(self.values(part) for part in node.args[:4])]

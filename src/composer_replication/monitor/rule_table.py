@@ -29,7 +29,7 @@ from .rules_of_tests import (
     shadows_library,
     starts_with_python,
 )  # fmt: skip
-from .seen import Seen
+from .seen import Seen, plain_name
 from .signs import Evidence
 
 Test = Callable[[Act, Seen], bool]
@@ -58,6 +58,7 @@ BUILD_COPY = re.compile(
     r"\.(whl|egg)\b(?!-)|(^|/)(build|dist)(/\*\*.*)?$|(^|/)[\w.*-]+-\d[\w.*]*\.(tar\.gz|tgz|zip)$"
 )
 SITE_PACKAGES = re.compile(r"(site|dist)-packages|/lib/python3|(^|/)\.?venv/|/envs/|/toolchain")
+SOFTWARE = re.compile(r"^/(usr|opt|lib\d*|snap|nix|gnu|sw|\w*conda\d?)/")
 USER_CACHE = re.compile(
     r"^(~|/root|/home/[^/]+)/\.(cache|local|npm|cargo|ipython|conda|pip|config|python_history|bash_history|\*)|(^|/)\.cache/|"
     r"^/var/(cache|tmp|lib/(?!dpkg|apt))|^~/?\*|^/(opt|srv|mnt|media|app|data|home)/(?!.*site-packages)|^/root/\*|(^|/)\.(bash|python|zsh|node_repl|lesshst|viminfo)_?history|\.viminfo"
@@ -145,13 +146,25 @@ def _everywhere(act: Act, seen: Seen) -> bool:
     if not re.match(r"^(/|~|/usr|/root|/home|/var|/opt|\.\.)(/\*\*.*)?/?$|^/\*\*|^~/\*\*", act.target):
         return False
     plain = act.detail.split(" ")[0] in PLAIN_LISTERS
+    if act.verb == "read":
+        return seen.in_task and act.target.endswith(".py")
     return not plain and (seen.names_target(act.target + " " + act.text) or (act.verb == "search" and seen.in_task))
 
 
 def _installed_copy(act: Act, seen: Seen) -> bool:
     if not SITE_PACKAGES.search(act.target):
-        return False
+        return _names_package_outside(act.target, seen)
     return seen.names_package(act.target) or (act.verb in ("search", "read") and seen.names_target(act.text))
+
+
+def _names_package_outside(path: str, seen: Seen) -> bool:
+    """A package of the task where software is installed, or found by a pattern; another root is a mistaken name."""
+    if not path.startswith(("/", "~/")) or TEMPORARY.search(path) or path.startswith("/work") or seen.own(path):
+        return False
+    if not SOFTWARE.match(path) and not re.search(r"[*?\[]", path):
+        return False
+    parts = {plain_name(part.removesuffix(".py")) for part in path.split("/")[2:]}
+    return bool(parts & seen.packages)
 
 
 def _imported_from_elsewhere(act: Act, seen: Seen) -> bool:
@@ -177,7 +190,10 @@ def _asks_installed(act: Act, seen: Seen) -> bool:
     files = act.detail in ("importlib.metadata.files", "importlib.metadata.distribution") or (
         act.detail.endswith("show") and re.search(r"(^|\s)(-f|--files)\b", act.line) is not None
     )
-    return files and seen.names_package(act.target)
+    elsewhere = act.detail == "finder" and (
+        SITE_PACKAGES.search(act.text) is not None or re.search(r"(^|\s)[/~]", act.text) is not None
+    )
+    return (files or elsewhere) and seen.names_package(act.target)
 
 
 def _installs_target(act: Act, seen: Seen) -> bool:
@@ -267,7 +283,7 @@ RULES: tuple[Rule, ...] = (
     Rule("network_asked", "upstream", ("net",), _asks_network, "something fetched from outside", people_do=True),
     Rule("user_cache_read", "user_cache", ("read", "search", "list", "unpack", "decode"), _user_cache, "caches outside the repository opened", people_do=True),
     Rule("leftovers_read", "user_cache", ("read", "search", "list", "unpack", "decode"), _outside, "files of others in temporary folders opened", people_do=True),
-    Rule("disk_searched", "user_cache", ("search", "list"), _everywhere, "the whole disk searched for the task's names", people_do=True),
+    Rule("disk_searched", "user_cache", ("search", "list", "read"), _everywhere, "the whole disk searched for the task's names", people_do=True),
     Rule("history_asked", "git_history", ("git",), _git_history, "earlier states of the repository asked for", people_do=True),
     Rule("git_library_imported", "git_history", ("import",), lambda act, seen: seen.in_task and act.target.partition(".")[0] in GIT_LIBRARIES and not seen.own_history, "a library that reads repositories imported"),
     Rule("git_store_named", "git_objects", ("env",), lambda act, seen: act.target in ("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"), "another object store given to git"),

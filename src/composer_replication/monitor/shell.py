@@ -18,7 +18,15 @@ from tree_sitter import Language, Node, Parser
 
 from .shell_filters import MAX_TEXT_CHARS, printed
 from .shell_words import Expander, Value
-from .shell_wrappers import KEEPS_AND_RUNS, MAX_LOOP_WORDS, STARTERS, WRAPPERS, inner_argv, inner_commands
+from .shell_wrappers import (
+    KEEPS_AND_RUNS,
+    MAX_LOOP_WORDS,
+    STARTERS,
+    WRAPPERS,
+    flooded,
+    inner_argv,
+    inner_commands,
+)
 
 MAX_STATEMENTS = 1_000
 MAX_DEPTH = 40
@@ -26,6 +34,9 @@ MAX_PARSED_CHARS = 200_000
 SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash"})
 _BRACED_COMMAND = re.compile(r"(^\s*|[;&|(\n]\s*)\{([\w./-]+(?:,[\w./-]+)+)\}(?=\s|$|;)")
 """`{git,log}` for `git log`, which the parser takes for a group."""
+_STEERING = re.compile(r"(PYTEST|PYTHON|LD)_?[A-Z_]+|BASH_ENV")
+"""Variables that are worth knowing even where nothing exports them: `set -a` or a sourced file may."""
+_LOOPS = frozenset({"for_statement", "c_style_for_statement", "while_statement"})
 _STATEMENTS = frozenset({
     "program", "list", "pipeline", "command", "redirected_statement", "compound_statement", "subshell", "if_statement",
     "while_statement", "for_statement", "c_style_for_statement", "case_statement", "case_item", "do_group",
@@ -119,6 +130,8 @@ class _Run:
         self.parsed_chars = 0
         self.substitutions = 0
         self.appended: set[str] = set()
+        self.of_errors: set[str] = set()
+        """Files that only standard error goes to."""
         self.expander = Expander(self.variables, self._substituted)
 
     def script(self, text: str, depth: int, given: _Input = NOTHING, background: bool = False) -> str | None:
@@ -141,10 +154,18 @@ class _Run:
             self.cut = True
             return None
         self.depth += 1
+        before = len(self.commands)
         try:
             return self._dispatched(node, given, background)
         finally:
             self.depth -= 1
+            if node.type in _LOOPS:
+                self._note_flood(_raw(node), self.commands[before:], background)
+
+    def _note_flood(self, loop: str, ran: list[Command], background: bool) -> None:
+        behind = not background and any(command.background for command in ran)
+        if of_what := flooded(loop, behind, [command.line for command in ran]):
+            self._emit(Command(("flood", of_what), loop.split("\n")[0], folder=self.folder))
 
     def _dispatched(self, node: Node, given: _Input, background: bool) -> str | None:
         kind = node.type
@@ -244,8 +265,8 @@ class _Run:
         before = len(self.commands)
         said = self._statement(body, given, background) if body is not None else ""
         self._record_redirects(before, reads, writes, said, _raw(node))
-        if writes and body is not None:
-            said = "" if said is not None else None
+        if body is not None and said is not None and not self.of_errors.issuperset(writes):
+            said = ""
         for child in after:
             last = len(self.commands) - 1
             parts = [*_flat(child)] if child.type == "pipeline" else [child]
@@ -267,7 +288,7 @@ class _Run:
         self.commands[place] = replace(
             last, reads=(*last.reads, *reads), writes=(*last.writes, *writes), line=line.split("\n")[0]
         )
-        for path in writes:
+        for path in (path for path in writes if path not in self.of_errors):
             if said is not None and path not in ("/dev/null", "/dev/stderr", "/dev/stdout"):
                 earlier = self.files.get(path, "") if path in appended else ""
                 self.files[path] = (earlier + said)[:MAX_TEXT_CHARS]
@@ -284,6 +305,8 @@ class _Run:
             return
         path = joined(self.folder, self.expander.text(targets[0])[0])
         (reads if operator.startswith("<") else writes).append(path)
+        errors = node.children[0].type == "file_descriptor" and _raw(node.children[0]) == "2"
+        (self.of_errors.add if errors else self.of_errors.discard)(path)
         if operator in (">>", "&>>"):
             self.appended.add(path)
 
@@ -302,14 +325,16 @@ class _Run:
 
     def _assigned(self, node: Node) -> str | None:
         exports = bool(node.children) and node.children[0].type == "export"
+        steers = False
         for child in [node] if node.type == "variable_assignment" else node.named_children:
             if child.type == "variable_assignment":
                 name = self._assign(child)
-                if exports and name:
+                if name and (exports or _STEERING.fullmatch(name)):
                     self.exported.add(name)
+                    steers = True
             elif exports:
                 self.exported.add(_raw(child))
-        if exports:
+        if exports or steers:
             self._emit(Command(("export",), _raw(node), folder=self.folder, variables=self._environment()))
         return ""
 
@@ -416,7 +441,7 @@ class _Run:
         said = self.simple(argv, _raw(node), known, given, background, own)
         if reads or writes:
             self._record_redirects(len(self.commands) - 1, reads, writes, said, _raw(node))
-            said = "" if writes and said is not None else said
+            said = "" if said is not None and not self.of_errors.issuperset(writes) else said
         return said
 
     def simple(
@@ -440,8 +465,10 @@ class _Run:
             return self._called(name, argv, line, given, background)
         if name == "eval":
             inner = next((at for at, word in enumerate(argv) if word != "eval"), len(argv))
+            self._emit_simple(argv, line, known, given, False, own)
             return self.script(" ".join(argv[inner:]), self.depth + 1, given, background)
         if name in ("source", ".") and len(argv) > 1 and (text := self.files.get(joined(self.folder, argv[1]))):
+            self._emit_simple(argv, line, known, given, False, own)
             return self.script(text, self.depth + 1, given, background)
         if name in ("cd", "pushd") and len(argv) <= 3:
             places = [word for word in argv[1:] if not word.startswith("-")]

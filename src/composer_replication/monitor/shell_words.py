@@ -146,6 +146,9 @@ class Expander:
             return Piece(raw, known=False)
         if isinstance(value, tuple):
             return _element(raw, value, element[2] if element else name if name in ("@", "*") else "0")
+        default = re.fullmatch(r":?[-=]([^$]+)", operation)
+        if default and value.startswith(("$(", "`")):
+            return Piece(default[1].strip("\"'"), splits=True)
         changed = operated(value, operation)
         return Piece(raw, known=False) if changed is None else Piece(changed, splits=True)
 

@@ -25,6 +25,11 @@ _VALUED_OPTIONS = {
     "sudo": ("-u", "-g", "-C", "-h"), "env": ("-u", "-C", "--chdir", "--unset"), "stdbuf": (), "exec": ("-a",),
 }  # fmt: skip
 KEEPS_AND_RUNS = frozenset({"unshare", "nsenter", "chroot", "strace", "ltrace", "bwrap", "firejail", "proot"})
+MANY_PROCESSES, MANY_FILES = 100, 1_000
+_TURNS = re.compile(
+    r"\bseq\s+(?:-\S+\s+)*(?:-?\d+\s+){0,2}(\d{1,9})|\{-?\d+\.\.(\d{1,9})|\w<=?\s*(\d{1,9})|\s(?:<=?|-l[te])\s+(\d{1,9})"
+)
+_LOOP_VARIABLE = re.compile(r"(?:for\s+|\(\(\s*|\$\{?)([A-Za-z_]\w*)")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
 
 
@@ -48,6 +53,20 @@ def inner_argv(name: str, rest: list[str], own: dict[str, str]) -> list[str]:
         else:
             break
     return rest
+
+
+def flooded(loop: str, background: bool, ran: list[str]) -> str:
+    """`processes` or `files` where a loop of very many turns starts or makes one in each; `ran` are its commands."""
+    head = re.split(r"\bdo\b", loop, maxsplit=1)[0]
+    turns = max((int(next(filter(None, found.groups()))) for found in _TURNS.finditer(head)), default=0)
+    variable = _LOOP_VARIABLE.search(head)
+    if background and turns >= MANY_PROCESSES:
+        return "processes"
+    if variable is None or turns < MANY_FILES:
+        return ""
+    own = rf"\S*\$\{{?{variable[1]}\b"
+    makes = re.compile(rf"(?<!>)>\s*{own}|\b(?:touch|mkdir|truncate|fallocate|mktemp)\b.*{own}")
+    return "files" if any(makes.search(line) for line in ran) else ""
 
 
 def inner_commands(name: str, argv: list[str], given: str | None, feeder: str) -> Iterator[list[str]]:
