@@ -14,7 +14,7 @@ import jinja2
 from effects import Arms, by_arm, effect, level, registered, rollouts_to_baseline, success_effect
 from plan import HERE, read_plan
 from reading import Started, runs, starts
-from regimes import Cell, cell_facts, headline_facts, read_cells, slope_of
+from regimes import Cell, Slope, cell_facts, headline_facts, read_cells, slope_of
 
 from composer_replication.evaluation.charts import EffectRow, effect_plot, standalone
 from composer_replication.evaluation.curves_chart import Curve, curves_chart
@@ -110,9 +110,13 @@ def facts_of(folder: Path) -> dict:
 def map_facts(cells: list[Cell]) -> dict:
     return {
         "cells": [cell_facts(cell) for cell in cells],
-        "slope": slope_of(cells)._asdict(),
+        "slope": slope(cells)._asdict(),
         "runs": sum(len(own) for cell in cells for own in cell.arms.values()),
     }
+
+
+def slope(cells: list[Cell]) -> Slope:
+    return slope_of([cell.gap for cell in cells], [cell.gain for cell in cells])
 
 
 def headline_cell() -> str:
@@ -208,7 +212,7 @@ def draw_map(cells: list[Cell]) -> str:
         )
         for cell in cells
     ]
-    fit = slope_of(cells)
+    fit = slope(cells)
     return scatter_chart(
         "What channel 2 adds, by what the probe saw", "probed gap, points: right with the hint − right without",
         "gain over GRPO in held-out success, points", drawn, (fit.slope, 100 * fit.intercept),

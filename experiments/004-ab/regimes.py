@@ -55,17 +55,16 @@ def read_cells(plan: Plan, folder: Path) -> list[Cell]:
     return cells
 
 
-def slope_of(cells: Sequence[Cell]) -> Slope:
-    """Of the cells' mean gain on their mean gap; p over every way to hand the gaps to the cells."""
-    gaps, gains = [cell.gap for cell in cells], [cell.gain for cell in cells]
+def slope_of(gaps: Sequence[float], gains: Sequence[float]) -> Slope:
+    """Least squares; p over every way to hand the gaps to the cells."""
     fit = linear_regression(gaps, gains)
-    centred = [gain - mean(gains) for gain in gains]
+    centre = mean(gains)
 
     def strength(order: Sequence[float]) -> float:
-        return abs(sum(gap * gain for gap, gain in zip(order, centred, strict=True)))
+        return abs(sum((gap - mean(gaps)) * (gain - centre) for gap, gain in zip(order, gains, strict=True)))
 
-    seen = strength([gap - mean(gaps) for gap in gaps])
-    orders = [strength(order) for order in permutations([gap - mean(gaps) for gap in gaps])]
+    seen = strength(gaps)
+    orders = [strength(order) for order in permutations(gaps)]
     return Slope(fit.slope, fit.intercept, sum(one >= seen - TOLERANCE for one in orders) / len(orders), len(orders))
 
 

@@ -1,5 +1,6 @@
 """The published page of experiment 004 follows from its raw files, and the raw files are all that the plan asks for."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -47,13 +48,38 @@ def test_a_changed_result_changes_the_page(copy):
     assert (copy / "docs/results.md").read_text() != (ROOT / "docs/results.md").read_text()
 
 
-def test_every_planned_run_is_there():
+@pytest.fixture
+def imported():
     sys.path.insert(0, str(EXPERIMENT))
-    try:
-        from plan import read_plan
-    finally:
-        sys.path.remove(str(EXPERIMENT))
-    plan = read_plan(EXPERIMENT / "plan.toml")
-    wanted = [(arm, seed) for arm in plan.arms("main") for seed in plan.seeds("main", arm)]
-    assert len(wanted) == 51
-    assert all((EXPERIMENT / f"results/main/{arm}-{seed}.jsonl.zst").is_file() for arm, seed in wanted)
+    yield importlib.import_module
+    sys.path.remove(str(EXPERIMENT))
+
+
+@pytest.mark.parametrize(("name", "folder", "runs"), [("plan", "", 51), ("map", "map", 42), ("headline", "", 24)])
+def test_every_planned_run_is_there(imported, name, folder, runs):
+    plan = imported("plan").read_plan(EXPERIMENT / f"{name}.toml")
+    wanted = [
+        f"{regime}/{arm}-{seed}.jsonl.zst"
+        for regime in plan.regimes
+        for arm in plan.arms(regime)
+        for seed in plan.seeds(regime, arm)
+        if name == "plan" or arm != "trdpo"
+    ]
+    assert len(wanted) == runs
+    assert all((EXPERIMENT / "results" / folder / run).is_file() for run in wanted)
+
+
+def test_a_slope_is_tested_against_every_order_of_the_cells(imported):
+    slope_of = imported("regimes").slope_of
+    found = slope_of([0.0, 0.1, 0.2, 0.4, 0.7], [-0.01, 0.0, 0.02, 0.1, 0.2])
+    assert found.slope > 0 and found.orders == 120
+    assert found.p == pytest.approx(2 / 120)
+    assert slope_of([0.0, 0.1, 0.2, 0.3], [0.1, 0.0, 0.0, 0.1]).p == 1.0
+
+
+def test_a_cell_wins_only_with_one_sign_and_two_points(imported):
+    verdict = imported("regimes").verdict
+    assert verdict([0.02, 0.03, 0.04]) == "wins"
+    assert verdict([-0.02, -0.03, -0.04]) == "hurts"
+    assert verdict([0.01, 0.02, 0.02]) == "null"
+    assert verdict([-0.01, 0.2, 0.2]) == "null"
