@@ -104,7 +104,7 @@ def run_arm(
             if "reward" in line
         ),
         *curve.lines,
-        *({"line": "alarm", **line} for line in alarms),
+        *({"line": "alarm", **{key: line[key] for key in line if key != "resume"}} for line in alarms),
         *final,
         *per_task,
     ]

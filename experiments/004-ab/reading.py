@@ -43,6 +43,7 @@ class Finished(NamedTuple):
     tasks: Mapping[str, float]
     """Share of a held-out task's samples that succeed."""
     numbers: Mapping[str, float]
+    alarms: Sequence[str]
 
 
 def starts(folder: Path) -> dict[int, Started]:
@@ -111,6 +112,7 @@ def read_run(path: Path, started: Mapping[int, Started]) -> Finished:
             "seconds": head["train_s"],
         }
         | _pass_at_8(tasks),
+        alarms=[line["name"] for line in lines if line["line"] == "alarm"],
     )
 
 

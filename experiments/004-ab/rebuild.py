@@ -109,7 +109,7 @@ def facts_of(folder: Path) -> dict:
 
 def map_facts(cells: list[Cell]) -> dict:
     return {
-        "cells": [cell_facts(cell) for cell in cells],
+        "cells": {cell.name: cell_facts(cell) for cell in cells},
         "slope": slope(cells)._asdict(),
         "runs": sum(len(own) for cell in cells for own in cell.arms.values()),
     }

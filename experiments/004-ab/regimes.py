@@ -80,11 +80,11 @@ def cell_facts(cell: Cell) -> dict[str, Any]:
     started = [cell.started[seed] for seed in cell.seeds]
     grpo = cell.arms["grpo"]
     return {
-        "name": cell.name,
         "start": mean(one.success for one in started),
         "gap": mean(one.gap for one in started),
         "sham_gap": mean(one.right["sham"] - one.right["plain"] for one in started),
         "flat": mean(line["frac_reward_zero_std"] for run in grpo.values() for line in run.steps[:5]),
+        "alarms": sum(bool(run.alarms) for own in cell.arms.values() for run in own.values()),
         "grpo": mean(run.numbers["success"] for run in grpo.values()),
         "channels": {
             arm: {
@@ -113,5 +113,6 @@ def headline_facts(folder: Path) -> dict[str, Any]:
             arm: bootstrap([run.numbers["success"] for run in own.values()], expanded=True) for arm, own in arms.items()
         },
         "effect": found._asdict(),
+        "alarms": sum(bool(run.alarms) for run in finished),
         "stopped": [run.header["stopped"] for run in finished if run.header["stopped"]],
     }

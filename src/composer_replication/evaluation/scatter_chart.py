@@ -35,8 +35,8 @@ def scatter_chart(
     y_marks = ticks(min(0.0, *(y for _, y in every)), max(y for _, y in every))
     x, y = Scale(x_marks[0], x_marks[-1], LEFT, RIGHT), Scale(y_marks[0], y_marks[-1], BOTTOM, TOP)
     out = [
-        f'<line class="{"axis" if mark == 0 else "grid"}" x1="{LEFT}" y1="{y(mark):.1f}" x2="{RIGHT}" '
-        f'y2="{y(mark):.1f}"/><text class="tick" x="{LEFT - 8}" y="{y(mark) + 4:.1f}" text-anchor="end">{mark:g}</text>'
+        f'<line class="grid" x1="{LEFT}" y1="{y(mark):.1f}" x2="{RIGHT}" y2="{y(mark):.1f}"'
+        f'{" style=stroke:#5d6670" if mark == 0 else ""}/><text class="tick" x="{LEFT - 8}" y="{y(mark) + 4:.1f}" text-anchor="end">{mark:g}</text>'
         for mark in y_marks
     ]
     out += [
