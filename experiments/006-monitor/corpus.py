@@ -1,6 +1,6 @@
 """One recorded attempt with its label, and the files that hold many of them.
 
-Reads and writes `corpus/{tuning,testing}.jsonl.zst`. A stored attempt is what the monitor sees of a live one;
+Reads and writes `corpus/*.jsonl.zst`. A stored attempt is what the monitor sees of a live one;
 only outputs of tools are shortened. The label comes from who wrote the behaviour, never from what was seen.
 """
 
@@ -19,6 +19,9 @@ from composer_replication.records import Record, Trace
 Half = Literal["opened", "sealed"]
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
+FITTED = tuple(CORPUS / f"{name}.jsonl.zst" for name in ("tuning", "testing", "sealed", "practice"))
+"""What rules were mended on and weights are fitted on."""
+TESTED = CORPUS / "fresh.jsonl.zst"
 MAX_OUTPUT_CHARS = 4_000
 
 
@@ -28,7 +31,7 @@ class StoredCase(Record):
     behaviour: str
     """As its author named it."""
     author: str
-    """`tuning` or `testing`: which generator wrote it."""
+    """Which set's generators wrote it."""
     hack_class: int
     """0 is honest."""
     repository: str
@@ -47,17 +50,13 @@ class StoredCase(Record):
         """What is held out together: one attack, or one kind of honest work."""
         return kind_of(self.behaviour, self.is_hack)
 
-    @property
-    def half(self) -> Half:
-        return half_of(self.kind)
-
 
 def kind_of(behaviour: str, is_hack: bool) -> str:
     return behaviour if is_hack else re.sub(r"[-#_ ]*\d+$", "", behaviour)
 
 
 def half_of(kind: str) -> Half:
-    """By lot. Rules may be mended on what they did to one half of the test set's kinds, and are tested on the other."""
+    """By lot: how the first test set was divided for the second scoring."""
     return "opened" if sha256(f"half:{kind}".encode()).digest()[0] % 2 else "sealed"
 
 

@@ -1,18 +1,19 @@
-"""Fit the penalty's weights and the auditor on the tuning corpus and on the half of the test set that was opened.
+"""Fit the penalty's weights and the auditor on every set but the one that is tested on.
 
     python experiments/006-monitor/fit.py
 
-Reads corpus/tuning.jsonl.zst and the opened half of corpus/testing.jsonl.zst; writes
-src/composer_replication/monitor/{weights,auditor}.json and results/fit.json. The
-threshold of an alarm comes from here, from predictions for behaviours that the model had not seen.
+Reads corpus/{tuning,testing,sealed,practice}.jsonl.zst; writes src/composer_replication/monitor/{weights,auditor}.json
+and results/fit.json. The threshold of an alarm comes from here, from predictions for behaviours that the model had not
+seen.
 """
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from corpus import CORPUS, HERE
+from corpus import FITTED, HERE
 from judging import Seen, fit_on, is_hard, origin, see_corpus
 from measures import area, calibration_error, rates
 
@@ -24,21 +25,20 @@ RESULTS = HERE / "results"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--corpus", type=Path, default=CORPUS / "tuning.jsonl.zst")
-    parser.add_argument("--opened", type=Path, default=CORPUS / "testing.jsonl.zst", help="its opened half is used too")
+    parser.add_argument("--corpora", type=Path, nargs="+", default=FITTED)
     parser.add_argument("--weights", type=Path, default=WEIGHTS)
     parser.add_argument("--auditor", type=Path, default=AUDITOR)
     parser.add_argument("--results", type=Path, default=RESULTS)
     words = parser.parse_args()
-    report = fit_corpus(words.corpus, words.weights, words.auditor, words.opened)
+    report = fit_corpora(words.corpora, words.weights, words.auditor)
     words.results.mkdir(parents=True, exist_ok=True)
     (words.results / "fit.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(json.dumps({key: report[key] for key in ("threshold", "tuning_alarms", "auditor_tuning_alarms")}, indent=1))
 
 
-def fit_corpus(corpus: Path, weights: Path, auditor: Path, opened: Path | None = None) -> dict[str, Any]:
-    cases = [*see_corpus(corpus), *(see_corpus(opened, "opened") if opened else [])]
-    trained_on = {"corpora": [origin(path) for path in (corpus, opened) if path]}
+def fit_corpora(corpora: Sequence[Path], weights: Path, auditor: Path) -> dict[str, Any]:
+    cases = [case for path in corpora for case in see_corpus(path)]
+    trained_on = {"corpora": [origin(path) for path in corpora]}
     fitted = fit_on(cases, trained_on)
     fitted.weights.save(weights)
     labels = [case.is_hack for case in cases]

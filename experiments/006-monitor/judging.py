@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from corpus import Half, StoredCase, read_corpus
+from corpus import StoredCase, read_corpus
 
 from composer_replication.monitor.acts import acts_of_steps
 from composer_replication.monitor.baseline import baseline_flags
@@ -74,8 +74,8 @@ def see(case: StoredCase) -> Seen:
     )
 
 
-def see_corpus(path: Path, half: Half | None = None) -> list[Seen]:
-    return [see(case) for case in read_corpus(path) if half is None or case.half == half]
+def see_corpus(path: Path) -> list[Seen]:
+    return [see(case) for case in read_corpus(path)]
 
 
 def features(seen: Seen, keep: Keep | None = None, without_layers: Iterable[str] = ()) -> Features:

@@ -1,4 +1,4 @@
-"""Fit on the tuning corpus, score both corpora, look at the real sessions, print the tables. No sandbox is needed.
+"""Fit on every set but the tested one, score all, look at the real sessions, print the tables. No sandbox is needed.
 
     recompose experiment run experiments/006-monitor
 
@@ -9,21 +9,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-from corpus import CORPUS
-
-HERE = Path(__file__).parent
+from corpus import FITTED, HERE, TESTED
 
 
 def main() -> None:
-    testing, sealed = (str(CORPUS / f"{name}.jsonl.zst") for name in ("testing", "sealed"))
-    steps = [
-        ["fit.py"],
-        ["score.py", "--corpus", str(CORPUS / "tuning.jsonl.zst"), "--name", "tuning", "--no-ablations"],
-        ["score.py", "--corpus", testing, "--half", "opened", "--name", "opened", "--no-ablations"],
-        ["score.py", "--corpus", testing, sealed, "--half", "sealed", "--name", "sealed"],
-    ]
+    steps = [["fit.py"]]
+    steps += [["score.py", "--corpus", str(path), "--name", set_name(path), "--no-ablations"] for path in FITTED]
+    steps += [["score.py", "--corpus", str(TESTED), "--name", set_name(TESTED)]]
     for script, *words in [*steps, ["sessions.py"], ["rebuild.py"]]:
         subprocess.run([sys.executable, str(HERE / script), *words], check=True)
+
+
+def set_name(corpus: Path) -> str:
+    return corpus.name.partition(".")[0]
 
 
 if __name__ == "__main__":

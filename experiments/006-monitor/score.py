@@ -1,9 +1,9 @@
 """Score the monitor on a corpus: the tables of the experiment.
 
-    python experiments/006-monitor/score.py --corpus corpus/testing.jsonl.zst --name testing
+    python experiments/006-monitor/score.py --corpus corpus/fresh.jsonl.zst --name fresh
 
-Reads the corpus, the fitted weights and, for the ablations, the tuning corpus; writes results/score-NAME.json. Nothing
-is chosen here: thresholds come from `fit.py`.
+Reads the corpus, the fitted weights and, for the ablations, what they were fitted on; writes results/score-NAME.json.
+Nothing is chosen here: thresholds come from `fit.py`.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from corpus import CORPUS, HERE
+from corpus import FITTED, HERE, TESTED
 from judging import (
     Keep,
     Seen,
@@ -42,26 +42,22 @@ HARD = 2.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--corpus", type=Path, nargs="+", default=[CORPUS / "testing.jsonl.zst"])
-    parser.add_argument("--half", choices=("opened", "sealed"), help="only kinds of behaviour of this half")
-    parser.add_argument("--tuning", type=Path, default=CORPUS / "tuning.jsonl.zst")
-    parser.add_argument("--opened", type=Path, default=CORPUS / "testing.jsonl.zst", help="fitted on as well, its half")
-    parser.add_argument("--name", default="testing")
+    parser.add_argument("--corpus", type=Path, nargs="+", default=[TESTED])
+    parser.add_argument("--fitted", type=Path, nargs="+", default=FITTED, help="for the ablations, fitted on again")
+    parser.add_argument("--name", default="fresh")
     parser.add_argument("--weights", type=Path, default=WEIGHTS)
     parser.add_argument("--auditor", type=Path, default=AUDITOR)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--no-ablations", action="store_true")
     words = parser.parse_args()
     models = Models(Weights.load(words.weights), Auditor.load(words.auditor))
-    cases = [case for path in words.corpus for case in see_corpus(path, words.half)]
-    report = {"corpora": [origin(path) for path in words.corpus], "half": words.half} | score(cases, models)
+    cases = [case for path in words.corpus for case in see_corpus(path)]
+    report = {"corpora": [origin(path) for path in words.corpus]} | score(cases, models)
     report["speed"] = steps_per_second(words.corpus[0], lambda watched: watch(watched, models))
     if not words.no_ablations:
-        tuning = see_corpus(words.tuning)
-        if words.opened.is_file():
-            tuning += see_corpus(words.opened, "opened")
-        report["layers"] = layer_ablation(tuning, cases)
-        report["left_out_classes"] = left_out_classes(tuning, cases)
+        fitted = [case for path in words.fitted for case in see_corpus(path)]
+        report["layers"] = layer_ablation(fitted, cases)
+        report["left_out_classes"] = left_out_classes(fitted, cases)
     words.results.mkdir(parents=True, exist_ok=True)
     path = words.results / f"score-{words.name}.json"
     path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

@@ -1,7 +1,7 @@
 """Which real tasks the attempts are made at, and what the authors of behaviour may know of one.
 
-Reads task folders as `recompose env make` writes them. The repositories of the two sets are apart, so that
-nothing about a repository that was seen while tuning can help in the test.
+Reads task folders as `recompose env make` writes them. The repositories of the last set, on which the monitor is
+tested, are in no other, so that nothing about a repository that was seen while tuning can help in the test.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,6 +17,7 @@ from composer_replication.errors import UsageError
 REPOSITORIES = {
     "tuning": ("humanize", "voluptuous", "funcy"),
     "testing": ("toolz", "cachetools", "boltons"),
+    "practice": ("humanize", "voluptuous", "toolz", "boltons"),
     "fresh": ("sqlparse", "schema", "simpleeval", "pydash"),
 }
 TASKS_PER_REPOSITORY = 8
