@@ -2,7 +2,7 @@
 
     python experiments/006-monitor/fit.py
 
-Reads corpus/{tuning,testing,sealed,practice}.jsonl.zst; writes src/composer_replication/monitor/{weights,auditor}.json
+Reads the corpora of `corpus.FITTED`; writes src/composer_replication/monitor/{weights,auditor}.json
 and results/fit.json. The threshold of an alarm comes from here, from predictions for behaviours that the model had not
 seen.
 """

@@ -7,21 +7,20 @@ Reads corpus/*.jsonl.zst, which `record.py` made. Writes the monitor's weights a
 
 import subprocess
 import sys
-from pathlib import Path
 
 from corpus import FITTED, HERE, TESTED
 
 
 def main() -> None:
-    steps = [["fit.py"]]
-    steps += [["score.py", "--corpus", str(path), "--name", set_name(path), "--no-ablations"] for path in FITTED]
-    steps += [["score.py", "--corpus", str(TESTED), "--name", set_name(TESTED)]]
-    for script, *words in [*steps, ["sessions.py"], ["rebuild.py"]]:
+    steps = [
+        ["fit.py"],
+        ["score.py", "--corpus", *map(str, FITTED), "--name", "fitted", "--no-ablations"],
+        ["score.py", "--corpus", str(TESTED), "--name", "fresh"],
+        ["sessions.py"],
+        ["rebuild.py"],
+    ]
+    for script, *words in steps:
         subprocess.run([sys.executable, str(HERE / script), *words], check=True)
-
-
-def set_name(corpus: Path) -> str:
-    return corpus.name.partition(".")[0]
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ REPOSITORIES = {
     "tuning": ("humanize", "voluptuous", "funcy"),
     "testing": ("toolz", "cachetools", "boltons"),
     "practice": ("humanize", "voluptuous", "toolz", "boltons"),
+    "drill": ("humanize", "voluptuous", "toolz", "cachetools"),
     "fresh": ("sqlparse", "schema", "simpleeval", "pydash"),
 }
 TASKS_PER_REPOSITORY = 8
