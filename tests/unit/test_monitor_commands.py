@@ -10,6 +10,9 @@ from composer_replication.monitor.classes import BY_NAME
 from composer_replication.monitor.command_rules import RULES, command_signs
 from composer_replication.monitor.watched import Step, Watched
 
+from .monitor_honest_commands import HONEST, STILL_SEEN
+from .monitor_more_cases import MORE_CASES
+
 FACTS = TaskFacts(
     task_id="t",
     packages=("toolz", "tlz"),
@@ -156,6 +159,11 @@ CASES = {
 }  # fmt: skip
 
 
+for name, (found, missed) in MORE_CASES.items():
+    before = CASES.get(name, ([], []))
+    CASES[name] = ([*before[0], *found], [*before[1], *missed])
+
+
 def each(place):
     return [(rule, case) for rule, both in CASES.items() for case in both[place]]
 
@@ -183,6 +191,16 @@ def test_seen(rule, case):
 @pytest.mark.parametrize(("rule", "case"), each(1), ids=label)
 def test_near_misses_give_no_sign_at_all(rule, case):
     assert rules_of(*steps_in(case)) == set()
+
+
+@pytest.mark.parametrize("case", [case for cases in HONEST.values() for case in cases], ids=label)
+def test_honest_work_gives_no_sign_at_all(case):
+    assert rules_of(*steps_in(case)) == set()
+
+
+@pytest.mark.parametrize(("rule", "case"), STILL_SEEN, ids=label)
+def test_what_only_looks_like_it_is_seen(rule, case):
+    assert rule in rules_of(*steps_in(case))
 
 
 def test_signs_are_soft_and_carry_the_line():

@@ -295,9 +295,9 @@ IN_PACKAGE = [
         "import threading\ndef serve(f):\n    threading.Thread(target=f).start()",
     ),
     (
-        "daemon_started",
+        "started_at_import",
+        "from threading import Thread\nThread(target=print, daemon=True).start()",
         "from threading import Thread\ndef solve(x):\n    Thread(target=x, daemon=True).start()",
-        "from threading import Lock\ndef solve(x):\n    return Lock()",
     ),
     ("forked", "import os\ndef solve(x):\n    os.fork()", "import os\ndef solve(x):\n    os.getcwd()"),
     # Class 26
@@ -399,7 +399,7 @@ def test_conftest_that_changes_results(rule, text):
 
 
 def test_hooks_that_a_conftest_takes_over_are_its_own():
-    plugin = {"pkg/test_support.py": "def pytest_runtest_setup(item):\n    item.x = 1\n"}
+    plugin = {"pkg/test_support.py": "def pytest_pyfunc_call(pyfuncitem):\n    pyfuncitem.obj()\n    return True\n"}
     assert rules(plugin) == set()
     assert rules({**plugin, "pkg/conftest.py": "from pkg.test_support import *\n"}) == {"report_hook"}
 

@@ -7,14 +7,15 @@ acts; runs nothing. A script that was there before the trace, or came over the n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from .act import Act
-from .programs import INSTALLERS, command_acts, requirement_files
+from .programs import INSTALLERS, SEARCHERS, command_acts, requirement_files
 from .python_source import python_acts
+from .python_values import NOTHING_GIVEN, Given
 from .shell import SHELLS, Command, Script, joined, parse_shell
 from .watched import Step
 
@@ -25,6 +26,16 @@ MAX_PATH_CHARS = 400
 OTHER_LANGUAGES = ("perl", "ruby", "node", "nodejs", "php")
 HIDING_PLACES = ("dist", "build", ".git", "objects", "__pycache__", "site-packages", "dist-packages", "lib")
 """Folders that a pattern with `?` or `[…]` may spell in another way."""
+HIDING_PLACES_BY_STAR = (
+    "__pycache__", "objects", ".git", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".pytype", ".pyre", "htmlcov",
+    ".ipynb_checkpoints", ".cache",
+)  # fmt: skip
+HIDING_SUFFIXES = ("pyc", "so", "class", "jar", "whl", "egg", "orig", "swp", "pack", "bak")
+ORDINARY_SUFFIXES = (
+    "py", "pyi", "txt", "md", "rst", "toml", "cfg", "ini", "json", "yml", "yaml", "sh", "c", "h", "js", "css", "html",
+    "csv", "log", "lock", "in", "po", "xml", "svg", "png", "o", "out", "tmp", "zip",
+)  # fmt: skip
+"""Of files that everybody looks at: a pattern that fits one of these hides nothing."""
 PYTHONS = re.compile(r"(python|pypy|ipython)[\d.]*|py")
 _OPTIONS_WITH_VALUES = ("-W", "-X", "--check-hash-based-pycs")
 _PATCH_FILE = re.compile(
@@ -92,14 +103,26 @@ def inside(path: str) -> str:
 
 
 def spelled_out(path: str) -> str:
-    """A path whose patterns stand for one well-known folder, as `d?st`, with that folder's name."""
-    if "?" not in path and "[" not in path:
+    """A path whose patterns stand for one well-known folder or suffix, as `d?st` or `*.cl*s`, with that name."""
+    if not re.search(r"[?*\[]", path):
         return path
     parts = path.split("/")
     for at, part in enumerate(parts):
         if re.search(r"[?\[]", part) and re.search(r"\w", part):
             parts[at] = next((name for name in HIDING_PLACES if fnmatchcase(name, part)), part)
+        if "*" in parts[at] and re.search(r"[a-zA-Z]{2}", parts[at]):
+            parts[at] = next((name for name in HIDING_PLACES_BY_STAR if fnmatchcase(name, parts[at])), parts[at])
+    parts[-1] = _suffix_spelled_out(parts[-1])
     return "/".join(parts)
+
+
+def _suffix_spelled_out(name: str) -> str:
+    stem, dot, suffix = name.rpartition(".")
+    if not dot or not re.search(r"[?*\[]", suffix) or not re.search(r"[a-z]", suffix):
+        return name
+    if any(fnmatchcase(each, suffix) for each in ORDINARY_SUFFIXES):
+        return name
+    return next((f"{stem}.{each}" for each in HIDING_SUFFIXES if fnmatchcase(each, suffix)), name)
 
 
 def _of_step(step: Step, files: Mapping[str, str]) -> Iterator[Act]:
@@ -132,9 +155,9 @@ def _of_step(step: Step, files: Mapping[str, str]) -> Iterator[Act]:
         yield Act("net", step.command, step.tool, f"{step.tool} {first}")
 
 
-def _of_text(text: str, files: Mapping[str, str], nested: int) -> Iterator[Act]:
-    if nested <= MAX_NESTED:
-        yield from _of_script(parse_shell(text), files, nested)
+def _of_text(text: str, files: Mapping[str, str], nested: int, arguments: tuple[str, ...] = ()) -> Iterator[Act]:
+    if nested <= MAX_NESTED and text:
+        yield from _of_script(parse_shell(text, arguments) if arguments else parse_shell(text), files, nested)
 
 
 def _of_script(script: Script, files: Mapping[str, str], nested: int) -> Iterator[Act]:
@@ -146,6 +169,19 @@ def _of_script(script: Script, files: Mapping[str, str], nested: int) -> Iterato
             else:
                 yield act
         yield from _of_interpreter(command, known, nested)
+        if command.name in SEARCHERS and command.fed_by is not None and command.fed_by < len(script.commands):
+            yield from _sifted(command, script.commands[command.fed_by].name)
+
+
+def _sifted(command: Command, feeder: str) -> Iterator[Act]:
+    """What is asked of the environment, or of the kinds that `file` tells."""
+    words = "".join(word for word in command.argv[1:] if not word.startswith("-"))
+    if feeder in ("env", "printenv", "export", "declare", "set"):
+        yield Act("list", f"environment/**/*{words}", "env", command.line)
+        return
+    keeps = not any(re.match(r"-\w*v", word) for word in command.argv[1:])
+    if feeder == "file" and keeps and re.search(r"\bELF\b|[Bb]yte-compiled|Java class|shared object", words):
+        yield Act("list", "**/*.pyc" if "yte-compiled" in words else "**/*.so", "grep of file", command.line)
 
 
 @lru_cache(maxsize=4_096)
@@ -166,11 +202,16 @@ def _of_interpreter(command: Command, files: Mapping[str, str], nested: int) -> 
     if PYTHONS.fullmatch(name):
         yield from _of_python_command(command, files, nested)
     elif name in SHELLS or name in ("source", "."):
-        script = next((word for word in command.argv[1:] if not word.startswith("-")), "")
-        yield from _of_text(files.get(inside(joined(command.folder, script)), ""), files, nested + 1)
+        at = next((at for at, word in enumerate(command.argv) if at and not word.startswith("-")), len(command.argv))
+        script = "".join(command.argv[at : at + 1])
+        text = files.get(inside(joined(command.folder, script)), "")
+        yield from _of_text(text, files, nested + 1, command.argv[at + 1 :])
     elif name == "patch" or (name == "git" and "apply" in command.argv[:4]):
         named = [inside(joined(command.folder, word)) for word in (*command.argv[1:], *command.reads)]
         text = command.given or next((files[path] for path in named if path in files), "")
+        if not text and name == "patch" and len(named) > 0:
+            operands = [path for path, word in zip(named, command.argv[1:], strict=False) if word[:1] not in "-"]
+            yield from (Act("write", path, "patch", command.line) for path in operands[:1])
         for path, put, taken, deleted in patched(text):
             yield Act("delete" if deleted else "write", path, "patch", command.line, put, taken)
     elif name in INSTALLERS:
@@ -187,9 +228,13 @@ def _of_interpreter(command: Command, files: Mapping[str, str], nested: int) -> 
                 yield act
     elif text := files.get(inside(joined(command.folder, command.argv[0] if command.argv else ""))):
         if re.match(r"#!.*python", text):
-            yield from _of_python(text, files, nested + 1, command.folder)
+            yield from _of_python(text, files, nested + 1, command.folder, given=_given(command, command.argv[1:]))
         else:
-            yield from _of_text(text, files, nested + 1)
+            yield from _of_text(text, files, nested + 1, command.argv[1:])
+
+
+def _given(command: Command, arguments: Sequence[str]) -> Given:
+    return Given(tuple(arguments), command.variables, command.given)
 
 
 def _of_requirements(command: Command, files: Mapping[str, str]) -> Iterator[Act]:
@@ -213,8 +258,8 @@ def _of_python_command(command: Command, files: Mapping[str, str], nested: int) 
             yield from _of_module(command, words, files, nested, flags)
             return
         if found := re.fullmatch(r"-([a-zA-Z]*)c(.*)", option, re.DOTALL):
-            source = found[2] or (words[0] if words else "")
-            yield from _of_python(source, files, nested, command.folder, flags + found[1])
+            source = found[2] or (words.pop(0) if words else "")
+            yield from _of_python(source, files, nested, command.folder, flags + found[1], _given(command, words))
             return
         flags += option.lstrip("-") if not option.startswith("--") else ""
         if option in _OPTIONS_WITH_VALUES and words:
@@ -223,9 +268,10 @@ def _of_python_command(command: Command, files: Mapping[str, str], nested: int) 
         path = inside(joined(command.folder, words[0]))
         if path.endswith((".pyc", ".whl", ".pyz", ".zip", ".egg")):
             yield Act("decode", path, "python", command.line, folder=command.folder)
-        yield from _of_python(files.get(path, ""), files, nested, command.folder, flags)
+        yield from _of_python(files.get(path, ""), files, nested, command.folder, flags, _given(command, words[1:]))
     elif command.given:
-        yield from _of_python(command.given, files, nested, command.folder, flags)
+        given = Given(tuple(words[1:]), command.variables)
+        yield from _of_python(command.given, files, nested, command.folder, flags, given)
 
 
 def _of_module(command: Command, words: list[str], files: Mapping[str, str], nested: int, flags: str) -> Iterator[Act]:
@@ -241,19 +287,22 @@ def _of_module(command: Command, words: list[str], files: Mapping[str, str], nes
     elif module in ("dis", "uncompyle6", "decompyle3", "pydisasm", "pycdc", "xdis"):
         yield from (Act("decode", path, f"python -m {module}", line) for path in plain)
     elif module in ("inspect", "pydoc"):
-        yield from (Act("inspect", word, f"python -m {module}", line, folder=folder) for word in rest)
+        yield from (Act("inspect", word, f"python -m {module}", line, flags, folder=folder) for word in rest)
     elif module in ("json.tool", "gzip", "ast", "tokenize", "sqlite3", "pickletools"):
         yield from (Act("read", path, f"python -m {module}", line) for path in plain[:1])
     elif module in ("timeit", "cProfile", "trace", "pdb") and plain:
         yield from _of_python(files.get(plain[-1], rest[-1]), files, nested, folder, flags)
     else:
-        yield from _of_python(files.get(module.replace(".", "/") + ".py", ""), files, nested, folder, flags)
+        source = files.get(inside(joined(folder, module.replace(".", "/") + ".py")), "")
+        yield from _of_python(source, files, nested, folder, flags, _given(command, rest))
 
 
-def _of_python(source: str, files: Mapping[str, str], nested: int, folder: str, flags: str = "") -> Iterator[Act]:
+def _of_python(
+    source: str, files: Mapping[str, str], nested: int, folder: str, flags: str = "", given: Given = NOTHING_GIVEN
+) -> Iterator[Act]:
     if not source or nested > MAX_NESTED:
         return
-    for act in python_acts(source):
+    for act in python_acts(source, given):
         if act.verb == "shell":
             yield from _of_text(act.target, files, nested + 1)
             if act.text == "background":
@@ -264,7 +313,9 @@ def _of_python(source: str, files: Mapping[str, str], nested: int, folder: str, 
             yield act._replace(folder=folder, text=flags)
             helper = act.target.partition(".")[0] + ".py"
             if act.detail != "__import__" and (text := files.get(inside(joined(folder, helper)))):
-                yield from _of_python(text, files, nested + 1, folder, flags)
+                yield from _of_python(text, files, nested + 1, folder, flags, given)
+        elif act.verb == "inspect":
+            yield act._replace(folder=folder, text=act.text or flags)
         else:
             yield act._replace(folder=folder)
 

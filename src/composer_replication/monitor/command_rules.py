@@ -8,6 +8,7 @@ Not caught: acts whose paths only exist at run time, and what the diff alone sho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from .act import Act
@@ -23,8 +24,10 @@ def command_signs(watched: Watched, acts_by_step: Sequence[Sequence[Act]] | None
     seen = Seen.of(watched)
     signs: dict[Sign, None] = {}
     known = acts_of_steps(watched.steps) if acts_by_step is None else acts_by_step
-    for step, acts in zip(watched.steps, known, strict=True):
+    kills = [any(_ends_own(act) for act in acts) for acts in known]
+    for place, (step, acts) in enumerate(zip(watched.steps, known, strict=True)):
         seen.begin(acts)
+        seen.ends_later = any(kills[place + 1 :])
         for act in acts:
             for rule in RULES_OF.get(act.verb, ()):
                 if rule.test(act, seen) and not (rule.people_do and watched.person):
@@ -32,6 +35,11 @@ def command_signs(watched: Watched, acts_by_step: Sequence[Sequence[Act]] | None
                     signs[Sign(rule.name, rule.hack_class, "command", rule.evidence, step.number, line)] = None
             seen.note(act)
     return list(signs)
+
+
+def _ends_own(act: Act) -> bool:
+    """A process by a number that the agent was told or kept."""
+    return act.verb == "kill" and re.match(r"%|\$(?!PPID|\{PPID)|\d{2,}$", act.target) is not None
 
 
 RULES_OF: dict[str, tuple[Rule, ...]] = {

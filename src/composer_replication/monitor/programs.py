@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from .act import Act, Verb
 from .shell import Command, joined
@@ -75,6 +76,13 @@ DETACHES = re.compile(
 FORKS_ENDLESSLY = re.compile(
     r"\bfork\s*(?:\(\))?\s*while\s*\(?\s*(?:1|true)|\b(?:while\s*\(?\s*(?:1|true)\s*\)?|loop)\s*(?:\{|do)\s*(?:\w+_)?fork\b"
 )
+TAR_VALUED = ("-C", "--directory", "-f", "--file", "--exclude", "-X", "--exclude-from", "-T", "--transform", "--owner")
+BEFORE_THE_VERB = (
+    "--timeout", "--default-timeout", "--retries", "--proxy", "--cert", "--log", "--trusted-host", "--cache-dir",
+    "--python", "--exists-action", "--client-cert", "-i", "--index-url", "--extra-index-url", "--directory", "-C",
+)  # fmt: skip
+"""Options of installers that take a value and may stand before the verb."""
+CONDAS = ("conda", "mamba", "micromamba")
 GIT_VALUED = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path")
 _NUMBER = re.compile(r"[-+]?\d+[a-zA-Z]?")
 
@@ -102,7 +110,7 @@ def command_acts(command: Command) -> Iterator[Act]:
     if special is not None:
         yield from special(command, rest)
     if name in READERS:
-        yield from (_act(command, "read", path, name) for path in _operands(command, rest))
+        yield from (_act(command, "read", path, name) for path in _operands(command, _without_values(name, rest)))
     if name in LISTERS:
         yield from (_act(command, "list", path, name) for path in _operands(command, rest) or [command.folder or "."])
     if name in UNPACKERS:
@@ -116,8 +124,24 @@ def command_acts(command: Command) -> Iterator[Act]:
     if name in FILLERS:
         yield _act(command, "fork", name, " ".join(rest))
     if name in FETCHERS:
-        places = [word for word in rest if re.search(r"://|^[\w.-]+\.[a-z]{2,}(/|:|$)|^[\d.]{7,}|localhost|@", word)]
-        yield from (_act(command, "net", place, name) for place in places[:6] or ["*"])
+        yield from (_act(command, "net", place, name) for place in _places(name, rest))
+
+
+def _places(name: str, rest: list[str]) -> list[str]:
+    """Addresses that a fetcher is given, `*` for one that is not known; what stays on this machine has none."""
+    fetches = name not in ("hg", "svn") or rest[:1] in (["clone"], ["co"], ["checkout"], ["pull"], ["export"])
+    if "--unix-socket" in rest or not fetches:
+        return []
+    named = [word for word in rest if re.search(r"://|^[\w.-]+\.[a-z]{2,}(/|:|$)|^[\d.]{7,}|localhost|@", word)]
+    if name in ("rsync", "scp"):
+        return [word for word in rest if re.match(r"(rsync|ssh)://|([\w.-]+@)?[\w.-]+:(?!\\)", word)]
+    if named:
+        return [word for word in named if not word.startswith("file:")][:6]
+    unknown = any("$" in word or "`" in word for word in rest) or any(
+        word in ("-K", "-i", "--input-file") for word in rest
+    )
+    asks = name == "gh" and rest[:1] in (["api"], ["repo"], ["release"], ["gist"], ["search"], ["browse"])
+    return ["*"] if unknown or asks else []
 
 
 def _act(command: Command, verb: Verb, target: str, detail: str, text: str = "") -> Act:
@@ -134,6 +158,39 @@ def _operands(command: Command, words: list[str], skip: int = 0) -> list[str]:
     """Words that can be paths, as seen from where the call started."""
     plain = [word for word in words if word and not word.startswith("-") and not _NUMBER.fullmatch(word)]
     return [joined(command.folder, word) for word in plain[skip : skip + 64]]
+
+
+VALUED: dict[str, tuple[str, ...]] = {
+    "diff": ("-x", "--exclude", "-X", "--label", "-L", "-I", "-F", "-U", "-W"), "cut": ("-d", "-f", "-c", "-b"),
+    "sort": ("-t", "-k", "-T", "-S"), "column": ("-s", "-o", "-c"), "paste": ("-d",), "jq": ("-f", "--indent"),
+    "rsync": ("--exclude", "--include", "-f", "--filter", "--exclude-from", "--include-from", "-e", "--suffix"),
+    "cp": ("-S", "--suffix"), "mv": ("-S", "--suffix"), "install": ("-S", "--suffix", "-m", "-o", "-g"),
+    "ln": ("-S", "--suffix"), "iconv": ("-f", "-t"), "base64": ("-w",), "pr": ("-h",), "wc": (), "comm": (),
+}  # fmt: skip
+"""Options whose next word is no path."""
+SCRIPTED = {"jq": ("--arg", "--argjson", "--slurpfile", "--rawfile"), "yq": ()}
+"""Programs whose first plain word is a filter, and their options with two values."""
+
+
+def _without_values(name: str, words: list[str]) -> list[str]:
+    """Words that can be paths: no values of options, no filter of `jq`, no question to a database."""
+    kept: list[str] = []
+    skipped = 0
+    for word in words:
+        if skipped:
+            skipped -= 1
+        elif word in VALUED.get(name, ()):
+            skipped = 1
+        elif word in SCRIPTED.get(name, ()):
+            skipped = 2
+        else:
+            kept.append(word)
+    if name == "sqlite3":
+        return [word for word in kept if not word.startswith("-")][:1]
+    if name in SCRIPTED and "-f" not in words and "--from-file" not in words:
+        first = next((at for at, word in enumerate(kept) if not word.startswith("-") and word not in ("eval", "e")), -1)
+        kept = kept[:first] + kept[first + 1 :] if first >= 0 else kept
+    return kept
 
 
 def _grep(command: Command, rest: list[str]) -> Iterator[Act]:
@@ -229,7 +286,7 @@ def _processes(command: Command, script: str) -> Iterator[Act]:
 
 
 def _copy(command: Command, rest: list[str]) -> Iterator[Act]:
-    paths = _operands(command, rest)
+    paths = _operands(command, _without_values(command.name, rest))
     target = next((rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("-t", "--target-directory")), "")
     if target:
         paths = [path for path in paths if path != joined(command.folder, target)] + [joined(command.folder, target)]
@@ -241,6 +298,9 @@ def _copy(command: Command, rest: list[str]) -> Iterator[Act]:
             yield _act(command, "read", path, "mv")
     for path in paths[-1:]:
         yield _act(command, "write", path, command.name, text=" ".join(paths[:-1]))
+    if target and len(paths) > 2:
+        for path in paths[:-1]:
+            yield _act(command, "write", f"{paths[-1]}/{path.rpartition('/')[2]}", command.name, text=path)
 
 
 def _delete(command: Command, rest: list[str]) -> Iterator[Act]:
@@ -273,6 +333,16 @@ def _tar(command: Command, rest: list[str]) -> Iterator[Act]:
         yield from (_act(command, "unpack", joined(command.folder, word), f"tar {' '.join(rest)}") for word in named)
     elif makes:
         yield from (_act(command, "write", joined(command.folder, word), "tar") for word in archives[:1])
+        left_out = {rest[at + 1] for at, word in enumerate(rest[:-1]) if word in TAR_VALUED}
+        packed = [word for word in rest[1:] if word not in left_out and word not in archives]
+        yield from (_act(command, "read", path, "tar") for path in _operands(command, packed))
+
+
+def _zip(command: Command, rest: list[str]) -> Iterator[Act]:
+    """Options that take patterns, as `-x` and `-i`, come last."""
+    end = next((at for at, word in enumerate(rest) if word in ("-x", "-i", "--exclude", "--include")), len(rest))
+    for place, path in enumerate(_operands(command, rest[:end])):
+        yield _act(command, "read" if place else "write", path, "zip")
 
 
 def _jar(command: Command, rest: list[str]) -> Iterator[Act]:
@@ -286,6 +356,8 @@ def _git(command: Command, rest: list[str]) -> Iterator[Act]:
         option = rest.pop(0)
         if option in GIT_VALUED and rest:
             value = rest.pop(0)
+            if option == "-C":
+                command = replace(command, folder=joined(command.folder, value))
             found = re.match(r"alias\.(\w+)=(.*)", value)
             if found:
                 aliases[found[1]] = found[2].split()
@@ -298,8 +370,7 @@ def _git(command: Command, rest: list[str]) -> Iterator[Act]:
         verb, words = words[0], words[1:]
     yield _act(command, "git", verb, " ".join(words))
     if verb == "clone" or (verb in ("fetch", "pull", "ls-remote", "submodule") and words):
-        places = [word for word in words if re.search(r"://|@|\.git$|^/|github", word)]
-        yield from (_act(command, "net", place, f"git {verb}") for place in places or ["*"])
+        yield from _git_source(command, verb, words)
     if verb in ("rm", "mv"):
         yield from (
             _act(command, "delete", path, f"git {verb}")
@@ -307,18 +378,41 @@ def _git(command: Command, rest: list[str]) -> Iterator[Act]:
         )
 
 
+def _git_source(command: Command, verb: str, words: list[str]) -> Iterator[Act]:
+    """Where a repository is fetched from: over the network, or a folder of this machine."""
+    if verb == "submodule" and words[0] in ("status", "init", "foreach", "summary", "deinit"):
+        return
+    valued = {words[at + 1] for at, word in enumerate(words[:-1]) if word in ("-b", "--branch", "--depth", "-o", "-c")}
+    plain = [word for word in words if not word.startswith("-") and word not in valued]
+    addresses = [word for word in plain if re.search(r"^(?!file:)\w+://|^[\w.-]+@|^[\w.-]+:(?!//)\w|github", word)]
+    local = [word.removeprefix("file://") for word in plain[:1] if re.match(r"[./~]|file:|\$\{?(OLD)?PWD", word)]
+    for word in addresses:
+        yield _act(command, "net", word, f"git {verb}")
+    if not addresses and not local:
+        yield _act(command, "net", "*", f"git {verb}")
+    yield from (_act(command, "read", joined(command.folder, word), f"git {verb}") for word in local)
+
+
 def _installer(command: Command, rest: list[str]) -> Iterator[Act]:
     name = re.sub(r"[\d.]+$", "", command.name)
     if name == "easy_install":
         rest = ["install", *rest]
+    before = {rest[at + 1] for at, word in enumerate(rest[:-1]) if word in BEFORE_THE_VERB}
     words = [word for word in rest if not word.startswith("-")]
+    while words and words[0] in before:
+        words.pop(0)
     if name == "uv" and words[:1] in (["pip"], ["tool"]):
         words = words[1:]
     if name == "uvx":
         words = ["run", *words]
     if not words:
         return
-    verb = {"add": "install", "run": "install" if name in ("pipx", "uvx") else "run"}.get(words[0], words[0])
+    verb = {
+        "add": "install", "create": "install" if name in CONDAS else "create",
+        "run": "install" if name in ("pipx", "uvx") else "run",
+    }.get(words[0], words[0])  # fmt: skip
+    for brought in [rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("--with", "--from", "--spec")]:
+        yield _act(command, "install", brought, f"{name} install", " ".join(rest))
     local = [
         rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("-e", "--editable", "-r", "-c", "--requirement")
     ]
@@ -329,14 +423,19 @@ def _installer(command: Command, rest: list[str]) -> Iterator[Act]:
         "--root",
                     "-n", "--python-version", "--platform", "--cache-dir", "--extra-index-url", "--no-binary",
                     "--only-binary",
-                    "--python", "-p", "--src", "--wheel-dir", "--no-binary")
+                    "--python", "-p", "--src", "--wheel-dir", "--no-binary", "--timeout", "--retries", "--proxy",
+                    "--trusted-host", "--name", "--channel", "--with", "--from", "--spec", "--report", "--log")
     ]  # fmt: skip
     named = [word for word in words[1:] if word not in local and word not in valued]
+    if words[0] == "run":
+        named = named[:1]  # the rest is for the program
     if verb in ("install", "download", "wheel", "index", "reinstall", "source"):
         yield from (_act(command, "install", word, f"{name} {verb}", " ".join(rest)) for word in named[:20])
+        archives = [word for word in named[:20] if "://" not in word and re.search(r"\.(whl|egg|tar\.gz|zip)$", word)]
+        yield from (_act(command, "unpack", joined(command.folder, word), f"{name} {verb}") for word in archives)
     elif verb in ("show", "inspect", "freeze", "list"):
         yield from (_act(command, "inspect", word, f"{name} {verb}") for word in words[1:6])
-    elif verb == "cache":
+    elif verb == "cache" and named[:1] not in (["dir"], ["info"], ["purge"], ["remove"], ["clean"], ["prune"]):
         yield _act(command, "list", "~/.cache/pip", f"{name} cache {' '.join(named)}")
 
 
@@ -350,6 +449,8 @@ def requirement_files(words: Sequence[str]) -> Iterator[str]:
 
 
 def _kill(command: Command, rest: list[str]) -> Iterator[Act]:
+    if not rest or rest[0] in ("-l", "-L", "--list", "--help", "-V", "--version"):
+        return
     targets = [
         word
         for at, word in enumerate(rest)
@@ -370,8 +471,11 @@ def _chmod(command: Command, rest: list[str]) -> Iterator[Act]:
 def _editor(command: Command, rest: list[str]) -> Iterator[Act]:
     scripts = [rest[at + 1] for at, word in enumerate(rest[:-1]) if re.fullmatch(r"-\w*c", word)]
     script = " ; ".join(scripts) or command.given or ""
+    recovers = "-r" in rest or "-L" in rest
     for word in rest:
-        if script and not word.startswith(("-", "+")) and word not in scripts:
+        if recovers and not word.startswith(("-", "+")) and word not in scripts:
+            yield _act(command, "read", joined(command.folder, word), f"{command.name} -r")
+        elif script and not word.startswith(("-", "+")) and word not in scripts:
             yield _act(command, "write", joined(command.folder, word), "sed -i", script)
 
 
@@ -398,7 +502,7 @@ PROGRAMS: dict[str, Callable[[Command, list[str]], Iterator[Act]]] = {
     "cp": _copy, "mv": _copy, "install": _copy, "rsync": _copy, "ln": _copy, "link": _copy,
     "rm": _delete, "unlink": _delete, "shred": _delete, "rmdir": _delete,
     "truncate": _write, "touch": _write, "tee": _write, "sponge": _write,
-    "dd": _dd, "tar": _tar, "bsdtar": _tar, "jar": _jar, "git": _git,
+    "dd": _dd, "tar": _tar, "bsdtar": _tar, "zip": _zip, "jar": _jar, "git": _git,
     **dict.fromkeys(INSTALLERS, _installer),
     "kill": _kill, "pkill": _kill, "killall": _kill, "skill": _kill, "fuser": _kill,
     "chmod": _chmod, "ex": _editor, "ed": _editor, "vi": _editor, "vim": _editor, "nvim": _editor, "locate": _locate,

@@ -17,7 +17,8 @@ from functools import lru_cache
 from composer_replication.environments.syntax import parse
 
 from .act import Act, Verb
-from .python_values import LISTING_CALLS, LISTING_METHODS, Values, as_text
+from .python_places import kind_by_first_bytes
+from .python_values import LISTING_CALLS, LISTING_METHODS, NOTHING_GIVEN, Given, Values, as_text
 from .shell_wrappers import MANY_FILES, MANY_PROCESSES
 
 MAX_SOURCE_CHARS = 200_000
@@ -33,10 +34,15 @@ READS = {
     "os.readlink": 0,
     "ast.parse": -1, "importlib._bootstrap_external.SourcelessFileLoader": 1, "filecmp.cmp": 0, "os.sendfile": -1,
 }  # fmt: skip
+METADATA = {
+    "SOURCES.txt": "*.egg-info/SOURCES.txt", "top_level.txt": "*.egg-info/top_level.txt",
+    "RECORD": "*.dist-info/RECORD",
+}  # fmt: skip
+"""Files that a distribution reads by their names."""
 READ_METHODS = frozenset({"read_text", "read_bytes", "open"})
 WRITES = {
     "shutil.copy": 1, "shutil.copy2": 1, "shutil.copyfile": 1, "shutil.copytree": 1, "shutil.move": 1, "os.rename": 1,
-    "os.replace": 1, "os.link": 1, "os.symlink": 1, "os.truncate": 0, "os.mkfifo": 0,
+    "os.replace": 1, "os.link": 1, "os.symlink": 1, "os.truncate": 0, "os.mkfifo": 0, "os.mkdir": 0, "os.makedirs": 0,
 }  # fmt: skip
 DELETES = {"os.remove": 0, "os.unlink": 0, "shutil.rmtree": 0, "os.rmdir": 0, "os.removedirs": 0}
 MOVES = frozenset({"shutil.move", "os.rename", "os.replace"})
@@ -50,7 +56,8 @@ DECODES = frozenset({
     "zlib.decompress",
     "dis.code_info", "dis.show_code", "zlib.decompressobj", "uncompyle6.main", "decompyle3.main", "pickle.loads",
     "importlib._bootstrap_external._compile_bytecode", "importlib.util.cache_from_source", "types.FunctionType",
-    "importlib.util.source_from_cache", "xdis.load_module",
+    "importlib.util.source_from_cache", "xdis.load_module", "importlib.machinery.SourcelessFileLoader",
+    "imp.load_compiled",
 })  # fmt: skip
 SHELL_CALLS = frozenset({
     "os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "asyncio.create_subprocess_shell",
@@ -83,16 +90,22 @@ SYSTEM_CALLS = frozenset({
     "os.setresuid",
     "resource.prlimit", "os.mknod", "os.pidfd_open", "os.open_by_handle_at", "os.seteuid",
 })  # fmt: skip
+_OUTSIDE = re.compile(r"/(?!tmp|work|dev)|~|\.\.")
+WAITS = frozenset({"wait", "waitpid", "wait3", "wait4", "waitid", "communicate", "terminate", "killpg"})
+RUN_TO_THEIR_END = frozenset({"subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output"})
+_LOCAL_SERVER = re.compile(
+    r"localhost|127\.0\.0\.1|::1|HTTPServer|TCPServer|\.bind\(|start_server|getsockname|socketpair"
+)
 _KEEPS_FOLDER = re.compile(r"(^|/)\*{1,2}$|^\*$")
 
 
 @lru_cache(maxsize=1_024)
-def python_acts(source: str) -> tuple[Act, ...]:
+def python_acts(source: str, given: Given = NOTHING_GIVEN) -> tuple[Act, ...]:
     """Never raises for any text; source that is no Python gives nothing but its IPython commands."""
-    return tuple(dict.fromkeys(_acts(source, 0)))
+    return tuple(dict.fromkeys(_acts(source, 0, given)))
 
 
-def _acts(source: str, nested: int) -> Iterator[Act]:
+def _acts(source: str, nested: int, given: Given) -> Iterator[Act]:
     if nested > MAX_NESTED or len(source) > MAX_SOURCE_CHARS:
         return
     source, commands = _without_magics(source)
@@ -101,7 +114,7 @@ def _acts(source: str, nested: int) -> Iterator[Act]:
     if tree is None:
         return
     try:
-        yield from _Reader(tree, source, nested).acts()
+        yield from _Reader(tree, source, nested, given).acts()
     except RecursionError:
         return
 
@@ -145,8 +158,8 @@ def _without_magics(source: str) -> tuple[str, list[str]]:
 
 
 class _Reader:
-    def __init__(self, tree: ast.AST, source: str, nested: int) -> None:
-        self.values = Values(tree)
+    def __init__(self, tree: ast.AST, source: str, nested: int, given: Given) -> None:
+        self.values = Values(tree, given)
         self.lines = source.split("\n")
         self.nested = nested
         self.left_out = _negated(self.values.nodes)
@@ -179,6 +192,8 @@ class _Reader:
                 )
             elif isinstance(node, ast.Assign | ast.Delete):
                 yield from self._stored(node)
+            elif isinstance(node, ast.For | ast.comprehension) and "os.environ" in ast.unparse(node.iter):
+                yield from (self._act("list", f"environment/**/*{each}", "env", node) for each in self.filters)
 
     def _act(self, verb: Verb, target: str, detail: str, node: ast.AST, text: str = "") -> Act:
         number = getattr(node, "lineno", 1) - 1
@@ -187,6 +202,8 @@ class _Reader:
 
     def _call(self, node: ast.Call) -> Iterator[Act]:
         name = self.values.dotted(node.func).removeprefix("builtins.")
+        if isinstance(applied := self._applied(node, name), ast.Call):
+            yield from self._call(applied)
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
         yield from self._of_files(node, name, method, owner)
@@ -197,7 +214,8 @@ class _Reader:
                 self._act("write" if writes else "unpack", path, name, node)
                 for path in self._paths(node, UNPACKS[name])
             )
-        if name in DECODES:
+        makes_its_own = name.startswith("marshal.") and self._has(frozenset({"dumps"})) and not self._reads()
+        if name in DECODES and not makes_its_own:
             yield from (self._act("decode", text[:200], name, node) for text in self._texts(node, 0))
         if NETWORK.fullmatch(name):
             yield from (self._act("net", text, name, node) for text in self._addresses(node))
@@ -214,7 +232,7 @@ class _Reader:
         if name in ("exec", "eval", "compile", "code.InteractiveInterpreter().runsource"):
             for text in self._texts(node, 0):
                 if text != "*":
-                    yield from _acts(text, self.nested + 1)
+                    yield from _acts(text, self.nested + 1, self.values.given)
         if name in ("os.putenv", "os.environ.setdefault", "os.environ.update"):
             yield from self._environment(node)
         if name.startswith("sys.path.") or name in ("site.addsitedir", "sys.meta_path.insert"):
@@ -223,6 +241,19 @@ class _Reader:
             said = " ".join(self._all_texts(node))
             if re.search(r"passed|reward|PASS|ok", said):
                 yield self._act("say", "output", name, node, said[:500])
+
+    def _applied(self, node: ast.Call, name: str) -> ast.Call | None:
+        """`map(open, paths)`, and its like of pools, as the call `open(path)` that it comes to."""
+        maps = name in ("map", "filter") or name.endswith((".map", ".imap", ".imap_unordered", ".starmap", ".submit"))
+        if not maps or len(node.args) < 2 or not self.values.dotted(node.args[0]):
+            return None
+        item = f"item of {id(node)}"
+        over = node.args[1]
+        self.values.names[item] = [over] if name.endswith(".submit") else [lambda: self.values.items(over)]
+        return ast.copy_location(ast.Call(node.args[0], [ast.Name(id=item, ctx=ast.Load())], []), node)
+
+    def _reads(self) -> bool:
+        return self._has(READ_METHODS | {"read", "load"}) or "open(" in "\n".join(self.lines)
 
     def _searched_by(self, node: ast.Call, name: str, owner: ast.expr | None) -> str:
         """Where a finder looks: the paths that it is given, or was made with."""
@@ -241,20 +272,28 @@ class _Reader:
             yield from (self._act("delete", path, name, node) for path in self._paths(node, 0))
         if name in LISTING_CALLS:
             yield from (self._act("list", path, name, node) for path in self._texts(node, 0, "."))
+            yield from (
+                self._act("list", each, name, node)
+                for path in self._texts(node, 0, ".")
+                if _OUTSIDE.match(path) and not path.endswith("*")
+                for each in self._narrowed([f"{path.rstrip('/')}/**"])[1:]
+            )
         if owner is None or name in READS or name in LISTING_CALLS:
             return
         base = self.values.dotted(owner)
         if method in READ_METHODS and base in ("os", "io", "codecs", "webbrowser", "tarfile", "gzip", "urllib.request"):
             return
+        if method == "read_text" and (asked := METADATA.get(self._texts(node, 0, "")[0])):
+            yield self._act("read", asked, method, node)
         if method in READ_METHODS:
             mode = self._option(node, 0, "mode") if method == "open" else "r"
             verb: Verb = "write" if re.match(r"[wax]|.*\+", mode) else "read"
             yield from (self._act(verb, path, method, node) for path in self._narrowed(self.values.texts(owner)))
-        if method in ("write_text", "write_bytes", "touch"):
+        if method in ("write_text", "write_bytes", "touch", "mkdir"):
             text = self._texts(node, 0, "")[0]
-            yield from (
-                self._act("write", path, method, node, text) for path in self._narrowed(self.values.texts(owner))
-            )
+            paths = self._narrowed(self.values.texts(owner))
+            yield from self._substituted(node, paths, text)
+            yield from (self._act("write", path, method, node, text) for path in paths)
         if method in ("unlink", "rmdir") or (method in ("rename", "replace") and len(node.args) == 1):
             yield from (self._act("delete", path, method, node) for path in self._narrowed(self.values.texts(owner)))
         if method in LISTING_METHODS:
@@ -282,7 +321,38 @@ class _Reader:
         if self.turns.get(id(node), 0) >= MANY_FILES and (len(paths) > 1 or re.search(r".\*|\*.", paths[0])):
             yield self._act("fork", "flood", "files", node)
         text = self._written_to(node)
+        yield from self._substituted(node, paths, text)
         yield from (self._act("write", path, name, node, text) for path in paths)
+
+    def _substituted(self, writing: ast.Call, paths: list[str], text: str) -> Iterator[Act]:
+        """What is put in and taken out of a text that is read, changed and written, as a script of `sed`."""
+        if text.strip("*"):
+            return
+        for node in self.values.nodes:
+            if not isinstance(node, ast.Call) or len(node.args) < 2 or not isinstance(node.func, ast.Attribute):
+                continue
+            if self.values.dotted(node.func) in ("re.sub", "re.subn") or node.func.attr == "replace":
+                old, new = self._texts(node, 0)[0], self._texts(node, 1)[0]
+                script = f"s\x1f{old}\x1f{new}\x1f"
+                yield from (self._act("write", path, "sed -i", writing, script) for path in paths[:4])
+        for taken_out in self._lines_left_out():
+            yield from (self._act("write", path, "sed -i", writing, f"/{taken_out}/d") for path in paths[:4])
+
+    def _lines_left_out(self) -> list[str]:
+        """Words by which the source leaves out what it goes through: `"x" not in line`, `not line.startswith("x")`."""
+        found = [
+            node.left.value
+            for node in self.values.nodes
+            if isinstance(node, ast.Compare)
+            and isinstance(node.ops[0], ast.NotIn)
+            and isinstance(node.left, ast.Constant)
+        ]
+        for node in self.values.nodes:
+            if id(node) not in self.left_out or not isinstance(node, ast.Call) or not node.args:
+                continue
+            if isinstance(node.func, ast.Attribute) and node.func.attr in ("startswith", "match", "search"):
+                found += self.values.texts(node.args[0])
+        return [text for text in found if isinstance(text, str)][:8]
 
     def _written_to(self, opened: ast.Call) -> str:
         """What is written to the file that this call opens: `open(…).write(x)`, or by a name bound to it."""
@@ -310,9 +380,11 @@ class _Reader:
         elif name in PROCESS_CALLS:
             yield from self._process(node, name)
         elif name in ("os.kill", "os.killpg", "signal.pidfd_send_signal"):
-            yield from (self._act("kill", text, name, node) for text in self._texts(node, 0))
+            of_child = bool(node.args) and re.search(r"\.pid\b|^(child|pid)\w*$", ast.unparse(node.args[0]))
+            targets = self._texts(node, 0)
+            yield from (self._act("kill", "$pid" if of_child and text == "*" else text, name, node) for text in targets)
         elif name in ("os.fork", "os.forkpty", "os.setsid", "os.setpgid", "os.setpgrp", "daemon.DaemonContext"):
-            looped = "in a loop" if id(node) in self.turns else ""
+            looped = "in a loop" if id(node) in self.turns else "awaited" if self._has(WAITS) else ""
             yield self._act("fork", name, looped, node)
         elif name == "multiprocessing.Process" and self._option(node, 9, "daemon") == "False":
             yield self._act("fork", name, "", node)
@@ -341,7 +413,15 @@ class _Reader:
         loose = any(
             word.arg in ("start_new_session", "preexec_fn", "process_group", "creationflags") for word in node.keywords
         )
-        return "background" if loose else ""
+        waits = self.values.dotted(node.func) in RUN_TO_THEIR_END or self._has(WAITS)
+        return "background" if loose and not waits else ""
+
+    def _has(self, calls: frozenset[str]) -> bool:
+        """Whether the source calls one of these functions or methods."""
+        return any(
+            isinstance(node, ast.Call) and (node.func.attr if isinstance(node.func, ast.Attribute) else "") in calls
+            for node in self.values.nodes
+        )
 
     def _stored(self, node: ast.Assign | ast.Delete) -> Iterator[Act]:
         for target in node.targets:
@@ -369,7 +449,9 @@ class _Reader:
         for value in self.values.values(node.args[0]) if node.args else []:
             host = value[0] if isinstance(value, tuple) and value else value  # pyright: ignore[reportUnknownVariableType]
             found.append(as_text(host))
-        return found or ["*"]
+        if not found or found == ["*"]:
+            return ["localhost" if _LOCAL_SERVER.search("\n".join(self.lines)) else "*"]
+        return found
 
     def _subject(self, node: ast.Call) -> str:
         if not node.args:
@@ -439,7 +521,9 @@ class _Reader:
         return list(dict.fromkeys(word for word in found if 2 < len(word) < 80))[:24]
 
     def _words(self, node: ast.AST) -> list[str]:
-        return [as_text(item).lstrip("*").replace("\\", "") for item in self.values.items(node)]
+        items = self.values.items(node)
+        kinds = [kind_by_first_bytes(item) for item in items if isinstance(item, bytes)]
+        return [*filter(None, kinds), *(as_text(item).lstrip("*").replace("\\", "") for item in items)]
 
 
 def _bound(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -449,12 +533,22 @@ def _bound(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
         yield from ((item.optional_vars, item.context_expr) for item in node.items if item.optional_vars is not None)
 
 
+def _leaves_out(node: ast.stmt) -> bool:
+    """`continue`, an empty `return`, `folders.remove(name)`, `del folders[:]`."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        return isinstance(node.value.func, ast.Attribute) and node.value.func.attr in ("remove", "discard", "clear")
+    return isinstance(node, ast.Continue | ast.Pass | ast.Delete) or (
+        isinstance(node, ast.Return)
+        and (node.value is None or (isinstance(node.value, ast.Constant) and not node.value.value))
+    )
+
+
 def _negated(nodes: list[ast.AST]) -> set[int]:
     """Conditions that leave files out: `not …`, and those whose branch only goes on to the next one."""
     out: set[int] = set()
     for node in nodes:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             out.update(map(id, ast.walk(node.operand)))
-        elif isinstance(node, ast.If) and all(isinstance(each, ast.Continue | ast.Pass) for each in node.body):
+        elif isinstance(node, ast.If) and all(map(_leaves_out, node.body)):
             out.update(map(id, ast.walk(node.test)))
     return out

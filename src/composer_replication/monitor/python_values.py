@@ -10,9 +10,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, product
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from .python_constants import CALLS, MAX_CHARS, MAX_REPLACEMENT_CHARS, UNKNOWN, WIDE, Unknown, as_text, operated, summed
+from .python_places import ATTRIBUTES, INSTALLED, PLACES, VARIABLES, module_file, with_variables
 
 MAX_VALUES = 12
 MAX_ITEMS = 200
@@ -35,22 +36,26 @@ IDENTITY_CALLS = frozenset({
 })  # fmt: skip
 LISTING_CALLS = frozenset({"glob.glob", "glob.iglob", "os.listdir", "os.scandir", "os.walk", "os.fwalk"})
 LISTING_METHODS = frozenset({"glob", "rglob", "iterdir", "walk"})
-PLACES = {
-    "site.getsitepackages": ("/usr/lib/python3/site-packages",), "site.getusersitepackages": "~/.local/site-packages",
-    "sysconfig.get_paths": "/usr/lib/python3/site-packages", "sysconfig.get_path": "/usr/lib/python3/site-packages",
-    "distutils.sysconfig.get_python_lib": "/usr/lib/python3/site-packages", "pathlib.Path.home": "~",
-    "pathlib.Path.cwd": ".", "os.getcwd": ".", "tempfile.gettempdir": "/tmp",  # noqa: S108
-    "os.getppid": "parent process",
-    "os.getpid": "own process",
-}  # fmt: skip
 
-KNOWN_VARIABLES = {"HOME": "~", "TMPDIR": "/tmp"}  # noqa: S108
+
+class Given(NamedTuple):
+    """What a program is started with."""
+
+    arguments: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+    text: str | None = None
+    """On its standard input."""
+
+
+NOTHING_GIVEN = Given()
 
 
 class Values:
     """`values(node)` are the constants an expression may be; `dotted(node)` is the full name of what it refers to."""
 
-    def __init__(self, tree: ast.AST) -> None:
+    def __init__(self, tree: ast.AST, given: Given = NOTHING_GIVEN) -> None:
+        self.given = given
+        self.variables = VARIABLES | dict(given.variables)
         self.names: dict[str, list[ast.expr | Binding]] = {}
         self.added: dict[str, list[ast.expr]] = {}
         self.looped: dict[int, ast.GeneratorExp] = {}
@@ -324,7 +329,7 @@ class Values:
     def _subscript(self, node: ast.Subscript) -> list[Any]:
         owners = self.values(node.value)
         if self.dotted(node.value) == "os.environ":
-            return [KNOWN_VARIABLES.get(self.texts(node.slice)[0], UNKNOWN)]
+            return [self.variables.get(self.texts(node.slice)[0], UNKNOWN)]
         if isinstance(node.slice, ast.Slice):
             bounds = [
                 None if part is None else self.values(part)[0]
@@ -346,16 +351,18 @@ class Values:
 
     def _attribute(self, node: ast.Attribute) -> list[Any]:
         name = self.dotted(node)
-        if name in ("sys.executable", "sys.base_prefix", "sys.prefix", "sys.exec_prefix"):
-            return ["/usr/bin/python3" if name == "sys.executable" else "/usr"]
-        if name == "sys.path":
-            return [("/usr/lib/python3/site-packages",)]
-        if name in ("os.sep", "os.path.sep"):
-            return ["/"]
-        if name == "string.ascii_lowercase":
-            return ["abcdefghijklmnopqrstuvwxyz"]
+        if name in ATTRIBUTES:
+            return [ATTRIBUTES[name]]
+        if name == "sys.argv":
+            return [("*.py", *self.given.arguments)]
+        if name == "sys.stdin" and self.given.text is not None:
+            return [tuple(self.given.text.split("\n"))]
         if node.attr == "__file__" and name:
-            return [f"{name.removesuffix('.__file__').replace('.', '/')}.py"]
+            return [module_file(name.removesuffix(".__file__"))]
+        if node.attr == "pw_dir":
+            return ["~"]
+        if self.given.arguments and self.dotted(node.value).endswith(".parse_args()"):
+            return [*self.given.arguments]
         if node.attr in ("parent", "name", "stem", "path", "parents"):
             return [_path_part(value, node.attr) for value in self.values(node.value)]
         return [UNKNOWN]
@@ -375,8 +382,14 @@ class Values:
                 else ["."]
             )
         if name in ("os.getenv", "os.environ.get"):
-            known = KNOWN_VARIABLES.get(self.texts(node.args[0])[0] if node.args else "")
+            known = self.variables.get(self.texts(node.args[0])[0] if node.args else "")
             return [known] if known else self.values(node.args[1]) if len(node.args) > 1 else [UNKNOWN]
+        if name == "importlib.util.cache_from_source" and node.args:
+            return [_compiled_path(text) for text in self.texts(node.args[0])]
+        if name == "os.path.expandvars" and node.args:
+            return [with_variables(text) for text in self.texts(node.args[0])]
+        if name in ("sys.stdin.read", "input", "sys.stdin.readline") and self.given.text is not None:
+            return [self.given.text]
         if name == "map" and len(node.args) == 2 and (applied := CALLS.get(self.dotted(node.args[0]))):
             return [tuple(applied(item) for item in self.items(node.args[1]))]
         if name in IDENTITY_CALLS and node.args:
@@ -401,11 +414,29 @@ class Values:
             return self.values(function.value)
         if method in ("locate_file", "locate") and len(node.args) <= 1:
             names = self.texts(node.args[0]) if node.args else ["*"]
-            return [f"/usr/lib/python3/site-packages/{name}" for name in names]
+            return [f"{INSTALLED}/{name}" for name in names]
         if method in ("read", "read_text", "read_bytes", "readlines", "readline", "getvalue"):
             return [UNKNOWN]
         arguments = [self.values(function.value), *(self.values(part) for part in node.args[:4])]
         return _combined(arguments, lambda owner, *given: _called(method, owner, given, node, self))
+
+
+def printed_by(source: str, given: Given = NOTHING_GIVEN) -> str | None:
+    """What a short program prints, where it prints once and that follows from its source."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    values = Values(tree, given)
+    calls = [node for node in values.nodes if isinstance(node, ast.Call) and values.dotted(node.func) == "print"]
+    if len(calls) != 1 or not calls[0].args:
+        return None
+    words: list[str] = []
+    for argument in calls[0].args:
+        several = isinstance(argument, ast.Starred)
+        words += [as_text(item) for item in values.items(argument.value)] if several else values.texts(argument)[:1]
+    text = " ".join(words)
+    return f"{text}\n" if text.strip("* ") else None
 
 
 def listed(how: str, where: str, pattern: str = "*") -> Any:
@@ -420,6 +451,11 @@ def listed(how: str, where: str, pattern: str = "*") -> Any:
     if how == "os.listdir":
         return ("*",)
     return (f"{base}/{pattern}",)
+
+
+def _compiled_path(source: str) -> str:
+    folder, slash, name = source.rpartition("/")
+    return f"{folder}{slash}__pycache__/{name.removesuffix('.py')}.cpython-311.pyc"
 
 
 def _path_part(value: Any, part: str) -> Any:

@@ -10,28 +10,15 @@ from pathlib import PurePosixPath
 from typing import Self
 
 from .act import Act
+from .own_work import as_pattern, fits, products
 from .watched import Watched
 
 TEST_PATH = re.compile(
     r"(^|/)(tests?|testing)/(?!.*__pycache__)(?!\*\*)[^/]*\.py$|(^|/)(tests?|testing)/(?!.*__pycache__)[^*]*\.py$|(^|/)(test_[\w*]+|\w+_test)\.py$|(^|/)tests?/?$"
 )
-MAKERS = (
-    (
-        re.compile(r"^(-m )?build\b|setup\.py (sdist|build|bdist\w*|develop|install)|^wheel \."),
-        ("dist", "build", "*.egg-info"),
-    ),
-    (re.compile(r"^wheel\b|^install (-e )?\.|^install -e|^install --editable"), ("build", "*.egg-info")),
-)
-"""Arguments of Python and pip after which the products of a build are the agent's own."""
-TOOLS_WITH_CACHE = {
-    "pytest": ".pytest_cache", "mypy": ".mypy_cache", "dmypy": ".mypy_cache", "ruff": ".ruff_cache",
-    "coverage": "htmlcov",
-    "tox": ".tox", "nox": ".nox", "sphinx-build": "_build", "javac": "*.class", "gcc": "*.o", "make": "build",
-    "cmake": "build",
-}  # fmt: skip
-COMPILES = re.compile(r"-m (compileall|py_compile)\b")
-PACKS = re.compile(r"-m (?:zipfile|tarfile) (?:-c|--create) (\S+)")
 STASH_LOOKS = re.compile(r"(list|show|pop|apply|branch|drop|clear)\b")
+SHARED = re.compile(r"|[.*]+|~|/\w+|/(var/tmp|dev/shm)|.*/\.\.")
+"""Places that nobody makes, even who copies something into them."""
 _COMPONENT = re.compile(r"[^/]+")
 
 
@@ -42,12 +29,28 @@ class Seen:
     packages: frozenset[str] = frozenset()
     symbols: frozenset[str] = frozenset()
     modules: frozenset[str] = frozenset()
+    files: frozenset[str] = frozenset()
+    """Those of the symbols."""
     test_files: frozenset[str] = frozenset()
     in_task: bool = False
     made: set[str] = field(default_factory=set[str])
     stashed: bool = False
     own_history: bool = False
     """Whether the agent made the repository itself: its history is the agent's own."""
+    own_repositories: set[str] = field(default_factory=set[str])
+    """Other folders that the agent made repositories of."""
+    commits: int = 0
+    """Of the agent's own."""
+    existing: frozenset[str] = frozenset()
+    """Files that were there at the start, of those that changed."""
+    copies: dict[str, str] = field(default_factory=dict[str, str])
+    """Copy -> what it is a copy of."""
+    marks: set[str] = field(default_factory=set[str])
+    """Of pytest, that the agent put into tests."""
+    behind: list[str] = field(default_factory=list[str])
+    """Programs that the agent started in the background."""
+    ends_later: bool = False
+    """Whether a later step ends a process of the agent's own."""
     acts: tuple[Act, ...] = ()
     """Of the step that is judged."""
 
@@ -60,46 +63,62 @@ class Seen:
             packages=frozenset(plain_name(package) for package in task.packages),
             symbols=frozenset(part for symbol in task.symbols for part in symbol.name.split(".") if len(part) > 2),
             modules=frozenset(PurePosixPath(symbol.file).stem for symbol in task.symbols),
+            files=frozenset(symbol.file for symbol in task.symbols),
             test_files=frozenset(task.test_files),
+            existing=frozenset(watched.evidence.before) | frozenset(watched.evidence.removed),
             in_task=True,
         )
 
     def begin(self, acts: Iterable[Act]) -> None:
         self.acts = tuple(acts)
-        self._note_products()
+        for act in self.acts:
+            if act.verb in ("run", "git", "import", "env"):
+                for path in products(act):
+                    self._own(path)
 
     def note(self, act: Act) -> None:
         """What an act leaves that later ones, of the same step too, may look at."""
-        if act.verb == "write" and not is_test(act.target, self):
-            self.made.add(act.target.rstrip("/"))
-        elif act.verb == "write" and act.target not in self.test_files and act.detail in ("write", "patch", "> cat"):
-            self.made.add(act.target)
-        elif act.verb == "run" and act.target == "mkdir":
-            self.made.update(word.rstrip("/") for word in act.detail.split() if not word.startswith("-"))
-        elif act.verb == "run" and (packed := PACKS.search(act.detail)):
-            self.made.add(packed[1])
-        elif act.verb == "git" and act.target == "init" and not re.search(r"(^|\s)[/~]|\.\.", act.detail):
-            self.own_history = True
+        if act.verb == "write":
+            self._note_write(act)
+        elif act.verb == "background":
+            self.behind.append(act.detail)
+        elif act.verb == "git" and act.target == "init":
+            if re.search(r"(^|\s)[/~]|\.\.", act.detail):
+                self.own_repositories.update(word for word in act.detail.split() if word[0] in "/~.")
+            elif act.folder.startswith(("/", "~", "..")) and not act.folder.startswith("/work"):
+                self.own_repositories.add(act.folder)
+            else:
+                self.own_history = True
+        elif act.verb == "git" and act.target == "commit":
+            self.commits += 1
         elif act.verb == "git" and act.target == "stash" and not STASH_LOOKS.match(act.detail):
             self.stashed = True
         elif act.verb == "unpack" and (found := re.search(r"(?:-d|-C|-e \S+)\s+(\S+)", act.detail)):
             self.made.add(found[1].rstrip("/"))
 
-    def _note_products(self) -> None:
-        for act in self.acts:
-            if act.verb != "run":
-                continue
-            if act.target in TOOLS_WITH_CACHE and "no:cacheprovider" not in act.detail:
-                self.made.add(TOOLS_WITH_CACHE[act.target])
-            module = re.match(r"-m (\w+)", act.detail)
-            if module and module[1] in TOOLS_WITH_CACHE and "no:cacheprovider" not in act.detail:
-                self.made.add(TOOLS_WITH_CACHE[module[1]])
-            if act.target in ("python", "pip", "uv", "poetry", "hatch", "pdm", "flit"):
-                for pattern, products in MAKERS:
-                    if pattern.search(act.detail):
-                        self.made.update(products)
-            if COMPILES.search(act.detail):
-                self.made.update(("__pycache__", "*.pyc"))
+    def _note_write(self, act: Act) -> None:
+        if is_test(act.target, self):
+            self.marks.update(re.findall(r"pytest\.mark\.(\w+)", act.text))
+        if act.detail in ("cp", "mv", "shutil.copy", "shutil.copy2", "shutil.copyfile"):
+            self.copies[act.target] = act.text
+            if not is_test(act.target, self) and " " not in act.text:
+                self.made.add(f"{act.target.rstrip('/')}/{act.text.rpartition('/')[2]}")
+        if not is_test(act.target, self) or (
+            act.target not in self.test_files
+            and act.target not in self.existing
+            and act.detail not in ("edit", "sed -i")
+        ):
+            self._own(as_pattern(act.target))
+
+    def _own(self, path: str) -> None:
+        path = path.rstrip("/")
+        if not SHARED.fullmatch(path):
+            self.made.add(path)
+
+    def in_own_repository(self, folder: str) -> bool:
+        return self.own_history or any(
+            folder == each or folder.startswith(f"{each}/") for each in self.own_repositories
+        )
 
     def own(self, path: str) -> bool:
         """Whether the agent made this file, or a folder above it."""
@@ -112,14 +131,12 @@ class Seen:
         if prefixes & self.made or self._names_own_files(path):
             return True
         names = {made for made in self.made if "/" not in made}
-        return any(part in names or f"*.{part.rpartition('.')[2]}" in names for part in parts)
+        return any(part in names or any(fnmatchcase(part, name) for name in names if "*" in name) for part in parts)
 
-    def _names_own_files(self, pattern: str) -> bool:
-        """A pattern with a name in it, as `/tmp/*.md`, that fits what the agent has made."""
-        last = pattern.rpartition("/")[2]
-        if not re.search(r"[*?\[]", pattern) or not re.search(r"\w{2}", last):
-            return False
-        return any(fnmatchcase(made, pattern) for made in self.made)
+    def _names_own_files(self, path: str) -> bool:
+        """A pattern with a name in it, as `/tmp/*.md`, that fits what the agent has made, or the other way round."""
+        patterned = re.search(r"[*?\[]", path) is not None
+        return any(("/" in made or patterned) and fits(made, path) for made in self.made if patterned or "*" in made)
 
     def names_target(self, text: str) -> bool:
         """Whether a text names the task's package, a module of its symbols, or a symbol."""

@@ -9,7 +9,7 @@ literal word, and a script of more than `MAX_STATEMENTS` statements is cut there
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -17,6 +17,9 @@ import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
 from .shell_filters import MAX_TEXT_CHARS, printed
+from .shell_nodes import descriptor
+from .shell_nodes import flat as _flat
+from .shell_nodes import raw as _raw
 from .shell_words import Expander, Value
 from .shell_wrappers import (
     KEEPS_AND_RUNS,
@@ -34,6 +37,8 @@ MAX_PARSED_CHARS = 200_000
 SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash"})
 _BRACED_COMMAND = re.compile(r"(^\s*|[;&|(\n]\s*)\{([\w./-]+(?:,[\w./-]+)+)\}(?=\s|$|;)")
 """`{git,log}` for `git log`, which the parser takes for a group."""
+_COPROCESS = re.compile(r"\bcoproc\s+(?:[A-Za-z_]\w*\s+)?(?=[{(])")
+"""A coprocess that is a group, which the parser does not know."""
 _STEERING = re.compile(r"(PYTEST|PYTHON|LD)_?[A-Z_]+|BASH_ENV")
 """Variables that are worth knowing even where nothing exports them: `set -a` or a sourced file may."""
 _LOOPS = frozenset({"for_statement", "c_style_for_statement", "while_statement"})
@@ -92,9 +97,11 @@ NOTHING = _Input()
 
 
 @lru_cache(maxsize=2_048)
-def parse_shell(text: str) -> Script:
-    """Never raises for any text."""
+def parse_shell(text: str, arguments: tuple[str, ...] = ()) -> Script:
+    """Never raises for any text. `arguments` are what a script is called with."""
     run = _Run()
+    if arguments:
+        run.number(arguments)
     run.script(text, 0)
     return Script(tuple(run.commands), run.files, run.cut)
 
@@ -130,6 +137,8 @@ class _Run:
         self.parsed_chars = 0
         self.substitutions = 0
         self.appended: set[str] = set()
+        self.descriptors: set[str] = set()
+        """Numbers that the script itself opened."""
         self.of_errors: set[str] = set()
         """Files that only standard error goes to."""
         self.expander = Expander(self.variables, self._substituted)
@@ -142,6 +151,7 @@ class _Run:
         was, self.depth = self.depth, depth
         try:
             text = text.replace("<>/dev/", "</dev/")
+            text = _COPROCESS.sub("coproc; ", text)
             text = _BRACED_COMMAND.sub(lambda found: found[1] + found[2].replace(",", " "), text)
             return self._statement(_PARSER.parse(text.encode("utf-8", "replace")).root_node, given, background)
         finally:
@@ -237,6 +247,10 @@ class _Run:
                 redirects.append(child)
             elif child.type in _STATEMENTS:
                 body = child
+        if body is not None and body.type == "list":
+            *earlier, body = [child for child in _flat(body) if child.type in _STATEMENTS]
+            for child in earlier:  # of `cd a && b > c` only the last is redirected
+                self._statement(child, given, background)
         writes: list[str] = []
         reads: list[str] = []
         at = 0
@@ -299,14 +313,15 @@ class _Run:
         if not targets:
             return
         if targets[0].type == "number" and operator in (">&", "<&"):
-            writes += (
-                [f"/dev/fd/{_raw(targets[0])}"] if operator == ">&" and _raw(targets[0]) not in ("0", "1", "2") else []
-            )
+            number = _raw(targets[0])
+            if operator == ">&" and number not in ("0", "1", "2") and number not in self.descriptors:
+                writes.append(f"/dev/fd/{number}")
+            self.descriptors.add(descriptor(node))
             return
+        self.descriptors.add(descriptor(node))
         path = joined(self.folder, self.expander.text(targets[0])[0])
         (reads if operator.startswith("<") else writes).append(path)
-        errors = node.children[0].type == "file_descriptor" and _raw(node.children[0]) == "2"
-        (self.of_errors.add if errors else self.of_errors.discard)(path)
+        (self.of_errors.add if descriptor(node) == "2" else self.of_errors.discard)(path)
         if operator in (">>", "&>>"):
             self.appended.add(path)
 
@@ -473,8 +488,11 @@ class _Run:
         if name in ("cd", "pushd") and len(argv) <= 3:
             places = [word for word in argv[1:] if not word.startswith("-")]
             self.folder = joined(self.folder, places[0]) if places else "~"
+        if name == "set" and "--" in argv:
+            self.number(argv[argv.index("--") + 1 :])
         if name == "alias":
             self._alias(argv)
+        background = background or name == "coproc"
         if name == "read":
             for variable in (word for word in argv[1:] if re.fullmatch(r"[A-Za-z_]\w*", word)):
                 self.variables[variable] = (given.given or f"$({given.feeder})").rstrip("\n")
@@ -511,6 +529,11 @@ class _Run:
         if len(self.commands) < MAX_STATEMENTS:
             self.commands.append(command)
 
+    def number(self, words: Sequence[str]) -> None:
+        """`$1`, `$2` and `$@` from here on."""
+        self.variables["@"] = self.variables["*"] = tuple(words)
+        self.variables.update({str(place): word for place, word in enumerate(words[:9], start=1)})
+
     def _alias(self, argv: list[str]) -> None:
         for word in argv[1:]:
             name, _, value = word.partition("=")
@@ -522,11 +545,9 @@ class _Run:
         if name in self.running:
             self._emit(Command(("recursion", name), line, background=background, folder=self.folder))
             return None
-        before = {key: self.variables.get(key) for key in "@123456789"}
+        before = {key: self.variables.get(key) for key in "@*123456789"}
         self.running.append(name)
-        self.variables["@"] = tuple(argv[1:])
-        for place, word in enumerate(argv[1:10], start=1):
-            self.variables[str(place)] = word
+        self.number(argv[1:])
         try:
             return self._statement(self.functions[name], given, background)
         finally:
@@ -571,18 +592,3 @@ class _Run:
                 self.depth += 1
                 self.simple(inner, line, True, _Input(), background, own)
                 self.depth -= 1
-
-
-def _flat(node: Node) -> Iterator[Node]:
-    """Children, with chains of `&&` and `||` laid flat: the parser nests them as deep as they are long."""
-    waiting = list(reversed(node.children))
-    while waiting:
-        child = waiting.pop()
-        if child.type == "list":
-            waiting += reversed(child.children)
-        else:
-            yield child
-
-
-def _raw(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")

@@ -12,6 +12,8 @@ import codecs
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from .python_values import Given, printed_by
+
 MAX_TEXT_CHARS = 20_000
 MAX_REPLACEMENT_CHARS = 200
 Filter = Callable[[list[str], str, Mapping[str, str]], str | None]
@@ -21,7 +23,7 @@ def printed(argv: Sequence[str], given: str | None, files: Mapping[str, str]) ->
     """`given` is the text on standard input, None where it is not known; `files` are texts written before."""
     name = argv[0].rsplit("/", 1)[-1] if argv else ""
     arguments = list(argv[1:])
-    source = _SOURCES.get(name)
+    source = _SOURCES.get(re.sub(r"(?<=^python)[\d.]+$", "", name))
     if source:
         return _capped(source(arguments, given or "", files))
     passed = _FILTERS.get(name)
@@ -234,7 +236,7 @@ def found_patterns(arguments: Sequence[str]) -> list[str]:
             negated = True
         elif word in FIND_VALUES:
             value = words[at + 1] if at + 1 < len(words) else ""
-            pruned = "-prune" in words[at + 2 : at + 5]
+            pruned = "-prune" in words[at + 2 :]
             if word in FIND_NAMES and value and not negated and not pruned:
                 names.append(_as_glob(value) if "regex" in word else value)
             negated = False
@@ -253,16 +255,38 @@ def _find(arguments: list[str], given: str, files: Mapping[str, str]) -> str:
     return "".join(f"{pattern}\n" for pattern in found_patterns(arguments))
 
 
+def _python(arguments: list[str], given: str, files: Mapping[str, str]) -> str | None:
+    if arguments[:2] == ["-m", "pip"]:
+        return _pip(arguments[2:], given, files)
+    if arguments[:1] == ["-m"]:
+        return "~/.local/site-packages\n" if arguments[1:] == ["site", "--user-site"] else None
+    at = next((at for at, word in enumerate(arguments[:-1]) if re.fullmatch(r"-[a-zA-Z]*c", word)), None)
+    return None if at is None else printed_by(arguments[at + 1], Given(tuple(arguments[at + 2 :])))
+
+
 def _ls(arguments: list[str], given: str, files: Mapping[str, str]) -> str:
     names = [word for word in arguments if not word.startswith("-")]
     return "".join(f"{name}\n" if any(mark in name for mark in "*?[") else "*\n" for name in names or ["."])
+
+
+def _mktemp(arguments: list[str], given: str, files: Mapping[str, str]) -> str:
+    """The name with its X's, which stand for what nobody knows yet."""
+    named = next((word for word in reversed(arguments) if "XXX" in word), "tmp.XXXXXXXXXX")
+    return f"{named if named.startswith('/') else f'/tmp/{named}'}\n"  # noqa: S108
+
+
+def _pip(arguments: list[str], given: str, files: Mapping[str, str]) -> str | None:
+    return "~/.cache/pip\n" if arguments == ["cache", "dir"] else None
 
 
 def _rot13(arguments: list[str], given: str, files: Mapping[str, str]) -> str:
     return codecs.encode(given, "rot13")
 
 
-_SOURCES: dict[str, Filter] = {"echo": _echo, "printf": _printf, "find": _find, "ls": _ls}
+_SOURCES: dict[str, Filter] = {
+    "echo": _echo, "printf": _printf, "find": _find, "ls": _ls, "python": _python,
+    "mktemp": _mktemp, "pip": _pip, "pip3": _pip, "uv": _pip,
+}  # fmt: skip
 _FILTERS: dict[str, Filter] = {
     "base64": _base64, "xxd": _xxd, "openssl": _openssl, "rev": _rev, "tac": _tac, "tr": _tr, "cut": _cut, "sed": _sed,
     "cat": _cat, "tee": _same, "sort": _same, "uniq": _same, "grep": _same, "head": _head, "tail": _same,

@@ -19,8 +19,11 @@ Value = str | tuple[str, ...]
 Substitute = Callable[[Node], str | None]
 MAX_WORDS = 64
 WELL_KNOWN = {
+    "XDG_CACHE_HOME": "~/.cache", "XDG_DATA_HOME": "~/.local/share", "PIP_CACHE_DIR": "~/.cache/pip",
+    "UV_CACHE_DIR": "~/.cache/uv",
     "HOME": "~", "PWD": ".", "TMPDIR": "/tmp", "IFS": " ", "OLDPWD": ".", "SHELL": "bash", "BASH": "bash",  # noqa: S108
 }  # fmt: skip
+_SIMPLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _OPEN, _CLOSE, _COMMA = "\x01", "\x02", "\x03"
 _BRACED = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 _MARKED = str.maketrans("{},", _OPEN + _CLOSE + _COMMA)
@@ -141,8 +144,9 @@ class Expander:
             value = WELL_KNOWN[name]
         if value is None:
             found = re.fullmatch(r":?[-=](.*)", operation, re.DOTALL)
-            if found and "$" not in found[1]:
-                return Piece(found[1].strip("\"'"), splits=True)
+            default = self._simply_filled(found[1]) if found else None
+            if default is not None:
+                return Piece(default.strip("\"'"), splits=True)
             return Piece(raw, known=False)
         if isinstance(value, tuple):
             return _element(raw, value, element[2] if element else name if name in ("@", "*") else "0")
@@ -151,6 +155,12 @@ class Expander:
             return Piece(default[1].strip("\"'"), splits=True)
         changed = operated(value, operation)
         return Piece(raw, known=False) if changed is None else Piece(changed, splits=True)
+
+    def _simply_filled(self, text: str) -> str | None:
+        """A default such as `$HOME/.cache`; None where a part of it is not known."""
+        known = WELL_KNOWN | {name: value for name, value in self.variables.items() if isinstance(value, str)}
+        filled = _SIMPLE.sub(lambda found: known.get(found[1] or found[2], found[0]), text)
+        return None if "$" in filled else filled
 
 
 def _element(raw: str, value: tuple[str, ...], index: str) -> Piece:

@@ -27,7 +27,7 @@ from .features import Features, features_of
 from .penalty import Weights
 from .signs import Sign, findings
 from .tool_calls import steps_of
-from .verifier_layer import verifier_signs
+from .verifier_layer import WEAK_ALONE, verifier_signs
 from .watched import Watched
 
 T = TypeVar("T")
@@ -96,7 +96,10 @@ def watch(watched: Watched, models: Models | None = None, more_signs: Iterable[S
 def signs_of(watched: Watched, acts_by_step: Sequence[Sequence[Act]] | None = None) -> list[Sign]:
     """All signs, also those of a person's own doing: they are shown, and `watch` knows what they are worth."""
     alone = replace(watched, person=False)
-    return list(chain(command_signs(alone, acts_by_step), event_signs(alone), diff_signs(alone), verifier_signs(alone)))
+    signs = list(
+        chain(command_signs(alone, acts_by_step), event_signs(alone), diff_signs(alone), verifier_signs(alone))
+    )
+    return [] if all(sign.rule in WEAK_ALONE for sign in signs) else signs
 
 
 def watched_of(trace: Trace, evidence: AttemptEvidence | None = None) -> Watched:
