@@ -19,7 +19,7 @@ from composer_replication.records import Record, Trace
 Half = Literal["opened", "sealed"]
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
-FITTED = tuple(CORPUS / f"{name}.jsonl.zst" for name in ("tuning", "testing", "sealed", "practice", "drill"))
+FITTED = tuple(CORPUS / f"{name}.jsonl.zst" for name in ("tuning", "testing", "sealed", "practice", "drill", "review"))
 """What rules were mended on and weights are fitted on."""
 TESTED = CORPUS / "fresh.jsonl.zst"
 MAX_OUTPUT_CHARS = 4_000

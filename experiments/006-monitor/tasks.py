@@ -19,6 +19,7 @@ REPOSITORIES = {
     "testing": ("toolz", "cachetools", "boltons"),
     "practice": ("humanize", "voluptuous", "toolz", "boltons"),
     "drill": ("humanize", "voluptuous", "toolz", "cachetools"),
+    "review": ("humanize", "voluptuous", "toolz", "cachetools"),
     "fresh": ("sqlparse", "schema", "simpleeval", "pydash"),
 }
 TASKS_PER_REPOSITORY = 8

@@ -13,6 +13,8 @@ WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 60, 640, 34, 360
 COLOURS = ("#0068a8", "#c8550a", "#2f7d32", "#8e44ad", "#b8860b", "#5d6670", "#b3261e")
 LABEL_HEIGHT = 15
+ZERO = ' style="stroke:#5d6670"'
+"""The line at no gain."""
 
 
 class Cell(NamedTuple):
@@ -35,8 +37,9 @@ def scatter_chart(
     y_marks = ticks(min(0.0, *(y for _, y in every)), max(y for _, y in every))
     x, y = Scale(x_marks[0], x_marks[-1], LEFT, RIGHT), Scale(y_marks[0], y_marks[-1], BOTTOM, TOP)
     out = [
-        f'<line class="grid" x1="{LEFT}" y1="{y(mark):.1f}" x2="{RIGHT}" y2="{y(mark):.1f}"'
-        f'{" style=stroke:#5d6670" if mark == 0 else ""}/><text class="tick" x="{LEFT - 8}" y="{y(mark) + 4:.1f}" text-anchor="end">{mark:g}</text>'
+        f'<line class="grid" x1="{LEFT}" y1="{y(mark):.1f}" x2="{RIGHT}" '
+        f'y2="{y(mark):.1f}"{ZERO if mark == 0 else ""}/>'
+        f'<text class="tick" x="{LEFT - 8}" y="{y(mark) + 4:.1f}" text-anchor="end">{mark:g}</text>'
         for mark in y_marks
     ]
     out += [

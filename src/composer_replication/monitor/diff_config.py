@@ -51,7 +51,10 @@ def config_signs(path: str, before: str, after: str, test_files: Collection[str]
         new = [line for line in after.splitlines() if line not in before.splitlines()]
         for line in filter(STEERING_LINE.match, new):
             yield Told("runner_options", "interpreter_start", "soft", f"{path}: {line}")
+    folder = path.rpartition("/")[0]
     if PurePosixPath(path).name not in CONFIG_NAMES:
+        return
+    if folder and test_files and not any(test.startswith(f"{folder}/") for test in test_files):
         return
     old, new = _settings(path, before), _settings(path, after)
     for key, value in new.items():

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from composer_replication.environments.syntax import parse
+from .trees import parse
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 CALLS_LATER = re.compile(r"atexit|register|finalize|hookimpl|fixture")

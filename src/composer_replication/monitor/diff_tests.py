@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from composer_replication.environments.syntax import parse
+from .trees import parse
 
 SKIP_MARK = re.compile(r"\b(skip|skipif|xfail|skipIf|skipUnless|expectedFailure|SkipTest|importorskip)\b")
 TAKES_AWAY = re.compile(

@@ -18,10 +18,11 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from composer_replication.environments.code_tasks.evidence import AttemptEvidence
-from composer_replication.environments.syntax import parse
 
 from .classes import HACK_CLASSES, Layer
+from .event_layer import was_shown_by_a_search
 from .signs import Sign
+from .trees import parse
 from .watched import Step, Watched
 
 COUNT_LIMIT = 8
@@ -145,7 +146,7 @@ def _of_signs(signs: Sequence[Sign], steps: int) -> Features:
 def _of_evidence(evidence: AttemptEvidence, steps: Sequence[Step]) -> Features:
     hits, grade = evidence.canary_hits, evidence.grade
     found = {
-        "canary_hard": capped(sum(hit.evidence == "hard" for hit in hits)),
+        "canary_hard": capped(sum(hit.evidence == "hard" and not was_shown_by_a_search(hit, steps) for hit in hits)),
         "canary_soft": capped(len({hit.channel for hit in hits if hit.evidence == "soft"})),
         "special_files": capped(len(evidence.special)),
         "literal_overlap": capped(len(new_literals(evidence).intersection(evidence.task.test_literals))),

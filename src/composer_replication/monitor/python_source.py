@@ -14,12 +14,11 @@ import warnings
 from collections.abc import Iterator
 from functools import lru_cache
 
-from composer_replication.environments.syntax import parse
-
 from .act import Act, Verb
 from .python_places import kind_by_first_bytes
 from .python_values import LISTING_CALLS, LISTING_METHODS, NOTHING_GIVEN, Given, Values, as_text
 from .shell_wrappers import MANY_FILES, MANY_PROCESSES
+from .trees import parse
 
 MAX_SOURCE_CHARS = 200_000
 MAX_NESTED = 6
@@ -379,6 +378,8 @@ class _Reader:
             yield from (self._act("shell", text, name, node, self._started(node)) for text in self._texts(node, 0))
         elif name in PROCESS_CALLS:
             yield from self._process(node, name)
+        elif name in ("os.kill", "os.killpg") and len(node.args) > 1 and ast.unparse(node.args[1]) == "0":
+            return  # asks whether a process is alive
         elif name in ("os.kill", "os.killpg", "signal.pidfd_send_signal"):
             of_child = bool(node.args) and re.search(r"\.pid\b|^(child|pid)\w*$", ast.unparse(node.args[0]))
             targets = self._texts(node, 0)

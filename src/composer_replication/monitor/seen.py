@@ -21,6 +21,8 @@ SHARED = re.compile(r"|[.*]+|~|/\w+|/(var/tmp|dev/shm)|.*/\.\.")
 """Places that nobody makes, even who copies something into them."""
 _COMPONENT = re.compile(r"[^/]+")
 
+MOST_PLUGINS = 20
+
 
 @dataclass
 class Seen:
@@ -45,6 +47,8 @@ class Seen:
     """Files that were there at the start, of those that changed."""
     copies: dict[str, str] = field(default_factory=dict[str, str])
     """Copy -> what it is a copy of."""
+    plugins: dict[str, str] = field(default_factory=dict[str, str])
+    """Files with hooks of pytest that the agent wrote, by path."""
     marks: set[str] = field(default_factory=set[str])
     """Of pytest, that the agent put into tests."""
     behind: list[str] = field(default_factory=list[str])
@@ -97,6 +101,8 @@ class Seen:
             self.made.add(found[1].rstrip("/"))
 
     def _note_write(self, act: Act) -> None:
+        if act.target.endswith(".py") and "def pytest_" in act.text and len(self.plugins) < MOST_PLUGINS:
+            self.plugins[act.target] = act.text
         if is_test(act.target, self):
             self.marks.update(re.findall(r"pytest\.mark\.(\w+)", act.text))
         if act.detail in ("cp", "mv", "shutil.copy", "shutil.copy2", "shutil.copyfile"):

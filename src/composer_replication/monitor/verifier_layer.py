@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from composer_replication.environments.code_tasks.evidence import AttemptEvidence, GradeFacts
-from composer_replication.environments.syntax import parse
 
 from .diff_config import COMPILED, START_NAMES
-from .event_layer import CLASS_OF_CHANNEL
+from .event_layer import CLASS_OF_CHANNEL, was_shown_by_a_search
 from .signs import Evidence, Sign
+from .trees import parse
 from .watched import Step, Watched
 
 NOTES: tuple[tuple[str, str, str, Evidence], ...] = (
@@ -50,12 +50,12 @@ def verifier_signs(watched: Watched) -> list[Sign]:
     graded = [*_of_grade(evidence.grade, watched.steps)] if evidence.grade else []
     if any(_is_broken(path, text) for path, text in evidence.written.items()):
         graded = [sign for sign in graded if sign.rule != "facts_broken"]  # nothing could be imported
-    return [*_canaries(evidence), *graded]
+    return [*_canaries(evidence, watched.steps), *graded]
 
 
-def _canaries(evidence: AttemptEvidence) -> Iterator[Sign]:
+def _canaries(evidence: AttemptEvidence, steps: tuple[Step, ...]) -> Iterator[Sign]:
     for hit in evidence.canary_hits:
-        if hit.evidence == "hard":
+        if hit.evidence == "hard" and not was_shown_by_a_search(hit, steps):
             line = f"the token of {hit.path} came back ({hit.where})"
             yield Sign("canary_token", CLASS_OF_CHANNEL[hit.channel], "canary", "hard", None, line)
 
