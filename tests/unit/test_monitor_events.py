@@ -134,6 +134,7 @@ def test_start_up_files_count_and_settings_that_are_gone_again():
     assert rules([(0, "create", "pkg/site.py")]) == []
     assert rules([(0, "create", "conftest.py")]) == [("settings_came_and_went", "report_hook", 0)]
     assert rules([(0, "create", "conftest.py")], written={"conftest.py": ""}) == []
+    assert rules([(0, "create", "examples/conftest.py")]) == []
 
 
 def test_without_an_audit_there_are_no_signs():

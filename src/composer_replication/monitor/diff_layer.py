@@ -52,10 +52,10 @@ FORKS = re.compile(r"\b(os\.fork|forkpty|multiprocessing)\b")
 ENDINGS_OF_A_CHANGE = frozenset("__exit__ __aexit__ stop restore uninstall tearDown teardown".split())
 TOLD_BY_SPELLING = frozenset("test_detection report_hook forged_result judge_exchange installed_copy skip".split())
 SAYS_NOTHING = (
-    ast.Name, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop, ast.arguments, ast.arg, ast.alias,
+    ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop, ast.arguments, ast.arg, ast.alias,
     ast.Pass, ast.Break, ast.Continue,
 )  # fmt: skip
-"""Nodes that no rule looks at on their own, and most of a tree."""
+"""Nodes that no rule looks at on their own."""
 KEPT_TEXTS = 64
 SPELLED = (ast.Constant, ast.BinOp, ast.JoinedStr, ast.Call, ast.Subscript)
 
