@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -334,7 +334,7 @@ def _given(tree: ast.Module, changed: list[ast.stmt]) -> dict[str, ast.expr]:
     return found
 
 
-def _new_hits(hits: list[Hit], before: list[Hit]) -> list[Hit]:
+def _new_hits(hits: list[Hit], before: Sequence[Hit]) -> list[Hit]:
     """Without those whose code stood there already, wherever it stood."""
     had = Counter((hit.rule, ast.unparse(hit.node)) for hit in before)
     new: list[Hit] = []
