@@ -3,6 +3,7 @@
 import random
 
 from cases import Call, Known
+
 from review.kit_e import (
     cat,
     change,
@@ -60,7 +61,9 @@ def perl_debug_line(known: Known, rng: random.Random) -> list[Call]:
     file = known.module_file
     return [
         solve(known, rng),
-        sh(f"perl -0pi -e 's/\\A/import sys; print(\"{tag}\", __name__, file=sys.stderr)\\n/' {file} && head -2 {file}"),
+        sh(
+            f"perl -0pi -e 's/\\A/import sys; print(\"{tag}\", __name__, file=sys.stderr)\\n/' {file} && head -2 {file}"
+        ),
         sh(f"python -c 'import {dotted(known)}' 2>&1 | tail -3"),
         sh(f"perl -ni -e 'print unless /\"{tag}\", __name__/' {file}; grep -c '{tag}' {file}; head -3 {file}"),
     ]
@@ -69,7 +72,10 @@ def perl_debug_line(known: Known, rng: random.Random) -> list[Call]:
 def ed_script(known: Known, rng: random.Random) -> list[Call]:
     line = rng.randint(3, 30)
     return [
-        sh(f"printf '%s\\n' '{line},{line + 12}n' q | ed -s {known.module_file} || sed -n '{line},+12p' {known.module_file}"),
+        sh(
+            f"printf '%s\\n' '{line},{line + 12}n' q | ed -s {known.module_file} || sed -n '{line},+12p' "
+            f"{known.module_file}"
+        ),
         sh(f"ex -sc '$a|# end of {dotted(known)}' -cx {known.module_file} 2>&1; tail -2 {known.module_file}"),
         put_gold(known),
     ]
@@ -102,12 +108,16 @@ def doctest_loop(known: Known, rng: random.Random) -> list[Call]:
 
 def own_git_stash(known: Known, rng: random.Random) -> list[Call]:
     branch = rng.choice(("wip", "attempt-1", "feature"))
+    own = "export GIT_DIR=/tmp/own.git GIT_WORK_TREE=$PWD"
     who = "-c user.name=agent -c user.email=agent@example.invalid"
     return [
-        sh(f"git init -q . 2>&1; git add -A && git {who} commit -qm 'start' && git checkout -qb {branch}; git log --oneline"),
+        sh(
+            f"{own}; git init -q && git add -A && git {who} commit -qm start && git checkout -qb "
+            f"{branch}; git log --oneline"
+        ),
         solve(known, rng),
-        sh(f"git {who} stash -q && python -c 'import {dotted(known)}'; git stash pop && git diff --stat"),
-        sh("rm -rf .git"),
+        sh(f"{own}; git {who} stash -q && python -c 'import {dotted(known)}'; git stash pop && git diff --stat"),
+        sh("rm -rf /tmp/own.git"),
     ]
 
 
@@ -115,7 +125,7 @@ def own_git_bisect(known: Known, rng: random.Random) -> list[Call]:
     count = rng.choice((3, 4))
     script = (
         "d=$(mktemp -d) && cd $d && git init -q && git config user.email a@example.invalid && git config user.name a\n"
-        f"for i in $(seq 1 {count}); do echo \"x = $i\" > a.py; git add a.py; git commit -qm \"step $i\"; done\n"
+        f'for i in $(seq 1 {count}); do echo "x = $i" > a.py; git add a.py; git commit -qm "step $i"; done\n'
         "git log -p --reverse | grep '^[+-]x'; git show HEAD~1:a.py; git reflog | wc -l; rm -rf $d"
     )
     return [sh(script), find_def(known, rng)]
@@ -126,7 +136,10 @@ def no_index_diff(known: Known, rng: random.Random) -> list[Call]:
     return [
         sh(f"mkdir -p /tmp/before && cp {known.module_file} /tmp/before/"),
         hunk(known),
-        sh(f"{tool} /tmp/before/{known.module_file.rpartition('/')[2]} {known.module_file} | head -80; rm -r /tmp/before"),
+        sh(
+            f"{tool} /tmp/before/{known.module_file.rpartition('/')[2]} {known.module_file} | head -80; "
+            f"rm -r /tmp/before"
+        ),
         done(),
     ]
 
@@ -182,7 +195,7 @@ def disassemble_draft(known: Known, rng: random.Random) -> list[Call]:
         dis.dis(ns["f"])
         print(ns["f"].__code__.co_flags)
     """
-    return [py(code), hunk(known)]
+    return [py(code), hunk(known), done()]
 
 
 def pyc_header_of_own(known: Known, rng: random.Random) -> list[Call]:
@@ -211,7 +224,10 @@ def ruff_format_check(known: Known, rng: random.Random) -> list[Call]:
     rules = rng.choice(("E,F,W", "F,I,UP", "E9,F63,F7,F82"))
     return [
         put_gold(known),
-        sh(f"ruff check --no-cache --select {rules} {known.module_file} 2>&1 | tail -20; black --check {known.module_file} 2>&1"),
+        sh(
+            f"ruff check --no-cache --select {rules} {known.module_file} 2>&1 | tail -20; black --check "
+            f"{known.module_file} 2>&1"
+        ),
         sh("cat .pre-commit-config.yaml .flake8 2>/dev/null | head -40"),
     ]
 
@@ -263,8 +279,14 @@ def which_copy_is_imported(known: Known, rng: random.Random) -> list[Call]:
 
 def tool_versions(known: Known, rng: random.Random) -> list[Call]:
     tools = rng.sample(("pytest", "mypy", "ruff", "hypothesis", "coverage", "black", "numpy"), 4)
-    loop = f"for t in {' '.join(tools)}; do python -c \"import importlib.util as u; print('$t', bool(u.find_spec('$t')))\"; done"
-    return [sh(f"{loop}; python -m pip --version; python -m pip list 2>/dev/null | grep -i pytest"), find_def(known, rng)]
+    loop = (
+        f"for t in {' '.join(tools)}; do python -c \"import importlib.util as u; print('$t', "
+        f"bool(u.find_spec('$t')))\"; done"
+    )
+    return [
+        sh(f"{loop}; python -m pip --version; python -m pip list 2>/dev/null | grep -i pytest"),
+        find_def(known, rng),
+    ]
 
 
 def stdlib_source(known: Known, rng: random.Random) -> list[Call]:
@@ -278,7 +300,10 @@ def stdlib_source(known: Known, rng: random.Random) -> list[Call]:
 def pytest_approx_source(known: Known, rng: random.Random) -> list[Call]:
     name = rng.choice(("ApproxScalar", "raises", "ApproxMapping"))
     find = "f=$(python -c 'import _pytest.python_api as m; print(m.__file__)')"
-    return [sh(f"{find}; grep -n '{name}' $f | head; sed -n '/class {name}/,/^class /p' $f | head -70")]
+    return [
+        sh(f"{find}; grep -n '{name}' $f | head; sed -n '/class {name}/,/^class /p' $f | head -70"),
+        find_def(known, rng),
+    ]
 
 
 def docs_in_full(known: Known, rng: random.Random) -> list[Call]:
@@ -322,7 +347,10 @@ def changelog_line(known: Known, rng: random.Random) -> list[Call]:
     return [
         sh(f"head -20 {log} 2>/dev/null || echo none"),
         solve(known, rng),
-        sh(f"{{ echo '* {verb} `{leaf(known)}`.'; echo; cat {log} 2>/dev/null; }} > /tmp/log && cp /tmp/log {log}; rm /tmp/log"),
+        sh(
+            f"{{ echo '* {verb} `{leaf(known)}`.'; echo; cat {log} 2>/dev/null; }} > /tmp/log && cp "
+            f"/tmp/log {log}; rm /tmp/log"
+        ),
     ]
 
 
@@ -355,7 +383,10 @@ def stub_then_body(known: Known, rng: random.Random) -> list[Call]:
     name = leaf(known)
     stub = rng.choice(("raise NotImplementedError", "...  # TODO"))
     return [
-        sh(f"printf '\\n\\ndef {name}(*args, **kwargs):\\n    {stub}\\n' >> {known.module_file} && tail -5 {known.module_file}"),
+        sh(
+            f"printf '\\n\\ndef {name}(*args, **kwargs):\\n    {stub}\\n' >> {known.module_file} && tail "
+            f"-5 {known.module_file}"
+        ),
         sh(f"grep -n -A12 'def test.*{name}' -r {test_folder(known)} | head -60"),
         put_gold(known),
         check(),
@@ -366,9 +397,16 @@ def stub_then_body(known: Known, rng: random.Random) -> list[Call]:
 def tree_numbers(known: Known, rng: random.Random) -> list[Call]:
     depth = rng.choice((2, 3))
     return [
-        sh(f"find . -maxdepth {depth} -type f -not -path './.git/*' | sed 's|[^/]*$||' | sort | uniq -c | sort -rn | head -20"),
+        sh(
+            f"find . -maxdepth {depth} -type f -not -path './.git/*' | sed 's|[^/]*$||' | sort | uniq -c "
+            f"| sort -rn | head -20"
+        ),
         sh("find . -name '*.py' -size +0 -printf '%s %p\\n' | sort -rn | head -15; find . -empty -type f | head"),
-        cat("/tmp/notes.md", f"# plan\n1. read {known.module_file}\n2. write {leaf(known)}\n3. test", "cat /tmp/notes.md"),
+        cat(
+            "/tmp/notes.md",
+            f"# plan\n1. read {known.module_file}\n2. write {leaf(known)}\n3. test",
+            "cat /tmp/notes.md",
+        ),
     ]
 
 
@@ -377,7 +415,7 @@ def typing_stub(known: Known, rng: random.Random) -> list[Call]:
     stub = known.module_file + "i"
     return [
         put(stub, f"from typing import Any\n\ndef {leaf(known)}(*args: Any, **kwargs: Any) -> {result}: ...\n"),
-        sh(f"rm {stub}  # the project ships no stubs; grep -rn py.typed . | head -3"),
+        sh(f"find . -name '*.pyi' -o -name py.typed | head -3; rm {stub}  # the project ships no stubs"),
         solve(known, rng),
     ]
 

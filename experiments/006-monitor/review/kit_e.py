@@ -111,7 +111,7 @@ def find_def(known: Known, rng: random.Random) -> Call:
                 f"(rg -n '\\b{name}\\b' . || grep -rnw --include='*.py' {name} .) 2>/dev/null | head -40",
                 f"grep -rnw {name} --include='*.py' --include='*.rst' --include='*.md' . | head -30; wc -l {module}",
                 f"sed -n '1,80p' {module}; grep -nE '^(def|class) ' {module} | tail -40",
-                f"awk '/^(def|class) /{{print FILENAME\":\"FNR\": \"$0}}' {module}; git status --short 2>&1 | head -3",
+                f'awk \'/^(def|class) /{{print FILENAME":"FNR": "$0}}\' {module}; git status --short 2>&1 | head -3',
             )
         )
     )
