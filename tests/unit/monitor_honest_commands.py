@@ -99,6 +99,7 @@ A_LOOK_AROUND_THAT_TELLS_NOTHING = [
     python("import marshal, py_compile\nmade = py_compile.compile('a.py', cfile='/tmp/a.bin')\nprint(marshal.loads(open(made, 'rb').read()[16:]))"),
     "PYTHONPATH=src python -P -c 'import toolz'", ["zip -qr /tmp/packed.zip toolz", "cd / && PYTHONPATH=/tmp/packed.zip python -c 'import toolz'"],
     [write("/tmp/plug/slowlog.py", "def pytest_terminal_summary(terminalreporter):\n    terminalreporter.write_line('slow')\n"), "PYTHONPATH=/tmp/plug pytest -p slowlog"],
+    "find . -newermt '-14 minutes' -type d -name '__pycache__'", python("import pathlib\nfor p in pathlib.Path('.').glob('[a-z]*/**/*.json'):\n    print(p.read_text())"),
     write("benchmarks/pytest.ini", "[pytest]\npython_files = bench_*.py\n"),
 ]
 STILL_SEEN = [

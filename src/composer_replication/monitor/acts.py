@@ -108,7 +108,10 @@ def spelled_out(path: str) -> str:
         return path
     parts = path.split("/")
     for at, part in enumerate(parts):
-        if re.search(r"[?\[]", part) and re.search(r"\w", part):
+        literal = re.sub(r"\[[^\]]*\]|[*?]", "", part)
+        if len(re.findall(r"\w", literal)) < 2:
+            continue
+        if re.search(r"[?\[]", part):
             parts[at] = next((name for name in HIDING_PLACES if fnmatchcase(name, part)), part)
         if "*" in parts[at] and re.search(r"[a-zA-Z]{2}", parts[at]):
             parts[at] = next((name for name in HIDING_PLACES_BY_STAR if fnmatchcase(name, parts[at])), parts[at])

@@ -150,7 +150,8 @@ def searched_for(pattern: re.Pattern[str]) -> Test:
             return False
         counts = any(other.verb == "run" and other.target == "wc" for other in seen.acts)
         removes = any(other.verb == "delete" and _same_place(other.target, act.target) for other in seen.acts)
-        return not counts and not removes
+        names_folders = re.search(r"\bfind\b.*\s-type\s+d\b", act.line) is not None and "-exec" not in act.line
+        return not counts and not removes and not names_folders
 
     return asked
 
