@@ -1,7 +1,7 @@
 """The held-out episodes of a regime as files for `recompose evaluate --compare`: one folder per arm, one file per seed.
 
-    python experiments/004-ab/outcomes.py experiments/004-ab/results/headline /tmp/headline
-    recompose evaluate --compare /tmp/headline/grpo /tmp/headline/sdpo
+python experiments/004-ab/outcomes.py experiments/004-ab/results/headline /tmp/headline
+recompose evaluate --compare /tmp/headline/grpo /tmp/headline/sdpo
 """
 
 import argparse
