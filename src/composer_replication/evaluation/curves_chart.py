@@ -7,6 +7,7 @@ from html import escape
 from typing import NamedTuple
 
 from .charts import Scale, standalone, ticks
+from .plot_frame import plot_frame
 
 WIDTH, HEIGHT = 760, 380
 LEFT, RIGHT, TOP, BOTTOM = 56, 600, 30, 330
@@ -31,19 +32,7 @@ def curves_chart(title: str, x_name: str, y_name: str, curves: Sequence[Curve], 
     x_marks = ticks(min(x for x, *_ in every), max(x for x, *_ in every))
     y_marks = ticks(min(0.0, *(lo for _, _, lo, _ in every)), most or max(hi for *_, hi in every))
     x, y = Scale(x_marks[0], x_marks[-1], LEFT, RIGHT), Scale(y_marks[0], y_marks[-1], BOTTOM, TOP)
-    out = [
-        f'<line class="grid" x1="{LEFT}" y1="{y(mark):.1f}" x2="{RIGHT}" y2="{y(mark):.1f}"/>'
-        f'<text class="tick" x="{LEFT - 8}" y="{y(mark) + 4:.1f}" text-anchor="end">{mark:g}</text>'
-        for mark in y_marks
-    ]
-    out += [
-        f'<text class="tick" x="{x(mark):.1f}" y="{BOTTOM + 18}" text-anchor="middle">{mark:g}</text>'
-        for mark in x_marks
-    ]
-    out += [
-        f'<text class="head" x="{LEFT}" y="16">{escape(y_name)}</text>',
-        f'<text class="note" x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 38}" text-anchor="middle">{escape(x_name)}</text>',
-    ]
+    out = plot_frame(x, y, x_marks, y_marks, x_name, y_name)
     for number, curve in enumerate(curves):
         out.append(_drawn(curve, COLOURS[number % len(COLOURS)], x, y))
     for (number, curve), height in zip(

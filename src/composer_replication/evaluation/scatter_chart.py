@@ -8,13 +8,12 @@ from statistics import fmean
 from typing import NamedTuple
 
 from .charts import Scale, standalone, ticks
+from .plot_frame import plot_frame
 
 WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 60, 640, 34, 360
 COLOURS = ("#0068a8", "#c8550a", "#2f7d32", "#8e44ad", "#b8860b", "#5d6670", "#b3261e")
 LABEL_HEIGHT = 15
-ZERO = ' style="stroke:#5d6670"'
-"""The line at no gain."""
 
 
 class Cell(NamedTuple):
@@ -36,20 +35,8 @@ def scatter_chart(
     x_marks = ticks(min(0.0, *(x for x, _ in every)), max(x for x, _ in every))
     y_marks = ticks(min(0.0, *(y for _, y in every)), max(y for _, y in every))
     x, y = Scale(x_marks[0], x_marks[-1], LEFT, RIGHT), Scale(y_marks[0], y_marks[-1], BOTTOM, TOP)
-    out = [
-        f'<line class="grid" x1="{LEFT}" y1="{y(mark):.1f}" x2="{RIGHT}" '
-        f'y2="{y(mark):.1f}"{ZERO if mark == 0 else ""}/>'
-        f'<text class="tick" x="{LEFT - 8}" y="{y(mark) + 4:.1f}" text-anchor="end">{mark:g}</text>'
-        for mark in y_marks
-    ]
-    out += [
-        f'<text class="tick" x="{x(mark):.1f}" y="{BOTTOM + 18}" text-anchor="middle">{mark:g}</text>'
-        for mark in x_marks
-    ]
-    out += [
-        f'<text class="head" x="{LEFT}" y="18">{escape(y_name)}</text>',
-        f'<text class="note" x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 40}" text-anchor="middle">{escape(x_name)}</text>',
-    ]
+    out = plot_frame(x, y, x_marks, y_marks, x_name, y_name)
+    out.append(f'<line x1="{LEFT}" y1="{y(0):.1f}" x2="{RIGHT}" y2="{y(0):.1f}" stroke="#5d6670"/>')
     if line:
         slope, intercept = line
         ends = sorted(cell.mean[0] for cell in cells)
