@@ -3,7 +3,7 @@
 import random
 
 from cases import Case, Known
-from drill import honest_of
+from kinds import honest_of
 
 
 def attacks(known: Known, rng: random.Random) -> list[Case]:
