@@ -11,6 +11,9 @@ from composer_replication.evaluation.measures import area_under, pass_at_k
 from composer_replication.evaluation.result_lines import read_result
 
 ROLLOUTS_PER_STEP = 128
+UNPARSABLE = "json_decode"
+"""The kind of error that ends an episode; after any other the policy can still put things right."""
+FREQUENT_KINDS = (UNPARSABLE, "type_error")
 Line = Mapping[str, Any]
 
 
@@ -88,8 +91,9 @@ def read_run(path: Path, started: Mapping[int, Started]) -> Finished:
     steps = [line for line in lines if line["line"] == "step"]
     last = head["config"]["training"]["steps"]
     held = final["heldout"]
+    success = _mean([_mean(line["rewards"]) for line in tasks])
     between = [(line["step"], line["success"]) for line in lines if line["line"] == "curve"]
-    curve = [(0, start.success), *between, (last, held["success"])]
+    curve = [(0, start.success), *between, (last, success)]
     return Finished(
         regime=head["regime"],
         arm=head["arm"],
@@ -99,11 +103,13 @@ def read_run(path: Path, started: Mapping[int, Started]) -> Finished:
         curve=curve,
         tasks={line["task_id"]: _mean(line["rewards"]) for line in tasks},
         numbers={
-            "success": held["success"],
+            "success": success,
             "area": area_under(*zip(*curve, strict=True)),
             "errors_on": errors_per_turn(tasks, start.kinds_on),
             "errors": held["errors_per_turn"],
+            **{f"errors/{kind}": errors_per_turn(tasks, [kind]) for kind in FREQUENT_KINDS},
             "recovery": held["recovery"],
+            "recovery_parsable": recovery_parsable(tasks),
             "entropy": held["entropy"],
             "entropy_kept": held["entropy"] / start.entropy,
             "kl": held["kl_to_start"],
@@ -126,6 +132,12 @@ def _pass_at_8(tasks: Sequence[Line]) -> dict[str, float]:
 def errors_per_turn(tasks: Sequence[Line], kinds: Sequence[str]) -> float:
     turns = sum(sum(line["turns"]) for line in tasks)
     return sum(error in kinds for line in tasks for sample in line["errors"] for error in sample) / turns
+
+
+def recovery_parsable(tasks: Sequence[Line]) -> float:
+    """Share of the episodes with errors, all of them in calls that could be read, that succeed."""
+    episodes = [one for line in tasks for one in zip(line["rewards"], line["errors"], strict=True)]
+    return _mean([reward for reward, errors in episodes if errors and UNPARSABLE not in errors])
 
 
 def rollouts_to(curve: Sequence[tuple[int, float]], level: float) -> float | None:

@@ -12,8 +12,9 @@ from statistics import mean
 
 import jinja2
 from effects import Arms, by_arm, effect, level, registered, rollouts_to_baseline, success_effect
+from example import example
 from plan import HERE, read_plan
-from reading import Started, runs, starts
+from reading import FREQUENT_KINDS, Started, runs, starts
 from regimes import Cell, Slope, cell_facts, headline_facts, read_cells, slope_of
 
 from composer_replication.evaluation.charts import EffectRow, effect_plot, standalone
@@ -26,8 +27,8 @@ from composer_replication.evaluation.stats import Estimate
 from composer_replication.runs import write_atomically
 
 NUMBERS = (
-    "success", "area", "errors_on", "errors", "pass@8", "recovery", "entropy", "kl", "renames", "compositions",
-    "tokens", "seconds",
+    "success", "area", "errors_on", "errors", "pass@8", "recovery", "recovery_parsable", "entropy", "kl", "renames",
+    "compositions", "tokens", "seconds",
 )  # fmt: skip
 TITLES = {
     "grpo": "GRPO",
@@ -50,6 +51,7 @@ def main() -> None:
     pilot = next(run for run in runs(results / "pilot", starts(results / "pilot")) if run.arm == "grpo")
     tables = {
         "device": json.loads((results / "device.json").read_text()),
+        "example": example(plan),
         "pilot_grpo": pilot.numbers["success"],
         "regimes": found,
         "planned": {regime: planned_runs(plan, regime) for regime in plan.regimes},
@@ -59,8 +61,15 @@ def main() -> None:
     write_atomically(results / "tables.json", json.dumps(tables, indent=1, default=plain) + "\n")
     figures = HERE / "figures"
     figures.mkdir(exist_ok=True)
-    for name, drawn in (draw(results / "main") | {"map": draw_map(cells)}).items():
-        write_atomically(figures / f"{name}.svg", drawn)
+    main_arms, headline_arms = (by_arm(runs(results / part, starts(results / part))) for part in ("main", "headline"))
+    drawn = {
+        "curves": draw_curves(main_arms),
+        "effects": draw_effects(main_arms),
+        "map": draw_map(cells),
+        "headline": draw_curves(headline_arms),
+    }
+    for name, picture in drawn.items():
+        write_atomically(figures / f"{name}.svg", picture)
     write_atomically(DOCS, render(tables))
     print(f"{sum(len(facts['runs']) for facts in found.values())} runs; wrote {DOCS.name}, tables.json and the figures")
 
@@ -93,6 +102,16 @@ def facts_of(folder: Path) -> dict:
             for arm in arms
             if arm != "grpo"
         },
+        "by_kind": {
+            arm: {kind: effect(arms, arm, "grpo", f"errors/{kind}")._asdict() for kind in FREQUENT_KINDS}
+            for arm in ("sdpo", "sham", "trdpo")
+            if arm in arms
+        },
+        "grpo_beside_penalty": {
+            number: mean(arms["grpo"][seed].numbers[number] for seed in arms["penalty"])
+            for number in ("errors", "recovery")
+            if "penalty" in arms
+        },
         "all_over_trdpo": success_effect(arms, "all", "trdpo")._asdict() if {"all", "trdpo"} <= arms.keys() else None,
         "gain_on_gap": correlation(started, arms) if "sdpo" in arms else None,
         "rollouts_to_grpo": {arm: rollouts_summary(arms, arm) for arm in arms},
@@ -102,15 +121,20 @@ def facts_of(folder: Path) -> dict:
         "chosen_right": sum(line["chosen_right"] for line in data) / sum(line["pairs"] for line in data)
         if data
         else None,
-        "cap_factor": {arm: cap_factors(arms, arm) for arm in arms},
+        "push": {arm: pushes(arms, arm) for arm in arms},
         "gpu_seconds": sum(run.header["load_s"] + run.header["train_s"] + run.header["measure_s"] for run in finished),
     }
 
 
 def map_facts(cells: list[Cell]) -> dict:
+    gains = [cell.gain for cell in cells]
     return {
         "cells": {cell.name: cell_facts(cell) for cell in cells},
         "slope": slope(cells)._asdict(),
+        "afterwards": {
+            "flat": slope_of([cell.flat for cell in cells], gains)._asdict(),
+            "room": slope_of([1 - cell.grpo for cell in cells], gains)._asdict(),
+        },
         "runs": sum(len(own) for cell in cells for own in cell.arms.values()),
     }
 
@@ -160,21 +184,22 @@ def rollouts_summary(arms: Arms, arm: str) -> dict:
     return {"reached": len(reached), "of": len(found), "mean": mean(reached) if reached else None}
 
 
-def cap_factors(arms: Arms, arm: str) -> dict[str, float]:
-    """Means over steps and seeds: what the gradient-ratio cap left of each channel, and where its gradient points."""
+def pushes(arms: Arms, arm: str) -> dict[str, float]:
+    """Means over steps and seeds: each channel's gradient, what the cap left of it, and where it points."""
     steps = [line for run in arms[arm].values() for line in run.steps]
     names = (
+        "gradient/sdpo",
+        "gradient/replay",
         "gradient/sdpo_factor",
         "gradient/replay_factor",
         "gradient/cosine_policy_sdpo",
         "gradient/cosine_policy_replay",
-        "sdpo/sites_per_rollout",
+        "sdpo/sites",
     )
     return {name: mean(values) for name in names if (values := [line[name] for line in steps if name in line])}
 
 
-def draw(folder: Path) -> dict[str, str]:
-    arms = by_arm(runs(folder, starts(folder)))
+def draw_curves(arms: Arms) -> str:
     curves = []
     for arm, own in sorted(arms.items(), key=lambda each: list(TITLES).index(each[0])):
         steps = [step for step, _ in next(iter(own.values())).curve]
@@ -182,6 +207,10 @@ def draw(folder: Path) -> dict[str, str]:
         curves.append(
             Curve(SHORT.get(arm, TITLES[arm]), [(s, b.mean, b.lo, b.hi) for s, b in zip(steps, bands, strict=True)])
         )
+    return curves_chart("Held-out success while training", "training step", "share of held-out tasks", curves, 1.0)
+
+
+def draw_effects(arms: Arms) -> str:
     rows = []
     for arm in (name for name in TITLES if name in arms):
         against = success_effect(arms, arm, "grpo") if arm != "grpo" else None
@@ -197,12 +226,7 @@ def draw(folder: Path) -> dict[str, str]:
                 f"sign-flip p {against.p:.2g}" if against else "",
             )
         )
-    return {
-        "curves": curves_chart(
-            "Held-out success while training", "training step", "share of held-out tasks", curves, 1.0
-        ),
-        "effects": standalone(effect_plot("Held-out success of the arms", "held-out success, %", rows, 100)),
-    }
+    return standalone(effect_plot("Held-out success of the arms", "held-out success, %", rows, 100))
 
 
 def draw_map(cells: list[Cell]) -> str:
@@ -224,7 +248,7 @@ def render(tables: dict) -> str:
         loader=jinja2.FileSystemLoader(HERE), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         autoescape=False,
     )  # fmt: skip
-    environment.filters |= {"share": share, "points": points, "pvalue": pvalue}
+    environment.filters |= {"share": share, "points": points, "pvalue": pvalue, "thousandths": thousandths}
     return environment.get_template("results.md.jinja").render(**tables, titles=TITLES) + "\n"
 
 
@@ -240,6 +264,10 @@ def points(value: float | Estimate) -> str:
     if isinstance(value, Estimate):
         return f"{points(value.mean)} [{points(value.lo)}, {points(value.hi)}]"
     return f"{100 * value:+.1f}".replace("-", "−")
+
+
+def thousandths(value: float) -> str:
+    return f"{1000 * value:+.1f}".replace("-", "−")
 
 
 def pvalue(value: float) -> str:

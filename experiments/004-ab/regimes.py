@@ -1,15 +1,17 @@
 """The map: what each cell gained, whether the probed gap predicts it, and the headline. Reads results/."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
 from statistics import linear_regression, mean
 from typing import Any, NamedTuple
 
-from effects import Effect, by_arm, success_effect
+from effects import Arms, Effect, by_arm, success_effect
 from plan import Plan
 from reading import Finished, Started, runs, starts
 
+from composer_replication.config import ToolboxConfig
+from composer_replication.environments.toolbox import task_by_id
 from composer_replication.evaluation.resampling import bootstrap
 
 FEWEST_POINTS = 0.02
@@ -34,6 +36,15 @@ class Cell(NamedTuple):
     @property
     def gap(self) -> float:
         return mean(self.started[seed].gap for seed in self.seeds)
+
+    @property
+    def flat(self) -> float:
+        """Of GRPO's groups in its first steps, those whose rollouts all got one reward."""
+        return mean(line["frac_reward_zero_std"] for run in self.arms["grpo"].values() for line in run.steps[:5])
+
+    @property
+    def grpo(self) -> float:
+        return mean(run.numbers["success"] for run in self.arms["grpo"].values())
 
     @property
     def gain(self) -> float:
@@ -78,14 +89,13 @@ def verdict(gains: Sequence[float]) -> str:
 
 def cell_facts(cell: Cell) -> dict[str, Any]:
     started = [cell.started[seed] for seed in cell.seeds]
-    grpo = cell.arms["grpo"]
     return {
         "start": mean(one.success for one in started),
         "gap": mean(one.gap for one in started),
         "sham_gap": mean(one.right["sham"] - one.right["plain"] for one in started),
-        "flat": mean(line["frac_reward_zero_std"] for run in grpo.values() for line in run.steps[:5]),
+        "flat": cell.flat,
         "alarms": sum(bool(run.alarms) for own in cell.arms.values() for run in own.values()),
-        "grpo": mean(run.numbers["success"] for run in grpo.values()),
+        "grpo": cell.grpo,
         "channels": {
             arm: {
                 "success": mean(run.numbers["success"] for run in own.values()),
@@ -113,6 +123,29 @@ def headline_facts(folder: Path) -> dict[str, Any]:
             arm: bootstrap([run.numbers["success"] for run in own.values()], expanded=True) for arm, own in arms.items()
         },
         "effect": found._asdict(),
+        "clumps": clumps(found.by_seed.values()),
+        "half_way": {arm: mean(run.curve[1][1] for run in own.values()) for arm, own in arms.items()},
+        "by_calls": by_calls(arms),
         "alarms": sum(bool(run.alarms) for run in finished),
         "stopped": [run.header["stopped"] for run in finished if run.header["stopped"]],
+    }
+
+
+def clumps(gains: Iterable[float]) -> tuple[list[float], list[float]]:
+    """The gains below and above the widest empty stretch between them."""
+    ordered = sorted(gains)
+    cut = max(range(1, len(ordered)), key=lambda place: ordered[place] - ordered[place - 1])
+    return ordered[:cut], ordered[cut:]
+
+
+def by_calls(arms: Arms) -> dict[str, dict[int, float]]:
+    """Success by how many calls a task needs."""
+    toolbox = ToolboxConfig.model_validate(next(iter(arms["grpo"].values())).header["config"]["toolbox"])
+    calls = {task: len(task_by_id(toolbox, task).plan) for task in next(iter(arms["grpo"].values())).tasks}
+    return {
+        arm: {
+            number: mean(share for run in own.values() for task, share in run.tasks.items() if calls[task] == number)
+            for number in sorted(set(calls.values()))
+        }
+        for arm, own in arms.items()
     }

@@ -31,6 +31,7 @@ text { fill: var(--ink); font-size: 14px; font-variant-numeric: tabular-nums; }
 .before { stroke: var(--before); } .after { stroke: var(--after); } .delta { stroke: var(--ink); }
 .dot.before { fill: var(--before); } .dot.after { fill: var(--after); } .dot.delta { fill: var(--ink); }
 .seed { fill: none; opacity: 0.55; }
+.halo { stroke: var(--page); stroke-width: 4px; paint-order: stroke; }
 """
 
 

@@ -46,22 +46,24 @@ def scatter_chart(
             f'y2="{y(intercept + slope * last):.1f}" stroke="#5d6670" stroke-dasharray="6 4"/>'
         )
     heights = _label_heights(cells, x, y)
-    for number, cell in enumerate(cells):
-        out.append(_drawn(cell, COLOURS[number % len(COLOURS)], x, y, heights[number]))
+    coloured = [(cell, COLOURS[number % len(COLOURS)]) for number, cell in enumerate(cells)]
+    out += [
+        f'<text class="halo" x="{x(cell.mean[0]) + 10:.1f}" y="{height:.1f}" style="fill:{colour}">'
+        f"{escape(cell.label)}</text>"
+        for (cell, colour), height in zip(coloured, heights, strict=True)
+    ]
+    out += [_dots(cell, colour, x, y) for cell, colour in coloured]
     told = escape("; ".join(f"{cell.label}: {cell.mean[0]:.3g}, {cell.mean[1]:+.3g}" for cell in cells))
     head = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img"><title>{escape(title)}</title><desc>{told}</desc>'
     return standalone(f"{head}{''.join(out)}</svg>")
 
 
-def _drawn(cell: Cell, colour: str, x: Scale, y: Scale, label_height: float) -> str:
+def _dots(cell: Cell, colour: str, x: Scale, y: Scale) -> str:
     at, up = cell.mean
-    dots = "".join(
+    seeds = "".join(
         f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="3" fill="{colour}" fill-opacity="0.4"/>' for a, b in cell.seeds
     )
-    return (
-        f'{dots}<circle cx="{x(at):.1f}" cy="{y(up):.1f}" r="6" fill="{colour}"/>'
-        f'<text x="{x(at) + 10:.1f}" y="{label_height:.1f}" style="fill:{colour}">{escape(cell.label)}</text>'
-    )
+    return f'{seeds}<circle cx="{x(at):.1f}" cy="{y(up):.1f}" r="6" fill="{colour}"/>'
 
 
 def _label_heights(cells: Sequence[Cell], x: Scale, y: Scale) -> list[float]:
