@@ -69,6 +69,15 @@ def test_every_planned_run_is_there(imported, name, folder, runs):
     assert all((EXPERIMENT / "results" / folder / run).is_file() for run in wanted)
 
 
+def test_success_is_counted_from_the_outcomes_so_that_ties_stay_ties(imported):
+    reading = imported("reading")
+    folder = EXPERIMENT / "results/main"
+    finished = reading.runs(folder, reading.starts(folder))
+    samples = 256 * 8
+    assert {run.numbers["success"] * samples % 1 for run in finished} == {0.0}
+    assert len({run.numbers["success"] for run in finished}) > 30
+
+
 def test_a_slope_is_tested_against_every_order_of_the_cells(imported):
     slope_of = imported("regimes").slope_of
     found = slope_of([0.0, 0.1, 0.2, 0.3, 0.4], [-0.01, 0.0, 0.02, 0.1, 0.2])
