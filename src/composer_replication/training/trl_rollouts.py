@@ -16,7 +16,6 @@ from .text_environment import BrokenEnvironment, TextEnvironment
 
 A = TypeVar("A")
 B = TypeVar("B")
-Prompt = Sequence[Mapping[str, Any]]
 Column = Callable[[Rollout[Any]], Any]
 Watcher = Callable[[Sequence[Rollout[Any]], Sequence[Trace], int], Mapping[str, list[Any]]]
 """Rollouts, their traces and the number of the step -> further columns."""

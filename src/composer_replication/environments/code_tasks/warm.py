@@ -12,7 +12,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from types import TracebackType
@@ -207,8 +207,3 @@ def _pytest_entry_points(name: str, seen: frozenset[str] = frozenset()) -> set[s
     except PackageNotFoundError as error:
         raise UsageError(f"{name} is not installed next to recompose", f"pip install {name}") from error
     return {entry.module for entry in found.entry_points if entry.group == "pytest11"}
-
-
-def without_time_limit(request: RunRequest, suite_s: float) -> RunRequest:
-    """Room for a slow machine: ten times what the suite took, and at least half a minute."""
-    return replace(request, timeout_s=max(30.0, 10 * suite_s))
