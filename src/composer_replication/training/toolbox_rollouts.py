@@ -19,6 +19,7 @@ from .online_sites import HintedTurn, OnlineSite, Rolled
 from .rollout_worker import Rollout, RolloutSettings, RolloutWorker
 from .rollouts import ToolboxEpisode
 from .sampling import sample_turns
+from .states import evaluating
 from .static_sampling import turn_sampler
 from .trl_rollouts import RolloutFunction, Watcher, rollout_function
 
@@ -76,18 +77,16 @@ class ToolboxRollouts:
         if not candidates:
             return []
         tokens, model = self._policy.tokens, self._policy.model
-        was_training = model.training
-        model.eval()
-        turns = sample_turns(
-            model,
-            [site.teacher_context for _, _, site in candidates],
-            end_of_turn_id=tokens.end_of_turn_id,
-            pad_id=tokens.tokenizer.pad_token_id,
-            max_new_tokens=self._config.training.max_turn_tokens,
-            temperature=self._config.training.temperature,
-            generator=self._trying,
-        )
-        model.train(was_training)
+        with evaluating(model):
+            turns = sample_turns(
+                model,
+                [site.teacher_context for _, _, site in candidates],
+                end_of_turn_id=tokens.end_of_turn_id,
+                pad_id=tokens.tokenizer.pad_token_id,
+                max_new_tokens=self._config.training.max_turn_tokens,
+                temperature=self._config.training.temperature,
+                generator=self._trying,
+            )
         return [
             self._is_accepted(rolled, hinted, tokens.text(turn.ids))
             for (rolled, hinted, _), turn in zip(candidates, turns, strict=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -12,6 +11,7 @@ import torch
 from composer_replication.records import Trace
 
 from .rollout_worker import Rollout, RolloutWorker
+from .states import evaluating
 from .text_environment import BrokenEnvironment, TextEnvironment
 
 A = TypeVar("A")
@@ -42,7 +42,7 @@ def rollout_function(
     def roll_out(prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
         episodes = _map(lambda prompt: _build(environment_of, prompt), prompts, concurrency)
         try:
-            with _evaluating(trainer.accelerator.unwrap_model(trainer.model)) as model:
+            with evaluating(trainer.accelerator.unwrap_model(trainer.model)) as model:
                 worker.sampler.refresh(model)
                 rollouts = worker.run(episodes, generator)
             made = rollout_columns(rollouts, source_model)
@@ -89,13 +89,3 @@ def _map(function: Callable[[A], B], items: Sequence[A], concurrency: int) -> li
         return [function(item) for item in items]
     with ThreadPoolExecutor(concurrency) as pool:
         return list(pool.map(function, items))
-
-
-@contextmanager
-def _evaluating(model: Any) -> Generator[Any]:
-    was_training = model.training
-    model.eval()
-    try:
-        yield model
-    finally:
-        model.train(was_training)
