@@ -54,6 +54,11 @@ def rollout_function(
     return roll_out
 
 
+def prompt_key(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """What `environment_of` can find a task by."""
+    return tuple(message["content"] for message in messages)
+
+
 def rollout_columns(rollouts: Sequence[Rollout[Any]], source_model: str) -> dict[str, list[Any]]:
     return {
         "prompt_ids": [rollout.prompt_ids for rollout in rollouts],

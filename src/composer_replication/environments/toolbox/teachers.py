@@ -20,7 +20,7 @@ from composer_replication.records import Message, canonical_json
 from .episode import FINISH, Call
 from .oracle import next_call
 from .tasks import ToolboxTask
-from .trace import replay_history
+from .trace import prompt_key, replay_history
 
 REFUSAL = "I know only the toolbox."
 
@@ -34,7 +34,7 @@ class SimulatedTeachers:
     """Context manager around the server; `base_url` is valid inside."""
 
     def __init__(self, tasks: Iterable[ToolboxTask], error_rates: Sequence[float], seed: int) -> None:
-        self._tasks = {_prompt_key(task.messages): task for task in tasks}
+        self._tasks = {prompt_key(task.messages): task for task in tasks}
         self._error_rates = dict(zip(teacher_names(error_rates), error_rates, strict=True))
         self._seed = seed
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -69,7 +69,7 @@ class SimulatedTeachers:
         }
 
     def _reply(self, teacher: str, messages: list[Message]) -> Message:
-        task = self._tasks.get(_prompt_key(messages))
+        task = self._tasks.get(prompt_key(messages))
         if task is None:
             return {"role": "assistant", "content": REFUSAL}
         episode = replay_history(task, messages)
@@ -113,10 +113,6 @@ class SimulatedTeachers:
                 pass
 
         return Handler
-
-
-def _prompt_key(messages: Sequence[Message]) -> str:
-    return canonical_json([message["content"] for message in messages[:2]])
 
 
 def _spoil(call: Call, task: ToolboxTask, rng: random.Random) -> Call:
