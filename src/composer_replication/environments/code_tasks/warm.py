@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from composer_replication.environments.sandbox.interface import MIB, ExecResult, Limits, SandboxSpec
@@ -99,9 +98,7 @@ class WarmRunner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def _ask(self, request: RunRequest) -> dict[str, Any]:
