@@ -198,7 +198,7 @@ class WarmRunner:
         return str(self._ended or "no answer in time")
 
 
-def _pytest_entry_points(name: str, seen: frozenset[str] = frozenset()) -> set[str]:
+def _pytest_entry_points(name: str) -> set[str]:
     try:
         found = distribution(name)
     except PackageNotFoundError as error:
