@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from composer_replication.errors import RecomposeError
-from composer_replication.losses import PreferenceLoss, dpo_loss, preference_loss
+from composer_replication.losses import PreferenceLoss, preference_loss
 from composer_replication.training import ComposerDataCollator
 from composer_replication.training.channels import ReplayPreference
 from composer_replication.training.examples import PairTokens, TraceExample
@@ -82,7 +83,10 @@ def test_the_defaults_are_conservative_dpo_with_likelihood():
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
 def test_without_likelihood_it_is_bit_identical_to_dpo(label_smoothing):
     sides = pairs()
-    plain = dpo_loss(*list(sides.values())[:4], beta=0.1, label_smoothing=label_smoothing)
+    margin = 0.1 * (
+        (sides["chosen_B"] - sides["reference_chosen_B"]) - (sides["rejected_B"] - sides["reference_rejected_B"])
+    )
+    plain = -((1 - label_smoothing) * F.logsigmoid(margin) + label_smoothing * F.logsigmoid(-margin)).mean()
     ours = preference_loss(**sides, nll_weight=0.0, label_smoothing_B=label_smoothing).loss
     assert torch.equal(ours, plain)
     for side in ("chosen_B", "rejected_B"):
@@ -90,6 +94,37 @@ def test_without_likelihood_it_is_bit_identical_to_dpo(label_smoothing):
             torch.autograd.grad(loss, sides[side], retain_graph=True) for loss in (ours, plain)
         )
         assert torch.equal(ours_grad, plain_grad)
+
+
+def preference_alone(*sides, label_smoothing=0.0):
+    """Of chosen and rejected actions and their references."""
+    tokens = torch.ones(len(sides[0]))
+    return preference_loss(
+        *sides, chosen_tokens_B=tokens, rejected_tokens_B=tokens, nll_weight=0.0, label_smoothing_B=label_smoothing
+    ).loss
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
+def test_at_the_reference_the_preference_is_log_2(label_smoothing):
+    chosen, rejected = torch.tensor([-3.0, -40.0]), torch.tensor([-5.0, -1.0])
+    loss = preference_alone(chosen, rejected, chosen, rejected, label_smoothing=label_smoothing)
+    assert loss.item() == pytest.approx(math.log(2), rel=1e-6)
+
+
+def test_the_gradient_raises_the_chosen_and_lowers_the_rejected():
+    chosen, rejected = torch.tensor([-3.0]).requires_grad_(), torch.tensor([-5.0]).requires_grad_()
+    preference_alone(chosen, rejected, torch.tensor([-3.0]), torch.tensor([-5.0])).backward()
+    assert chosen.grad.item() == pytest.approx(-0.05)
+    assert rejected.grad.item() == pytest.approx(0.05)
+
+
+def test_the_preference_stays_finite_at_extreme_margins():
+    far = torch.tensor([1e5, -1e5]).requires_grad_()
+    zero = torch.zeros(2)
+    loss = preference_alone(far, zero, zero, zero)
+    assert loss.item() == pytest.approx(1e4 / 2)
+    loss.backward()
+    assert far.grad.isfinite().all()
 
 
 def test_sft_only_imitates_the_chosen_and_ignores_the_rejected():

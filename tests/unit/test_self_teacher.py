@@ -60,7 +60,6 @@ def test_also_when_the_teacher_fails(model):
 
 def test_a_live_teacher_is_the_policy(model):
     teacher = begun(model, None)
-    assert not teacher.has_own_weights
     move(model, 1)
     teacher.update(model)
     own = copies(model)

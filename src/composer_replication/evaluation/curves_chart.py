@@ -7,12 +7,11 @@ from html import escape
 from typing import NamedTuple
 
 from .charts import Scale, standalone, ticks
-from .plot_frame import plot_frame
+from .plot_frame import COLOURS, plot_frame
 
 WIDTH, HEIGHT = 760, 380
 LEFT, RIGHT, TOP, BOTTOM = 56, 600, 30, 330
 LABEL_STEP = 17
-COLOURS = ("#0068a8", "#c8550a", "#2f7d32", "#8e44ad", "#b8860b", "#5d6670", "#b3261e")
 DASHES = ("", "7 4", "2 3")
 
 

@@ -7,6 +7,8 @@ from html import escape
 
 from .charts import Scale
 
+COLOURS = ("#0068a8", "#c8550a", "#2f7d32", "#8e44ad", "#b8860b", "#5d6670", "#b3261e")
+
 
 def plot_frame(
     x: Scale, y: Scale, x_marks: Sequence[float], y_marks: Sequence[float], x_name: str, y_name: str

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from composer_replication.config import Config
-from composer_replication.environments.toolbox import FINISH, Episode, ToolboxTask, next_call, task_stream, trace_of
+from composer_replication.environments.toolbox import FINISH, Episode, ToolboxTask, next_call, task_stream
 from composer_replication.environments.toolbox.trace import replay_history
 from composer_replication.errors import UsageError
 from composer_replication.records import StoredRecord
@@ -22,6 +22,8 @@ from composer_replication.records import StoredRecord
 from .stats import Estimate, mean_interval, paired_difference
 
 if TYPE_CHECKING:
+    import torch
+
     from composer_replication.training.models import Policy
     from composer_replication.training.online_sites import HintedTurn, OnlineSite, Rolled
 
@@ -139,9 +141,9 @@ def _gap(kind: str, tried: Sequence[Tried]) -> KindGap:
     )
 
 
-def _error_sites(policy: Policy, config: Config, wanted: int, generator: object) -> list[Site]:
-    from composer_replication.training.online_sites import Rolled, TraceHinter, find_online_sites
-    from composer_replication.training.rollouts import roll_out
+def _error_sites(policy: Policy, config: Config, wanted: int, generator: torch.Generator) -> list[Site]:
+    from composer_replication.training.online_sites import TraceHinter, find_online_sites
+    from composer_replication.training.rollouts import sample_rolled
     from composer_replication.training.settings import ComposerSettings
 
     tasks = task_stream(config.toolbox, "train", FIRST_PROBE_TASK + config.seed * TASKS_PER_SEED)
@@ -151,18 +153,7 @@ def _error_sites(policy: Policy, config: Config, wanted: int, generator: object)
     sites: list[Site] = []
     for _ in range(0, MOST_ROLLOUTS, ROLLOUTS_AT_ONCE):
         batch = list(islice(tasks, ROLLOUTS_AT_ONCE))
-        rollouts = roll_out(
-            policy.model,
-            policy.tokens,
-            batch,
-            max_turn_tokens=config.training.max_turn_tokens,
-            temperature=config.training.temperature,
-            generator=generator,  # type: ignore[arg-type]
-        )
-        rolled = [
-            Rolled(trace_of(one.episode, policy.name, row), one.prompt_ids, one.completion_ids, one.sampled_mask)
-            for row, one in enumerate(rollouts)
-        ]
+        rolled = sample_rolled(policy, config, batch, generator)
         hinted, sham = (
             find_online_sites(rolled, hinters[kind], policy.tokens, every_site)[0] for kind in (False, True)
         )

@@ -8,11 +8,10 @@ from statistics import fmean
 from typing import NamedTuple
 
 from .charts import Scale, standalone, ticks
-from .plot_frame import plot_frame
+from .plot_frame import COLOURS, plot_frame
 
 WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 60, 640, 34, 360
-COLOURS = ("#0068a8", "#c8550a", "#2f7d32", "#8e44ad", "#b8860b", "#5d6670", "#b3261e")
 LABEL_HEIGHT = 15
 
 

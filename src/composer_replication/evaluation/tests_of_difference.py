@@ -33,9 +33,6 @@ class SignFlip(NamedTuple):
     n: int
     exact: bool = True
 
-    def can_reach(self, alpha: float = ALPHA) -> bool:
-        return self.floor <= alpha
-
 
 class McNemar(NamedTuple):
     """`gained`: tasks that only the second arm solves; `lost`: tasks that only the first solves."""

@@ -27,19 +27,10 @@ JudgeFailure = ChatFailure
 class JudgeTally(AskTally):
     """What the judge was asked and what it cost."""
 
-    sites: int = 0
     hints: int = 0
 
     def counts(self) -> JsonObject:
-        return {
-            "sites": self.sites,
-            "hints": self.hints,
-            "cached": self.cached,
-            "rejected": dict(self.rejected),
-            "failed": dict(self.failed),
-            "spent_micros": self.spent_micros,
-            "micros_per_site": round(self.spent_micros / self.sites, 1) if self.sites else 0.0,
-        }
+        return {"sites": self.sites, "hints": self.hints, **super().counts()}
 
 
 class LLMJudgeHintGenerator:

@@ -8,14 +8,14 @@ copies the record is not used.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
+from composer_replication.llm.chat import json_fields, json_request
 from composer_replication.llm.fence import FENCE_RULE, fenced, is_hidden, neutralise
 from composer_replication.records import JsonObject, canonical_json
 
-from .wording import PIECE, fits, sentences
+from .wording import PIECE, PREFIX, fits, sentences
 
 PROMPT_VERSION = 1
 """Part of the cache key. Raise it with every change of the words below."""
@@ -25,7 +25,6 @@ MAX_TOOLS = 24
 MAX_SENTENCES = 2
 REPLY_TOKENS = 256
 COPIED_PIECES = 8
-PREFIX = "Reminder: "
 
 SYSTEM = (
     "You help to train a coding agent. You are shown one step of a recorded session in which something went wrong. "
@@ -77,16 +76,7 @@ class Question(NamedTuple):
 
     def request(self, model: str) -> JsonObject:
         asked = f"Kind of problem: {self.kind}\n\n{fenced(self.record)}\n\nThe JSON object:"
-        return {
-            "model": model,
-            "messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": asked}],
-            "temperature": 0,
-            "max_tokens": REPLY_TOKENS,
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": "hint", "strict": True, "schema": ANSWER_SCHEMA},
-            },
-        }
+        return json_request(model, SYSTEM, asked, answer="hint", schema=ANSWER_SCHEMA, max_tokens=REPLY_TOKENS)
 
 
 class Verdict(NamedTuple):
@@ -106,11 +96,7 @@ _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf)\.", re.IGNORECASE)
 
 def read_answer(text: str, question: Question, max_tokens: int) -> Verdict:
     """The hint in an answer, if it keeps every rule."""
-    try:
-        answer: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return Verdict(None, "not_json")
-    fields = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+    fields = json_fields(text)
     said = fields.get("hint")
     if set(fields) != {"hint"} or not isinstance(said, str):
         return Verdict(None, "not_json")

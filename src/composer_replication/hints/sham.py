@@ -8,7 +8,7 @@ from __future__ import annotations
 from composer_replication.records import ErrorSite, content_id
 
 from .templates import HINT_TEMPLATES
-from .wording import PIECE, count_tokens, sentences
+from .wording import PIECE, PREFIX, count_tokens, sentences
 
 # Templates as they ship: one that a user registered may need facts, and a sham has none.
 _TEMPLATES = dict(HINT_TEMPLATES)
@@ -21,7 +21,6 @@ _TOPICS = (
     frozenset({"permission", "hook_block", "user_rejection", "interruption"}),
     frozenset({"style", "communication", "effort"}),
 )
-PREFIX = "Reminder: "
 
 
 def sham_of(site: ErrorSite, tokens: int) -> str:

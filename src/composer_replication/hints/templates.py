@@ -43,7 +43,6 @@ class HintContext(TypedDict, total=False):
     feedback: str
     """The user's own words, where the user rejected or stopped the turn."""
     hook_reason: str
-    intent: str
     state_excerpt: str
     """The end of the history and the turn itself; only the judge reads it."""
     trace_id: str

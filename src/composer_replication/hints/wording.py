@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from composer_replication.llm.fence import visible
 
+PREFIX = "Reminder: "
 MAX_CHARS_PER_TOKEN = 8
 PIECE = re.compile(r"\w+|[^\w\s]")
 SENTENCE_END = re.compile(r"(?<=[.!?…])\s+")

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 from composer_replication.records import JsonObject, TraceState, content_id
 
-from .claude_code_lines import Attachment, Block, Record, blocks_of, decode, is_bulky, loads, string
+from .claude_code_lines import Attachment, Block, Record, blocks_of, decode, is_bulky, loads
 from .claude_code_reminders import reminder
 from .conversation import Conversation
 from .reading import InputFile, Line, Report
 from .session import AssistantTurn, Said, Session
+from .values import as_list, as_object, as_text
 
 AGENT = "claude_code"
 CONVERSATION_TYPES = frozenset({"user", "assistant", "system", "attachment", "progress", "queue-operation"})
@@ -49,7 +50,7 @@ class ClaudeCodeIngester:
 def recognises(record: Any) -> bool:
     if not isinstance(record, dict):
         return False
-    kind = string(record.get("type"))
+    kind = as_text(record.get("type"))
     if kind in CONVERSATION_TYPES:
         return isinstance(record.get("sessionId"), str)
     return (kind == "summary" and "leafUuid" in record) or (kind == "file-history-snapshot" and "messageId" in record)
@@ -122,8 +123,8 @@ class _Reader:
                 kept = self._kept(loads(record.compactMetadata))
                 self._conversation.restart(kept, summary_follows=bool(kept))
             case "microcompact_boundary":
-                ids = _object(loads(record.microcompactMetadata)).get("compactedToolIds")
-                self._conversation.clear_results([string(item) for item in _list(ids)])
+                ids = as_object(loads(record.microcompactMetadata)).get("compactedToolIds")
+                self._conversation.clear_results([as_text(item) for item in as_list(ids)])
             case kind if kind in BOOKKEEPING_SUBTYPES:
                 self._report.skip("system", kind)
             case kind:
@@ -131,7 +132,7 @@ class _Reader:
 
     def _kept(self, metadata: Any) -> list[Said | AssistantTurn]:
         """Messages that stay in the context after a compaction, in their order and each once."""
-        uuids = _list(_object(_object(metadata).get("preservedMessages")).get("uuids"))
+        uuids = as_list(as_object(as_object(metadata).get("preservedMessages")).get("uuids"))
         entries = [self._uuids.get(hash(uuid)) for uuid in uuids if isinstance(uuid, str)]
         return list({id(entry): entry for entry in entries if entry is not None}.values())
 
@@ -204,7 +205,7 @@ class _Reader:
         """The system prompt and tools as they were sent."""
         if prompt := flatten(loads(attachment.systemPrompt)):
             self._conversation.system(prompt)
-        if tools := [_object(tool) for tool in _list(loads(attachment.tools)) if _object(tool).get("name")]:
+        if tools := [as_object(tool) for tool in as_list(loads(attachment.tools)) if as_object(tool).get("name")]:
             self._conversation.tools(_openai_tool(tool) for tool in tools)
 
     def _add_queue_operation(self, record: Record) -> None:
@@ -261,9 +262,9 @@ class OtherBlock(NamedTuple):
 def _part(block: Block, fallback_id: str) -> Text | Thinking | ToolUse | OtherBlock:
     match block.type:
         case "text":
-            return Text(string(loads(block.text)))
+            return Text(as_text(loads(block.text)))
         case "thinking":
-            return Thinking(string(loads(block.thinking)))
+            return Thinking(as_text(loads(block.thinking)))
         case "tool_use":
             return ToolUse(block.id or fallback_id, block.name or "", _arguments(loads(block.input)))
         case kind:
@@ -274,7 +275,7 @@ def flatten(content: Any) -> str:
     """Text of a message or tool result. An image becomes a placeholder that tells equal images from others."""
     if isinstance(content, str):
         return content
-    return "\n".join(_part_text(part) for part in _list(content))
+    return "\n".join(_part_text(part) for part in as_list(content))
 
 
 def _part_text(part: Any) -> str:
@@ -282,7 +283,7 @@ def _part_text(part: Any) -> str:
         return str(part)
     kind = part.get("type")
     if kind == "text":
-        return string(part.get("text"))
+        return as_text(part.get("text"))
     if kind == "tool_reference":
         return f"[tool {part.get('tool_name')}]"
     return f"[{kind} {content_id(part.get('source'))[:8]}]"
@@ -290,28 +291,20 @@ def _part_text(part: Any) -> str:
 
 def _block_text(block: Block) -> str:
     if block.type == "text":
-        return string(loads(block.text))
+        return as_text(loads(block.text))
     return f"[{block.type} {content_id(loads(block.source))[:8]}]"
 
 
 def _arguments(value: Any) -> str | JsonObject:
     """The call's arguments, or what the model wrote where that is not JSON."""
-    raw = _object(_object(value).get("__unparsedToolInput")).get("raw")
-    return raw if isinstance(raw, str) else _object(value)
+    raw = as_object(as_object(value).get("__unparsedToolInput")).get("raw")
+    return raw if isinstance(raw, str) else as_object(value)
 
 
 def _openai_tool(tool: JsonObject) -> JsonObject:
     function = {
         "name": tool["name"],
-        "description": string(tool.get("description")),
-        "parameters": _object(tool.get("input_schema") or tool.get("inputSchema")),
+        "description": as_text(tool.get("description")),
+        "parameters": as_object(tool.get("input_schema") or tool.get("inputSchema")),
     }
     return {"type": "function", "function": function}
-
-
-def _object(value: Any) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -130,7 +130,3 @@ def _fitting(value: dict[str, Any], struct: type[Struct]) -> dict[str, Any]:
 
 def loads(raw: Raw) -> Any:
     return parse_json(bytes(raw))
-
-
-def string(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .claude_code_lines import Attachment, loads, string
+from .claude_code_lines import Attachment, loads
+from .values import as_list, as_text
 
 OPENING = "<system-reminder>"
 CLOSING = "</system-reminder>"
@@ -16,7 +17,7 @@ CLOSING = "</system-reminder>"
 
 def reminder(attachment: Attachment) -> str | None:
     """What the model saw of an attachment, or None if it saw nothing."""
-    rendered = [_text_of(part) for part in _list(loads(attachment.rendered))]
+    rendered = [_text_of(part) for part in as_list(loads(attachment.rendered))]
     text = "\n".join(filter(None, rendered)) or _rebuilt(attachment)
     if not text.strip():
         return None
@@ -31,9 +32,9 @@ def _rebuilt(attachment: Attachment) -> str:
             return _text_of(_field(loads(attachment.content), "content"))
         case "file":
             held = _field(loads(attachment.content), "file")
-            return f"{string(loads(attachment.filename))}\n{_text_of(_field(held, 'content'))}"
+            return f"{as_text(loads(attachment.filename))}\n{_text_of(_field(held, 'content'))}"
         case "edited_text_file":
-            return f"{string(loads(attachment.filename))} was changed:\n{string(loads(attachment.snippet))}"
+            return f"{as_text(loads(attachment.filename))} was changed:\n{as_text(loads(attachment.snippet))}"
         case "agent_listing_delta":
             return _text_of(loads(attachment.addedLines))
         case "mcp_instructions_delta":
@@ -42,7 +43,7 @@ def _rebuilt(attachment: Attachment) -> str:
             names = _text_of(loads(attachment.addedLines))
             return f"Tools that can be loaded when needed:\n{names}" if names else ""
         case "date_change":
-            return f"The date is now {string(loads(attachment.newDate))}."
+            return f"The date is now {as_text(loads(attachment.newDate))}."
         case "plan_mode" | "plan_mode_reentry":
             return "Plan mode is on: read and plan, change nothing."
         case "plan_mode_exit":
@@ -59,13 +60,9 @@ def _text_of(value: Any) -> str:
     if isinstance(value, list):
         return "\n".join(filter(None, map(_text_of, value)))
     if isinstance(value, dict):
-        return string(value.get("text")) or string(value.get("content"))
+        return as_text(value.get("text")) or as_text(value.get("content"))
     return ""
 
 
 def _field(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -19,6 +19,7 @@ from composer_replication.records import JsonObject, content_id
 from .chat_messages import openai_tools, take_apart, text_of
 from .conversation import Conversation
 from .documents import outcome_of, read_row
+from .openhands_logs import AGENT
 from .openhands_v0_events import (
     BOOKKEEPING,
     BOOKKEEPING_OBSERVATIONS,
@@ -36,7 +37,6 @@ from .replies import CallIds, ParsedCall, Reply, add_reply
 from .session import AssistantTurn, Session
 from .values import as_int, as_list, as_name, as_object, as_objects, as_text
 
-AGENT = "openhands"
 SUMMARY = "summary"
 
 

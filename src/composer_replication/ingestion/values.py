@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from composer_replication.records import JsonObject, content_id
 
 
 def as_object(value: Any) -> JsonObject:
-    return cast(JsonObject, value) if isinstance(value, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def as_list(value: Any) -> list[Any]:
-    return cast(list[Any], value) if isinstance(value, list) else []
+    return value if isinstance(value, list) else []
 
 
 def as_objects(value: Any) -> list[JsonObject]:
     """The objects of a list; what else it holds is left out."""
-    return [cast(JsonObject, item) for item in as_list(value) if isinstance(item, dict)]
+    return [item for item in as_list(value) if isinstance(item, dict)]
 
 
 def as_text(value: Any) -> str:

@@ -17,8 +17,9 @@ MAX_FAILURES_IN_A_ROW = 3
 
 @dataclass
 class AskTally:
-    """What came of the questions. `site_micros` holds the cost of each question that was sent."""
+    """What came of the questions. `site_micros` holds the cost of each that was sent; `sites` share the sum."""
 
+    sites: int = 0
     cached: int = 0
     rejected: Counter[str] = field(default_factory=Counter[str])
     failed: Counter[str] = field(default_factory=Counter[str])
@@ -27,6 +28,15 @@ class AskTally:
     @property
     def spent_micros(self) -> int:
         return sum(self.site_micros.values())
+
+    def counts(self) -> JsonObject:
+        return {
+            "cached": self.cached,
+            "rejected": dict(self.rejected),
+            "failed": dict(self.failed),
+            "spent_micros": self.spent_micros,
+            "micros_per_site": round(self.spent_micros / self.sites, 1) if self.sites else 0.0,
+        }
 
 
 class Asker:

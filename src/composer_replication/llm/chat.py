@@ -32,6 +32,31 @@ class ChatClient(Protocol):
     def __call__(self, request: JsonObject, key: str) -> ChatReply: ...
 
 
+def json_request(
+    model: str, system: str, asked: str, *, answer: str, schema: JsonObject, max_tokens: int
+) -> JsonObject:
+    """A request whose answer, called `answer`, is to be a JSON object of the schema."""
+    return {
+        "model": model,
+        "messages": [{"role": "system", "content": system}, {"role": "user", "content": asked}],
+        "temperature": 0,
+        "max_tokens": max_tokens,
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": answer, "strict": True, "schema": schema},
+        },
+    }
+
+
+def json_fields(text: str) -> dict[str, Any]:
+    """The fields of an answer that is a JSON object; none of any other."""
+    try:
+        answer: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+
+
 def read_reply(body: str, requested_model: str) -> ChatReply:
     """The text of a chat completion. One that is cut, or from another model, fails but has its cost."""
     cost = cost_micros(body)

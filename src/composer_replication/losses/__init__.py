@@ -4,14 +4,13 @@ from .compose import ChannelSchedule, GradientRatioCap, flat_cosine, gradient_no
 from .divergence import generalized_jsd_loss, token_divergence
 from .hidden_divergence import HiddenDivergence, hidden_divergence
 from .hidden_logprobs import hidden_logprobs
-from .preference import PreferenceLoss, dpo_loss, preference_loss, sequence_logprobs
+from .preference import PreferenceLoss, preference_loss, sequence_logprobs
 
 __all__ = [
     "ChannelSchedule",
     "GradientRatioCap",
     "HiddenDivergence",
     "PreferenceLoss",
-    "dpo_loss",
     "flat_cosine",
     "generalized_jsd_loss",
     "gradient_norm",

@@ -44,19 +44,6 @@ def sequence_logprobs(logits_BTV: Tensor, input_ids_BT: Tensor, response_mask_BT
     return (chosen_BT * response_mask_BT[:, 1:]).sum(-1)
 
 
-def dpo_loss(
-    chosen_B: Tensor,
-    rejected_B: Tensor,
-    reference_chosen_B: Tensor,
-    reference_rejected_B: Tensor,
-    beta: float = 0.1,
-    label_smoothing: float = 0.0,
-) -> Tensor:
-    """Mean DPO loss and nothing else. `label_smoothing` is the chance that a preference is wrong."""
-    margin_B = beta * ((chosen_B - reference_chosen_B) - (rejected_B - reference_rejected_B))
-    return _conservative(margin_B, label_smoothing).mean()
-
-
 def preference_loss(
     chosen_B: Tensor,
     rejected_B: Tensor,

@@ -8,12 +8,12 @@ label smoothing.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
+from composer_replication.beta import incomplete_beta
 from composer_replication.records import PreferencePair, Record, TraceState, canonical_tool_call, render_action
 
 from .build import PairSet
@@ -122,28 +122,5 @@ def beta_quantile(share: float, a: float, b: float) -> float:
     lo, hi = 0.0, 1.0
     for _ in range(40):
         middle = (lo + hi) / 2
-        lo, hi = (middle, hi) if _beta_cdf(middle, a, b) < share else (lo, middle)
+        lo, hi = (middle, hi) if incomplete_beta(a, b, middle) < share else (lo, middle)
     return (lo + hi) / 2
-
-
-def _beta_cdf(x: float, a: float, b: float) -> float:
-    """Regularised incomplete beta function by its continued fraction (Lentz's method)."""
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _beta_cdf(1 - x, b, a)
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )  # fmt: skip
-    tiny, c, d = 1e-300, 1.0, 1 - (a + b) * x / (a + 1)
-    d = 1 / (d if abs(d) > tiny else tiny)
-    value = d
-    for m in range(1, 500):
-        for step in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d, c = 1 + step * d, 1 + step / c
-            d, c = 1 / (d if abs(d) > tiny else tiny), c if abs(c) > tiny else tiny
-            value *= d * c
-        if abs(d * c - 1) < 1e-12:
-            break
-    return front * value / a

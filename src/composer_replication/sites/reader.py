@@ -32,20 +32,10 @@ class ReaderTally(AskTally):
     """What the reader was asked and what it cost."""
 
     turns: int = 0
-    sites: int = 0
     none: int = 0
 
     def counts(self) -> JsonObject:
-        return {
-            "turns": self.turns,
-            "sites": self.sites,
-            "none": self.none,
-            "cached": self.cached,
-            "rejected": dict(self.rejected),
-            "failed": dict(self.failed),
-            "spent_micros": self.spent_micros,
-            "micros_per_site": round(self.spent_micros / self.sites, 1) if self.sites else 0.0,
-        }
+        return {"turns": self.turns, "sites": self.sites, "none": self.none, **super().counts()}
 
 
 class LLMSiteReader:

@@ -7,9 +7,9 @@ checked, never repaired: a criticism must be quoted from the user's words, so wh
 from __future__ import annotations
 
 import hashlib
-import json
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
+from composer_replication.llm.chat import json_fields, json_request
 from composer_replication.llm.fence import FENCE_RULE, fenced, neutralise
 from composer_replication.records import ErrorKind, JsonObject, Trace, canonical_json, render_action
 
@@ -68,19 +68,8 @@ class Question(NamedTuple):
     def request(self, model: str) -> JsonObject:
         # Two fences: the agent's text cannot pass for the user's.
         step, words = f"The step of the agent:\n{fenced(self.turn)}", f"The words of the user:\n{fenced(self.words)}"
-        return {
-            "model": model,
-            "messages": [
-                {"role": "system", "content": SYSTEM},
-                {"role": "user", "content": f"{step}\n\n{words}\n\nThe JSON object:"},
-            ],
-            "temperature": 0,
-            "max_tokens": REPLY_TOKENS,
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": "criticism", "strict": True, "schema": ANSWER_SCHEMA},
-            },
-        }
+        asked = f"{step}\n\n{words}\n\nThe JSON object:"
+        return json_request(model, SYSTEM, asked, answer="criticism", schema=ANSWER_SCHEMA, max_tokens=REPLY_TOKENS)
 
 
 class Verdict(NamedTuple):
@@ -92,11 +81,7 @@ class Verdict(NamedTuple):
 
 def read_answer(text: str, words: str) -> Verdict:
     """The verdict in an answer. `words` are the user's as they were shown: no others can be quoted."""
-    try:
-        answer: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return Verdict(None, "not_json")
-    fields = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+    fields = json_fields(text)
     quote = fields.get("quote")
     if set(fields) != {"kind", "quote"} or not isinstance(quote, str):
         return Verdict(None, "not_json")

@@ -18,12 +18,12 @@ from composer_replication.environments.agent.text_episode import TextEpisode
 from composer_replication.environments.code_tasks.session import SessionLimits
 from composer_replication.environments.code_tasks.task import TaskFolder
 from composer_replication.errors import UsageError
-from composer_replication.records import JsonObject, Message
+from composer_replication.records import JsonObject
 
 from .models import Policy
 from .rollout_worker import Rollout, RolloutSettings, RolloutWorker
 from .static_sampling import turn_sampler
-from .trl_rollouts import RolloutFunction, Watcher, rollout_function
+from .trl_rollouts import RolloutFunction, Watcher, prompt_key, rollout_function
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,12 @@ def code_rollout_function(
 ) -> RolloutFunction:
     """What `GRPOTrainer(rollout_func=…)` calls. `batch` is the number of prompts of one call.
     With a `monitoring.RolloutMonitor` as `watcher`, its `monitor_penalty` belongs to the reward functions."""
-    by_prompt = {_key(opening(task.code_task, calls_as_text=True)): task for task in tasks}
+    by_prompt = {prompt_key(opening(task.code_task, calls_as_text=True)): task for task in tasks}
     if len(by_prompt) < len(tasks):
         raise UsageError("two tasks have the same statement", "leave one of them out")
 
     def episode_of(prompt: Any) -> TextEpisode:
-        return TextEpisode(by_prompt[_key(prompt)], settings.backend, settings.session)
+        return TextEpisode(by_prompt[prompt_key(prompt)], settings.backend, settings.session)
 
     generator = torch.Generator(device=policy.model.device).manual_seed(seed)
     worker = _worker(policy, tasks, settings, batch)
@@ -106,7 +106,3 @@ def _worker(policy: Policy, tasks: Sequence[TaskFolder], settings: CodeRolloutSe
             f"lower the completion to {max(0, limit - longest)} tokens, or choose shorter tasks",
         )
     return RolloutWorker(turn_sampler(policy.model, policy.tokens, batch, room), policy.tokens, settings.worker())
-
-
-def _key(messages: Sequence[Message]) -> tuple[str, ...]:
-    return tuple(message["content"] for message in messages)

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from composer_replication.config import Config
-from composer_replication.environments.toolbox import ToolboxTask, trace_of
+from composer_replication.environments.toolbox import ToolboxTask
 
 from .distillation import Distilled, SiteStates, distil
 from .models import Policy
 from .online_sites import OnlineSite, Rolled, TraceHinter, find_online_sites
-from .rollouts import roll_out
+from .rollouts import sample_rolled
 from .settings import ComposerSettings
 from .states import last_hidden, output_head
 
@@ -42,18 +42,7 @@ class GapProbe(NamedTuple):
 
 def probe_gap(policy: Policy, config: Config, settings: ComposerSettings, tasks: Sequence[ToolboxTask]) -> GapProbe:
     """In float32, without autocast, on fresh rollouts of the policy as it is."""
-    rollouts = roll_out(
-        policy.model,
-        policy.tokens,
-        tasks,
-        max_turn_tokens=config.training.max_turn_tokens,
-        temperature=config.training.temperature,
-        generator=torch.Generator(device=policy.model.device).manual_seed(config.seed),
-    )
-    rolled = [
-        Rolled(trace_of(one.episode, policy.name, row), one.prompt_ids, one.completion_ids, one.sampled_mask)
-        for row, one in enumerate(rollouts)
-    ]
+    rolled = sample_rolled(policy, config, tasks)
     hinter = TraceHinter(config.hints.max_tokens, config.hints.max_leak_level)
     found, dropped = find_online_sites(rolled, hinter, policy.tokens, settings)
     sites = [(row, site) for row, some in zip(rolled, found, strict=True) for site in some]

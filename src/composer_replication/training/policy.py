@@ -6,15 +6,13 @@ import hashlib
 from itertools import islice
 from pathlib import Path
 
-import torch
-
 from composer_replication.config import Config
 from composer_replication.environments.toolbox import task_stream, trace_of
 from composer_replication.progress import Progress
 from composer_replication.records import Trace
 
 from .models import Policy, load_policy
-from .rollouts import roll_out
+from .rollouts import sample_rollouts
 from .stored import StartingPolicy, TokenizedTrace
 from .warmup import warm_up
 
@@ -47,14 +45,7 @@ def play(policy: Policy, config: Config) -> tuple[list[Trace], list[TokenizedTra
     each = config.ingestion.rollouts_per_task
     different = islice(task_stream(config.toolbox, "train", first), -(-config.ingestion.rollouts // each))
     tasks = [task for task in different for _ in range(each)][: config.ingestion.rollouts]
-    rollouts = roll_out(
-        policy.model,
-        policy.tokens,
-        tasks,
-        max_turn_tokens=config.training.max_turn_tokens,
-        temperature=config.training.temperature,
-        generator=torch.Generator(device=policy.model.device).manual_seed(config.seed),
-    )
+    rollouts = sample_rollouts(policy, config, tasks)
     traces = [trace_of(rollout.episode, policy.name, sample) for sample, rollout in enumerate(rollouts)]
     fingerprint = policy.tokenizer_fingerprint
     rows = [rollout.stored(trace.trace_id, fingerprint) for trace, rollout in zip(traces, rollouts, strict=True)]

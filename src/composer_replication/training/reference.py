@@ -25,6 +25,7 @@ from composer_replication.runs import write_atomically
 from .collator import ComposerDataCollator
 from .examples import PairTokens, TraceExample
 from .models import Policy
+from .states import evaluating
 
 CACHE_VERSION = 1
 TOKENS_PER_BATCH = 8192
@@ -119,12 +120,8 @@ def _read(cache: Path, fingerprint: str) -> Logprobs:
 
 def _compute(model: Any, pairs: Mapping[str, PairTokens], pad_id: int, batch_tokens: int) -> Logprobs:
     rows = [_Row(pair.prompt, answer) for pair in pairs.values() for answer in (pair.chosen, pair.rejected)]
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         logprobs = _row_logprobs(model, rows, pad_id, batch_tokens)
-    finally:
-        model.train(was_training)
     found = dict(zip(pairs, zip(logprobs[::2], logprobs[1::2], strict=True), strict=True))
     for key, sides in found.items():
         if not all(map(math.isfinite, sides)):

@@ -7,14 +7,17 @@ from typing import Any
 
 import torch
 
+from composer_replication.config import Config
 from composer_replication.environments.toolbox import Episode, ToolboxTask, trace_of
 from composer_replication.records import Message, Trace
 
+from .models import Policy
+from .online_sites import Rolled
 from .rollout_worker import Rollout, RolloutSettings, RolloutWorker
 from .sampling import DynamicSampler, TurnSampler
 from .tokens import ChatTokens
 
-__all__ = ["Rollout", "ToolboxEpisode", "roll_out"]
+__all__ = ["Rollout", "ToolboxEpisode", "roll_out", "sample_rolled", "sample_rollouts"]
 
 
 class ToolboxEpisode(Episode):
@@ -49,3 +52,27 @@ def roll_out(
     for start in range(0, len(tasks), batch_size):
         rollouts += worker.run([ToolboxEpisode(task) for task in tasks[start : start + batch_size]], generator)
     return rollouts
+
+
+def sample_rollouts(
+    policy: Policy, config: Config, tasks: Sequence[ToolboxTask], generator: torch.Generator | None = None
+) -> list[Rollout[ToolboxEpisode]]:
+    """One rollout per task, sampled as in training; without a `generator` from the config's seed."""
+    return roll_out(
+        policy.model,
+        policy.tokens,
+        tasks,
+        max_turn_tokens=config.training.max_turn_tokens,
+        temperature=config.training.temperature,
+        generator=generator or torch.Generator(device=policy.model.device).manual_seed(config.seed),
+    )
+
+
+def sample_rolled(
+    policy: Policy, config: Config, tasks: Sequence[ToolboxTask], generator: torch.Generator | None = None
+) -> list[Rolled]:
+    """The same as `find_online_sites` takes them."""
+    return [
+        Rolled(one.episode.trace(policy.name, row), one.prompt_ids, one.completion_ids, one.sampled_mask)
+        for row, one in enumerate(sample_rollouts(policy, config, tasks, generator))
+    ]

@@ -94,10 +94,8 @@ def sample_turns(
     tokens: list[Tensor] = []
     logprobs: list[Tensor] = []
     for _ in range(max_new_tokens):
-        logits_BV = output.logits[:, -1].float()
-        scaled_BV = (logits_BV / temperature if temperature else logits_BV).log_softmax(-1)
-        next_B = choose_tokens(scaled_BV, temperature, generator)
-        logprobs.append(scaled_BV.gather(1, next_B[:, None])[:, 0])
+        next_B, logprob_B = choose_tokens(output.logits[:, -1], temperature, generator)
+        logprobs.append(logprob_B)
         tokens.append(torch.where(alive_B, next_B, -1))
         alive_B = alive_B & (next_B != end_of_turn_id)
         if not alive_B.any():
@@ -111,12 +109,7 @@ def sample_turns(
             use_cache=True,
         )
         position_B1 = position_B1 + 1
-    tokens_BT, logprobs_BT = torch.stack(tokens, 1).tolist(), torch.stack(logprobs, 1).tolist()
-    turns = []
-    for row, row_logprobs in zip(tokens_BT, logprobs_BT, strict=True):
-        ids = [token for token in row if token >= 0]
-        turns.append(SampledTurn(ids, row_logprobs[: len(ids)]))
-    return turns
+    return turns_of(torch.stack(tokens, 1), torch.stack(logprobs, 1))
 
 
 def left_pad(rows: Sequence[Sequence[int]], pad_id: int, device: Any) -> tuple[Tensor, Tensor]:
@@ -127,7 +120,20 @@ def left_pad(rows: Sequence[Sequence[int]], pad_id: int, device: Any) -> tuple[T
     return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
 
-def choose_tokens(logprobs_BV: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
-    if not temperature:
-        return logprobs_BV.argmax(-1)
-    return torch.multinomial(logprobs_BV.exp(), 1, generator=generator)[:, 0]
+def choose_tokens(logits_BV: Tensor, temperature: float, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    """The next token of each row and its log-probability."""
+    logprobs_BV = (logits_BV.float() / (temperature or 1.0)).log_softmax(-1)
+    if temperature:
+        next_B1 = torch.multinomial(logprobs_BV.exp(), 1, generator=generator)
+    else:
+        next_B1 = logprobs_BV.argmax(-1, keepdim=True)
+    return next_B1[:, 0], logprobs_BV.gather(1, next_B1)[:, 0]
+
+
+def turns_of(tokens_BT: Tensor, logprobs_BT: Tensor) -> list[SampledTurn]:
+    """What was written before each row ended; tokens after that are -1."""
+    turns: list[SampledTurn] = []
+    for row, row_logprobs in zip(tokens_BT.tolist(), logprobs_BT.tolist(), strict=True):
+        ids = [token for token in row if token >= 0]
+        turns.append(SampledTurn(ids, row_logprobs[: len(ids)]))
+    return turns

@@ -23,10 +23,6 @@ class SelfTeacher:
         self._rate = rate
         self._shadows: dict[str, Tensor] = {}
 
-    @property
-    def has_own_weights(self) -> bool:
-        return self._rate is not None
-
     @torch.no_grad()
     def begin(self, model: Any) -> None:
         """The first call takes the weights to start from. A model to be sharded must be so by then: shards are kept."""

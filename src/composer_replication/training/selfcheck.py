@@ -29,7 +29,7 @@ from composer_replication.progress import Progress, Silent
 from .arguments import composer_settings, grpo_config
 from .examples import TraceExample
 from .gap_probe import GapProbe, probe_gap
-from .machine import MemoryMeter, describe_machine
+from .machine import MIB, MemoryMeter, describe_machine
 from .models import Policy
 from .result_card import Check, ResultCard
 from .toolbox_rollouts import ToolboxRollouts, episode_reward
@@ -38,7 +38,6 @@ from .trl_trainer import ComposerReplicationTrainer
 
 STEPS, EXACT_STEPS, PROBED_ROLLOUTS = 10, 2, 128
 MAX_EMPTY_DIVERGENCE = 1e-6
-MIB = 1 << 20
 
 
 def check_machine(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -30,6 +32,17 @@ def last_hidden(model: Any, input_ids_BT: Tensor, attention_mask_BT: Tensor | No
         hidden_11H = backbone(input_ids=filler_11, attention_mask=filler_11 + 1, use_cache=False).last_hidden_state
         return hidden_11H[:0].repeat(1, input_ids_BT.shape[1], 1)
     return backbone(input_ids=input_ids_BT, attention_mask=attention_mask_BT, use_cache=False).last_hidden_state
+
+
+@contextmanager
+def evaluating(model: Any) -> Generator[Any]:
+    """In evaluation mode inside, and afterwards as it was."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield model
+    finally:
+        model.train(was_training)
 
 
 def acts_differently_in_training(model: Any) -> bool:

@@ -25,7 +25,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from composer_replication.errors import UsageError
 
-from .sampling import DynamicSampler, SampledTurn, TurnSampler, choose_tokens, left_pad
+from .sampling import DynamicSampler, SampledTurn, TurnSampler, choose_tokens, left_pad, turns_of
 from .tokens import ChatTokens
 
 ATTENTION = "composer_static"
@@ -232,9 +232,8 @@ class StaticSampler:
         tokens: list[Tensor] = []
         logprobs: list[Tensor] = []
         for step in range(max_new_tokens):
-            scaled_BV = (logits_BV.float() / (temperature or 1.0)).log_softmax(-1)
-            next_B = choose_tokens(scaled_BV, temperature, generator)
-            logprobs.append(scaled_BV.gather(1, next_B[:, None])[:, 0])
+            next_B, logprob_B = choose_tokens(logits_BV, temperature, generator)
+            logprobs.append(logprob_B)
             tokens.append(torch.where(alive_B, next_B, -1))
             alive_B = alive_B & (next_B != self._tokens.end_of_turn_id)
             if step + 1 == max_new_tokens or (step % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 and not alive_B.any()):
@@ -244,12 +243,7 @@ class StaticSampler:
             self._column_B.copy_(torch.where(alive_B, length_B, self._unseen_column))
             logits_BV = self._step(width)
             length_B = length_B + alive_B
-        ids_RT, logprobs_RT = torch.stack(tokens, 1)[slots_R].tolist(), torch.stack(logprobs, 1)[slots_R].tolist()
-        turns: list[SampledTurn] = []
-        for row, row_logprobs in zip(ids_RT, logprobs_RT, strict=True):
-            ids = [token for token in row if token >= 0]
-            turns.append(SampledTurn(ids, row_logprobs[: len(ids)]))
-        return turns
+        return turns_of(torch.stack(tokens, 1)[slots_R], torch.stack(logprobs, 1)[slots_R])
 
     def _step(self, width: int) -> Tensor:
         if not self._graphs_on:

@@ -19,8 +19,9 @@ from .online_sites import HintedTurn, OnlineSite, Rolled
 from .rollout_worker import Rollout, RolloutSettings, RolloutWorker
 from .rollouts import ToolboxEpisode
 from .sampling import sample_turns
+from .states import evaluating
 from .static_sampling import turn_sampler
-from .trl_rollouts import RolloutFunction, Watcher, rollout_function
+from .trl_rollouts import RolloutFunction, Watcher, prompt_key, rollout_function
 
 MAX_OBSERVATION_TOKENS = 96
 
@@ -37,7 +38,7 @@ class ToolboxRollouts:
         watcher: Watcher | None = None,
     ) -> None:
         self._policy, self._config, self._watcher = policy, config, watcher
-        self._by_prompt = {_prompt_key(task.messages): task for task in tasks}
+        self._by_prompt = {prompt_key(task.messages): task for task in tasks}
         self._by_id = {task.task_id: task for task in tasks}
         device = policy.model.device
         self._generator = torch.Generator(device=device).manual_seed(config.seed + 1_000_003 * rank)
@@ -64,7 +65,7 @@ class ToolboxRollouts:
         )
         return rollout_function(
             worker,
-            lambda prompt: ToolboxEpisode(self._by_prompt[_prompt_key(prompt)]),
+            lambda prompt: ToolboxEpisode(self._by_prompt[prompt_key(prompt)]),
             source_model=self._policy.name,
             generator=self._generator,
             columns={"penalty": self._penalty, **({"leak": self._leak} if self._config.toolbox.leak != "none" else {})},
@@ -76,18 +77,16 @@ class ToolboxRollouts:
         if not candidates:
             return []
         tokens, model = self._policy.tokens, self._policy.model
-        was_training = model.training
-        model.eval()
-        turns = sample_turns(
-            model,
-            [site.teacher_context for _, _, site in candidates],
-            end_of_turn_id=tokens.end_of_turn_id,
-            pad_id=tokens.tokenizer.pad_token_id,
-            max_new_tokens=self._config.training.max_turn_tokens,
-            temperature=self._config.training.temperature,
-            generator=self._trying,
-        )
-        model.train(was_training)
+        with evaluating(model):
+            turns = sample_turns(
+                model,
+                [site.teacher_context for _, _, site in candidates],
+                end_of_turn_id=tokens.end_of_turn_id,
+                pad_id=tokens.tokenizer.pad_token_id,
+                max_new_tokens=self._config.training.max_turn_tokens,
+                temperature=self._config.training.temperature,
+                generator=self._trying,
+            )
         return [
             self._is_accepted(rolled, hinted, tokens.text(turn.ids))
             for (rolled, hinted, _), turn in zip(candidates, turns, strict=True)
@@ -144,7 +143,3 @@ def leak_penalty(leak: list[LeakUse], log_metric: Callable[[str, float], None], 
         log_metric(f"monitor/canary_hit_rate/{way}", sum(way in use.ways for use in leak) / len(leak))
     log_metric("leak/alarm_rate", sum(use.alarm for use in leak) / len(leak))
     return [use.penalty for use in leak]
-
-
-def _prompt_key(messages: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(message["content"] for message in messages)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -12,11 +11,11 @@ import torch
 from composer_replication.records import Trace
 
 from .rollout_worker import Rollout, RolloutWorker
+from .states import evaluating
 from .text_environment import BrokenEnvironment, TextEnvironment
 
 A = TypeVar("A")
 B = TypeVar("B")
-Prompt = Sequence[Mapping[str, Any]]
 Column = Callable[[Rollout[Any]], Any]
 Watcher = Callable[[Sequence[Rollout[Any]], Sequence[Trace], int], Mapping[str, list[Any]]]
 """Rollouts, their traces and the number of the step -> further columns."""
@@ -43,7 +42,7 @@ def rollout_function(
     def roll_out(prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
         episodes = _map(lambda prompt: _build(environment_of, prompt), prompts, concurrency)
         try:
-            with _evaluating(trainer.accelerator.unwrap_model(trainer.model)) as model:
+            with evaluating(trainer.accelerator.unwrap_model(trainer.model)) as model:
                 worker.sampler.refresh(model)
                 rollouts = worker.run(episodes, generator)
             made = rollout_columns(rollouts, source_model)
@@ -53,6 +52,11 @@ def rollout_function(
             _map(_close, episodes, concurrency)
 
     return roll_out
+
+
+def prompt_key(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """What `environment_of` can find a task by."""
+    return tuple(message["content"] for message in messages)
 
 
 def rollout_columns(rollouts: Sequence[Rollout[Any]], source_model: str) -> dict[str, list[Any]]:
@@ -90,13 +94,3 @@ def _map(function: Callable[[A], B], items: Sequence[A], concurrency: int) -> li
         return [function(item) for item in items]
     with ThreadPoolExecutor(concurrency) as pool:
         return list(pool.map(function, items))
-
-
-@contextmanager
-def _evaluating(model: Any) -> Generator[Any]:
-    was_training = model.training
-    model.eval()
-    try:
-        yield model
-    finally:
-        model.train(was_training)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from .online_sites import Accepts, Hinter, OnlineSite, Rolled, find_online_sites
 from .samples import RolloutSamples
 from .self_teacher import SelfTeacher, is_sharded, self_teacher
 from .settings import ComposerSettings
-from .states import Head, acts_differently_in_training, language_model, last_hidden, output_head
+from .states import Head, acts_differently_in_training, evaluating, language_model, last_hidden, output_head
 from .tokens import ChatTokens
 from .trainer_metrics import distilled_metrics, found_sites, site_metrics
 from .trl_compat import call_inside_forward
@@ -530,15 +530,6 @@ class _Following(TrainerCallback):
         self._teacher.update(model)
 
 
-@contextmanager
-def _evaluating(model: Any) -> Generator[None]:
+def _evaluating(model: Any) -> AbstractContextManager[Any]:
     """Without dropout, and without the recomputation that only a backward pass needs."""
-    if not acts_differently_in_training(model):
-        yield
-        return
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
+    return evaluating(model) if acts_differently_in_training(model) else nullcontext()

@@ -14,7 +14,6 @@ import random
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self, cast
 
 from composer_replication.errors import BudgetError, RecomposeError, UsageError
@@ -90,9 +89,7 @@ class EndpointModel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     async def _open(self) -> HttpTransport:

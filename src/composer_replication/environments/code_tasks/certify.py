@@ -27,7 +27,7 @@ from .static_filter import filtered
 from .store import TaskFiles, gold_submission, write_record, write_task
 from .strength import dropped_statements, lazy_solutions
 from .task import Candidate, CodeTask, Level, Rejection, Submission, TaskFolder
-from .test_runs import file_of
+from .test_ids import file_of
 from .trees import files_of
 
 MAX_LAZY_REWARD = 0.2

@@ -17,7 +17,8 @@ from composer_replication.environments.test_writing.kills import killed_mutants
 
 from .repository import CoverageMap, Repository
 from .task import Candidate
-from .test_runs import RunRequest, TestRun, file_of, module_names
+from .test_ids import file_of
+from .test_runs import RunRequest, TestRun, module_names
 from .trees import read_text
 from .warm import TestSetup, WarmRunner
 

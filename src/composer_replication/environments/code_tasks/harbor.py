@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import quote
 
 from .task import CodeTask
-from .test_runs import file_of
+from .test_ids import file_of
 
 WORKDIR = "/work"
 AGENT_TIMEOUT_S = 1800.0

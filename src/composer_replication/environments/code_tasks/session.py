@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
 from composer_replication.environments.agent.tools import ToolError, check_call
@@ -136,9 +135,7 @@ class TaskSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def _step(self, work: Callable[[], str]) -> ToolResult:

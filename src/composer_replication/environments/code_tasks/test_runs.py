@@ -90,13 +90,3 @@ def module_names(repository: Repository) -> dict[str, str]:
         if all(part.isidentifier() for part in parts) and "__main__" not in parts:
             found[".".join(parts)] = path
     return found
-
-
-def file_of(test: str) -> str:
-    return test.split("::", 1)[0]
-
-
-def function_of(test: str) -> str:
-    """A test's id without its parameters."""
-    file, _, rest = test.partition("::")
-    return f"{file}::{rest.partition('[')[0]}"

@@ -12,10 +12,9 @@ import struct
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from composer_replication.environments.sandbox.interface import MIB, ExecResult, Limits, SandboxSpec
@@ -99,9 +98,7 @@ class WarmRunner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def _ask(self, request: RunRequest) -> dict[str, Any]:
@@ -201,14 +198,9 @@ class WarmRunner:
         return str(self._ended or "no answer in time")
 
 
-def _pytest_entry_points(name: str, seen: frozenset[str] = frozenset()) -> set[str]:
+def _pytest_entry_points(name: str) -> set[str]:
     try:
         found = distribution(name)
     except PackageNotFoundError as error:
         raise UsageError(f"{name} is not installed next to recompose", f"pip install {name}") from error
     return {entry.module for entry in found.entry_points if entry.group == "pytest11"}
-
-
-def without_time_limit(request: RunRequest, suite_s: float) -> RunRequest:
-    """Room for a slow machine: ten times what the suite took, and at least half a minute."""
-    return replace(request, timeout_s=max(30.0, 10 * suite_s))

@@ -60,10 +60,6 @@ def draw_challenge(
     return Challenge(_contradicted(readable, ways, chosen, chance), must_fail, must_pass)
 
 
-def file_of(test: str) -> str:
-    return test.partition("::")[0]
-
-
 def function_of(test: str) -> Function:
     """The file and the name of a test, without its parameters."""
     file, _, rest = test.partition("::")

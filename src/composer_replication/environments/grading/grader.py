@@ -13,9 +13,10 @@ from pathlib import PurePosixPath
 from random import Random, SystemRandom
 
 from composer_replication.environments.code_tasks.task import CodeTask, Grade, Submission, TaskFolder
+from composer_replication.environments.code_tasks.test_ids import file_of
 from composer_replication.errors import UsageError
 
-from .challenge import draw_challenge, file_of
+from .challenge import draw_challenge
 from .contradict import function_names
 from .facts import draw_facts
 from .mutants import grade_tests

@@ -17,10 +17,11 @@ from pathlib import Path
 from random import Random
 
 from composer_replication.environments.code_tasks.task import Grade, TaskFolder
+from composer_replication.environments.code_tasks.test_ids import is_test_file
 from composer_replication.errors import UsageError
 
 from .equivalent import compiled, equivalent
-from .overlay import Accepted, is_test_file
+from .overlay import Accepted
 from .trusted_run import Order, RunOutcome, run_trusted
 
 TRUE_COPIES = 4

@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from composer_replication.environments.code_tasks.task import Submission, TaskFolder
+from composer_replication.environments.code_tasks.test_ids import is_test_file
 
 MAX_SUBMISSION_BYTES = 32 * 1024 * 1024
 MAX_SUBMISSION_FILES = 2000
@@ -156,12 +157,6 @@ def _adds_import_name(task: TaskFolder, path: str, import_roots: Iterable[str]) 
         if not known and top.removesuffix(".py") not in task.code_task.packages:
             return True
     return False
-
-
-def is_test_file(path: str) -> bool:
-    """By pytest's own rule for names."""
-    name = PurePosixPath(path).name
-    return name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py"))
 
 
 def _in_either(task: TaskFolder, path: str) -> bool:

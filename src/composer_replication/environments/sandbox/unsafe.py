@@ -14,7 +14,7 @@ import subprocess
 import time
 
 from .interface import ExecResult, SandboxSpec
-from .limits import Watch, apply_limits, resource_limits
+from .limits import apply_limits, resource_limits
 from .local import Command, LocalSandbox
 from .process import Running
 from .rewriting import rewrite_paths
@@ -42,7 +42,6 @@ class UnsafeSandbox(LocalSandbox):
 
     def _run(self, command: Command) -> ExecResult:
         started = time.monotonic()
-        limits = self.spec.limits
         env = {name: rewrite_paths(value, self._places) for name, value in command.env.items()}
         argv = [rewrite_paths(word, self._places) for word in command.argv]
         program = shutil.which(argv[0], path=env["PATH"])
@@ -60,14 +59,12 @@ class UnsafeSandbox(LocalSandbox):
             start_new_session=True,
         )
         running = Running(process, lambda: _kill_group(process.pid), started)
-        self._track(running)
-        try:
-            apply_limits(process.pid, resource_limits(limits, UNBOUNDED))
-            watch = Watch(limits, process.pid)
-            outcome = running.finish(command.stdin, limits, command.timeout_s, watch, self.workspace.overfull)
-        finally:
-            _kill_group(process.pid)
-            self._forget(running)
+        with self._tracked(running):
+            try:
+                apply_limits(process.pid, resource_limits(self.spec.limits, UNBOUNDED))
+                outcome = self._finish(running, command, process.pid)
+            finally:
+                _kill_group(process.pid)
         code = 128 - outcome.returncode if outcome.returncode < 0 else outcome.returncode
         return ExecResult(code, outcome.stdout, outcome.stderr, outcome.ending, outcome.wall_s, outcome.truncated)
 

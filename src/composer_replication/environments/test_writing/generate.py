@@ -19,6 +19,7 @@ from ..bug_injection.operators import OPERATORS, mutations
 from ..code_tasks.generators import GeneratorSettings
 from ..code_tasks.repository import CoverageMap, Repository
 from ..code_tasks.task import Candidate, Grain, Symbol
+from ..code_tasks.test_ids import file_of, is_test_file
 from ..feature_deletion.visible import gone_tests, visible_tests
 from .statement import statements
 
@@ -52,7 +53,7 @@ def functions_by_files(coverage: CoverageMap) -> list[tuple[Symbol, ...]]:
     """Groups of two functions and more: of one source file, tested by one test file."""
     groups: dict[tuple[str, str], list[Symbol]] = {}
     for symbol in tested_functions(coverage):
-        files = {test.partition("::")[0] for test in coverage.by_symbol[symbol]}
+        files = set(map(file_of, coverage.by_symbol[symbol]))
         if len(files) == 1:
             groups.setdefault((symbol.file, files.pop()), []).append(symbol)
     return [tuple(group) for group in groups.values() if len(group) > 1]
@@ -63,11 +64,11 @@ def candidate(
 ) -> Candidate | None:
     """None where too few bugs fit into the feature, its tests are half the suite, or cannot be taken out."""
     tests = frozenset[str]().union(*(coverage.by_symbol[symbol] for symbol in symbols))
-    files = sorted({test.partition("::")[0] for test in tests})
+    files = sorted(set(map(file_of, tests)))
     mutants = broken_copies(repository, symbols, rng)
     if len(mutants) < MIN_MUTANTS or len(tests) > MAX_TEST_SHARE * len(coverage.passing):
         return None
-    if not all(is_collected(path) for path in files):
+    if not all(map(is_test_file, files)):
         return None
     edits = visible_tests(repository, {}, tests)
     gone = gone_tests(repository, edits, coverage.passing)
@@ -105,12 +106,6 @@ def broken_copies(repository: Repository, symbols: tuple[Symbol, ...], rng: Rand
     rows = zip_longest(*columns)
     distinct = dict.fromkeys(one for row in rows for one in row if one is not None)
     return tuple({"path": path, "text": text} for path, text in list(distinct)[:MAX_MUTANTS])
-
-
-def is_collected(path: str) -> bool:
-    """Whether pytest, and so the grader, takes the file for tests by its name."""
-    name = PurePosixPath(path).name
-    return name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py"))
 
 
 def test_patterns(path: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..code_tasks.task import Candidate
+from ..code_tasks.test_ids import file_of
 from ..code_tasks.test_runs import RunRequest, TestRun
 
 TIMEOUT_S = 20.0
@@ -18,7 +19,7 @@ def killed_mutants(
 ) -> tuple[dict[str, str], ...]:
     """The mutants of a candidate on which one of the removed tests does not pass. One that hangs is left out: it would
     cost every later grading its whole time limit."""
-    files = tuple(sorted({test.partition("::")[0] for test in candidate.expected_failing}))
+    files = tuple(sorted(set(map(file_of, candidate.expected_failing))))
     kept: list[dict[str, str]] = []
     for mutant in candidate.mutants:
         result = run(

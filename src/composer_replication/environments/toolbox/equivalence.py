@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from composer_replication.records import Message, TraceState, canonical_json
+from composer_replication.records import TraceState
 
 from .episode import Call, Episode, TurnResult
 from .oracle import next_call
 from .tasks import ToolboxTask
-from .trace import replay_history
+from .trace import prompt_key, replay_history
 from .world import World
 
 
@@ -18,7 +18,7 @@ class ToolboxJudge:
     """Knows the tasks of some traces by their prompts. Answers None about any other state."""
 
     def __init__(self, tasks: Iterable[ToolboxTask]) -> None:
-        self._tasks = {_prompt_key(task.messages): task for task in tasks}
+        self._tasks = {prompt_key(task.messages): task for task in tasks}
 
     def equivalent(self, state: TraceState, a: str, b: str) -> bool | None:
         """Whether both calls leave the same world behind and show the agent the same."""
@@ -45,9 +45,5 @@ class ToolboxJudge:
         return episode.world, result.observation, result.error is None
 
     def _episode(self, state: TraceState) -> Episode | None:
-        task = self._tasks.get(_prompt_key(state["messages"]))
+        task = self._tasks.get(prompt_key(state["messages"]))
         return replay_history(task, state["messages"]) if task else None
-
-
-def _prompt_key(messages: Sequence[Message]) -> str:
-    return canonical_json([message["content"] for message in messages[:2]])

@@ -12,7 +12,6 @@ import random
 import threading
 from collections.abc import Iterable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
 
 from composer_replication.records import Message, canonical_json
@@ -20,7 +19,7 @@ from composer_replication.records import Message, canonical_json
 from .episode import FINISH, Call
 from .oracle import next_call
 from .tasks import ToolboxTask
-from .trace import replay_history
+from .trace import prompt_key, replay_history
 
 REFUSAL = "I know only the toolbox."
 
@@ -34,7 +33,7 @@ class SimulatedTeachers:
     """Context manager around the server; `base_url` is valid inside."""
 
     def __init__(self, tasks: Iterable[ToolboxTask], error_rates: Sequence[float], seed: int) -> None:
-        self._tasks = {_prompt_key(task.messages): task for task in tasks}
+        self._tasks = {prompt_key(task.messages): task for task in tasks}
         self._error_rates = dict(zip(teacher_names(error_rates), error_rates, strict=True))
         self._seed = seed
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -48,9 +47,7 @@ class SimulatedTeachers:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._server.shutdown()
         self._server.server_close()
 
@@ -69,7 +66,7 @@ class SimulatedTeachers:
         }
 
     def _reply(self, teacher: str, messages: list[Message]) -> Message:
-        task = self._tasks.get(_prompt_key(messages))
+        task = self._tasks.get(prompt_key(messages))
         if task is None:
             return {"role": "assistant", "content": REFUSAL}
         episode = replay_history(task, messages)
@@ -113,10 +110,6 @@ class SimulatedTeachers:
                 pass
 
         return Handler
-
-
-def _prompt_key(messages: Sequence[Message]) -> str:
-    return canonical_json([message["content"] for message in messages[:2]])
 
 
 def _spoil(call: Call, task: ToolboxTask, rng: random.Random) -> Call:

@@ -60,3 +60,8 @@ def _text_of(message: Message) -> str:
         function = call["function"]
         return f'{{"name":{canonical_json(function["name"])},"arguments":{function["arguments"]}}}'
     return message["content"]
+
+
+def prompt_key(messages: Sequence[Message]) -> str:
+    """What a task is recognised by in any conversation about it."""
+    return canonical_json([message["content"] for message in messages[:2]])
