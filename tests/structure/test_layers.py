@@ -11,12 +11,12 @@ import pytest
 import composer_replication
 
 ROOT = Path(composer_replication.__file__).parent
-FOUNDATION = {"records", "config", "errors", "progress", "runs", "beta", "__init__"}
+FOUNDATION = {"records", "config", "errors", "progress", "runs", "special_functions", "__init__"}
 MAY_IMPORT = {
     "records": set(),
     "errors": set(),
     "progress": set(),
-    "beta": set(),
+    "special_functions": set(),
     "config": {"records", "errors"},
     "runs": {"records", "errors", "config", "__init__"},
     "redaction": FOUNDATION,

@@ -34,6 +34,7 @@ def test_a_parametrised_test_goes_whole(shop):
     gone = gone_tests(shop, visible_tests(shop, {}, hide), ids("prices", DISCOUNT))
     assert gone == ids("prices", ["test_discount[100]", "test_discount[200]"])
     assert function_of("t.py::C::f[a::b[c]]") == "t.py::C::f"
+    assert function_of("odd[1]/t.py::f[a]") == "odd[1]/t.py::f"
 
 
 def test_names_that_no_longer_import_go_with_what_stands_on_them(shop, tmp_path):

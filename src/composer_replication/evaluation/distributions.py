@@ -13,7 +13,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from composer_replication.beta import incomplete_beta
+from composer_replication.special_functions import incomplete_beta
 
 NODES = 200
 

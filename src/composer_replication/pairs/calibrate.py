@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from composer_replication.beta import incomplete_beta
 from composer_replication.records import PreferencePair, Record, TraceState, canonical_tool_call, render_action
+from composer_replication.special_functions import incomplete_beta
 
 from .build import PairSet
 

@@ -42,7 +42,7 @@ def task_facts(task: TaskFolder) -> TaskFacts:
         editable=known.editable,
         files=sum(by_suffix.values()),
         files_by_suffix=by_suffix,
-        test_literals=_test_literals(task.overlay, task.tree, known.test_files, names),
+        test_literals=_test_literals(task.overlay, task.tree, known.test_files, names, known.task.task_id),
     )
 
 
@@ -88,7 +88,9 @@ def _files_by_suffix(tree: Path, visible_hash: str) -> dict[str, int]:
 
 
 @lru_cache(maxsize=64)
-def _test_literals(overlay: Path, tree: Path, test_files: tuple[str, ...], names: frozenset[str]) -> tuple[str, ...]:
+def _test_literals(
+    overlay: Path, tree: Path, test_files: tuple[str, ...], names: frozenset[str], task_id: str
+) -> tuple[str, ...]:
     """Those of tests that name a symbol of the task come first."""
     near: dict[str, None] = {}
     far: dict[str, None] = {}

@@ -42,7 +42,8 @@ def visible_tests(repository: Repository, edits: Edits, hide: frozenset[str]) ->
 
 def test_function(test_id: str) -> str:
     """`path::Class::function` of a pytest id, without the parameters."""
-    return test_id.partition("[")[0]
+    file, _, rest = test_id.partition("::")
+    return f"{file}::{rest.partition('[')[0]}"
 
 
 def gone_tests(repository: Repository, visible: Edits, test_ids: Iterable[str]) -> frozenset[str]:

@@ -65,6 +65,7 @@ class UnsafeSandbox(LocalSandbox):
                 outcome = self._finish(running, command, process.pid)
             finally:
                 _kill_group(process.pid)
+                process.wait()
         code = 128 - outcome.returncode if outcome.returncode < 0 else outcome.returncode
         return ExecResult(code, outcome.stdout, outcome.stderr, outcome.ending, outcome.wall_s, outcome.truncated)
 
