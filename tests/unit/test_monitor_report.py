@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from composer_replication.runs import Run, read_records, write_records
 
 from .monitor_cases import HARD_HIT, evidence, trace
 
+HASHED = "with its hash in the manifest"
 EVIL = "git log -p --grep='<script>alert(1)</script>\x1b[31m'"
 
 
@@ -101,6 +103,57 @@ def test_damaged_traces_are_refused(run):
     with pytest.raises(RecomposeError, match="damaged"):
         monitor_run(run, Silent())
     assert not run.stage("monitor").is_done
+
+
+@pytest.fixture(params=[HASHED, "of before hashes were kept"])
+def rolled(tmp_path, request):
+    """As `env rollout` leaves it, with evidence of several blocks of the compressor."""
+    opened = Run.start(tmp_path / "rolled", Config())
+    attempts = [honest(number) for number in range(400)]
+    left = [
+        TraceEvidence(trace_id=each.trace_id, evidence=evidence(written={"demo/a.py": str(place) * 300}))
+        for place, each in enumerate(attempts)
+    ]
+    written = write_records(opened.path / EVIDENCE, left)
+    beside = {"evidence.jsonl.zst": written} if request.param == HASHED else None
+    opened.stage("ingestion").finish(attempts, {"traces": len(attempts)}, [], 0.0, beside=beside)
+    return opened
+
+
+def test_evidence_that_is_whole_is_read_with_a_hash_and_without(rolled):
+    monitor_run(rolled, Silent())
+    assert rolled.stage("monitor").counts["with_evidence"] == 400
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:-4],
+        lambda data: data[:20],
+        lambda data: b"",
+        lambda data: b"no such thing " * 9,
+    ],
+)
+def test_damaged_evidence_is_refused_and_not_taken_for_none(rolled, damage):
+    path = rolled.path / EVIDENCE
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(RecomposeError, match=r"evidence.jsonl.zst is damaged; next: roll the attempts again"):
+        monitor_run(rolled, Silent())
+    assert not rolled.stage("monitor").is_done
+
+
+def with_another_last_line(path):
+    left = list(read_records(path, TraceEvidence))
+    write_records(path, [*left[:-1], left[-1].model_copy(update={"evidence": evidence()})])
+
+
+@pytest.mark.parametrize("gone", [lambda path: write_records(path, []), Path.unlink, with_another_last_line])
+@pytest.mark.parametrize("rolled", [HASHED], indirect=True)
+def test_evidence_that_was_promised_must_be_there(rolled, gone):
+    gone(rolled.path / EVIDENCE)
+    with pytest.raises(RecomposeError, match="damaged"):
+        monitor_run(rolled, Silent())
 
 
 def test_no_traces_is_said(tmp_path):

@@ -108,7 +108,7 @@ class _Looking:
 
     def __init__(self, run: Run, traces: int, progress: Progress) -> None:
         self._run, self._traces, self._progress = run, traces, progress
-        self._evidence = _EvidenceBesideTraces(run.path / EVIDENCE)
+        self._evidence = _EvidenceBesideTraces(run)
         self._classes, self._strength = Counter[str](), Counter[str]()
         self.verdicts: list[Verdict] = []
 
@@ -121,6 +121,7 @@ class _Looking:
             self._strength.update(finding.evidence for finding in seen.findings)
             yield from encoded(seen.findings)
             self._progress.step(len(self.verdicts), self._traces, f"{sum(v.alarm for v in self.verdicts)} alarms")
+        self._evidence.read_to_the_end()
 
     def counts(self) -> dict[str, Any]:
         rollouts = [verdict for verdict in self.verdicts if not verdict.person]
@@ -143,10 +144,12 @@ class _Looking:
 
 
 class _EvidenceBesideTraces:
-    """Evidence by trace id from a file in about the order of the traces."""
+    """Evidence by trace id from a file in about the order of the traces. A damaged file is refused: attempts without
+    evidence would look cleaner than they are."""
 
-    def __init__(self, path: Path) -> None:
-        self._rest: Iterator[TraceEvidence] = read_records(path, TraceEvidence) if path.exists() else iter(())
+    def __init__(self, run: Run) -> None:
+        name = (run.path / EVIDENCE).name
+        self._rest = run.stage("ingestion").stream_beside(name, TraceEvidence, "roll the attempts again")
         self._waiting: dict[str, AttemptEvidence] = {}
 
     def of(self, trace_id: str) -> AttemptEvidence | None:
@@ -157,6 +160,11 @@ class _EvidenceBesideTraces:
                 return each.evidence
             self._waiting[each.trace_id] = each.evidence
         return None
+
+    def read_to_the_end(self) -> None:
+        """Only there it is known whether the file is whole."""
+        for _ in self._rest:
+            pass
 
 
 def _hash(path: Path) -> str:
