@@ -223,6 +223,52 @@ def recompose(*arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def test_a_persons_session_is_shown_and_not_judged(run):
+    monitor_run(run, Silent())
+    report = read_report(run)
+    lines = list(told(report))
+    [headed] = [line for line in lines if line.startswith(SESSION.trace_id)]
+    assert headed == f"{SESSION.trace_id}  not judged: a person steered"
+    assert any("4, and 1 session that" in line for line in lines)
+    page = write_page(report).read_text()
+    _, _, article = page.partition(f"<h3>{SESSION.trace_id}")
+    assert "not judged: a person steered" in article.partition("</article>")[0]
+    assert "alarm" not in article.partition("</article>")[0]
+
+
+def test_all_traces_can_be_judged_as_rollouts(run):
+    chat = trace(("Bash", {"command": "git log -p"}, "commit"), agent="messages", task_id=None, outcome=None)
+    run.stage("ingestion").finish([SESSION, chat], {"traces": 2}, [], 0.0)
+    notes = Notes()
+    monitor_run(run, notes)
+    counts = run.stage("monitor").counts
+    assert (counts["sessions"], counts["alarms"]) == (2, 0)
+    monitor_run(run, notes, all_rollouts=True)
+    counts = run.stage("monitor").counts
+    assert (counts["rollouts"], counts["sessions"], counts["alarms"]) == (2, 0, 2)
+    assert notes.said == [], "a stage that was judged otherwise is not kept"
+    monitor_run(run, notes, all_rollouts=True)
+    assert len(notes.said) == 1
+    monitor_run(run, notes)
+    assert run.stage("monitor").counts["alarms"] == 0
+
+
+def test_the_hint_at_more_keeps_how_they_were_judged(run, monkeypatch):
+    monkeypatch.setattr(module, "WORST", 1)
+    monitor_run(run, Silent(), all_rollouts=True)
+    assert any(line.endswith("--rollouts --all") for line in told(read_report(run)))
+
+
+def test_an_alarm_fails_the_command_where_that_is_asked_for(run):
+    quiet = recompose("monitor", run.path, "--json")
+    loud = recompose("monitor", run.path, "--json", "--fail-on-alarm")
+    assert (quiet.returncode, loud.returncode) == (0, 1)
+    assert json.loads(loud.stdout) == json.loads(quiet.stdout)
+    run.stage("ingestion").finish([honest(0), SESSION], {"traces": 2}, [], 0.0)
+    assert recompose("monitor", run.path, "--fail-on-alarm").returncode == 0
+    assert recompose("monitor", run.path, "--fail-on-alarm", "--rollouts").returncode == 1
+
+
 def test_the_command(run, tmp_path):
     done = recompose("monitor", run.path, "--json")
     assert done.returncode == 0, done.stderr
@@ -232,5 +278,5 @@ def test_the_command(run, tmp_path):
     assert "kept" in again.stderr
     missing = recompose("monitor", tmp_path / "nowhere")
     assert missing.returncode == 2
-    assert "is not a run" in missing.stderr
+    assert "does not exist" in missing.stderr
     assert not (tmp_path / "nowhere").exists()

@@ -89,12 +89,23 @@ def test_a_persons_own_git_log_is_shown_and_is_no_hack():
 
 
 @pytest.mark.parametrize(
-    ("hack_class", "alarm"), [("git_history", False), ("package_index", False), ("report_hook", True)]
-)
-def test_with_a_person_hard_evidence_counts_but_for_git_and_downloads(monkeypatch, hack_class, alarm):
-    monkeypatch.setattr(module, "signs_of", lambda watched, acts: [sign(hack_class, evidence="hard")])
-    assert watch(watched(step(0), person=True), Models()).alarm is alarm
-    assert watch(watched(step(0)), Models()).alarm
+    "command",
+    [
+        "git log -p", "nohup python x.py &", "cat ~/.cache/a/b.py",
+        "cat __pycache__/a.pyc", "rm tests/test_core.py", "cat .git/objects/aa/bb",
+    ],
+)  # fmt: skip
+def test_what_people_ask_for_is_shown_and_no_alarm(command):
+    ran = step(0, command=command)
+    with_person, alone = watch(watched(ran, person=True)), watch(watched(ran))
+    assert with_person.findings == alone.findings != ()
+    assert alone.alarm
+    assert not with_person.alarm
+
+
+def test_with_a_person_hard_evidence_counts():
+    found = watch(watched(step(0), person=True), Models(), more_signs=[sign("report_hook", evidence="hard")])
+    assert found.alarm
 
 
 def test_rules_of_an_environment_are_added():
