@@ -70,7 +70,8 @@ class Run:
         try:
             values = json.loads((path / "config.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise UsageError(f"{path} is not a run", "recompose ingest PATH --run DIR") from error
+            wrong = "is not a run" if path.exists() else "does not exist"
+            raise UsageError(f"{path} {wrong}", "recompose ingest PATH --run DIR") from error
         return cls(path, parse_config(values, str(path / "config.json")))
 
     def stage(self, noun: str) -> StageFolder:
