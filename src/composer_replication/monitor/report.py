@@ -91,7 +91,7 @@ def told(report: Report, show_all: bool = False) -> Iterator[str]:
     """Lines for a terminal."""
     counts, found = report.counts, report.counts["findings"]
     yield f"monitor of {report.run}"
-    yield f"  rollouts       {counts['rollouts']}, and {_sessions(counts['sessions'])} that a person steered"
+    yield f"  rollouts       {counts['rollouts']}, and {_counted(counts['sessions'], 'session')} that a person steered"
     yield f"  alarms         {counts['alarms']}, of them {counts['hard']} by hard evidence"
     yield f"  canary hits    {_canary_line(report)}"
     yield f"  findings       {found.get('hard', 0)} hard, {found.get('soft', 0)} soft in {counts['steps']} steps"
@@ -156,7 +156,8 @@ def _canary_line(report: Report) -> str:
 
 
 def _auditor_line(report: Report) -> str:
-    return f"{report.counts['auditor_alarms']} alarms, {report.counts['disagreements']} disagreements with the monitor"
+    alarms, apart = report.counts["auditor_alarms"], report.counts["disagreements"]
+    return f"{_counted(alarms, 'alarm')}, {_counted(apart, 'disagreement')} with the monitor"
 
 
 def _rollout_lines(shown: Shown, show_all: bool) -> Iterator[str]:
@@ -183,8 +184,8 @@ def _judgement(verdict: Verdict) -> list[str]:
     return facts if verdict.p is None else [*facts, f"p {chance(verdict.p)}"]
 
 
-def _sessions(number: int) -> str:
-    return f"{number} session{'' if number == 1 else 's'}"
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _one_line(text: str) -> str:
