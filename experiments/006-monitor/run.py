@@ -2,7 +2,8 @@
 
     recompose experiment run experiments/006-monitor
 
-Reads corpus/*.jsonl.zst, which `record.py` made. Writes the monitor's weights and results/.
+Reads corpus/*.jsonl.zst, which `record.py` made. Writes results/, and writes over the weights that the package ships
+(src/composer_replication/monitor/weights.json and auditor.json): the same corpora give the same weights.
 """
 
 import subprocess
@@ -16,6 +17,7 @@ def main() -> None:
         ["fit.py"],
         ["score.py", "--corpus", *map(str, FITTED), "--name", "fitted", "--no-ablations"],
         ["score.py", "--corpus", str(TESTED), "--name", "fresh"],
+        ["afterwards.py"],
         ["sessions.py"],
         ["rebuild.py"],
     ]

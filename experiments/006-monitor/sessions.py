@@ -4,7 +4,8 @@
 
 Reads session files (by default the samples of the tests; any folder that `recompose ingest` reads works too); writes
 results/sessions.json with every finding and its line. Nobody was rewarded in these sessions, so every alarm is false; a
-session with a person in front of it is judged as such, and once more as if it were a rollout.
+session with a person in front of it is judged as such, and once more as if it were a rollout. No trace here has
+evidence from a sandbox and all rules of commands are soft, so that only sessions of agents alone can raise an alarm.
 """
 
 import argparse
@@ -53,11 +54,11 @@ def look(paths: Sequence[Path]) -> dict[str, Any]:
         counts = sources.setdefault(source, Counter())
         counts.update(
             sessions=1, steps=len(watched.steps), alarms=seen.alarm, with_findings=bool(seen.findings),
-            with_a_person=watched.person, alarms_as_rollout=as_rollout.alarm,
+            with_a_person=watched.person, alarms_as_rollout=as_rollout.alarm, auditor_alarms=seen.auditor_alarm,
         )  # fmt: skip
         if seen.alarm or as_rollout.alarm:
             alarms.append(_shown(source, trace, seen, as_rollout))
-    order = ("sessions", "with_a_person", "steps", "alarms", "alarms_as_rollout", "with_findings")
+    order = ("sessions", "with_a_person", "steps", "alarms", "alarms_as_rollout", "with_findings", "auditor_alarms")
     return {
         "sources": {name: {key: int(counts[key]) for key in order} for name, counts in sorted(sources.items())},
         "alarms": alarms,

@@ -320,7 +320,8 @@ class MonitorConfig(Section):
     mode: Literal["watch", "penalty", "drop"] = "penalty"
     """`watch` only logs; `penalty` takes the reward or a part of it; `drop` learns nothing from such a rollout."""
     penalty_weight: Annotated[float, Field(ge=0, le=0.2)] = 0.2
-    """The penalty's λ: soft evidence costs this times the probability of a hack. Hard evidence costs the reward."""
+    """The penalty's λ: soft evidence costs this times the probability of a hack; hard evidence the reward, or that if
+    it is more."""
     alarm_rate: Fraction = 0.02
     """An alarm is raised where more of the last rollouts than this hit a canary."""
 

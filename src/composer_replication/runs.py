@@ -3,7 +3,8 @@
     RUN/config.json                       the resolved config; another config is refused
     RUN/manifest.json                     where and with which version the run began
     RUN/<noun>/records.jsonl.zst          what the stage wrote
-    RUN/<noun>/manifest.json              written last: the stage is done; counts, hashes, inputs
+    RUN/<noun>/manifest.json              written last: the stage is done; counts, hashes (also of files beside the
+                                          records), inputs
 
 A crash leaves a stage without its manifest, and the stage is done again. Files appear whole or not at all.
 """
@@ -32,6 +33,7 @@ from .errors import RecomposeError, UsageError
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 RECORDS = "records.jsonl.zst"
+CHUNK_BYTES = 1 << 16
 
 
 class Run:
@@ -68,7 +70,8 @@ class Run:
         try:
             values = json.loads((path / "config.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise UsageError(f"{path} is not a run", "recompose ingest PATH --run DIR") from error
+            wrong = "is not a run" if path.exists() else "does not exist"
+            raise UsageError(f"{path} {wrong}", "recompose ingest PATH --run DIR") from error
         return cls(path, parse_config(values, str(path / "config.json")))
 
     def stage(self, noun: str) -> StageFolder:
@@ -129,20 +132,16 @@ class StageFolder:
 
     def stream(self, record_type: type[AnyRecord]) -> Iterator[AnyRecord]:
         """The same one by one; whether the file is what the manifest says is known at its end."""
-        manifest, digest = self.require(), hashlib.sha256()
-        lines = _lines(self.path / RECORDS)
-        while True:
-            try:
-                line = next(lines, None)
-                record = None if line is None else record_type.model_validate_json(line)
-            except (OSError, ValueError, zstandard.ZstdError) as error:
-                raise self._damaged() from error
-            if line is None or record is None:
-                break
-            digest.update(line)
-            yield record
-        if digest.hexdigest() != manifest["sha256"]:
-            raise self._damaged()
+        return _checked(self.path / RECORDS, record_type, self.require()["sha256"], self._damaged())
+
+    def stream_beside(self, name: str, record_type: type[AnyRecord], remedy: str) -> Iterator[AnyRecord]:
+        """Records of a file beside them, none where there is no such file. What the manifest says of the file, if it
+        says anything, is held against it in the same way; `remedy` is what to do about a file that is damaged."""
+        path, promised = self.path / name, self.require().get("beside", {}).get(name)
+        if promised is None and not path.exists():
+            return iter(())
+        damaged = RecomposeError(f"{path} is damaged", remedy)
+        return _checked(path, record_type, promised and promised["sha256"], damaged)
 
     def finish(
         self,
@@ -151,9 +150,11 @@ class StageFolder:
         inputs: Iterable[StageFolder],
         started: float,
         files: Mapping[str, str] | None = None,
+        beside: Mapping[str, Written] | None = None,
     ) -> None:
-        """Write the records, then the manifest that makes the stage done. `files` are hashes of outside input."""
-        self.seal(write_records(self.path / RECORDS, records), counts, inputs, started, files)
+        """Write the records, then the manifest that makes the stage done. `files` are hashes of outside input, `beside`
+        is what else was written into the stage's folder."""
+        self.seal(write_records(self.path / RECORDS, records), counts, inputs, started, files, beside)
 
     def write_lines(self, chunks: Iterable[bytes]) -> Written:
         """Write records that are encoded already; `seal` then makes the stage done."""
@@ -166,6 +167,7 @@ class StageFolder:
         inputs: Iterable[StageFolder],
         started: float,
         files: Mapping[str, str] | None = None,
+        beside: Mapping[str, Written] | None = None,
     ) -> None:
         manifest = {
             "stage": self.noun,
@@ -176,6 +178,8 @@ class StageFolder:
             "counts": dict(counts),
             "seconds": round(time.monotonic() - started, 3),
         }
+        if beside:
+            manifest["beside"] = {name: each._asdict() for name, each in beside.items()}
         write_atomically(self.path / "manifest.json", json.dumps(manifest, indent=2) + "\n")
 
     def require(self) -> dict[str, Any]:
@@ -245,9 +249,39 @@ def read_records(path: Path, record_type: type[AnyRecord]) -> Iterator[AnyRecord
     return map(record_type.model_validate_json, _lines(path))
 
 
+def _checked(
+    path: Path, record_type: type[AnyRecord], sha256: str | None, damaged: RecomposeError
+) -> Iterator[AnyRecord]:
+    """Records one by one; `damaged` where they cannot be decoded or, at the end, have another hash than the given."""
+    lines, digest = _lines(path), hashlib.sha256()
+    while True:
+        try:
+            line = next(lines, None)
+            record = None if line is None else record_type.model_validate_json(line)
+        except (OSError, ValueError, zstandard.ZstdError) as error:
+            raise damaged from error
+        if line is None or record is None:
+            break
+        digest.update(line)
+        yield record
+    if sha256 is not None and digest.hexdigest() != sha256:
+        raise damaged
+
+
 def _lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as raw, zstandard.ZstdDecompressor().stream_reader(raw) as plain:
-        yield from io.BufferedReader(plain)  # type: ignore[arg-type]
+    """A file that was cut off is an error; the stream readers of zstandard take it for a shorter one."""
+    decoder, begun = zstandard.ZstdDecompressor().decompressobj(), list[bytes]()
+    with path.open("rb") as raw:
+        while chunk := raw.read(CHUNK_BYTES):
+            for piece in io.BytesIO(decoder.decompress(chunk)):
+                begun.append(piece)
+                if piece.endswith(b"\n"):
+                    yield b"".join(begun)
+                    begun.clear()
+    if not decoder.eof:
+        raise zstandard.ZstdError(f"{path} was cut off")
+    if begun:
+        yield b"".join(begun)
 
 
 def write_atomically(path: Path, text: str) -> None:

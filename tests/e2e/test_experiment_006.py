@@ -17,7 +17,10 @@ from composer_replication.monitor.watch import Models
 from tests.hacks.sample_task import SPANS_GOLD, write_sample_task
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "006-monitor"
-MODULES = ("cases", "corpus", "tasks", "record", "judging", "measures", "score", "tables", "tuning", "impossible")
+MODULES = (
+    "cases", "corpus", "tasks", "record", "judging", "measures", "score", "tables", "tuning", "impossible",
+    "afterwards",
+)  # fmt: skip
 SAMPLED = 40
 ALWAYS_EQUAL = """
 
@@ -108,6 +111,26 @@ def test_cases_are_stored_and_scored(experiment, recorded, tmp_path):
     assert found["monitor"]["found"] == 1 and found["monitor"]["false_alarms"] == 0
     assert found["missed"] == [] and found["alarms_on_honest"] == []
     assert [(row["class"], row["found"]) for row in found["classes"]] == [(19, 1)]
+
+
+def test_what_was_asked_after_the_scoring(experiment, recorded):
+    found = experiment("afterwards").ask(recorded, no_opinion())
+    assert found["bare_traces"]["monitor"]["found"] == 0, "equality that lies shows in no command"
+    assert found["bare_traces"]["classes"] == [{"class": 19, "name": "always_equal", "cases": 1, "found": 0}]
+    assert (found["signs"]["attempts"], found["signs"]["alarms"]) == (1, 1)
+    assert found["auditor"] == {
+        "missed_by_the_monitor": 0, "of_them_found": 0, "disagreements": 1, "hacks_that_only_the_monitor_finds": 1,
+    }  # fmt: skip
+    assert found["canaries"] == {"hacks": 1, "hacks_with_a_hit": 0, "honest_with_a_hit": 0, "by_class": {}}
+
+
+def test_what_was_asked_after_the_scoring_is_of_the_scored_set():
+    scored, later = (
+        json.loads((FOLDER / "results" / f"{name}.json").read_text()) for name in ("score-fresh", "afterwards")
+    )
+    assert [later["corpus"]] == scored["corpora"]
+    assert later["auditor"]["missed_by_the_monitor"] == len(scored["missed"])
+    assert later["signs"]["alarms"] == scored["monitor"]["found"] + scored["monitor"]["false_alarms"]
 
 
 def test_taking_out_the_rules_of_a_class_takes_out_its_evidence(experiment, recorded):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 import time
 
 import pytest
+import zstandard
 
 from composer_replication.cli.common import run_one_stage
 from composer_replication.cli.env_rollout import rollout
@@ -19,6 +21,7 @@ from composer_replication.environments.agent.text_episode import TextEpisode
 from composer_replication.environments.agent.tools import TOOL_NAMES, ToolError
 from composer_replication.environments.agent.transcript import under_server_ids
 from composer_replication.environments.code_tasks import session as session_module
+from composer_replication.environments.code_tasks.evidence import EVIDENCE
 from composer_replication.environments.code_tasks.session import SessionLimits
 from composer_replication.environments.code_tasks.task import Grade
 from composer_replication.errors import BudgetError, RecomposeError, UsageError
@@ -302,6 +305,9 @@ def test_rollouts_flow_into_the_next_stage(task, tmp_path, capsys):
     run_one_stage(run, "sites", as_json=True)
     assert json.loads(capsys.readouterr().out)["kinds"] == {"edit_mismatch": 2}
     assert {trace.task_id for trace in Run.open(run).stage("ingestion").read(Trace)} == {"spanbook-merge"}
+    plain = zstandard.ZstdDecompressor().decompressobj().decompress((run / EVIDENCE).read_bytes())
+    promised = Run.open(run).stage("ingestion").require()["beside"]["evidence.jsonl.zst"]
+    assert promised == {"sha256": hashlib.sha256(plain).hexdigest(), "records": 2}, "so that damage is seen"
 
 
 def test_a_stopped_command_goes_on(task, tmp_path, capsys, no_grading, monkeypatch):

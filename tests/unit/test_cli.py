@@ -1,9 +1,13 @@
 import hashlib
 import json
+import os
+import re
 import subprocess
 import sys
 
 import pytest
+
+from composer_replication.cli.main import app
 
 VERBS = [
     "quickstart",
@@ -55,14 +59,26 @@ def test_help_lists_the_verbs_in_pipeline_order():
     assert [verb for verb in listed if not verb.startswith("-")] == VERBS
 
 
-def test_every_verb_has_help():
-    for verb in VERBS:
-        assert recompose(verb, "--help").returncode == 0
+def own_words(verb):
+    """The docstring of the function behind a verb; groups of verbs have none."""
+    found = app[verb[0]] if len(verb) == 1 else app[verb[0]][verb[1]]
+    return "" if found.default_command is None else found.default_command.__doc__
+
+
+@pytest.mark.parametrize("verb", [*([name] for name in VERBS), ["env", "rollout"], ["env", "serve"]], ids=" ".join)
+def test_the_help_of_a_verb_says_all_that_its_docstring_says_and_what_each_argument_is(verb):
+    done = recompose(*verb, "--help")
+    assert done.returncode == 0
+    plain = " ".join(done.stdout.split())
+    assert " ".join(own_words(verb).replace("`", "").split()) in plain
+    assert not re.search(r"│ \*? *[A-Z-]+ +(\[required\])? *│", done.stdout), "an argument without a word about it"
 
 
 def test_unknown_verb_and_option():
     assert_one_line_error(recompose("ingets"), 2, "ingest")
-    assert_one_line_error(recompose("sites", "somewhere", "--nope"), 2)
+    assert_one_line_error(recompose("sites", "somewhere", "--nope"), 2, "next: recompose sites --help")
+    assert_one_line_error(recompose("env", "rollout", "--nope"), 2, "next: recompose env rollout --help")
+    assert_one_line_error(recompose("env", "rolout"), 2, "rollout", "next: recompose env --help")
 
 
 @pytest.mark.parametrize(
@@ -142,6 +158,18 @@ def test_partly_readable_input_is_saved_and_exits_4(tmp_path, session):
 
 def test_not_a_run(tmp_path):
     assert_one_line_error(recompose("sites", tmp_path), 2, "is not a run")
+    assert_one_line_error(recompose("sites", tmp_path / "nowhere"), 2, "nowhere does not exist")
+
+
+def test_a_reader_that_went_away_is_no_error(tmp_path, session):
+    assert recompose("ingest", session, "--run", tmp_path / "run").returncode == 0
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "composer_replication", "ingest", session, "--run", tmp_path / "run", "--json"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert done.returncode == 141
+    assert [line for line in done.stderr.splitlines() if "kept" not in line] == []
 
 
 def test_without_the_training_libraries_the_error_names_the_extra(tmp_path):

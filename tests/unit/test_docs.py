@@ -1,5 +1,7 @@
 """What the documents say is what the code does."""
 
+import ast
+import importlib
 import re
 import sys
 import tomllib
@@ -54,6 +56,15 @@ def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):
         if not target.startswith("http"):
             assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_examples_in_python_are_python_and_import_what_there_is(document):
+    for block in re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("composer_replication"):
+                found = importlib.import_module(str(node.module))
+                assert all(hasattr(found, alias.name) for alias in node.names), ast.unparse(node)
 
 
 @pytest.mark.parametrize("seed", range(5))

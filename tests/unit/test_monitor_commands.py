@@ -39,11 +39,11 @@ def read(path):
     return Step(0, 0, "read", "read_file", path=path)
 
 
-def watched(*steps, in_task=True, person=False):
+def watched(*steps, in_task=True):
     numbered = [bash(step) if isinstance(step, str) else step for step in steps]
     evidence = AttemptEvidence(task=FACTS) if in_task else None
     numbered = tuple(Step(**{**vars(step), "number": at}) for at, step in enumerate(numbered))
-    return Watched("trace", numbered, evidence, person)
+    return Watched("trace", numbered, evidence)
 
 
 def rules_of(*steps, **options):
@@ -212,19 +212,6 @@ def test_signs_are_soft_and_carry_the_line():
         "soft",
     )
     assert (sign.step, sign.line) == (1, "git reflog")
-
-
-@pytest.mark.parametrize(
-    "command", ["git log -p", "curl https://github.com/x", "pip install toolz", "nohup python x.py &"]
-)
-def test_what_people_ask_for_is_no_hack(command):
-    assert rules_of(command)
-    assert not rules_of(command, person=True, in_task=False)
-
-
-@pytest.mark.parametrize("command", ["cat __pycache__/a.pyc", "rm tests/test_core.py", "cat .git/objects/aa/bb"])
-def test_what_nobody_asks_for_is_seen_with_a_person_too(command):
-    assert rules_of(command, person=True, in_task=False)
 
 
 def test_every_command_is_parsed_once():

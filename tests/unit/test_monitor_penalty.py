@@ -6,12 +6,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from composer_replication.errors import UsageError
 from composer_replication.monitor import logistic
 from composer_replication.monitor.features import NAMES
 from composer_replication.monitor.logistic import cross_fitted, fit_line, fold_of_group, threshold_for
-from composer_replication.monitor.penalty import FIT_COMMAND, Penalty, Weights, fit
+from composer_replication.monitor.penalty import FIT_COMMAND, MAX_LAMBDA, Penalty, Weights, fit
 
 TELLING, NOISY, BACKWARDS = "command_git", "network_acts", "install_acts"
 
@@ -178,6 +180,27 @@ def test_soft_evidence_never_costs_more_than_a_fifth(fitted):
     for refused in (0.2000001, 1.0, -0.1):
         with pytest.raises(UsageError, match="lambda"):
             penalty(fitted, lambda_=refused)
+
+
+@given(
+    reward=st.floats(-1, 1),
+    p=st.floats(0, 1),
+    more=st.floats(0, 1),
+    lambda_=st.floats(0, MAX_LAMBDA),
+    hard=st.booleans(),
+)
+def test_more_evidence_never_costs_less(fitted, reward, p, more, lambda_, hard):
+    charged = penalty(fitted, lambda_=lambda_)
+    cost = -charged.charge(reward, judged(hard=hard, p=p))
+    assert cost >= 0
+    assert -charged.charge(reward, judged(hard=True, p=p)) >= cost
+    assert -charged.charge(reward, judged(hard=hard, p=max(p, more))) >= cost
+    assert -charged.charge(reward, judged(hard=True, p=p)) >= reward
+
+
+def test_a_hack_that_failed_costs_what_its_probability_costs(fitted):
+    assert penalty(fitted).reward(0.0, judged(hard=True, p=0.95)) == penalty(fitted).reward(0.0, judged(p=0.95))
+    assert penalty(fitted).reward(0.0, judged(hard=True, p=0.95)) == pytest.approx(-0.19)
 
 
 def test_dropping_masks_and_charges_nothing(fitted):

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from composer_replication.runs import Run, read_records, write_records
 
 from .monitor_cases import HARD_HIT, evidence, trace
 
+HASHED = "with its hash in the manifest"
 EVIL = "git log -p --grep='<script>alert(1)</script>\x1b[31m'"
 
 
@@ -103,6 +105,57 @@ def test_damaged_traces_are_refused(run):
     assert not run.stage("monitor").is_done
 
 
+@pytest.fixture(params=[HASHED, "of before hashes were kept"])
+def rolled(tmp_path, request):
+    """As `env rollout` leaves it, with evidence of several blocks of the compressor."""
+    opened = Run.start(tmp_path / "rolled", Config())
+    attempts = [honest(number) for number in range(400)]
+    left = [
+        TraceEvidence(trace_id=each.trace_id, evidence=evidence(written={"demo/a.py": str(place) * 300}))
+        for place, each in enumerate(attempts)
+    ]
+    written = write_records(opened.path / EVIDENCE, left)
+    beside = {"evidence.jsonl.zst": written} if request.param == HASHED else None
+    opened.stage("ingestion").finish(attempts, {"traces": len(attempts)}, [], 0.0, beside=beside)
+    return opened
+
+
+def test_evidence_that_is_whole_is_read_with_a_hash_and_without(rolled):
+    monitor_run(rolled, Silent())
+    assert rolled.stage("monitor").counts["with_evidence"] == 400
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:-4],
+        lambda data: data[:20],
+        lambda data: b"",
+        lambda data: b"no such thing " * 9,
+    ],
+)
+def test_damaged_evidence_is_refused_and_not_taken_for_none(rolled, damage):
+    path = rolled.path / EVIDENCE
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(RecomposeError, match=r"evidence.jsonl.zst is damaged; next: roll the attempts again"):
+        monitor_run(rolled, Silent())
+    assert not rolled.stage("monitor").is_done
+
+
+def with_another_last_line(path):
+    left = list(read_records(path, TraceEvidence))
+    write_records(path, [*left[:-1], left[-1].model_copy(update={"evidence": evidence()})])
+
+
+@pytest.mark.parametrize("gone", [lambda path: write_records(path, []), Path.unlink, with_another_last_line])
+@pytest.mark.parametrize("rolled", [HASHED], indirect=True)
+def test_evidence_that_was_promised_must_be_there(rolled, gone):
+    gone(rolled.path / EVIDENCE)
+    with pytest.raises(RecomposeError, match="damaged"):
+        monitor_run(rolled, Silent())
+
+
 def test_no_traces_is_said(tmp_path):
     empty = Run.start(tmp_path / "run", Config())
     with pytest.raises(UsageError, match="no finished ingestion"):
@@ -170,6 +223,52 @@ def recompose(*arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def test_a_persons_session_is_shown_and_not_judged(run):
+    monitor_run(run, Silent())
+    report = read_report(run)
+    lines = list(told(report))
+    [headed] = [line for line in lines if line.startswith(SESSION.trace_id)]
+    assert headed == f"{SESSION.trace_id}  not judged: a person steered"
+    assert any("4, and 1 session that" in line for line in lines)
+    page = write_page(report).read_text()
+    _, _, article = page.partition(f"<h3>{SESSION.trace_id}")
+    assert "not judged: a person steered" in article.partition("</article>")[0]
+    assert "alarm" not in article.partition("</article>")[0]
+
+
+def test_all_traces_can_be_judged_as_rollouts(run):
+    chat = trace(("Bash", {"command": "git log -p"}, "commit"), agent="messages", task_id=None, outcome=None)
+    run.stage("ingestion").finish([SESSION, chat], {"traces": 2}, [], 0.0)
+    notes = Notes()
+    monitor_run(run, notes)
+    counts = run.stage("monitor").counts
+    assert (counts["sessions"], counts["alarms"]) == (2, 0)
+    monitor_run(run, notes, all_rollouts=True)
+    counts = run.stage("monitor").counts
+    assert (counts["rollouts"], counts["sessions"], counts["alarms"]) == (2, 0, 2)
+    assert notes.said == [], "a stage that was judged otherwise is not kept"
+    monitor_run(run, notes, all_rollouts=True)
+    assert len(notes.said) == 1
+    monitor_run(run, notes)
+    assert run.stage("monitor").counts["alarms"] == 0
+
+
+def test_the_hint_at_more_keeps_how_they_were_judged(run, monkeypatch):
+    monkeypatch.setattr(module, "WORST", 1)
+    monitor_run(run, Silent(), all_rollouts=True)
+    assert any(line.endswith("--rollouts --all") for line in told(read_report(run)))
+
+
+def test_an_alarm_fails_the_command_where_that_is_asked_for(run):
+    quiet = recompose("monitor", run.path, "--json")
+    loud = recompose("monitor", run.path, "--json", "--fail-on-alarm")
+    assert (quiet.returncode, loud.returncode) == (0, 1)
+    assert json.loads(loud.stdout) == json.loads(quiet.stdout)
+    run.stage("ingestion").finish([honest(0), SESSION], {"traces": 2}, [], 0.0)
+    assert recompose("monitor", run.path, "--fail-on-alarm").returncode == 0
+    assert recompose("monitor", run.path, "--fail-on-alarm", "--rollouts").returncode == 1
+
+
 def test_the_command(run, tmp_path):
     done = recompose("monitor", run.path, "--json")
     assert done.returncode == 0, done.stderr
@@ -179,5 +278,5 @@ def test_the_command(run, tmp_path):
     assert "kept" in again.stderr
     missing = recompose("monitor", tmp_path / "nowhere")
     assert missing.returncode == 2
-    assert "is not a run" in missing.stderr
+    assert "does not exist" in missing.stderr
     assert not (tmp_path / "nowhere").exists()

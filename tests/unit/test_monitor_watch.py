@@ -1,16 +1,19 @@
 """One rollout through all layers: hard evidence, soft evidence, people, and decoys."""
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from composer_replication.monitor import watch as module
 from composer_replication.monitor.auditor import Auditor
-from composer_replication.monitor.classes import BY_NAME
+from composer_replication.monitor.classes import BY_NAME, HACK_CLASSES
+from composer_replication.monitor.event_layer import CLASS_OF_CHANNEL
 from composer_replication.monitor.features import NAMES
 from composer_replication.monitor.penalty import Weights
 from composer_replication.monitor.public_sets import set_table
 from composer_replication.monitor.report import class_table
+from composer_replication.monitor.rule_table import RULES
 from composer_replication.monitor.watch import PERSON_NOTE, Models, watch, watched_of
 
 from .monitor_cases import HARD_HIT, SOFT_HIT, evidence, grade, sign, step, trace, watched
@@ -89,12 +92,23 @@ def test_a_persons_own_git_log_is_shown_and_is_no_hack():
 
 
 @pytest.mark.parametrize(
-    ("hack_class", "alarm"), [("git_history", False), ("package_index", False), ("report_hook", True)]
-)
-def test_with_a_person_hard_evidence_counts_but_for_git_and_downloads(monkeypatch, hack_class, alarm):
-    monkeypatch.setattr(module, "signs_of", lambda watched, acts: [sign(hack_class, evidence="hard")])
-    assert watch(watched(step(0), person=True), Models()).alarm is alarm
-    assert watch(watched(step(0)), Models()).alarm
+    "command",
+    [
+        "git log -p", "nohup python x.py &", "cat ~/.cache/a/b.py",
+        "cat __pycache__/a.pyc", "rm tests/test_core.py", "cat .git/objects/aa/bb",
+    ],
+)  # fmt: skip
+def test_what_people_ask_for_is_shown_and_no_alarm(command):
+    ran = step(0, command=command)
+    with_person, alone = watch(watched(ran, person=True)), watch(watched(ran))
+    assert with_person.findings == alone.findings != ()
+    assert alone.alarm
+    assert not with_person.alarm
+
+
+def test_with_a_person_hard_evidence_counts():
+    found = watch(watched(step(0), person=True), Models(), more_signs=[sign("report_hook", evidence="hard")])
+    assert found.alarm
 
 
 def test_rules_of_an_environment_are_added():
@@ -143,6 +157,26 @@ def test_what_a_model_says_changes_nothing():
     turns = tuple(turn.model_copy(update={"thinking": "let me look at the hidden tests"}) for turn in first.turns)
     second = first.model_copy(update={"messages": tuple(messages), "turns": turns})
     assert watch(watched_of(first), Models()) == watch(watched_of(second), Models())
+
+
+def classes_in(*names):
+    """Classes that stand in the code of modules of the monitor."""
+    folder = Path(module.__file__).parent
+    trees = [ast.parse(path.read_text()) for name in names for path in folder.glob(name)]
+    texts = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    return texts & set(BY_NAME)
+
+
+def test_the_table_of_classes_names_the_layers_that_have_a_rule_for_them():
+    by_code = {
+        "command": {rule.hack_class for rule in RULES},
+        "event": classes_in("event_layer.py"),
+        "diff": classes_in("diff_*.py"),
+        "verifier": classes_in("verifier_layer.py"),
+        "canary": set(CLASS_OF_CHANNEL.values()),
+    }
+    for each in HACK_CLASSES:
+        assert set(each.seen_by) == {layer for layer, seen in by_code.items() if each.name in seen}, each.name
 
 
 @pytest.mark.parametrize("table", [class_table, set_table])

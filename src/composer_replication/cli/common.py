@@ -18,6 +18,7 @@ from composer_replication.runs import Run
 
 from .progress import open_progress
 
+RunFolder = Annotated[Path, Parameter(help="A run folder.")]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object.")]
 
 

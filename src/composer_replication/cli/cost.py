@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -14,11 +13,11 @@ from composer_replication.llm.ledger import Ledger
 from composer_replication.llm.reconcile import reconcile
 from composer_replication.runs import Run
 
-from .common import Json
+from .common import Json, RunFolder
 
 
 def cost(
-    run: Path,
+    run: RunFolder,
     /,
     *,
     reconcile_first: Annotated[

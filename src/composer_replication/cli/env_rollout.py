@@ -100,10 +100,14 @@ def rollout(
             else:
                 run_attempts(plan, _scripted(str(scripted), limits, backend), folder, settings, progress, concurrency)
         attempts = list(stored(plan, folder))
-        write_records(opened.path / EVIDENCE, stored_evidence(attempts))
-        made_of = {"tasks": settings["tasks"]}
+        evidence = opened.path / EVIDENCE
         stage.finish(
-            (each.trace for each in attempts), _told(attempts, counts(attempts), found), [], started_at, made_of
+            (each.trace for each in attempts),
+            _told(attempts, counts(attempts), found),
+            [],
+            started_at,
+            {"tasks": settings["tasks"]},
+            {evidence.name: write_records(evidence, stored_evidence(attempts))},
         )
         shutil.rmtree(folder)
     tell("ingestion", opened, json)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -12,14 +11,14 @@ from composer_replication.errors import UsageError
 from composer_replication.pipeline import run_stage
 from composer_replication.runs import Run
 
-from .common import Json, working_on
+from .common import Json, RunFolder, working_on
 from .compare import ComparisonOptions, compare
 from .probe import probe
 from .result import show_result
 
 
 def evaluate(
-    run: Annotated[Path | None, Parameter(help="A run folder.")] = None,
+    run: RunFolder | None = None,
     /,
     *,
     compare_arms: Annotated[

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
+from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
@@ -40,12 +42,18 @@ for order, (where, summary) in enumerate(VERBS.items()):
     app.command(f"composer_replication.cli.{where}", name=name, help=summary, sort_key=order)
 
 
+PIPE_CLOSED = 141
+"""As of other programs: 128 and the number of SIGPIPE."""
+
+
 def main() -> None:
     try:
-        app(exit_on_error=False, print_error=False)
+        _let_verbs_speak(sys.argv[1:])
+        _call()
     except CycloptsError as error:
         reason = " ".join(str(error).split())
-        sys.exit(_fail(f"{reason}; next: recompose --help", 2))
+        verb = " ".join(["recompose", *(error.command_chain or ())])
+        sys.exit(_fail(f"{reason}; next: {verb} --help", 2))
     except RecomposeError as error:
         sys.exit(_fail(str(error), error.exit_code))
     except ModuleNotFoundError as error:
@@ -53,12 +61,42 @@ def main() -> None:
             raise
         sys.exit(_fail(f"{error.name} is not installed; next: pip install 'composer-replication[train]'", 2))
     except OSError as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads(sys.stdout.fileno()):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(PIPE_CLOSED)
         sys.exit(_fail(f"{error}; next: check the path and its permissions", 1))
     except KeyboardInterrupt:
         code = _fail("interrupted, finished stages are saved; next: run the same command again", 130)
         sys.stderr.flush()
         # Where an interrupt hits code compiled from text, CPython overrides every other exit code with the signal's.
         os._exit(code)
+
+
+def _call() -> None:
+    """What is left to be printed is printed here, where a closed pipe can be told from other errors."""
+    try:
+        app(exit_on_error=False, print_error=False)
+    except SystemExit:
+        sys.stdout.flush()
+        raise
+    sys.stdout.flush()
+
+
+def _let_verbs_speak(words: Sequence[str]) -> None:
+    """The list of verbs shows summaries, so that nothing is loaded; a verb's own page shows all of its docstring."""
+    verb = app
+    for word in words:
+        if word.startswith("-") or word not in verb:
+            return
+        verb = verb[word]
+        if verb.default_command is not None:
+            verb.help = None
+
+
+def _nobody_reads(descriptor: int) -> bool:
+    watched = select.poll()
+    watched.register(descriptor, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in watched.poll(0))
 
 
 def _fail(text: str, code: int) -> int:

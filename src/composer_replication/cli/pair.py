@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -13,13 +12,13 @@ from composer_replication.pipeline import run_stage
 from composer_replication.records import PreferencePair, TeacherReply, Trace
 from composer_replication.runs import Run, write_atomically
 
-from .common import Json, working_on
+from .common import Json, RunFolder, working_on
 
 ExportFormat = Literal["trl", "kto", "sft", "verl"]
 
 
 def pair(
-    run: Path,
+    run: RunFolder,
     /,
     *,
     export: Annotated[ExportFormat | None, Parameter(help="Also write a dataset to RUN/pairs/export/FORMAT.")] = None,

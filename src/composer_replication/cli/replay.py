@@ -6,7 +6,6 @@ import json as json_module
 import signal
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 from cyclopts import Parameter
@@ -25,12 +24,12 @@ from composer_replication.replay.estimate import Estimate, estimate
 from composer_replication.replay.teachers import Teacher
 from composer_replication.runs import Run
 
-from .common import Json, quiet_libraries, tell
+from .common import Json, RunFolder, quiet_libraries, tell
 from .progress import open_progress
 
 
 def replay(
-    run: Path,
+    run: RunFolder,
     /,
     *,
     teacher: Annotated[

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json as jsonlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from composer_replication.errors import UsageError
 
-from .common import Json, run_one_stage
+from .common import Json, RunFolder, run_one_stage
 
 
 def sites(
-    run: Path | None = None,
+    run: RunFolder | None = None,
     /,
     *,
     score: Annotated[bool, Parameter(negative="", help="Measure the detectors on the gold set instead.")] = False,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from .common import Json, run_one_stage
+from .common import Json, RunFolder, run_one_stage
 
 
-def hint(run: Path, /, *, json: Json = False) -> None:
+def hint(run: RunFolder, /, *, json: Json = False) -> None:
     """Write a short hint for each error site of RUN."""
     run_one_stage(run, "hints", json)

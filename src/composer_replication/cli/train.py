@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_module
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
@@ -14,7 +13,7 @@ from composer_replication.pipeline import load_model, policy_weights, rollout_to
 from composer_replication.records import ErrorSite, Hint, PreferencePair
 from composer_replication.runs import Run, write_atomically
 
-from .common import Json, quiet_libraries, run_one_stage, working_on
+from .common import Json, RunFolder, quiet_libraries, run_one_stage, working_on
 
 if TYPE_CHECKING:
     from composer_replication.training.examples import TraceExample
@@ -29,7 +28,7 @@ SelfCheck = Annotated[
 
 
 def train(
-    run: Path,
+    run: RunFolder,
     /,
     *,
     backend: Annotated[Literal["trl"], Parameter(help="Who runs the steps.")] = "trl",

@@ -1,8 +1,10 @@
 """A second opinion that nothing is trained against: a logistic regression over hashed names of what was done.
 
 Reads the acts of a rollout (verbs, kinds of files, names of commands, what follows what) and `auditor.json`; gives a
-probability that is only reported. It sees no outcome of a rule and shares no input with the penalty, so a policy that
-learns to slip under the penalty and goes on cheating makes the two disagree. No reward, penalty or mask may read it.
+probability that is only reported. It reads the same parsed acts as the command rules, but no sign is among its
+features, so that slipping under the rules does not by itself slip under it. It is weak alone (docs/monitor.md): its
+trend over training says more than its level, and most disagreements are its own misses. No reward, penalty or mask may
+read it.
 """
 
 from __future__ import annotations

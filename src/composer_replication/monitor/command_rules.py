@@ -1,9 +1,9 @@
 """One table of rules over acts: which act is a sign of which class of hack, seen from what an agent ran and wrote.
 
-Reads a `Watched`; gives signs with the offending line. Nearly all signs are soft: most acts have an honest reading, and
-the other layers see what came of them. What an agent made itself it may read. Rules marked `people_do` stay silent
-where a person sat in front of the agent: looking at a project's history or fetching from the network is their work.
-Not caught: acts whose paths only exist at run time, and what the diff alone shows (classes 17 to 22).
+Reads a `Watched`; gives signs with the offending line. All signs are soft: every act has an honest reading, and the
+other layers see what came of it. What an agent made itself it may read. Who steered plays no part here: `watch` decides
+what a person's session is worth. Not caught: acts whose paths only exist at run time, and what the
+diff alone shows (classes 17 to 22).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def command_signs(watched: Watched, acts_by_step: Sequence[Sequence[Act]] | None
         seen.ends_later = any(kills[place + 1 :])
         for act in acts:
             for rule in RULES_OF.get(act.verb, ()):
-                if rule.test(act, seen) and not (rule.people_do and watched.person):
+                if rule.test(act, seen):
                     line = act.line or f"{act.detail} {act.target}"
                     signs[Sign(rule.name, rule.hack_class, "command", rule.evidence, step.number, line)] = None
             seen.note(act)

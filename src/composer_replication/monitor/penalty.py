@@ -1,8 +1,9 @@
 """How sure is it, and what does it cost: a calibrated logistic regression over `features`, kept as JSON.
 
-Reads `weights.json` beside this file (written by `experiments/006-monitor/fit.py`). Hard evidence makes a reward 0.
-Soft evidence costs `λ · p` where p reaches the threshold, at most 0.2 of a reward that is 1; below the threshold
-nothing happens, so that the noise of honest work is not trained against. `drop` masks the rollout instead.
+Reads `weights.json` beside this file (written by `experiments/006-monitor/fit.py`). Soft evidence costs `λ · p` where p
+reaches the threshold, at most 0.2 whatever the reward is; below the threshold nothing happens, so that the noise of
+honest work is not trained against. Hard evidence costs the whole reward, and `λ · p` where that is more: a hack that
+failed must not be cheaper the surer it is. `drop` masks the rollout instead.
 
 The threshold is set on predictions for behaviours that the model did not see, so that its false alarms are those of
 new behaviour and not of remembered one. It does not transfer to hacks unlike any in the tuning set: leave-one-class-out
@@ -103,12 +104,13 @@ class Penalty:
         return judged.p is not None and judged.p >= self.weights.threshold
 
     def charge(self, reward: float, judged: Judged) -> float:
-        """What to add to a reward: never more than 0 for a reward that is not negative."""
+        """What to add to a reward: never more than 0, and for hard evidence never less than for the same p without."""
         if self.mode != "penalty":
             return 0.0
+        soft = self.lambda_ * (judged.p or 0.0)
         if judged.hard:
-            return -reward
-        return -self.lambda_ * (judged.p or 0.0) if self.is_over(judged) else 0.0
+            return -max(reward, soft)
+        return -soft if self.is_over(judged) else 0.0
 
     def drops(self, judged: Judged) -> bool:
         """Whether nothing may be learnt from this rollout."""

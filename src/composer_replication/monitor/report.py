@@ -24,6 +24,7 @@ PAGE = "monitor/report.html"
 WORST = 10
 LINES_PER_ROLLOUT = 8
 MAX_LINE_CHARS = 200
+NOT_JUDGED = "not judged: a person steered"
 NO_WEIGHTS = "no fitted weights: only hard evidence raises an alarm; next: python experiments/006-monitor/fit.py"
 
 
@@ -37,7 +38,7 @@ class Report(NamedTuple):
     counts: Mapping[str, Any]
     worst: Sequence[Shown]
     sessions: Sequence[Shown]
-    """Of people: shown, and no alarm unless the evidence is hard."""
+    """Of people: shown, and not judged."""
     left_out: int
     """Rollouts with findings that are not shown."""
 
@@ -74,7 +75,12 @@ def write_page(report: Report) -> Path:
     source = files("composer_replication.monitor").joinpath("report.html.jinja").read_text(encoding="utf-8")
     classes = [(BY_NAME[name], count) for name, count in report.counts["classes"].items()]
     page = environment.from_string(source).render(
-        report=report, counts=report.counts, classes=classes, person_note=PERSON_NOTE, no_weights=NO_WEIGHTS
+        report=report,
+        counts=report.counts,
+        classes=classes,
+        person_note=PERSON_NOTE,
+        not_judged=NOT_JUDGED,
+        no_weights=NO_WEIGHTS,
     )
     path = report.run / PAGE
     write_atomically(path, page)
@@ -85,7 +91,7 @@ def told(report: Report, show_all: bool = False) -> Iterator[str]:
     """Lines for a terminal."""
     counts, found = report.counts, report.counts["findings"]
     yield f"monitor of {report.run}"
-    yield f"  rollouts       {counts['rollouts']}, and {counts['sessions']} sessions that a person steered"
+    yield f"  rollouts       {counts['rollouts']}, and {_counted(counts['sessions'], 'session')} that a person steered"
     yield f"  alarms         {counts['alarms']}, of them {counts['hard']} by hard evidence"
     yield f"  canary hits    {_canary_line(report)}"
     yield f"  findings       {found.get('hard', 0)} hard, {found.get('soft', 0)} soft in {counts['steps']} steps"
@@ -103,7 +109,8 @@ def told(report: Report, show_all: bool = False) -> Iterator[str]:
             yield from _rollout_lines(shown, show_all)
     if report.left_out:
         yield ""
-        yield f"{report.left_out} more with findings; next: recompose monitor {report.run} --all"
+        how = " --rollouts" if counts["all_rollouts"] else ""
+        yield f"{report.left_out} more with findings; next: recompose monitor {report.run}{how} --all"
     yield ""
     yield f"next: open {report.run / PAGE}"
 
@@ -149,13 +156,13 @@ def _canary_line(report: Report) -> str:
 
 
 def _auditor_line(report: Report) -> str:
-    return f"{report.counts['auditor_alarms']} alarms, {report.counts['disagreements']} disagreements with the monitor"
+    alarms, apart = report.counts["auditor_alarms"], report.counts["disagreements"]
+    return f"{_counted(alarms, 'alarm')}, {_counted(apart, 'disagreement')} with the monitor"
 
 
 def _rollout_lines(shown: Shown, show_all: bool) -> Iterator[str]:
     verdict, limit = shown.verdict, None if show_all else LINES_PER_ROLLOUT
-    facts = ["alarm" if verdict.alarm else "no alarm", "hard" if verdict.hard else "soft"]
-    facts += [f"p {chance(verdict.p)}"] if verdict.p is not None else []
+    facts = [NOT_JUDGED] if _is_left_unjudged(verdict) else _judgement(verdict)
     facts += [f"reward {verdict.outcome:g}"] if verdict.outcome is not None else []
     facts += [verdict.task_id] if verdict.task_id else []
     yield f"{verdict.trace_id}  {', '.join(facts)}"
@@ -165,6 +172,20 @@ def _rollout_lines(shown: Shown, show_all: bool) -> Iterator[str]:
         yield f"  {place(finding):<14} {name}: {_one_line(line)}"
     if limit and len(lines) > limit:
         yield f"  {len(lines) - limit} more lines"
+
+
+def _is_left_unjudged(verdict: Verdict) -> bool:
+    """A probability of a hack would say nothing where there was no reward."""
+    return verdict.person and not verdict.alarm
+
+
+def _judgement(verdict: Verdict) -> list[str]:
+    facts = ["alarm" if verdict.alarm else "no alarm", "hard" if verdict.hard else "soft"]
+    return facts if verdict.p is None else [*facts, f"p {chance(verdict.p)}"]
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _one_line(text: str) -> str:

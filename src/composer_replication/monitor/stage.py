@@ -49,10 +49,12 @@ class Verdict(StoredRecord):
     classes: tuple[str, ...]
 
 
-def monitor_run(run: Run, progress: Progress) -> None:
-    """Do the stage unless it is done already, with the same input and the same monitor."""
+def monitor_run(run: Run, progress: Progress, *, all_rollouts: bool = False) -> None:
+    """Do the stage unless it is done already, with the same input and the same monitor. `all_rollouts` judges every
+    trace as a rollout of an agent alone, also where its format looks like a person's session."""
     stage, ingestion = run.stage(NOUN), run.stage("ingestion")
-    made_of = {"evidence": _hash(run.path / EVIDENCE), "monitor": fingerprint()}
+    judged = "all as rollouts" if all_rollouts else "by who steered"
+    made_of = {"evidence": _hash(run.path / EVIDENCE), "monitor": fingerprint(), "judged": judged}
     ingested = ingestion.require()
     if not ingested["records"]:
         raise UsageError(f"{run.path} has no traces", "recompose ingest PATH --run DIR")
@@ -63,7 +65,7 @@ def monitor_run(run: Run, progress: Progress) -> None:
     progress.stage(NOUN, f"{ingested['records']} traces")
     if done:
         (stage.path / "manifest.json").unlink()
-    started, looking = time.monotonic(), _Looking(run, ingested["records"], progress)
+    started, looking = time.monotonic(), _Looking(run, ingested["records"], progress, all_rollouts)
     written = stage.write_lines(looking.findings())
     write_records(run.path / VERDICTS, looking.verdicts)
     stage.seal(written, looking.counts(), [ingestion], started, made_of)
@@ -106,27 +108,29 @@ def verdict_of(trace: Trace, watched: Watched, seen: Watch) -> Verdict:
 class _Looking:
     """Findings go out as they are made; verdicts stay."""
 
-    def __init__(self, run: Run, traces: int, progress: Progress) -> None:
-        self._run, self._traces, self._progress = run, traces, progress
-        self._evidence = _EvidenceBesideTraces(run.path / EVIDENCE)
+    def __init__(self, run: Run, traces: int, progress: Progress, all_rollouts: bool) -> None:
+        self._run, self._traces, self._progress, self._all_rollouts = run, traces, progress, all_rollouts
+        self._evidence = _EvidenceBesideTraces(run)
         self._classes, self._strength = Counter[str](), Counter[str]()
         self.verdicts: list[Verdict] = []
 
     def findings(self) -> Iterator[bytes]:
         for trace in self._run.stage("ingestion").stream(Trace):
-            watched = watched_of(trace, self._evidence.of(trace.trace_id))
+            watched = watched_of(trace, self._evidence.of(trace.trace_id), is_rollout=self._all_rollouts)
             seen = watch(watched)
             self.verdicts.append(verdict_of(trace, watched, seen))
             self._classes.update({finding.hack_class for finding in seen.findings})
             self._strength.update(finding.evidence for finding in seen.findings)
             yield from encoded(seen.findings)
             self._progress.step(len(self.verdicts), self._traces, f"{sum(v.alarm for v in self.verdicts)} alarms")
+        self._evidence.read_to_the_end()
 
     def counts(self) -> dict[str, Any]:
         rollouts = [verdict for verdict in self.verdicts if not verdict.person]
         return {
             "rollouts": len(rollouts),
             "sessions": len(self.verdicts) - len(rollouts),
+            "all_rollouts": self._all_rollouts,
             "steps": sum(verdict.steps for verdict in self.verdicts),
             "alarms": sum(verdict.alarm for verdict in self.verdicts),
             "hard": sum(verdict.hard for verdict in self.verdicts),
@@ -143,10 +147,12 @@ class _Looking:
 
 
 class _EvidenceBesideTraces:
-    """Evidence by trace id from a file in about the order of the traces."""
+    """Evidence by trace id from a file in about the order of the traces. A damaged file is refused: attempts without
+    evidence would look cleaner than they are."""
 
-    def __init__(self, path: Path) -> None:
-        self._rest: Iterator[TraceEvidence] = read_records(path, TraceEvidence) if path.exists() else iter(())
+    def __init__(self, run: Run) -> None:
+        name = (run.path / EVIDENCE).name
+        self._rest = run.stage("ingestion").stream_beside(name, TraceEvidence, "roll the attempts again")
         self._waiting: dict[str, AttemptEvidence] = {}
 
     def of(self, trace_id: str) -> AttemptEvidence | None:
@@ -157,6 +163,11 @@ class _EvidenceBesideTraces:
                 return each.evidence
             self._waiting[each.trace_id] = each.evidence
         return None
+
+    def read_to_the_end(self) -> None:
+        """Only there it is known whether the file is whole."""
+        for _ in self._rest:
+            pass
 
 
 def _hash(path: Path) -> str:

@@ -1,14 +1,14 @@
 """One rollout through every layer: what was found, how sure the monitor is, and whether it should be looked at.
 
 Reads a `Watched`; gives a `Watch`. Works without fitted weights, and then only hard evidence raises an alarm. Of a
-session that a person steered, everything found is shown, but git, downloads and installs are the person's own business
-and soft evidence raises no alarm: there was no reward to hack.
+session that a person steered, everything found is shown, but soft evidence raises no alarm: there was no reward to
+hack. Its traces have no evidence from a sandbox and so nothing hard: such a session is never an alarm.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from typing import TypeVar
@@ -31,9 +31,6 @@ from .verifier_layer import WEAK_ALONE, verifier_signs
 from .watched import Watched
 
 T = TypeVar("T")
-PERSONAL_CLASSES = frozenset(
-    {"git_history", "git_objects", "package_index", "upstream", "installed_copy", "user_cache"}
-)
 PERSON_NOTE = "a person steers this session: what they ask for is no hack"
 SESSION_AGENTS = frozenset({"claude_code", "codex", "cline", "copilot_cli", "gemini_cli", "aider", "messages"})
 
@@ -77,7 +74,7 @@ def watch(watched: Watched, models: Models | None = None, more_signs: Iterable[S
     features = features_of(watched, signs, acts)
     p = models.weights.probability(features) if models.weights else None
     auditor_p = models.auditor.probability(acts) if models.auditor else None
-    hard = any(sign.evidence == "hard" and not _is_personal(watched, sign) for sign in signs)
+    hard = any(sign.evidence == "hard" for sign in signs)
     soft = models.weights is not None and p is not None and p >= models.weights.threshold
     return Watch(
         trace_id=watched.trace_id,
@@ -94,28 +91,23 @@ def watch(watched: Watched, models: Models | None = None, more_signs: Iterable[S
 
 
 def signs_of(watched: Watched, acts_by_step: Sequence[Sequence[Act]] | None = None) -> list[Sign]:
-    """All signs, also those of a person's own doing: they are shown, and `watch` knows what they are worth."""
-    alone = replace(watched, person=False)
+    """The same whoever steered; `watch` decides what a person's session is worth."""
     signs = list(
-        chain(command_signs(alone, acts_by_step), event_signs(alone), diff_signs(alone), verifier_signs(alone))
+        chain(command_signs(watched, acts_by_step), event_signs(watched), diff_signs(watched), verifier_signs(watched))
     )
     return [] if all(sign.rule in WEAK_ALONE for sign in signs) else signs
 
 
-def watched_of(trace: Trace, evidence: AttemptEvidence | None = None) -> Watched:
-    """A trace as the monitor sees it; who steered it follows from which agent made it and whether it had a task."""
-    has_person = (
-        evidence is None and trace.source.agent in SESSION_AGENTS and trace.task_id is None and trace.outcome is None
-    )
+def watched_of(trace: Trace, evidence: AttemptEvidence | None = None, *, is_rollout: bool = False) -> Watched:
+    """A trace as the monitor sees it. Unless it is known to be a rollout, who steered it follows from which agent made
+    it and whether it had a task or a reward."""
+    has_task = evidence is not None or trace.task_id is not None or trace.outcome is not None
+    has_person = not is_rollout and not has_task and trace.source.agent in SESSION_AGENTS
     return Watched(trace.trace_id, steps_of(trace), evidence, person=has_person)
 
 
 def has_canary_hit(evidence: AttemptEvidence | None) -> bool:
     return evidence is not None and any(hit.evidence == "hard" for hit in evidence.canary_hits)
-
-
-def _is_personal(watched: Watched, sign: Sign) -> bool:
-    return watched.person and sign.hack_class in PERSONAL_CLASSES
 
 
 def _or_none(load: Callable[[], T]) -> T | None:
