@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import itertools
 import threading
 import time
 from pathlib import Path
@@ -57,6 +58,30 @@ def test_deep_sources_are_read_by_several_threads(slow_collections, read):
         for thread in threads:
             thread.join()
     assert raised == []
+
+
+@pytest.mark.parametrize("times", [1, syntax.TRIES - 1])
+def test_a_source_is_read_again_where_a_thread_of_others_came_between(monkeypatch, times):
+    disturbances = iter([SystemError("AST constructor recursion depth mismatch")] * times)
+    monkeypatch.setattr(ast, "parse", disturbed(disturbances))
+    assert len(syntax.parse(DEEP).body) == 59
+
+
+def test_a_fault_that_stays_is_told(monkeypatch):
+    monkeypatch.setattr(ast, "parse", disturbed(itertools.repeat(SystemError("broken"))))
+    with pytest.raises(SystemError, match="broken"):
+        syntax.parse("x = 1")
+
+
+def disturbed(disturbances):
+    sound = ast.parse
+
+    def parse(text):
+        if error := next(disturbances, None):
+            raise error
+        return sound(text)
+
+    return parse
 
 
 def test_a_finalizer_may_parse_while_its_thread_does():

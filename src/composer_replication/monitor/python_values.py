@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 
 from .python_constants import CALLS, MAX_CHARS, MAX_REPLACEMENT_CHARS, UNKNOWN, WIDE, Unknown, as_text, operated, summed
 from .python_places import ATTRIBUTES, INSTALLED, PLACES, VARIABLES, module_file, with_variables
+from .trees import parse
 
 MAX_VALUES = 12
 MAX_ITEMS = 200
@@ -424,7 +425,7 @@ class Values:
 def printed_by(source: str, given: Given = NOTHING_GIVEN) -> str | None:
     """What a short program prints, where it prints once and that follows from its source."""
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     values = Values(tree, given)
