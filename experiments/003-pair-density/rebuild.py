@@ -9,7 +9,7 @@ from composer_replication.evaluation.resampling import bootstrap
 
 RESULTS = Path(__file__).parent / "results"
 QUICK, LONG = "quickstart", "three-calls"
-SEEDS = (0, 1)
+SEEDS = (0, 1, 2)
 THRESHOLD = 5.0
 NUMBERS = ("turns", "families", "votable", "errors", "votable_errors")
 
