@@ -355,18 +355,34 @@ class Config(Section):
         return hashlib.sha256(canonical_json(self.model_dump(mode="json")).encode()).hexdigest()
 
 
+QUICKSTART_INGESTION = IngestionConfig(embedded_session=True, rollouts=192)
+
+
 def quickstart_config(model: str, seed: int) -> Config:
     """The settings of `recompose quickstart`. A pretrained model gets gentler learning rates and a shorter warm-up."""
-    ingestion = IngestionConfig(embedded_session=True, rollouts=192)
     if model == "tiny":
-        return Config(seed=seed, ingestion=ingestion)
+        return Config(seed=seed, ingestion=QUICKSTART_INGESTION)
     return Config(
         seed=seed,
         model=ModelConfig(name=model),
         warmup=WarmupConfig(steps=40, optimizer="adamw", learning_rate=1e-4),
-        ingestion=ingestion,
+        ingestion=QUICKSTART_INGESTION,
         training=TrainingConfig(learning_rate=1e-5),
     )
+
+
+def load_quickstart_config(path: Path) -> Config:
+    """A file for `recompose quickstart`, which makes traces of its own where the file does not say what to read."""
+    config = load_config(path)
+    if "ingestion" not in config.model_fields_set:
+        return config.model_copy(update={"ingestion": QUICKSTART_INGESTION})
+    read = config.ingestion
+    if not (read.paths or read.embedded_session or read.rollouts):
+        raise UsageError(
+            f"{path}: [ingestion] reads nothing",
+            "give it paths, rollouts = 192 or embedded_session = true, or leave the section out",
+        )
+    return config
 
 
 def load_config(path: Path) -> Config:

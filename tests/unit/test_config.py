@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from composer_replication.config import Config, TrainingConfig, load_config, parse_config, quickstart_config
+from composer_replication.config import (
+    Config,
+    TrainingConfig,
+    load_config,
+    load_quickstart_config,
+    parse_config,
+    quickstart_config,
+)
 from composer_replication.errors import UsageError
 
 
@@ -205,6 +212,19 @@ def test_quickstart_with_a_pretrained_model_is_gentler():
     assert config.warmup.optimizer == "adamw"
     assert config.warmup.learning_rate < tiny.warmup.learning_rate
     assert config.training.learning_rate < tiny.training.learning_rate
+
+
+def test_quickstart_makes_traces_of_its_own_where_a_file_does_not_say_what_to_read(tmp_path):
+    path = tmp_path / "my.toml"
+    path.write_text("seed = 3\n[training]\nsteps = 5\n")
+    config = load_quickstart_config(path)
+    assert config.ingestion == quickstart_config("tiny", 3).ingestion
+    assert (config.seed, config.training.steps) == (3, 5)
+    path.write_text('[ingestion]\npaths = ["sessions"]\n')
+    assert load_quickstart_config(path) == load_config(path), "what a file says is kept"
+    path.write_text("[ingestion]\nredact = true\n")
+    with pytest.raises(UsageError, match=r"my\.toml: \[ingestion\] reads nothing"):
+        load_quickstart_config(path)
 
 
 @pytest.mark.parametrize(
