@@ -51,7 +51,7 @@ def rollout(
     max_tokens: Annotated[
         int, Parameter(help="Of all turns of one attempt; of a local model, answers included.")
     ] = 6144,
-    temperature: float = 1.0,
+    temperature: Annotated[float, Parameter(help="Of the model's sampling.")] = 1.0,
     key_variable: Annotated[str | None, Parameter(help="Environment variable that holds the server's key.")] = None,
     price: Annotated[str | None, Parameter(help="IN,OUT: dollars per million tokens; needed off loopback.")] = None,
     max_usd: Annotated[float | None, Parameter(help="Most that the whole run may spend on models.")] = None,

@@ -33,6 +33,8 @@ def quickstart(
 
     if config and (model is not None or seed is not None):
         raise UsageError("--config already says which model and seed", "put both in the file")
+    if model is not None and not model.strip():
+        raise UsageError("--model has no name", "recompose quickstart --model tiny")
     if seed is not None and seed < 0:
         raise UsageError("a seed is not negative", "recompose quickstart --seed 0")
     settings: Config = load_quickstart_config(config) if config else quickstart_config(model or "tiny", seed or 0)
