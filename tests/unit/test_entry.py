@@ -1,9 +1,14 @@
-"""How the command starts: an interrupt is one line from the first import on."""
+"""How the command starts: an interrupt is one line from the first import on, and so is a library that is missing."""
 
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+
+import pytest
+
+from tests.hacks.sample_task import write_sample_task
+from tests.tiny_repository import FILES, write_files
 
 ROOT = Path(__file__).parents[2]
 INTERRUPTED = """
@@ -31,3 +36,41 @@ def test_an_interrupt_while_modules_load_is_one_line():
 def test_the_installed_script_enters_there():
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     assert scripts == {"recompose": "composer_replication.__main__:main"}
+
+
+HIDING = """
+import sys
+sys.modules[sys.argv.pop(1)] = None
+from composer_replication.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "words"),
+    [
+        ("packaging", ("make", "source", "-o", "tasks")),
+        ("packaging", ("verify", "task")),
+        ("packaging", ("rollout", "task", "--scripted", "nop", "-o", "run")),
+        ("starlette", ("serve", "task", "--port", "0")),
+        ("mcp", ("serve", "task", "--port", "0")),
+        ("openenv", ("serve", "task", "--port", "0")),
+    ],
+)
+def test_a_missing_library_of_the_environments_names_their_extra(tmp_path, library, words):
+    write_files(tmp_path / "source", FILES)
+    write_sample_task(tmp_path / "task")
+    command = [sys.executable, "-c", HIDING, library, "env", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120)
+    said = f"error: {library} is not installed; next: pip install 'composer-replication[env]'"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, said)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_library_that_is_missing_for_another_reason_is_not_explained_away():
+    code = HIDING.replace(
+        "sys.modules[sys.argv.pop(1)] = None", "sys.modules['zstandard'] = None; sys.argv[1:] = ['cost', 'x']"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr

@@ -28,7 +28,14 @@ VERBS = {
     "model:model": "Fetch the weights of embedded models.",
 }
 
-TRAINING_LIBRARIES = {"torch", "transformers", "trl", "datasets", "accelerate", "tokenizers", "gguf"}
+EXTRAS = {
+    "train": {"torch", "transformers", "trl", "datasets", "accelerate", "tokenizers", "gguf"},
+    "env": {
+        "packaging", "networkx", "openenv", "fastapi", "uvicorn", "starlette", "websockets", "mcp", "fastmcp", "pytest",
+        "inotify_simple",
+    },
+}  # fmt: skip
+"""Libraries that only some verbs need, by the extra that brings them."""
 
 app = App(
     name="recompose",
@@ -56,10 +63,11 @@ def main() -> None:
         sys.exit(_fail(f"{reason}; next: {verb} --help", 2))
     except RecomposeError as error:
         sys.exit(_fail(str(error), error.exit_code))
-    except ModuleNotFoundError as error:
-        if error.name not in TRAINING_LIBRARIES:
+    except ImportError as error:
+        missing = _missing_library(error)
+        if missing is None:
             raise
-        sys.exit(_fail(f"{error.name} is not installed; next: pip install 'composer-replication[train]'", 2))
+        sys.exit(_fail(missing, 2))
     except OSError as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads(sys.stdout.fileno()):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -91,6 +99,17 @@ def _let_verbs_speak(words: Sequence[str]) -> None:
         verb = verb[word]
         if verb.default_command is not None:
             verb.help = None
+
+
+def _missing_library(error: BaseException | None) -> str | None:
+    """What to install; a library may have put words of its own around the name of the one that is missing."""
+    while error is not None:
+        library = str(error.name).partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+        for extra, libraries in EXTRAS.items():
+            if library in libraries:
+                return f"{library} is not installed; next: pip install 'composer-replication[{extra}]'"
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _nobody_reads(descriptor: int) -> bool:

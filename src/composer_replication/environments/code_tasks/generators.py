@@ -51,6 +51,8 @@ def find_generator(name: str) -> Generator:
     try:
         return getattr(import_module(module_name), function)
     except (ImportError, AttributeError) as error:
+        if name in GENERATORS:
+            raise
         raise UsageError(f"cannot load the generator {dotted}: {error}", "check its dotted path") from error
 
 

@@ -139,7 +139,7 @@ def _by_path(targets: Iterable[Target]) -> dict[str, set[str]]:
 
 def _known_modes(wanted: tuple[str, ...]) -> tuple[Mode, ...]:
     """Those of other generators, which may share the settings, are left to them."""
-    own = tuple(mode for mode in MODES if not wanted or mode in wanted)
+    own: tuple[Mode, ...] = tuple(mode for mode in MODES if not wanted or mode in wanted)
     if not own:
         raise UsageError(f"feature deletion has no mode {', '.join(sorted(wanted))}", f"one of {', '.join(MODES)}")
     return own
