@@ -74,3 +74,32 @@ def test_a_library_that_is_missing_for_another_reason_is_not_explained_away():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "Traceback" in done.stderr
+
+
+def recompose(*words):
+    command = [sys.executable, "-m", "composer_replication", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_help_shows_defaults_that_say_something():
+    shown = " ".join(recompose("env", "make", "--help").stdout.replace("│", " ").split())
+    for default in ("feature_deletion", "L0", "100", "0", "2", "auto"):
+        assert f"[default: {default}]" in shown
+    for words in (("env", "make"), ("train",), ("env", "serve")):
+        shown = " ".join(recompose(*words, "--help").stdout.replace("│", " ").split())
+        assert not [nothing for nothing in ("()", "False", "None") if f"[default: {nothing}]" in shown]
+    for words, option in ((("make",), "--seed"), (("serve",), "--port"), (("rollout",), "--temperature")):
+        lines = recompose("env", *words, "--help").stdout.splitlines()
+        (line,) = [line for line in lines if f" {option} " in line]
+        assert len(line.replace("│", "").split()) > 3, "an option without a word about it"
+
+
+def test_an_option_that_is_missing_is_named_as_it_can_be_typed():
+    for words, said in (
+        (("env", "rollout", "x", "--scripted", "nop"), "recompose env rollout needs --run or -o"),
+        (("env", "make", "x"), "recompose env make needs --into or -o"),
+        (("env", "make", "x", "-o"), 'Command "env make" parameter -o requires an argument'),
+    ):
+        done = recompose(*words)
+        verb = " ".join(words[:2])
+        assert (done.returncode, done.stderr) == (2, f"error: {said}; next: recompose {verb} --help\n")

@@ -6,8 +6,9 @@ import os
 import select
 import sys
 from collections.abc import Sequence
+from typing import cast
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from composer_replication import __version__
 from composer_replication.errors import RecomposeError
@@ -37,8 +38,17 @@ EXTRAS = {
 }  # fmt: skip
 """Libraries that only some verbs need, by the extra that brings them."""
 
+
+def shown_default(value: object) -> str | None:
+    """What a flag or a list is when it is not given goes without saying."""
+    if value is None or value is False or value == ():
+        return None
+    return ", ".join(map(str, cast("tuple[object, ...]", value))) if isinstance(value, tuple) else str(value)
+
+
 app = App(
     name="recompose",
+    default_parameter=Parameter(show_default=shown_default),
     help="From coding-agent traces to a trained, measured policy.",
     version=__version__,
     version_flags=["--version"],
@@ -58,9 +68,8 @@ def main() -> None:
         _let_verbs_speak(sys.argv[1:])
         _call()
     except CycloptsError as error:
-        reason = " ".join(str(error).split())
         verb = " ".join(["recompose", *(error.command_chain or ())])
-        sys.exit(_fail(f"{reason}; next: {verb} --help", 2))
+        sys.exit(_fail(f"{_reason(error, verb)}; next: {verb} --help", 2))
     except RecomposeError as error:
         sys.exit(_fail(str(error), error.exit_code))
     except ImportError as error:
@@ -88,6 +97,14 @@ def _call() -> None:
         sys.stdout.flush()
         raise
     sys.stdout.flush()
+
+
+def _reason(error: CycloptsError, verb: str) -> str:
+    """In one line; an option that was not given is named in every way that it can be."""
+    names = error.argument.names if isinstance(error, MissingArgumentError) and error.argument else ()
+    if any(name.startswith("-") for name in names) and not set(names) & set(sys.argv):
+        return f"{verb} needs {' or '.join(names)}"
+    return " ".join(str(error).split()).removesuffix(".")
 
 
 def _let_verbs_speak(words: Sequence[str]) -> None:
