@@ -1,3 +1,19 @@
-from composer_replication.cli.main import main
+"""The entry point: nothing is loaded before an interrupt can be told in one line."""
 
-main()
+import os
+import sys
+
+
+def main() -> None:
+    try:
+        from composer_replication.cli.main import main as recompose
+
+        recompose()
+    except KeyboardInterrupt:
+        print("error: interrupted; next: run the same command again", file=sys.stderr, flush=True)
+        # Where an interrupt hits code compiled from text, CPython overrides every other exit code with the signal's.
+        os._exit(130)
+
+
+if __name__ == "__main__":
+    main()

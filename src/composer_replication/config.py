@@ -8,16 +8,27 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError, field_validator
 
 from .errors import UsageError
-from .records import canonical_json
+from .records import ErrorKind, canonical_json
 
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(gt=0)]
-AboveZero = Annotated[float, Field(gt=0)]
-Weight = Annotated[float, Field(ge=0)]
+
+def _no_truth_value(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("needs a number, not true or false")
+    return value
+
+
+Number = BeforeValidator(_no_truth_value)
+Fraction = Annotated[float, Number, Field(ge=0, le=1)]
+PenaltyWeight = Annotated[float, Number, Field(ge=0, le=0.2)]
+Count = Annotated[int, Number, Field(ge=0)]
+Positive = Annotated[int, Number, Field(gt=0)]
+Several = Annotated[int, Number, Field(ge=2)]
+AboveZero = Annotated[float, Number, Field(gt=0)]
+Weight = Annotated[float, Number, Field(ge=0)]
+Flag = Annotated[bool, Strict()]
 TOOLBOX_TOOLS = 24
 HeldoutSplit = Literal["heldout", "renames", "compositions"]
 
@@ -33,7 +44,7 @@ class ToolboxConfig(Section):
     """Fewest and most tools listed in an episode."""
     rename_rate: Fraction = 0.2
     """Chance that a listed tool appears under another name than its base name."""
-    rename_verbs: bool = False
+    rename_verbs: Flag = False
     """Whether another name may also use another verb; otherwise it keeps the verb and changes the noun."""
     quoted_int_rate: Fraction = 0.0
     """Chance that an integer parameter is listed as a string in this episode."""
@@ -88,9 +99,9 @@ class IngestionConfig(Section):
     """Session files and folders to read."""
     format: str | None = None
     """Format of all of them; found out from each file where this is not set."""
-    redact: bool = True
+    redact: Flag = True
     """Replace secrets, home folders and e-mail addresses before anything is written."""
-    embedded_session: bool = False
+    embedded_session: Flag = False
     """Also read the Claude Code session that ships with the package."""
     rollouts: Count = 0
     """Toolbox episodes that the policy plays to make traces of its own."""
@@ -127,14 +138,14 @@ class GateConfig(Section):
     """Of the states at which the policy was sampled, those where its samples differ most."""
     audit_rate: Fraction = 0.05
     """Share of all other states, drawn at random, to see what the gate overlooks."""
-    samples: Annotated[int, Field(ge=2)] = 4
+    samples: Several = 4
     """Turns that `replay --policy` draws of the policy at each state, at the temperature of training."""
     max_sampled: Positive = 2048
     """Most states at which the policy is sampled: error states first, then others at random."""
 
 
 class ReplayConfig(Section):
-    simulated: bool = True
+    simulated: Flag = True
     """Ask the built-in simulated teachers, noisy oracles of the toolbox, over loopback HTTP."""
     simulated_error_rates: Annotated[tuple[Fraction, ...], Field(min_length=1, max_length=26)] = (0.1, 0.2, 0.3)
     """One simulated teacher family per entry, wrong this often."""
@@ -146,7 +157,7 @@ class ReplayConfig(Section):
     """Dollars per million prompt and completion tokens, by model. A model off loopback must have a price."""
     key_variable: str | None = None
     """Name of the environment variable that holds the key for `base_url`."""
-    own_family: bool = False
+    own_family: Flag = False
     """Also ask teachers of the family that made a turn, and count their vote on it."""
     max_states: Positive = 256
     gate: GateConfig = GateConfig()
@@ -162,23 +173,23 @@ class ReplayConfig(Section):
 class PairsConfig(Section):
     rule: Literal["agreement", "majority"] = "agreement"
     """`agreement`: two thirds of the families over the policy or the actor. `majority`: the origin's simpler rule."""
-    execution: bool = False
+    execution: Flag = False
     """Let the environment say which calls have the same effect, where it can replay them."""
-    critical: bool = True
+    critical: Flag = True
     """Accept agreement on everything but arguments that only describe a call, where the same call has none."""
-    free_text: bool = False
+    free_text: Flag = False
     """Let answers without a call vote too; they must be equal but for blanks."""
-    calibrate: bool = False
+    calibrate: Flag = False
     """Measure precision where an oracle exists, and drop cells whose lower bound is under `min_precision`."""
     min_precision: Fraction = 0.8
 
 
 class TrainingConfig(Section):
-    rollouts: bool = True
+    rollouts: Flag = True
     """Play the toolbox in each step. Without it all three channels learn from stored traces alone."""
     steps: Count = 28
     prompts_per_step: Positive = 16
-    group_size: Annotated[int, Field(ge=2)] = 8
+    group_size: Several = 8
     learning_rate: AboveZero = 8e-4
     temperature: AboveZero = 1.0
     max_turn_tokens: Positive = 40
@@ -198,21 +209,21 @@ class TrainingConfig(Section):
     """Who sees the hint, in rollouts: a slow average of the policy, its start, or itself. Stored traces: itself."""
     sdpo_ema_rate: Fraction = 0.01
     sdpo_sites_per_rollout: Positive = 2
-    sdpo_require_disfavour: bool = True
+    sdpo_require_disfavour: Flag = True
     """Drop a site where the hint does not make the sampled turn less likely."""
-    sdpo_require_acceptance: bool = False
+    sdpo_require_acceptance: Flag = False
     """Drop a site where the environment refuses a turn that was sampled with the hint. Costs a decoding pass."""
-    sdpo_kinds_off: tuple[str, ...] = ()
+    sdpo_kinds_off: tuple[ErrorKind, ...] = ()
     """Error kinds that channel 2 leaves alone."""
-    sdpo_sham: bool = False
+    sdpo_sham: Flag = False
     """Control: hints of the same form and length that do not help."""
     dpo_beta: AboveZero = 0.1
     dpo_nll_weight: Weight = 0.0
     """Weight of the likelihood of the chosen action next to the preference."""
     dpo_dpop_weight: Weight = 0.0
     """Weight of the penalty where the chosen action gets less likely than at the start."""
-    dpo_length_normalised: bool | Literal["auto"] = False
-    dpo_sft_only: bool = False
+    dpo_length_normalised: Flag | Literal["auto"] = False
+    dpo_sft_only: Flag = False
     """Control: imitate the chosen actions and prefer nothing."""
     channel_warmup_share: Fraction = 0.0
     """Share of the steps over which the weights of channels 2 and 3 rise from 0."""
@@ -228,7 +239,7 @@ class TrainingConfig(Section):
     """Control: taken from the reward for each turn with an error."""
     leak_penalty: Literal["off", "soft", "hard"] = "off"
     """What a look at the toolbox's leak that the monitor sees costs: nothing, `leak_penalty_weight`, or the reward."""
-    leak_penalty_weight: Annotated[float, Field(ge=0, le=0.2)] = 0.2
+    leak_penalty_weight: PenaltyWeight = 0.2
     leak_ways_known: tuple[Literal["tool", "file"], ...] = ("tool",)
     """The ways to the leak that the monitor has been told of."""
     report_to: Literal["none", "trackio", "wandb"] = "none"
@@ -250,7 +261,7 @@ class HardwareConfig(Section):
     """What the weights are kept in. With LoRA only the frozen ones: adapters stay in float32."""
     autocast: Literal["auto", "off", "bfloat16"] = "auto"
     """Precision of products. `auto` is bfloat16 on a GPU and float32 on a CPU."""
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: Flag = False
     """Keep only the input of each layer and compute the rest again: less memory, about a third more time."""
     lora_rank: Positive | None = None
     """Train adapters of this rank and leave the weights alone. None trains the weights."""
@@ -316,10 +327,10 @@ class HardwareConfig(Section):
 class MonitorConfig(Section):
     """Whether the rollouts of training are watched for reward hacks, and what a find costs."""
 
-    enabled: bool = False
+    enabled: Flag = False
     mode: Literal["watch", "penalty", "drop"] = "penalty"
     """`watch` only logs; `penalty` takes the reward or a part of it; `drop` learns nothing from such a rollout."""
-    penalty_weight: Annotated[float, Field(ge=0, le=0.2)] = 0.2
+    penalty_weight: PenaltyWeight = 0.2
     """The penalty's λ: soft evidence costs this times the probability of a hack; hard evidence the reward, or that if
     it is more."""
     alarm_rate: Fraction = 0.02
@@ -327,7 +338,7 @@ class MonitorConfig(Section):
 
 
 class EvaluationConfig(Section):
-    tasks: Annotated[int, Field(ge=2)] = 256
+    tasks: Several = 256
     """Tasks per held-out split; the same tasks before and after."""
     splits: Annotated[tuple[HeldoutSplit, ...], Field(min_length=1)] = ("heldout", "renames", "compositions")
     """The first one is the headline."""
@@ -355,18 +366,34 @@ class Config(Section):
         return hashlib.sha256(canonical_json(self.model_dump(mode="json")).encode()).hexdigest()
 
 
+QUICKSTART_INGESTION = IngestionConfig(embedded_session=True, rollouts=192)
+
+
 def quickstart_config(model: str, seed: int) -> Config:
     """The settings of `recompose quickstart`. A pretrained model gets gentler learning rates and a shorter warm-up."""
-    ingestion = IngestionConfig(embedded_session=True, rollouts=192)
     if model == "tiny":
-        return Config(seed=seed, ingestion=ingestion)
+        return Config(seed=seed, ingestion=QUICKSTART_INGESTION)
     return Config(
         seed=seed,
         model=ModelConfig(name=model),
         warmup=WarmupConfig(steps=40, optimizer="adamw", learning_rate=1e-4),
-        ingestion=ingestion,
+        ingestion=QUICKSTART_INGESTION,
         training=TrainingConfig(learning_rate=1e-5),
     )
+
+
+def load_quickstart_config(path: Path) -> Config:
+    """A file for `recompose quickstart`, which makes traces of its own where the file does not say what to read."""
+    config = load_config(path)
+    if "ingestion" not in config.model_fields_set:
+        return config.model_copy(update={"ingestion": QUICKSTART_INGESTION})
+    read = config.ingestion
+    if not (read.paths or read.embedded_session or read.rollouts):
+        raise UsageError(
+            f"{path}: [ingestion] reads nothing",
+            "give it paths, rollouts = 192 or embedded_session = true, or leave the section out",
+        )
+    return config
 
 
 def load_config(path: Path) -> Config:
@@ -374,7 +401,9 @@ def load_config(path: Path) -> Config:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UsageError(f"no config file {path}", "recompose quickstart") from error
+        raise UsageError(
+            f"no config file {path}", "check the path; docs/configuration.md shows a whole file"
+        ) from error
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", "give a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -399,5 +428,6 @@ def _explain(error: ValidationError) -> str:
         annotation = section.model_fields[str(part)].annotation
         assert isinstance(annotation, type) and issubclass(annotation, BaseModel)
         section = annotation
-    close = difflib.get_close_matches(str(first["loc"][-1]), list(section.model_fields), n=1, cutoff=0.0)
-    return f"unknown key {key}, did you mean {close[0]}?"
+    close = difflib.get_close_matches(str(first["loc"][-1]), list(section.model_fields), n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(section.model_fields)}"
+    return f"unknown key {key}, {hint}"

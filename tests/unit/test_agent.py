@@ -329,6 +329,26 @@ def test_a_stopped_command_goes_on(task, tmp_path, capsys, no_grading, monkeypat
     assert not (run / "ingestion" / "attempts").exists()
 
 
+def test_a_finished_run_belongs_to_its_settings(task, tmp_path, capsys, no_grading):
+    run = tmp_path / "run"
+    rollout(task.folder, scripted="nop", run=run, json=True)
+    told = json.loads(capsys.readouterr().out)
+    rollout(task.folder, scripted="nop", run=run, concurrency=1, json=True)
+    assert json.loads(capsys.readouterr().out) == told
+    for other in ({"scripted": "gold"}, {"scripted": "nop", "rollouts": 2}, {"scripted": "nop", "temperature": 0.5}):
+        with pytest.raises(UsageError, match="finished attempts with other settings; next: choose another -o RUN"):
+            rollout(task.folder, run=run, **other)
+    manifest = run / "ingestion" / "manifest.json"
+    noted = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(noted | {"inputs": noted["inputs"] | {"tasks": "1" * 64}}))
+    with pytest.raises(UsageError, match="with other tasks"):
+        rollout(task.folder, scripted="gold", run=run)
+    del noted["inputs"]["settings"]
+    manifest.write_text(json.dumps(noted))
+    rollout(task.folder, scripted="gold", run=run, json=True)
+    assert json.loads(capsys.readouterr().out) == told, "a run of a version that noted no settings is kept"
+
+
 def test_the_command_says_what_it_needs(task, tmp_path):
     with pytest.raises(UsageError, match="--scripted"):
         rollout(task.folder, run=tmp_path / "r")

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from composer_replication.config import Config, TrainingConfig, load_config, parse_config, quickstart_config
+from composer_replication.config import (
+    Config,
+    TrainingConfig,
+    load_config,
+    load_quickstart_config,
+    parse_config,
+    quickstart_config,
+)
 from composer_replication.errors import UsageError
 
 
@@ -58,7 +65,8 @@ def test_a_misspelt_key_is_named_with_the_nearest_right_one(tmp_path, text, wron
 
 
 def test_a_key_unlike_any_other_is_still_refused(tmp_path):
-    assert "unknown key qqqq" in str(refusal(tmp_path, "qqqq = 1"))
+    assert "unknown key qqqq, known here: seed, model," in str(refusal(tmp_path, "qqqq = 1"))
+    assert "did you mean" not in str(refusal(tmp_path, "zzzz = 1"))
 
 
 @pytest.mark.parametrize("text", ["seed = ", "[training", "seed = 1\nseed = 2"])
@@ -77,6 +85,7 @@ def test_a_missing_file(tmp_path):
     with pytest.raises(UsageError, match=r"no config file .*nowhere\.toml") as caught:
         load_config(tmp_path / "nowhere.toml")
     assert caught.value.exit_code == 2
+    assert caught.value.next_command.startswith("check the path")
 
 
 def test_a_folder_instead_of_a_file(tmp_path):
@@ -96,6 +105,14 @@ def test_a_folder_instead_of_a_file(tmp_path):
         ("[training]\ngroup_size = 1", "training.group_size"),
         ('[warmup]\noptimizer = "sgd"', "warmup.optimizer"),
         ('[evaluation]\nsplits = ["train"]', "evaluation.splits.0"),
+        ("[training]\nsteps = true", "training.steps"),
+        ("[training]\nlearning_rate = true", "training.learning_rate"),
+        ("[training]\nrollouts = 1", "training.rollouts"),
+        ('[training]\nrollouts = "yes"', "training.rollouts"),
+        ("[training]\ndpo_length_normalised = 1", "training.dpo_length_normalised.bool"),
+        ("[toolbox]\ncall_mix = [true, 0, 0]", "toolbox.call_mix.0"),
+        ("[replay]\nprices = {x = [1, true]}", "replay.prices.x.1"),
+        ('[training]\nsdpo_kinds_off = ["nosuchkind"]', "training.sdpo_kinds_off.0"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_key(tmp_path, text, key):
@@ -106,6 +123,12 @@ def test_a_wrong_value_is_refused_with_its_key(tmp_path, text, key):
 def test_a_listing_range_that_no_task_can_have_is_refused(listed):
     with pytest.raises(UsageError):
         parse_config({"toolbox": {"listed": listed}}, "x")
+
+
+def test_whole_numbers_and_truth_values_are_taken_as_they_are_written():
+    config = parse_config({"training": {"steps": 3.0, "rollouts": False, "dpo_length_normalised": "auto"}}, "x")
+    assert (config.training.steps, config.training.rollouts) == (3, False)
+    assert config.training.dpo_length_normalised == "auto"
 
 
 def test_configs_are_frozen():
@@ -205,6 +228,19 @@ def test_quickstart_with_a_pretrained_model_is_gentler():
     assert config.warmup.optimizer == "adamw"
     assert config.warmup.learning_rate < tiny.warmup.learning_rate
     assert config.training.learning_rate < tiny.training.learning_rate
+
+
+def test_quickstart_makes_traces_of_its_own_where_a_file_does_not_say_what_to_read(tmp_path):
+    path = tmp_path / "my.toml"
+    path.write_text("seed = 3\n[training]\nsteps = 5\n")
+    config = load_quickstart_config(path)
+    assert config.ingestion == quickstart_config("tiny", 3).ingestion
+    assert (config.seed, config.training.steps) == (3, 5)
+    path.write_text('[ingestion]\npaths = ["sessions"]\n')
+    assert load_quickstart_config(path) == load_config(path), "what a file says is kept"
+    path.write_text("[ingestion]\nredact = true\n")
+    with pytest.raises(UsageError, match=r"my\.toml: \[ingestion\] reads nothing"):
+        load_quickstart_config(path)
 
 
 @pytest.mark.parametrize(

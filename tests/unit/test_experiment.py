@@ -120,3 +120,25 @@ def test_a_failed_experiment_says_so(tmp_path):
 def test_a_folder_without_a_script_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match=r"no run\.py"):
         run(str(tmp_path))
+
+
+def test_words_for_a_script_that_reads_none_are_refused(tmp_path, capfd):
+    plain = script(tmp_path, "print('ran')")
+    with pytest.raises(UsageError, match=r"run\.py takes no words, and was given --bogus"):
+        run(str(plain), "--bogus")
+    reading = script(tmp_path, "import sys\nprint(sys.argv[1:])")
+    run(str(reading), "--seed", "3")
+    out, _ = capfd.readouterr()
+    assert "['--seed', '3']" in out
+    assert "ran" not in out
+
+
+def test_a_folder_without_the_script_names_those_that_have_it(tmp_path):
+    for name, file in (("a", "rebuild.py"), ("b", "run.py"), ("c", "rebuild.py")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).touch()
+    for folder in (tmp_path / "b", tmp_path / "nowhere", tmp_path):
+        with pytest.raises(UsageError) as caught:
+            experiment(["rebuild", str(folder)], exit_on_error=False, result_action="return_value")
+        with_one = f"recompose experiment rebuild with one of {tmp_path / 'a'}, {tmp_path / 'c'}"
+        assert caught.value.next_command == with_one

@@ -211,6 +211,38 @@ def test_a_damaged_byte_costs_a_line(tmp_path: Path, damage: bytes, at: int) -> 
     assert aside.byte_offset == len(lines[0]) * at
 
 
+def test_a_folder_that_cannot_be_opened_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "sessions" / "s.jsonl", turn("m1"))
+    closed = [tmp_path / "sessions" / "some" / "old"]
+    closed[0].mkdir(parents=True)
+    scandir = os.scandir
+
+    def refuse(path: Any) -> Any:
+        if Path(path) in closed:
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    (aside,) = find_inputs([tmp_path / "sessions"]).unreadable
+    assert (aside.file, aside.reason) == ("some/old/", "cannot be opened: Permission denied")
+    closed.append(tmp_path / "sessions")
+    with pytest.raises(UsageError, match="sessions/ cannot be opened"):
+        find_inputs([tmp_path / "sessions"])
+
+
+def test_files_with_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    good = write(tmp_path / "s.jsonl", turn("m1"))
+    files = [tmp_path / "home" / name / "x.jsonl" for name in ("a", "b", "c")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b'{"a": 1}\n')
+    assert [item.file for item in find_inputs([*files, good]).unreadable] == ["x.jsonl", "b/x.jsonl", "c/x.jsonl"]
+    folders = [file.parent for file in files]
+    assert [item.file for item in find_inputs([*folders, good]).unreadable] == ["x.jsonl", "b/x.jsonl", "c/x.jsonl"]
+    whole = find_inputs([tmp_path / "home", good]).unreadable
+    assert [item.file for item in whole] == ["a/x.jsonl", "b/x.jsonl", "c/x.jsonl"]
+
+
 def test_only_claude_code_calls_subagents_agent(tmp_path: Path) -> None:
     messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     (tmp_path / "agent-1.json").write_text(json.dumps({"messages": messages}))

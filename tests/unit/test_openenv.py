@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import httpx
 import pytest
@@ -21,7 +27,7 @@ from composer_replication.environments.code_tasks import session as session_modu
 from composer_replication.environments.code_tasks.session import SessionLimits
 from composer_replication.environments.code_tasks.task import Grade
 from composer_replication.environments.openenv.client import CodeTaskClient
-from composer_replication.environments.openenv.server import ServerSettings, build_app, server_config
+from composer_replication.environments.openenv.server import ServerSettings, build_app, listen, server_config
 from composer_replication.errors import UsageError
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, code_task, write_sample_task
 
@@ -246,3 +252,32 @@ def test_other_addresses_need_a_flag_and_a_token(tasks, monkeypatch):
         serve_command(folder, max_sessions=0)
     with pytest.raises(UsageError, match="can be reached by others"):
         build_app(tasks, ServerSettings(host="192.0.2.1"))
+
+
+def test_a_port_that_is_none_or_taken_is_refused_before_anything_is_announced(tasks, capsys):
+    for port in (80000, -1):
+        with pytest.raises(UsageError, match=f"--port {port} is no TCP port"):
+            serve_command(tasks[0].folder, port=port)
+    in_use = r"cannot listen at 127\.0\.0\.1:\d+: Address already in use; next: choose another --port"
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UsageError, match=in_use):
+        serve_command(tasks[0].folder, port=taken.getsockname()[1])
+    with pytest.raises(UsageError, match=r"cannot listen at 127\.9\.9\.9\.9"):
+        listen(ServerSettings(host="127.9.9.9.9"))
+    with pytest.raises(UsageError, match=r"cannot listen at 192\.0\.2\.1:0: Cannot assign requested address"):
+        listen(ServerSettings(host="192.0.2.1", port=0))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_announced_server_answers_at_once_and_ends_quietly_with_an_interrupt(tasks):
+    command = [sys.executable, "-m", "composer_replication", "env", "serve", tasks[0].folder, "--port", "0", "--json"]
+    # A suite in the background of a shell was told to ignore interrupts, and its children would inherit that.
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
+    try:
+        url = json.loads(server.stdout.readline())["url"]
+        assert httpx.get(f"{url}/capacity", timeout=30).json()["active_sessions"] == 0
+        server.send_signal(signal.SIGINT)
+        assert server.communicate(timeout=30) == ("", "")
+        assert server.returncode == 0
+    finally:
+        server.kill()

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -12,9 +13,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from composer_replication.config import HardwareConfig, TrainingConfig
+from composer_replication.cli.train import train
+from composer_replication.cli.train_report import show_plan
+from composer_replication.config import Config, HardwareConfig, TrainingConfig
 from composer_replication.errors import UsageError
 from composer_replication.hints.write import write_hints
+from composer_replication.runs import Run
 from composer_replication.sites import find_sites
 from composer_replication.training.contexts import Contexts
 from composer_replication.training.examples import build_examples
@@ -22,7 +26,7 @@ from composer_replication.training.lengths import ByBytes, ByTokenizer, Item, Ru
 from composer_replication.training.memory import Workload, estimate_memory, layer_activations
 from composer_replication.training.model_shape import find_config, shape_of
 from composer_replication.training.models import Policy
-from composer_replication.training.plan import shares
+from composer_replication.training.plan import Machine, plan_training, shares
 from composer_replication.training.rendered_examples import render_examples
 from composer_replication.training.tokens import ChatTokens
 
@@ -235,9 +239,79 @@ def test_an_item_is_blamed_for_one_thing_and_counted_once():
         "fit": 2,
         "fit_windowed": 3,
         "trainable": 1,
-        "why_not": {"too_long": 2, "no_hint": 1},
+        "why_not": {"unknown_tokens": 1, "no_hint": 1, "too_long": 1},
         "tools_not_shown": 0,
     }
+
+
+def test_more_room_is_not_named_where_it_would_not_help():
+    shape = SimpleNamespace(max_positions=30)
+    for length in (20, 50, 200):
+        assert shares([Item(100, 20, "unknown_tokens")], length, shape)["why_not"] == {"unknown_tokens": 1}
+
+
+def planned_run(tmp_path, rows=(), **training):
+    run = Run.start(tmp_path / "run", Config(training=TrainingConfig(**training)))
+    return plan_training(run, rows, Machine())
+
+
+def test_without_rollouts_none_are_planned(tmp_path, stored):
+    found = planned_run(tmp_path, rows=stored.rows, rollouts=False, traces_per_step=4)
+    assert (found["rollouts_per_step"], found["rollout_tokens"], found["accumulation"]) == (0, None, 1)
+    lengths = [len(row.ids) for row in stored.rows]
+    assert found["tokens_per_step"] == round(4 * sum(lengths) / len(lengths))
+    parts = {part["part"]: part for part in found["memory"]["parts"]}
+    assert {part["when"] for part in parts.values()} == {"always", "stored pass"}
+    assert "key-value cache" not in parts
+    assert parts["activations of stored rows"]["mib"] == found["memory"]["activations_mib"]["plain"] > 0
+    with_rollouts = planned_run(tmp_path / "other", rows=stored.rows, traces_per_step=4)
+    assert with_rollouts["rollouts_per_step"] == 128
+    assert with_rollouts["memory"]["peak_mib"] > found["memory"]["peak_mib"]
+
+
+def test_a_dry_run_refuses_what_training_refuses(tmp_path):
+    config = Config(training=TrainingConfig(rollouts=False, sdpo_from="rollouts"))
+    run = Run.start(tmp_path / "run", config).path
+    with pytest.raises(UsageError, match=r"training\.sdpo_from does nothing without rollouts = true"):
+        train(run, dry_run=True)
+    alone = Run.start(tmp_path / "alone", Config(training=TrainingConfig(rollouts=False))).path
+    with pytest.raises(UsageError, match="without rollouts runs in one process"):
+        train(alone, dry_run=True, processes=2)
+
+
+def test_a_plan_with_vllm_says_that_the_command_refuses_it(tmp_path, capsys):
+    run = Run.start(tmp_path / "run", Config(hardware=HardwareConfig(vllm="server"))).path
+    train(run, dry_run=True, json=True)
+    assert "the toolbox samples by itself" in json.loads(capsys.readouterr().out)["refused"]
+    train(run, dry_run=True)
+    assert "`recompose train` refuses these settings: hardware.vllm" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("processes", [0, -2])
+def test_a_plan_needs_a_process(tmp_path, processes):
+    run = Run.start(tmp_path / "run", Config()).path
+    with pytest.raises(UsageError, match="--processes 1 or more"):
+        train(run, dry_run=True, processes=processes)
+
+
+def test_the_report_marks_the_length_of_the_run_and_tells_none_from_none_yet(tmp_path, capsys):
+    found = planned_run(tmp_path)
+    found["finished"] = ["pairs"]
+    show_plan(found)
+    out = capsys.readouterr().out
+    rows = [line for line in out.splitlines() if re.match(r"│ +[\d,]+\*? +│", line)]
+    assert [re.findall(r"[\d,]+\*?", row)[0] for row in rows][:3] == ["2,048*", "4,096", "8,192"]
+    assert len(rows) == 7
+    assert [cell.strip() for cell in rows[0].split("│")[2:5]] == ["none yet", "none yet", "none"]
+    assert "*: training.max_tokens of this run" in " ".join(out.split())
+
+
+def test_the_report_of_a_training_without_rollouts_speaks_of_stored_traces(tmp_path, capsys):
+    show_plan(planned_run(tmp_path, rollouts=False, max_tokens=3000))
+    out = " ".join(capsys.readouterr().out.split())
+    assert "28 steps of up to 8 stored traces" in out
+    assert "128 rollouts" not in out
+    assert out.index("2,048") < out.index("3,000*") < out.index("4,096")
 
 
 def test_beyond_the_model_is_told_apart_from_beyond_the_length():

@@ -165,10 +165,10 @@ def test_a_dry_run_tells_and_writes_nothing(small_run):
         for row in plan["contexts"]:
             assert row[noun]["trainable"] + sum(row[noun]["why_not"].values()) == row[noun]["n"]
     assert 0 < last["states"]["trainable"] < last["states"]["n"]
-    assert last["states"]["why_not"] == {"beyond_the_model": last["states"]["n"] - last["states"]["trainable"]}
+    assert last["states"]["why_not"] == {"unknown_tokens": last["states"]["n"] - last["states"]["trainable"]}
     shown = recompose("train", small_run, "--dry-run")
     assert "memory per device" in shown.stdout
-    assert "beyond_the_model" in shown.stdout
+    assert "unknown_tokens" in shown.stdout
 
 
 def test_a_plan_for_more_processes_is_refused_where_it_cannot_be(small_run):

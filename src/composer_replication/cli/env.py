@@ -41,19 +41,18 @@ def make(
     grain: Annotated[Names, Several(help="symbol, cluster, cross-module; all by default.")] = (),
     level: Annotated[str, Parameter(help="How much the statement tells: L0 (most) to L3 (least).")] = "L0",
     limit: Annotated[int, Parameter(help="The most candidates to try, per generator.")] = 100,
-    seed: int = 0,
+    seed: Annotated[int, Parameter(help="Which candidates are drawn, and in which order.")] = 0,
     jobs: Jobs = 2,
     with_: Annotated[Names, Several(name="--with", help="Installed distribution that the tests need.")] = (),
     backend: Backend = "auto",
     json: Json = False,
 ) -> None:
     """Make certified tasks from REPOSITORY. Its tests run in a sandbox; nothing else of it is run."""
-    from composer_replication.environments.code_tasks.generators import find_generator, generator_settings
+    from composer_replication.environments.code_tasks.generators import check_modes, generator_settings
     from composer_replication.environments.code_tasks.make import MakeSettings
     from composer_replication.environments.code_tasks.make import make as make_tasks
 
-    for name in generator:
-        find_generator(name)
+    check_modes(generator, mode)
     if limit < 1 or jobs < 1:
         raise UsageError("--limit and --jobs are at least 1", "recompose env make --help")
     settings = MakeSettings(

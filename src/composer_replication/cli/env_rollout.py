@@ -18,7 +18,7 @@ from composer_replication.errors import UsageError
 from composer_replication.pipeline import ROLLOUT_TOKENS
 from composer_replication.progress import Progress
 from composer_replication.records import JsonObject, canonical_json
-from composer_replication.runs import Run, write_records
+from composer_replication.runs import Run, StageFolder, write_records
 
 from .common import Json, tell, working_on
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from composer_replication.environments.agent.rollouts import MakeAttempt, Planned
 
 ATTEMPTS = "attempts"
+SETTINGS = "settings"
 
 
 def rollout(
@@ -50,7 +51,7 @@ def rollout(
     max_tokens: Annotated[
         int, Parameter(help="Of all turns of one attempt; of a local model, answers included.")
     ] = 6144,
-    temperature: float = 1.0,
+    temperature: Annotated[float, Parameter(help="Of the model's sampling.")] = 1.0,
     key_variable: Annotated[str | None, Parameter(help="Environment variable that holds the server's key.")] = None,
     price: Annotated[str | None, Parameter(help="IN,OUT: dollars per million tokens; needed off loopback.")] = None,
     max_usd: Annotated[float | None, Parameter(help="Most that the whole run may spend on models.")] = None,
@@ -71,12 +72,6 @@ def rollout(
         raise UsageError("numbers of attempts, steps, tokens and seconds are above 0", "recompose env rollout --help")
     found = read_tasks(tasks)[:limit]
     plan = planned(found, rollouts)
-    started_at, opened = time.monotonic(), Run.start(run, _config(config, model))
-    stage = opened.stage("ingestion")
-    if stage.is_done:
-        tell("ingestion", opened, json)
-        return
-    folder = stage.path / ATTEMPTS
     settings: JsonObject = {
         **who,
         "rollouts": rollouts,
@@ -87,6 +82,13 @@ def rollout(
         "max_tokens": max_tokens,
         "temperature": temperature,
     }
+    started_at, opened = time.monotonic(), Run.start(run, _config(config, model))
+    stage = opened.stage("ingestion")
+    if stage.is_done:
+        _refuse_others(stage, settings)
+        tell("ingestion", opened, json)
+        return
+    folder = stage.path / ATTEMPTS
     with working_on(opened) as progress:
         progress.stage("ingestion", f"{len(plan)} attempts at {len(found)} tasks")
         with ExitStack() as stack:
@@ -106,7 +108,7 @@ def rollout(
             _told(attempts, counts(attempts), found),
             [],
             started_at,
-            {"tasks": settings["tasks"]},
+            {"tasks": settings["tasks"], SETTINGS: _hash(settings)},
             {evidence.name: write_records(evidence, stored_evidence(attempts))},
         )
         shutil.rmtree(folder)
@@ -137,7 +139,19 @@ def _config(path: Path | None, model: str | None) -> Config:
 def _hash_of(tasks: Sequence[TaskFolder]) -> str:
     known = [task.code_task.task for task in tasks]
     named = [[task.task_id, task.visible_hash, task.hidden_hash] for task in known]
-    return hashlib.sha256(canonical_json(named).encode()).hexdigest()
+    return _hash(named)
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def _refuse_others(stage: StageFolder, settings: JsonObject) -> None:
+    """A finished stage is the answer to its own settings only. Of one that noted none, nothing can be said."""
+    before = stage.require()["inputs"]
+    if before.get(SETTINGS, now := _hash(settings)) != now:
+        other = "settings" if before["tasks"] == settings["tasks"] else "tasks"
+        raise UsageError(f"{stage.path.parent} holds finished attempts with other {other}", "choose another -o RUN")
 
 
 def _agent_limits(settings: JsonObject) -> AgentLimits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_module
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from .common import Json, quiet_libraries
 
 TOKEN_VARIABLE = "RECOMPOSE_SERVE_TOKEN"  # noqa: S105 - the name of a variable
 SHORTEST_TOKEN = 16
+LAST_PORT = 65535
 
 
 def serve(
@@ -23,7 +25,7 @@ def serve(
     /,
     *,
     host: Annotated[str, Parameter(help="Address to listen on.")] = "127.0.0.1",
-    port: int = 8765,
+    port: Annotated[int, Parameter(help="TCP port; 0 takes a free one.")] = 8765,
     public: Annotated[
         bool, Parameter(negative="", help=f"Allow another address than loopback; needs a token in {TOKEN_VARIABLE}.")
     ] = False,
@@ -45,27 +47,26 @@ def serve(
         raise UsageError(f"{host} can be reached by others", f"add --public and set {TOKEN_VARIABLE}")
     if min(max_sessions, steps) < 1 or min(idle_s, wall_s) <= 0:
         raise UsageError("sessions, steps and seconds are above 0", "recompose env serve --help")
+    if not 0 <= port <= LAST_PORT:
+        raise UsageError(f"--port {port} is no TCP port", f"choose one from 0 to {LAST_PORT}")
     token = os.environ.get(TOKEN_VARIABLE, "").strip() or None
     if token and len(token) < SHORTEST_TOKEN:
         raise UsageError(f"the token in {TOKEN_VARIABLE} is short", f"use {SHORTEST_TOKEN} characters or more")
-    try:
-        from composer_replication.environments.openenv.server import ServerSettings
-        from composer_replication.environments.openenv.server import serve as serve_tasks
-    except ModuleNotFoundError as error:
-        if error.name not in ("openenv", "fastapi", "uvicorn"):
-            raise
-        raise UsageError(f"{error.name} is not installed", "pip install 'composer-replication[env]'") from error
     from composer_replication.environments.code_tasks.session import SessionLimits
     from composer_replication.environments.code_tasks.store import read_tasks
+    from composer_replication.environments.openenv.server import ServerSettings, listen
+    from composer_replication.environments.openenv.server import serve as serve_tasks
 
     found = read_tasks(tasks)
     settings = ServerSettings(host, port, max_sessions, idle_s, token, backend)
     settings.check()
-    where = f"http://{host}:{port}"
+    sockets = listen(settings)
+    where = f"http://{host}:{sockets[0].getsockname()[1]}"
     if json:
         print(json_module.dumps({"url": where, "tasks": len(found), "max_sessions": max_sessions}), flush=True)
     else:
         print(
             f"{len(found)} tasks at {where}, up to {max_sessions} sessions; Ctrl-C ends it", file=sys.stderr, flush=True
         )
-    serve_tasks(found, settings, SessionLimits(steps=steps, wall_s=wall_s))
+    with suppress(KeyboardInterrupt):
+        serve_tasks(found, settings, SessionLimits(steps=steps, wall_s=wall_s), sockets)

@@ -17,6 +17,9 @@ from .common import Json
 Folder = Annotated[Path, Parameter(help="A folder of `experiments/`.")]
 Words = Annotated[str, Parameter(help="For the script, after `--`.", allow_leading_hyphen=True)]
 
+READS_WORDS = ("argv", "argparse", "cyclopts")
+"""What a script that reads its words speaks of; any other one would ignore them."""
+
 experiment = App(name="experiment", help="Run an experiment again, or rebuild its tables from its raw files.")
 
 
@@ -32,11 +35,22 @@ def rebuild(folder: Folder, /, *words: Words, json: Json = False) -> None:
     _run_script(folder, "rebuild.py", words, json)
 
 
+def _those_with(name: str, folder: Path) -> str:
+    """What to do about a folder without this script: the folders beside it, or here, that have it."""
+    verb = name.removesuffix(".py")
+    for around in (folder.parent, folder, folder / "experiments", Path("experiments")):
+        found = sorted(str(script.parent) for script in around.glob(f"*/{name}"))
+        if found:
+            return f"recompose experiment {verb} with one of {', '.join(found)}"
+    return f"recompose experiment {verb} experiments/NAME"
+
+
 def _run_script(folder: Path, name: str, words: tuple[str, ...], as_json: bool) -> None:
     script = folder / name
     if not script.is_file():
-        verb = name.removesuffix(".py")
-        raise UsageError(f"no {name} in {folder}", f"recompose experiment {verb} experiments/NAME")
+        raise UsageError(f"no {name} in {folder}", _those_with(name, folder))
+    if words and not any(reader in script.read_text(encoding="utf-8") for reader in READS_WORDS):
+        raise UsageError(f"{script} takes no words, and was given {' '.join(words)}", "leave them out")
     # The script's own words go to stderr, so that --json stays one object.
     ended = subprocess.run(  # noqa: S603
         [sys.executable, str(script), *words], stdout=sys.stderr if as_json else None, check=False

@@ -6,8 +6,9 @@ import os
 import select
 import sys
 from collections.abc import Sequence
+from typing import cast
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from composer_replication import __version__
 from composer_replication.errors import RecomposeError
@@ -28,10 +29,26 @@ VERBS = {
     "model:model": "Fetch the weights of embedded models.",
 }
 
-TRAINING_LIBRARIES = {"torch", "transformers", "trl", "datasets", "accelerate", "tokenizers", "gguf"}
+EXTRAS = {
+    "train": {"torch", "transformers", "trl", "datasets", "accelerate", "tokenizers", "gguf"},
+    "env": {
+        "packaging", "networkx", "openenv", "fastapi", "uvicorn", "starlette", "websockets", "mcp", "fastmcp", "pytest",
+        "inotify_simple",
+    },
+}  # fmt: skip
+"""Libraries that only some verbs need, by the extra that brings them."""
+
+
+def shown_default(value: object) -> str | None:
+    """What a flag or a list is when it is not given goes without saying."""
+    if value is None or value is False or value == ():
+        return None
+    return ", ".join(map(str, cast("tuple[object, ...]", value))) if isinstance(value, tuple) else str(value)
+
 
 app = App(
     name="recompose",
+    default_parameter=Parameter(show_default=shown_default),
     help="From coding-agent traces to a trained, measured policy.",
     version=__version__,
     version_flags=["--version"],
@@ -51,15 +68,15 @@ def main() -> None:
         _let_verbs_speak(sys.argv[1:])
         _call()
     except CycloptsError as error:
-        reason = " ".join(str(error).split())
         verb = " ".join(["recompose", *(error.command_chain or ())])
-        sys.exit(_fail(f"{reason}; next: {verb} --help", 2))
+        sys.exit(_fail(f"{_reason(error, verb)}; next: {verb} --help", 2))
     except RecomposeError as error:
         sys.exit(_fail(str(error), error.exit_code))
-    except ModuleNotFoundError as error:
-        if error.name not in TRAINING_LIBRARIES:
+    except ImportError as error:
+        missing = _missing_library(error)
+        if missing is None:
             raise
-        sys.exit(_fail(f"{error.name} is not installed; next: pip install 'composer-replication[train]'", 2))
+        sys.exit(_fail(missing, 2))
     except OSError as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads(sys.stdout.fileno()):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -82,6 +99,14 @@ def _call() -> None:
     sys.stdout.flush()
 
 
+def _reason(error: CycloptsError, verb: str) -> str:
+    """In one line; an option that was not given is named in every way that it can be."""
+    names = error.argument.names if isinstance(error, MissingArgumentError) and error.argument else ()
+    if any(name.startswith("-") for name in names) and not set(names) & set(sys.argv):
+        return f"{verb} needs {' or '.join(names)}"
+    return " ".join(str(error).split()).removesuffix(".")
+
+
 def _let_verbs_speak(words: Sequence[str]) -> None:
     """The list of verbs shows summaries, so that nothing is loaded; a verb's own page shows all of its docstring."""
     verb = app
@@ -91,6 +116,17 @@ def _let_verbs_speak(words: Sequence[str]) -> None:
         verb = verb[word]
         if verb.default_command is not None:
             verb.help = None
+
+
+def _missing_library(error: BaseException | None) -> str | None:
+    """What to install; a library may have put words of its own around the name of the one that is missing."""
+    while error is not None:
+        library = str(error.name).partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+        for extra, libraries in EXTRAS.items():
+            if library in libraries:
+                return f"{library} is not installed; next: pip install 'composer-replication[{extra}]'"
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _nobody_reads(descriptor: int) -> bool:

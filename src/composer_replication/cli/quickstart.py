@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from composer_replication.config import Config, load_config, quickstart_config
+from composer_replication.config import Config, load_quickstart_config, quickstart_config
 from composer_replication.errors import UsageError
 from composer_replication.pipeline import run_pipeline
 from composer_replication.runs import Run
@@ -33,9 +33,11 @@ def quickstart(
 
     if config and (model is not None or seed is not None):
         raise UsageError("--config already says which model and seed", "put both in the file")
+    if model is not None and not model.strip():
+        raise UsageError("--model has no name", "recompose quickstart --model tiny")
     if seed is not None and seed < 0:
         raise UsageError("a seed is not negative", "recompose quickstart --seed 0")
-    settings: Config = load_config(config) if config else quickstart_config(model or "tiny", seed or 0)
+    settings: Config = load_quickstart_config(config) if config else quickstart_config(model or "tiny", seed or 0)
     name = Path(settings.model.name).name
     started = Run.start(run or Path("runs") / f"quickstart-{name}-{settings.seed}", settings)
     with working_on(started) as progress:

@@ -42,6 +42,8 @@ def train(
     """Train the policy of RUN with three channels; the model goes to RUN/training/model."""
     if dry_run and selfcheck:
         raise UsageError("--dry-run does nothing and --selfcheck trains", "give one of them")
+    if processes is not None and processes < 1:
+        raise UsageError(f"{processes} processes train nothing", "give --processes 1 or more")
     if (processes or fsdp or gpu) and not dry_run:
         raise UsageError(
             "--processes, --fsdp and --gpu plan a machine", f"recompose train {run} --dry-run, or accelerate launch"
@@ -58,10 +60,12 @@ def _plan(run: Run, processes: int, is_sharded: bool, on_gpu: bool, as_json: boo
     import torch
 
     from composer_replication.training.plan import Machine, plan_training
+    from composer_replication.training.refusals import refuse_what_would_do_nothing
 
     from .train_report import show_plan
 
     quiet_libraries()
+    refuse_what_would_do_nothing(run.config, processes)
     machine = Machine(processes, is_sharded, on_gpu or torch.cuda.is_available())
     plan = plan_training(run, rollout_tokens(run), machine)
     if as_json:

@@ -12,27 +12,46 @@ NOUNS = ("states", "sites", "pairs")
 
 def show_plan(plan: dict[str, Any]) -> None:
     console = Console(highlight=False)
-    lengths = plan["rollout_tokens"]
-    console.print(
-        f"{plan['run']}: {plan['steps']} steps of {plan['rollouts_per_step']} rollouts, "
-        f"about {plan['tokens_per_step']:,} tokens each (longest rollout {lengths['longest']:,}; {lengths['source']}), "
-        f"{plan['processes']} process(es) in {plan['accumulation']} micro-step(s)"
-    )
+    console.print(f"{plan['run']}: {_steps(plan)}")
+    if plan["refused"]:
+        console.print(f"`recompose train` refuses these settings: {plan['refused']}", markup=False)
     for section, values in plan["settings"].items():
         console.print(f"[{section}] " + "  ".join(f"{key}={value}" for key, value in values.items()), markup=False)
     _show_memory(console, plan["memory"])
     console.print(f"Tokens of stored rollouts are measured; other traces: {plan['token_counts']}.")
-    rows = [*plan["contexts"], plan["at_max_tokens"]]
-    console.print(_contexts(rows))
+    own = plan["at_max_tokens"]
+    rows = sorted([*(row for row in plan["contexts"] if row["max_tokens"] != own["max_tokens"]), own], key=_length)
+    console.print(_contexts(rows, own["max_tokens"], plan["finished"]))
     console.print(
-        "fit: short enough. windowed: short enough without its oldest turns. use: what this training takes as it is."
+        "fit: short enough. windowed: short enough without its oldest turns. use: what this training takes as it is. "
+        "*: training.max_tokens of this run."
     )
-    unshown = plan["at_max_tokens"]["states"]["tools_not_shown"]
+    unshown = own["states"]["tools_not_shown"]
     if unshown:
         console.print(f"The chat template does not write tools: at {unshown:,} states the policy would not see them.")
     console.print("Why the rest cannot be used:")
     for row in rows:
-        console.print(f"  {row['max_tokens']:>7,}  {_reasons(row)}", soft_wrap=True)
+        console.print(f"  {_label(row, own['max_tokens']):>8}  {_reasons(row)}", soft_wrap=True)
+
+
+def _steps(plan: dict[str, Any]) -> str:
+    lengths, tokens = plan["rollout_tokens"], f"about {plan['tokens_per_step']:,} tokens each"
+    if lengths is None:
+        traces = plan["settings"]["training"]["traces_per_step"]
+        return f"{plan['steps']} steps of up to {traces} stored traces, {tokens}; no rollouts"
+    return (
+        f"{plan['steps']} steps of {plan['rollouts_per_step']} rollouts, {tokens} (longest rollout "
+        f"{lengths['longest']:,}; {lengths['source']}), {plan['processes']} process(es) in {plan['accumulation']} "
+        "micro-step(s)"
+    )
+
+
+def _length(row: dict[str, Any]) -> int:
+    return row["max_tokens"]
+
+
+def _label(row: dict[str, Any], own: int) -> str:
+    return f"{row['max_tokens']:,}{'*' if row['max_tokens'] == own else ' '}"
 
 
 def _show_memory(console: Console, memory: dict[str, Any] | None) -> None:
@@ -52,19 +71,19 @@ def _show_memory(console: Console, memory: dict[str, Any] | None) -> None:
     )
 
 
-def _contexts(rows: list[dict[str, Any]]) -> Table:
+def _contexts(rows: list[dict[str, Any]], own: int, finished: list[str]) -> Table:
     table = Table(title="what fits, by context length")
     table.add_column("tokens", justify="right")
     for noun in NOUNS:
         table.add_column(f"{noun}: fit / windowed / use")
     for row in rows:
-        table.add_row(f"{row['max_tokens']:,}", *(_cell(row[noun]) for noun in NOUNS))
+        table.add_row(_label(row, own), *(_cell(row[noun], noun in finished) for noun in NOUNS))
     return table
 
 
-def _cell(shares: dict[str, Any]) -> str:
+def _cell(shares: dict[str, Any], is_finished: bool) -> str:
     if not shares["n"]:
-        return "none yet"
+        return "none" if is_finished else "none yet"
     return " / ".join(f"{shares[key] / shares['n']:.0%}" for key in ("fit", "fit_windowed", "trainable"))
 
 

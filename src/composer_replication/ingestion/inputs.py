@@ -77,22 +77,41 @@ def _inspect(file: InputFile, format_name: str | None) -> tuple[str | None, str 
 
 def _candidates(paths: Sequence[Path], inputs: Inputs) -> Iterator[Candidate]:
     seen: set[Path] = set()
-    names: Counter[str] = Counter()
-    redactor = Redactor()
+    names = _Names()
     for path in paths:
         if not path.exists():
             raise UsageError(f"there is no file or folder {path}", NEXT_COMMAND)
-        for file in [Candidate(path, path.name, True)] if path.is_file() else _walk(path, inputs):
+        for file in [Candidate(path, path.name, True)] if path.is_file() else _walk(path, inputs, names):
             if file.path not in seen:
                 seen.add(file.path)
-                name = redactor.text(os.fsencode(file.name).decode("utf-8", "replace"))
-                names[name] += 1
-                yield file._replace(name=name if names[name] == 1 else f"{name} ({names[name]})")
+                yield file._replace(name=names.of(file.path, file.name))
 
 
-def _walk(root: Path, inputs: Inputs) -> Iterator[Candidate]:
+class _Names:
+    """How artefacts call files and folders: redacted, and each its own."""
+
+    def __init__(self) -> None:
+        self._redactor, self._taken = Redactor(), Counter[str]()
+
+    def of(self, path: Path, name: str) -> str:
+        """`name`, the end of the path, or one part more of it where that is empty or taken."""
+        shown = self._redacted(name)
+        if not shown or shown in self._taken:
+            # The whole path is redacted, because its end alone would not look like a home folder.
+            parts = self._redacted(str(path.absolute())).split("/")
+            shown = "/".join(parts[-len(Path(name).parts) - 1 :])
+        self._taken[shown] += 1
+        return shown if self._taken[shown] == 1 else f"{shown} ({self._taken[shown]})"
+
+    def _redacted(self, text: str) -> str:
+        return self._redactor.text(os.fsencode(text).decode("utf-8", "replace"))
+
+
+def _walk(root: Path, inputs: Inputs, names_of: _Names) -> Iterator[Candidate]:
     def set_aside(error: OSError) -> None:
-        inputs.unreadable.append(Quarantined("a folder", 0, f"cannot be opened: {error.strerror}"))
+        folder = Path(error.filename)
+        name = names_of.of(folder, str(folder.relative_to(root)) if folder != root else "")
+        inputs.unreadable.append(Quarantined(f"{name}/", 0, f"cannot be opened: {error.strerror}"))
 
     for folder, folders, names in os.walk(root, onerror=set_aside):
         folders.sort()

@@ -57,7 +57,7 @@ class Workload:
 class MemoryEstimate(NamedTuple):
     parts: list[Part]
     activations_bytes: int
-    """Of the policy's pass, without checkpointing."""
+    """Of the policy's pass, or without rollouts of the stored pass; without checkpointing."""
     checkpointed_bytes: int
 
     @property
@@ -87,18 +87,22 @@ def estimate_memory(
     ]
     if training.reference_kl and not rank:
         parts.append(Part("reference model", shape.parameters * weight_bytes // work.shards, "always"))
-    if hardware.vllm == "off":
+    if hardware.vllm == "off" and work.sampled_rows:
         parts.append(Part("key-value cache", _cache(shape, work, weight_bytes), "rollouts"))
     layer = layer_activations(shape, compute_bytes, weight_bytes)
-    plain, checkpointed = _activations(shape, layer, work.tokens, weight_bytes)
-    kept = checkpointed if hardware.gradient_checkpointing else plain
-    parts.append(Part("activations", kept, "policy pass", is_estimate=True))
-    parts.append(Part("output head", _head(shape, work.tokens, compute_bytes, work, bool(rank)), "policy pass", True))
+    stored = work.stored_rows * work.stored_row_tokens
+    plain, checkpointed = _activations(shape, layer, work.tokens if work.rows else stored, weight_bytes)
+    gradient_pass: Phase = "policy pass" if work.rows else "stored pass"
+    if work.rows:
+        kept = checkpointed if hardware.gradient_checkpointing else plain
+        head = _head(shape, work.tokens, compute_bytes, work, bool(rank))
+        parts.append(Part("activations", kept, "policy pass", is_estimate=True))
+        parts.append(Part("output head", head, "policy pass", is_estimate=True))
     if compute_bytes != weight_bytes and not work.is_sharded:
-        parts.append(Part("bfloat16 copies of the weights", shape.linear_parameters * BFLOAT16, "policy pass"))
+        parts.append(Part("bfloat16 copies of the weights", shape.linear_parameters * BFLOAT16, gradient_pass))
     if work.is_sharded:
         gathered = 2 * (shape.parameters - 2 * shape.head_parameters) // shape.layers * compute_bytes
-        parts.append(Part("gathered layers", gathered, "policy pass", is_estimate=True))
+        parts.append(Part("gathered layers", gathered, gradient_pass, is_estimate=True))
     if online:
         parts.append(Part("divergence buffers", _divergence(shape, work.tokens, bool(rank)), "policy pass", True))
         passed = work.tokens * shape.hidden * compute_bytes * 8
@@ -106,7 +110,6 @@ def estimate_memory(
         if training.sdpo_teacher != "live":
             parts.append(Part("policy set aside", trainable * trained_bytes // work.shards, "teacher pass"))
     if work.stored_rows:
-        stored = work.stored_rows * work.stored_row_tokens
         stored_kept = _activations(shape, layer, stored, weight_bytes)[hardware.gradient_checkpointing]
         parts.append(Part("activations of stored rows", stored_kept, "stored pass", is_estimate=True))
         parts.append(Part("divergence buffers", _divergence(shape, stored, bool(rank)), "stored pass", True))

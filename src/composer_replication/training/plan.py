@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from composer_replication.config import Config
 from composer_replication.environments.toolbox import MAX_TURNS, task_stream
+from composer_replication.errors import UsageError
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
 from composer_replication.runs import Run
 
@@ -21,6 +22,7 @@ from .lengths import ByBytes, ByTokenizer, Item, RunLengths, find_chat_tokens
 from .memory import MemoryEstimate, Workload, estimate_memory
 from .model_shape import ModelShape, find_config, shape_of
 from .models import Policy, smollm2_folder
+from .refusals import refuse_vllm
 from .stored import TokenizedTrace
 from .tokens import ChatTokens
 
@@ -29,6 +31,7 @@ OBSERVATION_TOKENS = 32
 SAMPLED_AT_ONCE = 512
 SAMPLED_TASKS = 64
 MIB = 1 << 20
+STAGE_OF = {"states": "ingestion", "sites": "sites", "pairs": "pairs"}
 
 
 class Machine(NamedTuple):
@@ -46,9 +49,8 @@ def plan_training(run: Run, rows: Sequence[TokenizedTrace], machine: Machine) ->
     tokens = find_chat_tokens(config.model.name, folder, config.toolbox)
     shape = _find_shape(config, folder, tokens)
     lengths, source = _measure(run, rows, tokens)
-    row_tokens = rollout_lengths(config, rows, tokens)
-    rollouts = config.training.prompts_per_step * config.training.group_size
-    work = workload(config, max(row_tokens), _longest_stored(lengths, config), machine)
+    step = _step(config, rows, lengths, tokens, machine)
+    work = workload(config, step.longest_rollout, step.longest_stored, machine)
     return {
         "run": str(run.path),
         "settings": {
@@ -57,17 +59,11 @@ def plan_training(run: Run, rows: Sequence[TokenizedTrace], machine: Machine) ->
             "hardware": config.hardware.model_dump(mode="json"),
         },
         "steps": config.training.steps,
-        "rollouts_per_step": rollouts,
-        "processes": machine.processes,
-        "accumulation": config.hardware.accumulation(rollouts, machine.processes),
-        "tokens_per_step": round(rollouts * mean(row_tokens)),
-        "rollout_tokens": {
-            "mean": round(mean(row_tokens)),
-            "longest": max(row_tokens),
-            "source": "stored rollouts" if rows else "estimate: prompts of training tasks and the turn limit",
-        },
+        "refused": _refused(config),
+        **step.told,
         "memory": _memory(estimate_memory(shape, config.training, config.hardware, work), shape) if shape else None,
         "token_counts": source,
+        "finished": [noun for noun, stage in STAGE_OF.items() if run.stage(stage).is_done],
         "contexts": [
             {"max_tokens": length, **{noun: shares(items, length, shape) for noun, items in lengths.items()}}
             for length in CONTEXT_LENGTHS
@@ -79,17 +75,62 @@ def plan_training(run: Run, rows: Sequence[TokenizedTrace], machine: Machine) ->
     }
 
 
+class _Step(NamedTuple):
+    """What one optimiser step works on."""
+
+    longest_rollout: int
+    longest_stored: int
+    told: dict[str, Any]
+
+
+def _step(
+    config: Config,
+    rows: Sequence[TokenizedTrace],
+    lengths: dict[str, list[Item]],
+    tokens: ChatTokens | None,
+    machine: Machine,
+) -> _Step:
+    training, stored = config.training, _stored_tokens(lengths, config)
+    told: dict[str, Any] = {"rollouts_per_step": 0, "processes": machine.processes, "accumulation": 1}
+    if not training.rollouts:
+        # Channel 1 reads whole stored rollouts.
+        stored += [len(row.ids) for row in rows if len(row.ids) <= training.max_tokens]
+        told["tokens_per_step"] = round(training.traces_per_step * mean(stored or [0]))
+        told["rollout_tokens"] = None
+        return _Step(0, max(stored, default=0), told)
+    row_tokens = rollout_lengths(config, rows, tokens)
+    told["rollouts_per_step"] = rollouts = training.prompts_per_step * training.group_size
+    told["accumulation"] = config.hardware.accumulation(rollouts, machine.processes)
+    told["tokens_per_step"] = round(rollouts * mean(row_tokens))
+    told["rollout_tokens"] = {
+        "mean": round(mean(row_tokens)),
+        "longest": max(row_tokens),
+        "source": "stored rollouts" if rows else "estimate: prompts of training tasks and the turn limit",
+    }
+    return _Step(max(row_tokens), max(stored, default=0), told)
+
+
+def _refused(config: Config) -> str | None:
+    """Sampling through vLLM can be planned for a trainer of one's own; `recompose train` would not start."""
+    try:
+        refuse_vllm(config)
+    except UsageError as error:
+        return str(error)
+    return None
+
+
 def shares(items: Sequence[Item], max_tokens: int, shape: ModelShape | None) -> dict[str, Any]:
     """How many fit, how many would with windowing, how many training can use as it is now, and why the rest cannot."""
     room = min(max_tokens, shape.max_positions) if shape else max_tokens
     why: Counter[str] = Counter()
     for item in items:
-        if item.tokens > max_tokens:
+        # What more room would not cure comes first, so that nobody makes room in vain.
+        if item.blocker:
+            why[item.blocker] += 1
+        elif item.tokens > max_tokens:
             why["too_long"] += 1
         elif item.tokens > room:
             why["beyond_the_model"] += 1
-        elif item.blocker:
-            why[item.blocker] += 1
     return {
         "n": len(items),
         "fit": sum(item.tokens <= max_tokens for item in items),
@@ -114,15 +155,16 @@ def rollout_lengths(config: Config, rows: Sequence[TokenizedTrace], tokens: Chat
 
 def workload(config: Config, row_tokens: int, stored_tokens: int, machine: Machine) -> Workload:
     training, hardware = config.training, config.hardware
-    rollouts = training.prompts_per_step * training.group_size
+    rollouts = training.prompts_per_step * training.group_size if training.rollouts else 0
     per_process = rollouts // machine.processes
     # A batch of pairs has both sides of each as rows.
     stored_rows = training.traces_per_step * (2 if training.beta_replay else 1)
+    reads_stored = training.alpha_sdpo + training.beta_replay > 0 or not training.rollouts
     return Workload(
-        rows=per_process // hardware.accumulation(rollouts, machine.processes),
+        rows=per_process // hardware.accumulation(rollouts, machine.processes) if rollouts else 0,
         row_tokens=row_tokens,
         sampled_rows=min(SAMPLED_AT_ONCE, per_process),
-        stored_rows=stored_rows if stored_tokens and training.alpha_sdpo + training.beta_replay else 0,
+        stored_rows=stored_rows if stored_tokens and reads_stored else 0,
         stored_row_tokens=stored_tokens,
         processes=machine.processes,
         is_sharded=machine.is_sharded,
@@ -144,9 +186,10 @@ def _measure(run: Run, rows: Sequence[TokenizedTrace], tokens: ChatTokens | None
     }, counter.source
 
 
-def _longest_stored(lengths: dict[str, list[Item]], config: Config) -> int:
+def _stored_tokens(lengths: dict[str, list[Item]], config: Config) -> list[int]:
+    """Of the sites and pairs that training takes."""
     usable = [item.tokens for noun in ("sites", "pairs") for item in lengths[noun] if not item.blocker]
-    return max((tokens for tokens in usable if tokens <= config.training.max_tokens), default=0)
+    return [tokens for tokens in usable if tokens <= config.training.max_tokens]
 
 
 def _find_shape(config: Config, folder: Any, tokens: ChatTokens | None) -> ModelShape | None:

@@ -16,7 +16,7 @@ import torch
 from accelerate import PartialState
 from transformers import PrinterCallback, TrainerCallback
 
-from composer_replication.config import Config, TrainingConfig
+from composer_replication.config import Config
 from composer_replication.environments.toolbox import ToolboxTask, task_stream
 from composer_replication.errors import UsageError
 from composer_replication.monitor.toolbox_rules import toolbox_signs
@@ -32,6 +32,7 @@ from .models import Policy
 from .offline import OfflineComposerTrainer
 from .online_sites import TraceHinter
 from .reference import with_reference_logprobs
+from .refusals import refuse_vllm, refuse_what_would_do_nothing
 from .samples import RolloutSamples
 from .stored import TrainingStep
 from .stored_batches import StoredBatches
@@ -58,7 +59,8 @@ def train(
 ) -> list[TrainingStep]:
     """Goes on from the last checkpoint in `folder`, if there is one; what it ends with is the same to the last bit."""
     logging.getLogger("trl").setLevel(logging.ERROR)
-    refuse_what_would_do_nothing(config)
+    refuse_what_would_do_nothing(config, PartialState().num_processes)
+    refuse_vllm(config)
     collator = ComposerDataCollator(policy.tokenizer.pad_token_id)
     scratch, device = folder / "scratch", policy.model.device.type
     folder.mkdir(parents=True, exist_ok=True)
@@ -156,42 +158,6 @@ def reward_functions(config: Config) -> list[Any]:
     """The unpenalised reward is always the first, and logged by its own name."""
     penalties = [error_penalty] if config.training.error_turn_penalty else []
     return [episode_reward, *penalties, *([leak_penalty] if config.toolbox.leak != "none" else [])]
-
-
-def refuse_what_would_do_nothing(config: Config) -> None:
-    """A control that is silently off would be worse than none."""
-    training, defaults = config.training, TrainingConfig()
-    only_online = ["sdpo_sham", "sdpo_kinds_off", "sdpo_require_acceptance", "sdpo_sites_per_rollout", "sdpo_ema_rate"]
-    unused = only_online if training.sdpo_from == "stored" or not training.rollouts else []
-    if not training.rollouts:
-        unused = [*unused, "sdpo_from", "dynamic_sampling_rounds", "reference_kl", "error_turn_penalty", "leak_penalty"]
-    for key in unused:
-        if getattr(training, key) != getattr(defaults, key):
-            source = "rollouts = true" if not training.rollouts else 'sdpo_from = "rollouts"'
-            raise UsageError(f"training.{key} does nothing without {source}", f"set training.{source}, or take it out")
-    if training.leak_penalty != "off" and config.toolbox.leak == "none":
-        raise UsageError("training.leak_penalty does nothing without a leak", 'set toolbox.leak = "open"')
-    if config.monitor.enabled:
-        refuse_what_the_monitor_cannot_do(config)
-    if config.hardware.vllm != "off":
-        raise UsageError(
-            "hardware.vllm: the toolbox samples by itself",
-            "take it out, or use the trainer class with your environment",
-        )
-
-
-def refuse_what_the_monitor_cannot_do(config: Config) -> None:
-    training, mode = config.training, config.monitor.mode
-    if not training.rollouts:
-        raise UsageError("monitor.enabled does nothing without rollouts", "set training.rollouts = true")
-    if training.leak_penalty != "off" and mode != "watch":
-        raise UsageError("the monitor and training.leak_penalty would both charge for the leak", "choose one of them")
-    if mode == "drop" and training.prompts_per_step % PartialState().num_processes:
-        raise UsageError(
-            f"groups of {training.prompts_per_step} prompts would be torn apart by {PartialState().num_processes} "
-            'processes, and monitor.mode = "drop" needs them whole',
-            "change training.prompts_per_step or the number of processes",
-        )
 
 
 def toolbox_monitor(config: Config, folder: Path, rank: int) -> RolloutMonitor:

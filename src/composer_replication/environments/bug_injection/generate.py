@@ -23,6 +23,7 @@ NAME = "bug_injection"
 MIN_TESTS = 5
 MAX_TEST_SHARE = 0.4
 BUGS_PER_FUNCTION = 3
+MODES = tuple(OPERATORS)
 
 
 @dataclass(frozen=True)

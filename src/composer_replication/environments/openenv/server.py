@@ -8,6 +8,7 @@ request is closed after `HELLO_S`.
 from __future__ import annotations
 
 import asyncio
+import errno
 import resource
 import socket
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ from .guard import Guard
 HELLO_S = 10.0
 GRADING_S = 300.0
 MAX_MESSAGE_BYTES = 4 << 20
+BACKLOG = min(4096, socket.SOMAXCONN)
 
 
 @dataclass(frozen=True)
@@ -98,10 +100,40 @@ class PatientProtocol(H11Protocol):
             self.transport.close()
 
 
-def serve(tasks: Sequence[TaskFolder], settings: ServerSettings, limits: SessionLimits | None = None) -> None:
-    """Until it is interrupted."""
+def listen(settings: ServerSettings) -> list[socket.socket]:
+    """At every address that the host has; at one of them where any free port will do. From here on clients can come."""
+    sockets: list[socket.socket] = []
+    missing: OSError | None = None
+    try:
+        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in found if settings.port else found[:1]:
+            try:
+                sockets.append(socket.create_server(address[:2], family=family, backlog=BACKLOG))
+            except OSError as error:
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                missing = error
+        if missing and not sockets:
+            raise missing
+    except OSError as error:
+        for each in sockets:
+            each.close()
+        reason = str(error.strerror).partition(" (")[0]
+        raise UsageError(
+            f"cannot listen at {settings.host}:{settings.port}: {reason}", "choose another --port or --host"
+        ) from error
+    return sockets
+
+
+def serve(
+    tasks: Sequence[TaskFolder],
+    settings: ServerSettings,
+    limits: SessionLimits | None = None,
+    sockets: list[socket.socket] | None = None,
+) -> None:
+    """Until it is interrupted, at `sockets` if they are given."""
     server = uvicorn.Server(server_config(build_app(tasks, settings, limits), settings))
-    server.run()
+    server.run(sockets if sockets is not None else listen(settings))
 
 
 def server_config(app: Any, settings: ServerSettings) -> uvicorn.Config:
@@ -114,7 +146,7 @@ def server_config(app: Any, settings: ServerSettings) -> uvicorn.Config:
         http=protocol,
         ws="websockets-sansio",
         ws_max_size=MAX_MESSAGE_BYTES,
-        backlog=min(4096, socket.SOMAXCONN),
+        backlog=BACKLOG,
         log_level="warning",
         timeout_graceful_shutdown=10,
     )

@@ -25,6 +25,7 @@ from .statement import statements
 
 NAME = "test_writing"
 MODE = "write-tests"
+MODES = (MODE,)
 MIN_MUTANTS, MAX_MUTANTS = 4, 12
 MAX_TEST_SHARE = 0.4
 Feature = tuple[Grain, tuple[Symbol, ...]]

@@ -1,0 +1,51 @@
+"""Settings that `recompose train` does not take, and why. `--dry-run` asks here too, so nothing heavy is imported."""
+
+from __future__ import annotations
+
+from composer_replication.config import Config, TrainingConfig
+from composer_replication.errors import UsageError
+
+
+def refuse_what_would_do_nothing(config: Config, processes: int = 1) -> None:
+    """A control that is silently off would be worse than none."""
+    training, defaults = config.training, TrainingConfig()
+    only_online = ["sdpo_sham", "sdpo_kinds_off", "sdpo_require_acceptance", "sdpo_sites_per_rollout", "sdpo_ema_rate"]
+    unused = only_online if training.sdpo_from == "stored" or not training.rollouts else []
+    if not training.rollouts:
+        unused = [*unused, "sdpo_from", "dynamic_sampling_rounds", "reference_kl", "error_turn_penalty", "leak_penalty"]
+    for key in unused:
+        if getattr(training, key) != getattr(defaults, key):
+            source = "rollouts = true" if not training.rollouts else 'sdpo_from = "rollouts"'
+            raise UsageError(f"training.{key} does nothing without {source}", f"set training.{source}, or take it out")
+    if training.leak_penalty != "off" and config.toolbox.leak == "none":
+        raise UsageError("training.leak_penalty does nothing without a leak", 'set toolbox.leak = "open"')
+    if config.monitor.enabled:
+        refuse_what_the_monitor_cannot_do(config, processes)
+    if processes > 1 and not training.rollouts:
+        # A process whose batch holds nothing for a channel would not join the others' synchronisation.
+        raise UsageError(
+            "training without rollouts runs in one process",
+            "start it without accelerate launch, plan it without --processes",
+        )
+
+
+def refuse_vllm(config: Config) -> None:
+    if config.hardware.vllm != "off":
+        raise UsageError(
+            "hardware.vllm: the toolbox samples by itself",
+            "take it out, or use the trainer class with your environment",
+        )
+
+
+def refuse_what_the_monitor_cannot_do(config: Config, processes: int) -> None:
+    training, mode = config.training, config.monitor.mode
+    if not training.rollouts:
+        raise UsageError("monitor.enabled does nothing without rollouts", "set training.rollouts = true")
+    if training.leak_penalty != "off" and mode != "watch":
+        raise UsageError("the monitor and training.leak_penalty would both charge for the leak", "choose one of them")
+    if mode == "drop" and training.prompts_per_step % processes:
+        raise UsageError(
+            f"groups of {training.prompts_per_step} prompts would be torn apart by {processes} "
+            'processes, and monitor.mode = "drop" needs them whole',
+            "change training.prompts_per_step or the number of processes",
+        )
