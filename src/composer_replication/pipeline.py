@@ -208,6 +208,7 @@ def replay(run: Run, progress: Progress, chosen: Sequence[Teacher] = (), own_fam
         "outcomes": dict(outcomes),
         "not_asked": {"own_family": asking.own_family.total(), "too_long": asking.too_long.total()},
         "own_family": config.own_family,
+        "teachers": sorted({teacher.model for teacher in teachers}),
         "simulated": config.simulated and not chosen,
         **spent,
     }
