@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .config import ReplayConfig
 from .environments.toolbox import ToolboxTask, task_by_id
 from .environments.toolbox.equivalence import ToolboxJudge
-from .errors import RecomposeError, UsageError
+from .errors import RecomposeError, UsageError, quoted
 from .hints import SiblingHintGenerator, write_hints
 from .ingestion import Ingestion, Inputs, find_inputs
 from .ingestion.embedded import embedded_session
@@ -183,19 +183,16 @@ def replay(run: Run, progress: Progress, chosen: Sequence[Teacher] = (), own_fam
     config, traces = replay_config(run, own_family), inputs[0].read(Trace)
     choices = replay_plan(run, traces, inputs[1].read(ErrorSite), chosen)
     states = [choice.state for choice in choices]
-    if config.simulated and not chosen and not toolbox_tasks(run, traces):
-        progress.note("simulated teachers know only the toolbox, and no trace is from there: none will answer")
-    ledger = Ledger(run.path / "ledger.sqlite")
-    try:
-        with replay_teachers(run, traces, chosen) as teachers:
-            asking = askable(states, teachers, config)
-            replies = replay_states(states, teachers, ledger, config, progress)
+    with ExitStack() as stack:
+        teachers = stack.enter_context(replay_teachers(run, traces, chosen))
+        ledger = Ledger(run.path / "ledger.sqlite")
+        stack.callback(ledger.close)
+        asking = askable(states, teachers, config)
+        replies = replay_states(states, teachers, ledger, config, progress)
         names = {teacher.name for teacher in teachers}
         if summary(ledger, names)["in_doubt_micros"]:
             progress.note(f"{reconcile(ledger)} calls in doubt were looked up at their provider")
         spent = summary(ledger, names)
-    finally:
-        ledger.close()
     outcomes = Counter(reply.outcome for reply in replies)
     if replies and outcomes["failed"] == len(replies):
         raise RecomposeError(
@@ -388,6 +385,11 @@ def replay_teachers(run: Run, traces: list[Trace], chosen: Sequence[Teacher]) ->
         yield chosen or configured_teachers(config)
         return
     tasks = toolbox_tasks(run, traces)
+    if not tasks:
+        raise UsageError(
+            f"simulated teachers know only the toolbox, and no trace of {run.path} is of it",
+            f"recompose replay {quoted(run.path)} --teacher default --dry-run",
+        )
     with SimulatedTeachers(tasks, config.simulated_error_rates, run.config.seed) as server:
         names = teacher_names(config.simulated_error_rates)
         yield [Teacher(name, server.base_url, simulated=True) for name in names]

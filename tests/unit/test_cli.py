@@ -131,18 +131,29 @@ def test_stages_one_by_one_on_a_session_file(tmp_path, session):
     too_early = recompose("hint", run)
     assert too_early.returncode == 2
     assert "recompose sites" in too_early.stderr
-    for verb, key, expected in (
-        ("sites", "sites", 2),
-        ("hint", "hints", 2),
-        ("replay", "replies", 6),
-        ("pair", "pairs", 0),
-    ):
+    for verb, key, expected in (("sites", "sites", 2), ("hint", "hints", 2)):
         done = recompose(verb, run, "--json")
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)[key] == expected
+    too_early = recompose("pair", run)
+    assert too_early.returncode == 2
+    assert f"recompose replay {run}" in too_early.stderr.splitlines()[-1]
     again = recompose("sites", run)
     assert again.returncode == 0
     assert "kept" in again.stderr
+
+
+def test_simulated_teachers_are_not_asked_about_sessions_of_others(tmp_path, session):
+    run = tmp_path / "run"
+    assert recompose("ingest", session, "--run", run).returncode == 0
+    assert recompose("sites", run).returncode == 0
+    for options in ([], ["--dry-run"]):
+        refused = recompose("replay", run, *options)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        what, command = refused.stderr.splitlines()[-1].split("; next: ")
+        assert what == f"error: simulated teachers know only the toolbox, and no trace of {run} is of it"
+        assert command == f"recompose replay {run} --teacher default --dry-run"
+    assert not (run / "replay").exists() and not (run / "ledger.sqlite").exists()
 
 
 def test_partly_readable_input_is_saved_and_exits_4(tmp_path, session):
