@@ -223,3 +223,12 @@ def test_a_run_of_simulated_teachers_is_not_taken_for_one_of_real_ones(tmp_path,
     assert "was replayed with other teachers" in refused.stderr.splitlines()[-1]
     assert recompose("replay", run, "--own-family").returncode == 0
     assert recompose("replay", run).returncode == 0
+
+
+def test_pairs_of_a_run_that_counted_no_redactions_can_be_exported(tmp_path):
+    """As `recompose env rollout` leaves it."""
+    run = make_run(tmp_path / "run", 2)
+    assert recompose("replay", run).returncode == 0
+    done = recompose("pair", run, "--export", "trl", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "Nothing was replaced." in (run / "pairs" / "export" / "trl" / "README.md").read_text()
