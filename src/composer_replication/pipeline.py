@@ -320,11 +320,27 @@ STAGES: tuple[Stage, ...] = (
 def run_stage(run: Run, noun: str, progress: Progress) -> None:
     """Do one stage unless it is done already."""
     stage = next(stage for stage in STAGES if stage.noun == noun)
+    refuse_stale(run, noun)
     if run.stage(noun).is_done:
         progress.note(f"{noun}: kept, finished earlier")
         return
     progress.stage(noun, stage.what)
     stage.work(run, progress)
+
+
+def refuse_stale(run: Run, noun: str) -> None:
+    """Neither a stage nor any before it may be left over from other inputs than those that are there now."""
+    earlier: list[str] = []
+    for stage in STAGES:
+        if stage.noun == "replay":
+            run.stage("samples").refuse_stale(("ingestion", "sites"))
+            earlier.append("samples")
+        # Beside the policy, what ingestion was made from are files, whatever they are called.
+        if stage.noun != "ingestion" or run.config.ingestion.rollouts:
+            run.stage(stage.noun).refuse_stale(earlier)
+        if stage.noun == noun:
+            return
+        earlier.append(stage.noun)
 
 
 def run_pipeline(run: Run, progress: Progress) -> None:

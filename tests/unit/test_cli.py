@@ -2,12 +2,14 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
 import pytest
 
 from composer_replication.cli.main import app
+from composer_replication.runs import write_atomically
 
 VERBS = [
     "quickstart",
@@ -154,6 +156,42 @@ def test_simulated_teachers_are_not_asked_about_sessions_of_others(tmp_path, ses
         assert what == f"error: simulated teachers know only the toolbox, and no trace of {run} is of it"
         assert command == f"recompose replay {run} --teacher default --dry-run"
     assert not (run / "replay").exists() and not (run / "ledger.sqlite").exists()
+
+
+def test_stages_that_were_made_from_another_ingestion_are_refused(tmp_path, session):
+    run = tmp_path / "run"
+    assert recompose("ingest", session, "--run", run).returncode == 0
+    for verb in ("sites", "hint"):
+        assert recompose(verb, run).returncode == 0
+    shutil.rmtree(run / "ingestion")
+    assert "kept" in recompose("sites", run).stderr  # nothing to compare with
+    assert recompose("ingest", session, "--run", run).returncode == 0
+    assert "kept" in recompose("hint", run).stderr  # the same again
+    shutil.rmtree(run / "ingestion")
+    session.write_text("".join(session.read_text().splitlines(keepends=True)[:-4]))
+    assert recompose("ingest", session, "--run", run).returncode == 0
+    teacher = ["--teacher", "x=http://127.0.0.1:9/v1,a/x"]
+    for verb, options in (("sites", []), ("hint", []), ("replay", ["--dry-run", *teacher]), ("replay", teacher)):
+        refused = recompose(verb, run, *options)
+        assert_one_line_error(
+            refused,
+            2,
+            f"{run / 'sites'} was made from another ingestion",
+            f"delete {run / 'sites'} and what comes after, then run the same command",
+        )
+    shutil.rmtree(run / "sites")
+    assert recompose("sites", run).returncode == 0
+    assert_one_line_error(recompose("hint", run), 2, f"{run / 'hints'} was made from another ingestion")
+    shutil.rmtree(run / "hints")
+    assert recompose("hint", run).returncode == 0
+
+
+def test_a_session_file_that_is_called_like_a_stage_is_no_stage(tmp_path, session):
+    run, called = tmp_path / "run", tmp_path / "policy"
+    called.write_bytes(session.read_bytes())
+    assert recompose("ingest", called, "--run", run, "--format", "claude_code").returncode == 0
+    write_atomically(run / "policy" / "manifest.json", '{"sha256": "0", "inputs": {}, "counts": {}}')
+    assert recompose("sites", run).returncode == 0
 
 
 def test_partly_readable_input_is_saved_and_exits_4(tmp_path, session):

@@ -13,8 +13,8 @@ from cyclopts import Parameter
 from composer_replication.errors import RecomposeError, UsageError, quoted
 from composer_replication.llm.bill import summary
 from composer_replication.llm.ledger import Ledger
+from composer_replication.pipeline import refuse_stale, replay_config, replay_plan, replay_teachers
 from composer_replication.pipeline import replay as replay_stage
-from composer_replication.pipeline import replay_config, replay_plan, replay_teachers
 from composer_replication.pipeline import sample as sample_policy
 from composer_replication.progress import Progress
 from composer_replication.records import ErrorSite, TeacherReply, Trace
@@ -56,6 +56,7 @@ def replay(
     opened = Run.open(run)
     chosen = written_teachers(teacher, opened.config.replay)
     cap_micros = _cap_micros(max_usd)
+    refuse_stale(opened, "replay")
     is_done = opened.stage("replay").is_done and not dry_run
     if is_done:
         _refuse_other_options(opened, chosen, own_family, policy)
