@@ -232,3 +232,37 @@ def test_pairs_of_a_run_that_counted_no_redactions_can_be_exported(tmp_path):
     done = recompose("pair", run, "--export", "trl", "--json")
     assert done.returncode == 0, done.stderr
     assert "Nothing was replaced." in (run / "pairs" / "export" / "trl" / "README.md").read_text()
+
+
+def files_of(run: Path) -> dict[str, tuple[int, bytes]]:
+    return {str(file.relative_to(run)): (file.stat().st_mtime_ns, file.read_bytes()) for file in run.rglob("*.*")}
+
+
+def test_what_only_reads_changes_no_file(tmp_path):
+    run = make_run(tmp_path / "run", 2)
+    with serving() as provider:
+        assert recompose("replay", run, *teachers_of(provider), "--max-usd", "1").returncode == 0
+        before, folder = files_of(run), run.stat().st_mtime_ns
+        told = json.loads(recompose("cost", run, "--json").stdout)
+        plan = json.loads(recompose("replay", run, *teachers_of(provider), "--dry-run", "--json").stdout)
+        assert told["spent_micros"] == provider.books()["total"] > 0
+    assert (plan["calls"], plan["cached"]) == (0, told["teachers"][0]["attempts"]["settled"] * 3)
+    assert files_of(run) == before
+    assert run.stat().st_mtime_ns == folder, "nothing was made and removed again"
+
+
+def test_the_cost_of_a_run_that_was_killed_is_told_without_writing(tmp_path):
+    run = make_run(tmp_path / "run", 8)
+    with serving(latency_s=2.0) as provider:
+        process = replay_process(run, teachers_of(provider))
+        wait_for(lambda: attempts(run) >= 3)
+        process.kill()
+        process.communicate(timeout=30)
+    ledger = run / "ledger.sqlite"
+    held = query(ledger, "SELECT SUM(worst_micros) FROM attempts WHERE state = 'reserved'")[0][0]
+    before = ledger.read_bytes()
+    told = json.loads(recompose("cost", run, "--json").stdout)
+    assert told["spent_micros"] == held > 0
+    assert told["held_micros"] == 0
+    assert query(ledger, "SELECT COUNT(*) FROM attempts WHERE state = 'in_doubt'") == [(0,)]
+    assert ledger.read_bytes() == before

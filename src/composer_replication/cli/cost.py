@@ -34,9 +34,10 @@ def cost(
     path = opened.path / "ledger.sqlite"
     if not path.exists():
         raise UsageError(f"{run} has asked no model", f"recompose replay {run}")
-    ledger = Ledger(path)
+    looks_up = reconcile_first or key_usage
+    ledger = Ledger(path, read_only=not looks_up)
     try:
-        settled_doubts = reconcile(ledger, by_key_usage=key_usage) if reconcile_first or key_usage else 0
+        settled_doubts = reconcile(ledger, by_key_usage=key_usage) if looks_up else 0
         found, totals = bills(ledger), ledger.totals()
     finally:
         ledger.close()
