@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -266,3 +267,19 @@ def test_the_cost_of_a_run_that_was_killed_is_told_without_writing(tmp_path):
     assert told["held_micros"] == 0
     assert query(ledger, "SELECT COUNT(*) FROM attempts WHERE state = 'in_doubt'") == [(0,)]
     assert ledger.read_bytes() == before
+
+
+def test_a_cap_is_not_set_for_teachers_without_a_key(tmp_path, monkeypatch):
+    run = make_run(tmp_path / "run", 2)
+    with serving() as provider:
+        options = (*teachers_of(provider, ",1,2,FAULT_KEY"), "--max-usd", "5")
+        refused = recompose("replay", run, *options)
+        assert refused.returncode == 2
+        assert "FAULT_KEY holds no API key" in refused.stderr.splitlines()[-1]
+        assert not (run / "ledger.sqlite").exists()
+        monkeypatch.setenv("FAULT_KEY", "k" * 20)
+        assert recompose("replay", run, *options).returncode == 0
+        monkeypatch.delenv("FAULT_KEY")
+        shutil.rmtree(run / "replay")
+        again = recompose("replay", run, *options)
+        assert again.returncode == 0, "all is answered, so no key is needed"

@@ -244,6 +244,14 @@ def test_replay_without_a_server_fails_and_can_be_tried_again(tmp_path, session)
     assert not (run / "replay" / "manifest.json").exists()
 
 
+def test_a_quickstart_that_could_not_begin_leaves_nothing_behind(tmp_path):
+    run = tmp_path / "run"
+    failed = recompose("quickstart", "--model", tmp_path / "typo", "--run", run)
+    assert failed.returncode == 2
+    assert "cannot load model" in failed.stderr.splitlines()[-1]
+    assert not run.exists()
+
+
 def test_config_and_seed_do_not_mix(tmp_path):
     config = tmp_path / "my.toml"
     config.write_text("seed = 1\n")

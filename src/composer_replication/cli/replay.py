@@ -19,8 +19,9 @@ from composer_replication.pipeline import sample as sample_policy
 from composer_replication.progress import Progress
 from composer_replication.records import ErrorSite, TeacherReply, Trace
 from composer_replication.replay.askable import askable
-from composer_replication.replay.choice import FORM, written_teachers
+from composer_replication.replay.choice import FORM, configured_teachers, written_teachers
 from composer_replication.replay.estimate import Estimate, estimate
+from composer_replication.replay.runner import endpoint_of
 from composer_replication.replay.teachers import Teacher
 from composer_replication.runs import Run, StageFolder
 
@@ -121,6 +122,7 @@ def _spend(
     as_json: bool,
 ) -> None:
     if cap_micros is not None:
+        _require_keys(opened, chosen, own_family)
         ledger = Ledger(opened.path / "ledger.sqlite")
         ledger.set_cap(cap_micros)
         ledger.close()
@@ -132,6 +134,17 @@ def _spend(
     except (RecomposeError, KeyboardInterrupt):
         _tell_what_is_saved(opened, chosen, as_json)
         raise
+
+
+def _require_keys(run: Run, chosen: Sequence[Teacher], own_family: bool) -> None:
+    """A cap is set for teachers who can be asked. Where all is answered already nobody is, and no key is needed."""
+    config = run.config.replay
+    try:
+        for teacher in chosen or ([] if config.simulated else configured_teachers(config)):
+            endpoint_of(teacher)
+    except UsageError:
+        if any(one.calls for one in _estimate(run, chosen, own_family)):
+            raise
 
 
 @contextmanager
