@@ -248,7 +248,7 @@ def test_a_quickstart_that_could_not_begin_leaves_nothing_behind(tmp_path):
     run = tmp_path / "run"
     failed = recompose("quickstart", "--model", tmp_path / "typo", "--run", run)
     assert failed.returncode == 2
-    assert "cannot load model" in failed.stderr.splitlines()[-1]
+    assert "there is no model folder" in failed.stderr.splitlines()[-1]
     assert not run.exists()
 
 
