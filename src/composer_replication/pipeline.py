@@ -98,7 +98,7 @@ def locate(run: Run, progress: Progress) -> None:
             if reader:
                 progress.step(done, len(traces), f"{reader.tally.turns} turns read")
     if reader and reader.tally.turns and reader.tally.failed.total() == reader.tally.turns:
-        reason, again = next(iter(reader.tally.failed)), f"check the server, then recompose sites {run.path}"
+        reason, again = next(iter(reader.tally.failed)), f"check the server, then recompose sites {quoted(run.path)}"
         raise RecomposeError(f"no reader call was answered: {reason}", again)
     kinds, faults = Counter(site.error_kind for site in sites), Counter(site.fault for site in sites)
     counts = {"sites": len(sites), "kinds": dict(kinds), "faults": dict(faults)}
@@ -124,7 +124,7 @@ def hint(run: Run, progress: Progress) -> None:
         )
     if judge and judge.tally.sites and judge.tally.failed.total() == judge.tally.sites:
         reason = next(iter(judge.tally.failed))
-        next_command = f"check the server, then recompose hint {run.path}"
+        next_command = f"check the server, then recompose hint {quoted(run.path)}"
         raise RecomposeError(f"no judge call was answered: {reason}", next_command)
     counts = written.counts() | ({"judge": judge.tally.counts()} if judge else {})
     run.stage("hints").finish(written.hints, counts, inputs, started)
@@ -139,7 +139,10 @@ def sample(run: Run, progress: Progress, policy_name: str) -> None:
     name, weights = policy_weights(run, progress, policy_name)
     if stage.is_done:
         if stage.require()["inputs"]["policy"] != weights:
-            again = f"delete {stage.path}, {run.path / 'replay'} and what comes after, then run the same command"
+            again = (
+                f"delete {quoted(stage.path)}, {quoted(run.path / 'replay')} and what comes after, "
+                "then run the same command"
+            )
             raise UsageError(f"the samples of {run.path} are of another policy ({stage.counts['policy']})", again)
         return
     gate, training, traces = run.config.replay.gate, run.config.training, inputs[0].read(Trace)
@@ -196,7 +199,7 @@ def replay(run: Run, progress: Progress, chosen: Sequence[Teacher] = (), own_fam
     outcomes = Counter(reply.outcome for reply in replies)
     if replies and outcomes["failed"] == len(replies):
         raise RecomposeError(
-            f"all {len(replies)} teacher calls failed", f"check the server, then recompose replay {run.path}"
+            f"all {len(replies)} teacher calls failed", f"check the server, then recompose replay {quoted(run.path)}"
         )
     counts = {
         "states": len(states),

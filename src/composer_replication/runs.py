@@ -109,7 +109,7 @@ class StageFolder:
     def manifest(self) -> dict[str, Any] | None:
         try:
             return json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except ValueError as error:
             raise self._damaged() from error
@@ -186,7 +186,7 @@ class StageFolder:
         """The manifest of a finished stage; an error that names the verb to run otherwise."""
         manifest = self.manifest
         if manifest is None:
-            command = NEXT_COMMAND[self.noun].replace("RUN", str(self.path.parent))
+            command = NEXT_COMMAND[self.noun].replace("RUN", quoted(self.path.parent))
             raise UsageError(f"{self.path.parent} has no finished {self.noun} stage", command)
         return manifest
 

@@ -2,6 +2,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -208,6 +209,24 @@ def test_partly_readable_input_is_saved_and_exits_4(tmp_path, session):
 def test_not_a_run(tmp_path):
     assert_one_line_error(recompose("sites", tmp_path), 2, "is not a run")
     assert_one_line_error(recompose("sites", tmp_path / "nowhere"), 2, "nowhere does not exist")
+
+
+def test_a_plain_file_is_no_run_folder(tmp_path, session):
+    plain = tmp_path / "plain"
+    plain.write_text("mine")
+    assert_one_line_error(recompose("ingest", session, "-o", plain), 2, f"{plain} exists and is not a run")
+    assert plain.read_text() == "mine"
+
+
+def test_the_next_command_may_be_copied_into_a_shell(tmp_path, session):
+    run = tmp_path / "run ünï 日本"
+    assert recompose("ingest", session, "--run", run).returncode == 0
+    assert_one_line_error(recompose("cost", run), 2, f"next: recompose replay '{run}'")
+    too_early = recompose("hint", run).stderr.splitlines()[-1]
+    assert shlex.split(too_early.split("next: ")[1]) == ["recompose", "sites", str(run)]
+    assert recompose("sites", run).returncode == 0
+    refused = recompose("replay", run).stderr.splitlines()[-1]
+    assert shlex.split(refused.split("next: ")[1])[:3] == ["recompose", "replay", str(run)]
 
 
 def test_a_reader_that_went_away_is_no_error(tmp_path, session):
