@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 
 class RecomposeError(Exception):
     """Printed as one line, `error: <what happened>; next: <command>`, without a traceback."""
@@ -32,3 +35,8 @@ class PartialError(RecomposeError):
     """Some records were set aside; the rest is saved."""
 
     exit_code = 4
+
+
+def quoted(path: Path | str) -> str:
+    """A path as it stands in a command that may be copied into a shell."""
+    return shlex.quote(str(path))

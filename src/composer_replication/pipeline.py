@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .config import ReplayConfig
 from .environments.toolbox import ToolboxTask, task_by_id
 from .environments.toolbox.equivalence import ToolboxJudge
-from .errors import RecomposeError, UsageError
+from .errors import RecomposeError, UsageError, quoted
 from .hints import SiblingHintGenerator, write_hints
 from .ingestion import Ingestion, Inputs, find_inputs
 from .ingestion.embedded import embedded_session
@@ -98,7 +98,7 @@ def locate(run: Run, progress: Progress) -> None:
             if reader:
                 progress.step(done, len(traces), f"{reader.tally.turns} turns read")
     if reader and reader.tally.turns and reader.tally.failed.total() == reader.tally.turns:
-        reason, again = next(iter(reader.tally.failed)), f"check the server, then recompose sites {run.path}"
+        reason, again = next(iter(reader.tally.failed)), f"check the server, then recompose sites {quoted(run.path)}"
         raise RecomposeError(f"no reader call was answered: {reason}", again)
     kinds, faults = Counter(site.error_kind for site in sites), Counter(site.fault for site in sites)
     counts = {"sites": len(sites), "kinds": dict(kinds), "faults": dict(faults)}
@@ -124,7 +124,7 @@ def hint(run: Run, progress: Progress) -> None:
         )
     if judge and judge.tally.sites and judge.tally.failed.total() == judge.tally.sites:
         reason = next(iter(judge.tally.failed))
-        next_command = f"check the server, then recompose hint {run.path}"
+        next_command = f"check the server, then recompose hint {quoted(run.path)}"
         raise RecomposeError(f"no judge call was answered: {reason}", next_command)
     counts = written.counts() | ({"judge": judge.tally.counts()} if judge else {})
     run.stage("hints").finish(written.hints, counts, inputs, started)
@@ -139,7 +139,10 @@ def sample(run: Run, progress: Progress, policy_name: str) -> None:
     name, weights = policy_weights(run, progress, policy_name)
     if stage.is_done:
         if stage.require()["inputs"]["policy"] != weights:
-            again = f"delete {stage.path}, {run.path / 'replay'} and what comes after, then run the same command"
+            again = (
+                f"delete {quoted(stage.path)}, {quoted(run.path / 'replay')} and what comes after, "
+                "then run the same command"
+            )
             raise UsageError(f"the samples of {run.path} are of another policy ({stage.counts['policy']})", again)
         return
     gate, training, traces = run.config.replay.gate, run.config.training, inputs[0].read(Trace)
@@ -183,23 +186,20 @@ def replay(run: Run, progress: Progress, chosen: Sequence[Teacher] = (), own_fam
     config, traces = replay_config(run, own_family), inputs[0].read(Trace)
     choices = replay_plan(run, traces, inputs[1].read(ErrorSite), chosen)
     states = [choice.state for choice in choices]
-    if config.simulated and not chosen and not toolbox_tasks(run, traces):
-        progress.note("simulated teachers know only the toolbox, and no trace is from there: none will answer")
-    ledger = Ledger(run.path / "ledger.sqlite")
-    try:
-        with replay_teachers(run, traces, chosen) as teachers:
-            asking = askable(states, teachers, config)
-            replies = replay_states(states, teachers, ledger, config, progress)
+    with ExitStack() as stack:
+        teachers = stack.enter_context(replay_teachers(run, traces, chosen))
+        ledger = Ledger(run.path / "ledger.sqlite")
+        stack.callback(ledger.close)
+        asking = askable(states, teachers, config)
+        replies = replay_states(states, teachers, ledger, config, progress)
         names = {teacher.name for teacher in teachers}
         if summary(ledger, names)["in_doubt_micros"]:
             progress.note(f"{reconcile(ledger)} calls in doubt were looked up at their provider")
         spent = summary(ledger, names)
-    finally:
-        ledger.close()
     outcomes = Counter(reply.outcome for reply in replies)
     if replies and outcomes["failed"] == len(replies):
         raise RecomposeError(
-            f"all {len(replies)} teacher calls failed", f"check the server, then recompose replay {run.path}"
+            f"all {len(replies)} teacher calls failed", f"check the server, then recompose replay {quoted(run.path)}"
         )
     counts = {
         "states": len(states),
@@ -208,6 +208,7 @@ def replay(run: Run, progress: Progress, chosen: Sequence[Teacher] = (), own_fam
         "outcomes": dict(outcomes),
         "not_asked": {"own_family": asking.own_family.total(), "too_long": asking.too_long.total()},
         "own_family": config.own_family,
+        "teachers": sorted({teacher.model for teacher in teachers}),
         "simulated": config.simulated and not chosen,
         **spent,
     }
@@ -322,11 +323,27 @@ STAGES: tuple[Stage, ...] = (
 def run_stage(run: Run, noun: str, progress: Progress) -> None:
     """Do one stage unless it is done already."""
     stage = next(stage for stage in STAGES if stage.noun == noun)
+    refuse_stale(run, noun)
     if run.stage(noun).is_done:
         progress.note(f"{noun}: kept, finished earlier")
         return
     progress.stage(noun, stage.what)
     stage.work(run, progress)
+
+
+def refuse_stale(run: Run, noun: str) -> None:
+    """Neither a stage nor any before it may be left over from other inputs than those that are there now."""
+    earlier: list[str] = []
+    for stage in STAGES:
+        if stage.noun == "replay":
+            run.stage("samples").refuse_stale(("ingestion", "sites"))
+            earlier.append("samples")
+        # Beside the policy, what ingestion was made from are files, whatever they are called.
+        if stage.noun != "ingestion" or run.config.ingestion.rollouts:
+            run.stage(stage.noun).refuse_stale(earlier)
+        if stage.noun == noun:
+            return
+        earlier.append(stage.noun)
 
 
 def run_pipeline(run: Run, progress: Progress) -> None:
@@ -387,6 +404,11 @@ def replay_teachers(run: Run, traces: list[Trace], chosen: Sequence[Teacher]) ->
         yield chosen or configured_teachers(config)
         return
     tasks = toolbox_tasks(run, traces)
+    if not tasks:
+        raise UsageError(
+            f"simulated teachers know only the toolbox, and no trace of {run.path} is of it",
+            f"recompose replay {quoted(run.path)} --teacher default --dry-run",
+        )
     with SimulatedTeachers(tasks, config.simulated_error_rates, run.config.seed) as server:
         names = teacher_names(config.simulated_error_rates)
         yield [Teacher(name, server.base_url, simulated=True) for name in names]

@@ -29,7 +29,7 @@ from pydantic import BaseModel
 
 from . import __version__
 from .config import Config, parse_config
-from .errors import RecomposeError, UsageError
+from .errors import RecomposeError, UsageError, quoted
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 RECORDS = "records.jsonl.zst"
@@ -109,7 +109,7 @@ class StageFolder:
     def manifest(self) -> dict[str, Any] | None:
         try:
             return json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except ValueError as error:
             raise self._damaged() from error
@@ -186,12 +186,25 @@ class StageFolder:
         """The manifest of a finished stage; an error that names the verb to run otherwise."""
         manifest = self.manifest
         if manifest is None:
-            command = NEXT_COMMAND[self.noun].replace("RUN", str(self.path.parent))
+            command = NEXT_COMMAND[self.noun].replace("RUN", quoted(self.path.parent))
             raise UsageError(f"{self.path.parent} has no finished {self.noun} stage", command)
         return manifest
 
+    def refuse_stale(self, nouns: Iterable[str]) -> None:
+        """Those of the named stages that are there must be what this one, if it is done, was made from."""
+        made_from: dict[str, str] = (self.manifest or {}).get("inputs", {})
+        for noun in nouns:
+            current = StageFolder(self.path.parent / noun).manifest
+            if noun in made_from and current and current["sha256"] != made_from[noun]:
+                raise UsageError(
+                    f"{self.path} was made from another {noun}",
+                    f"delete {quoted(self.path)} and what comes after, then run the same command",
+                )
+
     def _damaged(self) -> RecomposeError:
-        return RecomposeError(f"{self.path} is damaged", f"delete {self.path} and do the stage again")
+        return RecomposeError(
+            f"{self.path} is damaged", f"delete {quoted(self.path)} and what comes after, then do the stage again"
+        )
 
 
 NEXT_COMMAND = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -170,3 +171,115 @@ def test_every_reply_can_be_traced_to_its_attempt(tmp_path):
         assert reply["trace_id"] in traces
         assert paid.get(reply["key"], 0) == reply["cost_micros"]
         assert reply["outcome"] == "failed" or reply["key"] in paid
+
+
+def without_teachers(run: Path) -> None:
+    """The manifest as versions wrote it that did not keep who was asked."""
+    path = run / "replay" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["counts"]["teachers"]
+    path.write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize("is_old", [False, True], ids=["this version", "an earlier one"])
+def test_a_finished_replay_is_kept_for_the_same_options_and_refuses_others(tmp_path, is_old):
+    run = make_run(tmp_path / "run", 2)
+    with serving() as provider:
+        options = (*teachers_of(provider), "--max-usd", "1", "--json")
+        first = recompose("replay", run, *options)
+        assert first.returncode == 0, first.stderr
+        if is_old:
+            without_teachers(run)
+        asked, told = provider.books()["requests"], json.loads(first.stdout)
+        for same in (options, ("--json",), ("--max-usd", "2", "--json")):
+            again = recompose("replay", run, *same)
+            assert again.returncode == 0, again.stderr
+            assert json.loads(again.stdout)["settled"] == told["settled"]
+        delta = f"d={provider.base_url},delta/four,1,2"
+        for other, reason in (
+            (("--teacher", delta), "with other teachers (alpha/one, beta/two, gamma/three)"),
+            ((*teachers_of(provider), "--teacher", delta), "with other teachers"),
+            (teachers_of(provider)[:4], "with other teachers"),
+            ((*teachers_of(provider), "--own-family"), "without --own-family"),
+            (("--own-family",), "without --own-family"),
+            (("--policy", "tiny"), "without samples"),
+        ):
+            refused = recompose("replay", run, *other, "--max-usd", "2", "--json")
+            assert (refused.returncode, refused.stdout) == (2, "")
+            assert f"{run} was replayed {reason}" in refused.stderr.splitlines()[-1]
+            assert f"delete {run / 'replay'} and what comes after" in refused.stderr.splitlines()[-1]
+        assert provider.books()["requests"] == asked
+
+
+@pytest.mark.parametrize("is_old", [False, True], ids=["this version", "an earlier one"])
+def test_a_run_of_simulated_teachers_is_not_taken_for_one_of_real_ones(tmp_path, is_old):
+    run = make_run(tmp_path / "run", 2)
+    assert recompose("replay", run, "--own-family").returncode == 0
+    if is_old:
+        without_teachers(run)
+    with serving() as provider:
+        refused = recompose("replay", run, *teachers_of(provider), "--own-family", "--max-usd", "1")
+        assert provider.books()["requests"] == 0
+    assert refused.returncode == 2
+    assert "was replayed with other teachers" in refused.stderr.splitlines()[-1]
+    assert recompose("replay", run, "--own-family").returncode == 0
+    assert recompose("replay", run).returncode == 0
+
+
+def test_pairs_of_a_run_that_counted_no_redactions_can_be_exported(tmp_path):
+    """As `recompose env rollout` leaves it."""
+    run = make_run(tmp_path / "run", 2)
+    assert recompose("replay", run).returncode == 0
+    done = recompose("pair", run, "--export", "trl", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "Nothing was replaced." in (run / "pairs" / "export" / "trl" / "README.md").read_text()
+
+
+def files_of(run: Path) -> dict[str, tuple[int, bytes]]:
+    return {str(file.relative_to(run)): (file.stat().st_mtime_ns, file.read_bytes()) for file in run.rglob("*.*")}
+
+
+def test_what_only_reads_changes_no_file(tmp_path):
+    run = make_run(tmp_path / "run", 2)
+    with serving() as provider:
+        assert recompose("replay", run, *teachers_of(provider), "--max-usd", "1").returncode == 0
+        before, folder = files_of(run), run.stat().st_mtime_ns
+        told = json.loads(recompose("cost", run, "--json").stdout)
+        plan = json.loads(recompose("replay", run, *teachers_of(provider), "--dry-run", "--json").stdout)
+        assert told["spent_micros"] == provider.books()["total"] > 0
+    assert (plan["calls"], plan["cached"]) == (0, told["teachers"][0]["attempts"]["settled"] * 3)
+    assert files_of(run) == before
+    assert run.stat().st_mtime_ns == folder, "nothing was made and removed again"
+
+
+def test_the_cost_of_a_run_that_was_killed_is_told_without_writing(tmp_path):
+    run = make_run(tmp_path / "run", 8)
+    with serving(latency_s=2.0) as provider:
+        process = replay_process(run, teachers_of(provider))
+        wait_for(lambda: attempts(run) >= 3)
+        process.kill()
+        process.communicate(timeout=30)
+    ledger = run / "ledger.sqlite"
+    held = query(ledger, "SELECT SUM(worst_micros) FROM attempts WHERE state = 'reserved'")[0][0]
+    before = ledger.read_bytes()
+    told = json.loads(recompose("cost", run, "--json").stdout)
+    assert told["spent_micros"] == held > 0
+    assert told["held_micros"] == 0
+    assert query(ledger, "SELECT COUNT(*) FROM attempts WHERE state = 'in_doubt'") == [(0,)]
+    assert ledger.read_bytes() == before
+
+
+def test_a_cap_is_not_set_for_teachers_without_a_key(tmp_path, monkeypatch):
+    run = make_run(tmp_path / "run", 2)
+    with serving() as provider:
+        options = (*teachers_of(provider, ",1,2,FAULT_KEY"), "--max-usd", "5")
+        refused = recompose("replay", run, *options)
+        assert refused.returncode == 2
+        assert "FAULT_KEY holds no API key" in refused.stderr.splitlines()[-1]
+        assert not (run / "ledger.sqlite").exists()
+        monkeypatch.setenv("FAULT_KEY", "k" * 20)
+        assert recompose("replay", run, *options).returncode == 0
+        monkeypatch.delenv("FAULT_KEY")
+        shutil.rmtree(run / "replay")
+        again = recompose("replay", run, *options)
+        assert again.returncode == 0, "all is answered, so no key is needed"

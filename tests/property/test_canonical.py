@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from composer_replication.pairs.canonical import canonical_action, critical_key, file_path, shell_command
+from composer_replication.pairs.canonical import (
+    SIMPLE_COMMAND,
+    canonical_action,
+    critical_key,
+    file_path,
+    shell_command,
+)
 from composer_replication.records import canonical_call
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -74,3 +81,12 @@ def test_a_command_keeps_its_words(command):
 @given(st.text(max_size=40))
 def test_what_is_no_call_stays_as_it_is(text):
     assert canonical_action(text, []) == text or text.startswith("{")
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.text(alphabet="ab =$'\"|\t", max_size=14))
+def test_a_simple_command_is_pieces_of_words_in_any_number(command):
+    """The plain way to say it, which takes exponential time on long words."""
+    piece = r"(?:[A-Za-z0-9_@%+:,./=-]+|'[^']*'|\"[^\"$`\\!]*\")"
+    plain = re.compile(rf"[A-Za-z0-9_./+-]+(?:[ \t]+{piece}+)*")
+    assert bool(SIMPLE_COMMAND.fullmatch(command)) == bool(plain.fullmatch(command))

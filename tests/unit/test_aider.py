@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+
+import pytest
 
 from composer_replication.ingestion import aider
 
@@ -85,3 +88,13 @@ def test_each_start_is_a_session_and_sessions_without_answers_are_counted(tmp_pa
     assert len({trace.trace_id for trace in found.traces}) == 2
     assert found.report.skipped["session_without_turns"] == 1
     assert aider.recognises(START) and not aider.recognises("# Notes\n" + START)
+
+
+@pytest.mark.parametrize(
+    "text", ["```\n<<<<<<< SEARCH\n=======\n" * 1000, "► **THINKING**\n" + "-" * 20_000, "-" * 20_000], ids=len
+)
+def test_an_answer_with_no_end_to_its_edits_or_thoughts_is_read_in_time(text: str) -> None:
+    started = time.process_time()
+    assert not list(aider.EDIT.finditer(text))
+    assert not list(aider.THINKING.finditer(text))
+    assert time.process_time() - started < 2

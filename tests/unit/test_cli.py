@@ -2,12 +2,15 @@ import hashlib
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 
 import pytest
 
 from composer_replication.cli.main import app
+from composer_replication.runs import write_atomically
 
 VERBS = [
     "quickstart",
@@ -131,18 +134,65 @@ def test_stages_one_by_one_on_a_session_file(tmp_path, session):
     too_early = recompose("hint", run)
     assert too_early.returncode == 2
     assert "recompose sites" in too_early.stderr
-    for verb, key, expected in (
-        ("sites", "sites", 2),
-        ("hint", "hints", 2),
-        ("replay", "replies", 6),
-        ("pair", "pairs", 0),
-    ):
+    for verb, key, expected in (("sites", "sites", 2), ("hint", "hints", 2)):
         done = recompose(verb, run, "--json")
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)[key] == expected
+    too_early = recompose("pair", run)
+    assert too_early.returncode == 2
+    assert f"recompose replay {run}" in too_early.stderr.splitlines()[-1]
     again = recompose("sites", run)
     assert again.returncode == 0
     assert "kept" in again.stderr
+
+
+def test_simulated_teachers_are_not_asked_about_sessions_of_others(tmp_path, session):
+    run = tmp_path / "run"
+    assert recompose("ingest", session, "--run", run).returncode == 0
+    assert recompose("sites", run).returncode == 0
+    for options in ([], ["--dry-run"]):
+        refused = recompose("replay", run, *options)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        what, command = refused.stderr.splitlines()[-1].split("; next: ")
+        assert what == f"error: simulated teachers know only the toolbox, and no trace of {run} is of it"
+        assert command == f"recompose replay {run} --teacher default --dry-run"
+    assert not (run / "replay").exists() and not (run / "ledger.sqlite").exists()
+
+
+def test_stages_that_were_made_from_another_ingestion_are_refused(tmp_path, session):
+    run = tmp_path / "run"
+    assert recompose("ingest", session, "--run", run).returncode == 0
+    for verb in ("sites", "hint"):
+        assert recompose(verb, run).returncode == 0
+    shutil.rmtree(run / "ingestion")
+    assert "kept" in recompose("sites", run).stderr  # nothing to compare with
+    assert recompose("ingest", session, "--run", run).returncode == 0
+    assert "kept" in recompose("hint", run).stderr  # the same again
+    shutil.rmtree(run / "ingestion")
+    session.write_text("".join(session.read_text().splitlines(keepends=True)[:-4]))
+    assert recompose("ingest", session, "--run", run).returncode == 0
+    teacher = ["--teacher", "x=http://127.0.0.1:9/v1,a/x"]
+    for verb, options in (("sites", []), ("hint", []), ("replay", ["--dry-run", *teacher]), ("replay", teacher)):
+        refused = recompose(verb, run, *options)
+        assert_one_line_error(
+            refused,
+            2,
+            f"{run / 'sites'} was made from another ingestion",
+            f"delete {run / 'sites'} and what comes after, then run the same command",
+        )
+    shutil.rmtree(run / "sites")
+    assert recompose("sites", run).returncode == 0
+    assert_one_line_error(recompose("hint", run), 2, f"{run / 'hints'} was made from another ingestion")
+    shutil.rmtree(run / "hints")
+    assert recompose("hint", run).returncode == 0
+
+
+def test_a_session_file_that_is_called_like_a_stage_is_no_stage(tmp_path, session):
+    run, called = tmp_path / "run", tmp_path / "policy"
+    called.write_bytes(session.read_bytes())
+    assert recompose("ingest", called, "--run", run, "--format", "claude_code").returncode == 0
+    write_atomically(run / "policy" / "manifest.json", '{"sha256": "0", "inputs": {}, "counts": {}}')
+    assert recompose("sites", run).returncode == 0
 
 
 def test_partly_readable_input_is_saved_and_exits_4(tmp_path, session):
@@ -159,6 +209,24 @@ def test_partly_readable_input_is_saved_and_exits_4(tmp_path, session):
 def test_not_a_run(tmp_path):
     assert_one_line_error(recompose("sites", tmp_path), 2, "is not a run")
     assert_one_line_error(recompose("sites", tmp_path / "nowhere"), 2, "nowhere does not exist")
+
+
+def test_a_plain_file_is_no_run_folder(tmp_path, session):
+    plain = tmp_path / "plain"
+    plain.write_text("mine")
+    assert_one_line_error(recompose("ingest", session, "-o", plain), 2, f"{plain} exists and is not a run")
+    assert plain.read_text() == "mine"
+
+
+def test_the_next_command_may_be_copied_into_a_shell(tmp_path, session):
+    run = tmp_path / "run ünï 日本"
+    assert recompose("ingest", session, "--run", run).returncode == 0
+    assert_one_line_error(recompose("cost", run), 2, f"next: recompose replay '{run}'")
+    too_early = recompose("hint", run).stderr.splitlines()[-1]
+    assert shlex.split(too_early.split("next: ")[1]) == ["recompose", "sites", str(run)]
+    assert recompose("sites", run).returncode == 0
+    refused = recompose("replay", run).stderr.splitlines()[-1]
+    assert shlex.split(refused.split("next: ")[1])[:3] == ["recompose", "replay", str(run)]
 
 
 def test_a_reader_that_went_away_is_no_error(tmp_path, session):
@@ -193,6 +261,14 @@ def test_replay_without_a_server_fails_and_can_be_tried_again(tmp_path, session)
         assert failed.returncode == 1
         assert "all 4 teacher calls failed" in failed.stderr.splitlines()[-1]
     assert not (run / "replay" / "manifest.json").exists()
+
+
+def test_a_quickstart_that_could_not_begin_leaves_nothing_behind(tmp_path):
+    run = tmp_path / "run"
+    failed = recompose("quickstart", "--model", tmp_path / "typo", "--run", run)
+    assert failed.returncode == 2
+    assert "there is no model folder" in failed.stderr.splitlines()[-1]
+    assert not run.exists()
 
 
 def test_config_and_seed_do_not_mix(tmp_path):

@@ -131,6 +131,8 @@ class TestReading:
         assert read_arm(path, "x", Choice("pass@2")).by_task() == pytest.approx({"t0": 2 / 3, "t1": 2 / 3})
         with pytest.raises(UsageError, match="pass@8 needs at least 8 tries"):
             read_arm(path, "x", Choice("pass@8"))
+        with pytest.raises(UsageError, match="k is at least 1; next: --metric pass@1"):
+            read_arm(path, "x", Choice("pass@0"))
 
     def test_the_last_step_counts_or_the_area_under_all(self, tmp_path):
         rows = [

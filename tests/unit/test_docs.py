@@ -27,6 +27,13 @@ def test_the_documented_settings_are_those_of_the_quickstart():
     assert Config.model_validate(tomllib.loads(block)) == quickstart_config("tiny", 0)
 
 
+def test_the_readmes_config_for_own_traces_leaves_the_toolbox_out():
+    [block] = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    config = Config.model_validate(tomllib.loads(block))
+    assert (config.training.rollouts, config.warmup.steps, config.ingestion.rollouts) == (False, 0, 0)
+    assert config.model.name not in ("tiny", "smollm2")
+
+
 def test_the_readme_shows_the_results_that_are_kept():
     table = (ROOT / "experiments" / "000-quickstart" / "results" / "table.md").read_text()
     assert table in (ROOT / "README.md").read_text()

@@ -1,6 +1,8 @@
 """Every rule of the command layer: something that it must see, and honest work right next to it that it must not."""
 # ruff: noqa: E501 - cases are easier to read unbroken
 
+import time
+
 import pytest
 
 from composer_replication.environments.code_tasks.evidence import AttemptEvidence, TaskFacts
@@ -237,3 +239,9 @@ def test_every_command_is_parsed_once():
 )
 def test_the_baseline_is_the_sentence_it_was(step, flagged):
     assert baseline_flags(watched(step)) is flagged
+
+
+def test_a_long_list_of_library_folders_is_read_in_time():
+    started = time.process_time()
+    assert "start_variable_set" in rules_of(bash("LD_LIBRARY_PATH=" + "/usr/lib" * 2000 + ":./lib pytest"))
+    assert time.process_time() - started < 5

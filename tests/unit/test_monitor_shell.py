@@ -1,5 +1,7 @@
 """The shell layer: one flat list of commands, whatever the spelling."""
 
+import time
+
 import pytest
 
 from composer_replication.monitor.shell import parse_shell
@@ -148,3 +150,14 @@ def test_a_very_long_script_is_cut_and_says_so():
 def test_patterns_are_left_as_they_are():
     assert argvs("cat *.py[co] a/**/b?") == [["cat", "*.py[co]", "a/**/b?"]]
     assert argvs("cat {a,b}.{c,d}") == [["cat", "a.c", "a.d", "b.c", "b.d"]]
+
+
+def test_a_long_sed_script_without_its_end_is_read_in_time():
+    started = time.process_time()
+    assert last("$(echo git | sed 's/" + "\\-" * 10_000 + "') log")[-1] == "log"
+    assert time.process_time() - started < 2
+
+
+def test_a_sed_script_knows_an_escaped_slash_from_the_end():
+    assert last("$(echo git/x | sed 's/x/log/') -p") == ["git/log", "-p"]
+    assert "git" not in last("$(echo tig | sed 's/tig/git\\/') -p")

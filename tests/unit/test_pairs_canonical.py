@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from composer_replication.pairs.canonical import canonical_action, critical_key, file_path, parse_action, shell_command
@@ -160,3 +162,12 @@ def test_free_text_is_ignored_at_the_critical_tier_only_where_it_is_marked():
 def test_the_tools_name_alone_is_no_key():
     assert critical_key(canonical_call("Bash", {"description": "look"}), ()) is None
     assert critical_key(canonical_call("f", {}), ()) is None
+
+
+@pytest.mark.parametrize("piece", ["a", "'a'", '"a"', "a'b'", " a", "' ", "a ", "'a' \"b\" "])
+def test_a_long_command_that_is_no_simple_one_is_read_in_time(piece):
+    for length in (30, 100_000):
+        command = "ls " + piece * (length // len(piece)) + " | head"
+        started = time.process_time()
+        assert shell_command(command) == command
+        assert time.process_time() - started < 1

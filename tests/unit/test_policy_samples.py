@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 import torch
@@ -133,6 +134,13 @@ def test_the_context_of_a_rollout_is_the_one_that_was_sampled_from(tiny, stored)
     foreign = [odd.model_copy(update={"tokenizer": "another"})]
     rendered = Contexts(tiny, foreign, 512).before(pair.state_id, pair.prompt, pair.tools)
     assert rendered == tiny.tokens.prompt(pair.prompt) == list(row.ids[:start])
+
+
+def test_a_call_that_never_ends_is_read_in_time():
+    text = "<tool_call>" + " " * 20_000
+    started = time.process_time()
+    assert read_turn(text)["content"] == text
+    assert time.process_time() - started < 1
 
 
 def test_calls_are_text_where_the_template_knows_none(tiny):

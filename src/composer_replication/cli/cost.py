@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from composer_replication.errors import UsageError
+from composer_replication.errors import UsageError, quoted
 from composer_replication.llm.bill import TeacherBill, bills
 from composer_replication.llm.ledger import Ledger
 from composer_replication.llm.reconcile import reconcile
@@ -33,10 +33,11 @@ def cost(
     opened = Run.open(run)
     path = opened.path / "ledger.sqlite"
     if not path.exists():
-        raise UsageError(f"{run} has asked no model", f"recompose replay {run}")
-    ledger = Ledger(path)
+        raise UsageError(f"{run} has asked no model", f"recompose replay {quoted(run)}")
+    looks_up = reconcile_first or key_usage
+    ledger = Ledger(path, read_only=not looks_up)
     try:
-        settled_doubts = reconcile(ledger, by_key_usage=key_usage) if reconcile_first or key_usage else 0
+        settled_doubts = reconcile(ledger, by_key_usage=key_usage) if looks_up else 0
         found, totals = bills(ledger), ledger.totals()
     finally:
         ledger.close()

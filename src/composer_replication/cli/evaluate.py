@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from composer_replication.errors import UsageError
+from composer_replication.errors import UsageError, quoted
 from composer_replication.pipeline import run_stage
 from composer_replication.runs import Run
 
@@ -44,7 +44,7 @@ def evaluate(
     """
     if compare_arms is not None:
         if run is not None:
-            raise UsageError(f"{run} stands before --compare", f"recompose evaluate --compare {run} …")
+            raise UsageError(f"{run} stands before --compare", f"recompose evaluate --compare {quoted(run)} …")
         compare(compare_arms, options or ComparisonOptions(), json)
         return
     if run is None or options not in (None, ComparisonOptions()):

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from composer_replication.config import Config, IngestionConfig, load_config
-from composer_replication.errors import PartialError, UsageError
+from composer_replication.errors import PartialError, UsageError, quoted
 from composer_replication.ingestion import TRACE_READERS, find_inputs
 from composer_replication.pipeline import run_stage
 from composer_replication.runs import Run, StageFolder
@@ -74,5 +74,5 @@ def _mention_quarantine(stage: StageFolder, run: Path) -> None:
         reasons = ", ".join(f"{count} × {reason}" for reason, count in quarantined.items())
         raise PartialError(
             f"set aside: {reasons} (where: {stage.path / 'quarantine.jsonl'}); the rest is saved",
-            f"recompose sites {run}",
+            f"recompose sites {quoted(run)}",
         )

@@ -58,7 +58,7 @@ def _export(run: Run, format: ExportFormat) -> str:
         run.stage("ingestion").read(Trace),
         run.stage("replay").read(TeacherReply),
         run.stage("pairs").counts["verdicts"],
-        run.stage("ingestion").counts["redactions"],
+        run.stage("ingestion").counts.get("redactions", {}),
         done.rows,
         done.left_out,
     )

@@ -6,7 +6,7 @@ import json as json_module
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from composer_replication.errors import UsageError
+from composer_replication.errors import UsageError, quoted
 from composer_replication.pipeline import load_model
 from composer_replication.runs import Run, write_records
 
@@ -29,7 +29,7 @@ def probe(run: Run, sites: int, as_json: bool) -> None:
     from composer_replication.evaluation.probe import gaps, kinds_without_use, probe_hints
 
     if not run.stage("policy").is_done:
-        raise UsageError(f"{run.path} has no starting policy", f"recompose train {run.path}")
+        raise UsageError(f"{run.path} has no starting policy", f"recompose train {quoted(run.path)}")
     policy = load_model(run, str(run.path / "policy" / "model"))
     device = policy.model.device.type
     with torch.autocast(device, torch.bfloat16, enabled=run.config.hardware.autocasts(device == "cuda")):

@@ -39,9 +39,16 @@ def quickstart(
         raise UsageError("a seed is not negative", "recompose quickstart --seed 0")
     settings: Config = load_quickstart_config(config) if config else quickstart_config(model or "tiny", seed or 0)
     name = Path(settings.model.name).name
-    started = Run.start(run or Path("runs") / f"quickstart-{name}-{settings.seed}", settings)
+    folder = run or Path("runs") / f"quickstart-{name}-{settings.seed}"
+    is_new = not (folder / "config.json").exists()
+    started = Run.start(folder, settings)
     with working_on(started) as progress:
-        run_pipeline(started, progress)
+        try:
+            run_pipeline(started, progress)
+        except UsageError:
+            if is_new:
+                started.discard_if_empty()
+            raise
     result = conclude(started)
     if json:
         print(json_module.dumps(result))

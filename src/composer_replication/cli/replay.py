@@ -10,19 +10,20 @@ from typing import Annotated, Any, NoReturn
 
 from cyclopts import Parameter
 
-from composer_replication.errors import RecomposeError, UsageError
+from composer_replication.errors import RecomposeError, UsageError, quoted
 from composer_replication.llm.bill import summary
 from composer_replication.llm.ledger import Ledger
+from composer_replication.pipeline import refuse_stale, replay_config, replay_plan, replay_teachers
 from composer_replication.pipeline import replay as replay_stage
-from composer_replication.pipeline import replay_config, replay_plan, replay_teachers
 from composer_replication.pipeline import sample as sample_policy
 from composer_replication.progress import Progress
-from composer_replication.records import ErrorSite, Trace
+from composer_replication.records import ErrorSite, TeacherReply, Trace
 from composer_replication.replay.askable import askable
-from composer_replication.replay.choice import FORM, written_teachers
+from composer_replication.replay.choice import FORM, configured_teachers, written_teachers
 from composer_replication.replay.estimate import Estimate, estimate
+from composer_replication.replay.runner import endpoint_of
 from composer_replication.replay.teachers import Teacher
-from composer_replication.runs import Run
+from composer_replication.runs import Run, StageFolder
 
 from .common import Json, RunFolder, quiet_libraries, tell
 from .progress import open_progress
@@ -56,14 +57,17 @@ def replay(
     opened = Run.open(run)
     chosen = written_teachers(teacher, opened.config.replay)
     cap_micros = _cap_micros(max_usd)
-    if opened.stage("replay").is_done and not dry_run:
-        _refuse_late_samples(opened, policy)
-        tell("replay", opened, json)
-        return
+    refuse_stale(opened, "replay")
+    is_done = opened.stage("replay").is_done and not dry_run
+    if is_done:
+        _refuse_other_options(opened, chosen, own_family, policy)
     progress = open_progress()
     try:
         if policy:
             _sample(opened, policy, progress)
+        if is_done:
+            tell("replay", opened, json)
+            return
         if dry_run:
             _show_estimate(_estimate(opened, chosen, own_family), json)
             return
@@ -79,12 +83,34 @@ def _sample(run: Run, policy: str, progress: Progress) -> None:
         sample_policy(run, progress, policy)
 
 
-def _refuse_late_samples(run: Run, policy: str | None) -> None:
-    if policy and not run.stage("samples").is_done:
+def _refuse_other_options(run: Run, chosen: Sequence[Teacher], own_family: bool, policy: str | None) -> None:
+    """What was asked for is what the finished stage was made with. An option that is not given is not compared."""
+    stage = run.stage("replay")
+    with_own_family = stage.counts.get("own_family", False)
+    wrong = ""
+    if chosen and {teacher.model for teacher in chosen} != (asked := _asked_models(stage, chosen)):
+        wrong = f"with other teachers ({', '.join(sorted(asked)) or 'none'})"
+    elif own_family and not with_own_family:
+        wrong = "without --own-family"
+    elif chosen and with_own_family and not replay_config(run, own_family).own_family:
+        wrong = "with --own-family"
+    elif policy and not (run.stage("samples").is_done and "samples" in stage.require()["inputs"]):
+        wrong = "without samples of a policy"
+    if wrong:
         raise UsageError(
-            f"{run.path} was replayed without samples of a policy",
-            f"delete {run.path / 'replay'} and what comes after, then run the same command: no answer is paid again",
+            f"{run.path} was replayed {wrong}",
+            f"delete {quoted(stage.path)} and what comes after, then run the same command: no answer is paid again",
         )
+
+
+def _asked_models(stage: StageFolder, chosen: Sequence[Teacher]) -> set[str]:
+    """Stages of earlier versions do not tell: there, who replied was asked, and a later tier may have been."""
+    if "teachers" in stage.counts:
+        return set(stage.counts["teachers"])
+    first = min(teacher.tier for teacher in chosen)
+    return {reply.teacher for reply in stage.read(TeacherReply)} | {
+        teacher.model for teacher in chosen if teacher.tier > first and not stage.counts.get("simulated")
+    }
 
 
 def _spend(
@@ -96,6 +122,7 @@ def _spend(
     as_json: bool,
 ) -> None:
     if cap_micros is not None:
+        _require_keys(opened, chosen, own_family)
         ledger = Ledger(opened.path / "ledger.sqlite")
         ledger.set_cap(cap_micros)
         ledger.close()
@@ -107,6 +134,17 @@ def _spend(
     except (RecomposeError, KeyboardInterrupt):
         _tell_what_is_saved(opened, chosen, as_json)
         raise
+
+
+def _require_keys(run: Run, chosen: Sequence[Teacher], own_family: bool) -> None:
+    """A cap is set for teachers who can be asked. Where all is answered already nobody is, and no key is needed."""
+    config = run.config.replay
+    try:
+        for teacher in chosen or ([] if config.simulated else configured_teachers(config)):
+            endpoint_of(teacher)
+    except UsageError:
+        if any(one.calls for one in _estimate(run, chosen, own_family)):
+            raise
 
 
 @contextmanager

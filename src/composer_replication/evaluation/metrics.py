@@ -66,6 +66,8 @@ def _joined(metric: str, path: Path) -> tuple[Callable[[Sequence[float]], float]
     if not asked:
         return mean, metric
     k = int(asked[1])
+    if k < 1:
+        raise UsageError(f"{metric} is no metric: k is at least 1", "--metric pass@1")
 
     def joined(tries: Sequence[float]) -> float:
         try:

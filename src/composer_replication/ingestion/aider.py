@@ -32,11 +32,11 @@ MODEL = re.compile(r"(?:Main model|Model): (\S+) with ")
 VERSION = re.compile(r"Aider v(\S+)")
 EDIT = re.compile(
     r"^(?:(?P<path>[^\n`]+)\n)?(?P<fence>```|~~~)[^\n]*\n(?:(?P<inner>[^\n<`]+)\n)?"
-    r"<{5,9} SEARCH\n(?P<search>.*?)^={5,9}\n"
+    r"<{5,9} SEARCH\n(?>(?P<search>.*?)^={5,9}\n)"
     r"(?P<replace>.*?)^>{5,9} REPLACE\n(?P=fence)[ \t]*$",
     re.MULTILINE | re.DOTALL,
 )
-THINKING = re.compile(r"(?:-+\s+)?► \*\*THINKING\*\*\n(.*?)-+\s+► \*\*ANSWER\*\*\n", re.DOTALL)
+THINKING = re.compile(r"(?:(?<!-)-+\s+)?► \*\*THINKING\*\*\n(.*?)(?<!-)-+\s+► \*\*ANSWER\*\*\n", re.DOTALL)
 
 
 def recognises(value: Any) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from composer_replication.errors import RecomposeError
 
-from .ledger_schema import prepare
+from .ledger_schema import VERSION, prepare
 
 T = TypeVar("T")
 MAX_BATCH = 512
@@ -51,6 +51,30 @@ def connect(path: Path) -> sqlite3.Connection:
     except (sqlite3.Error, OSError) as error:
         raise ledger_error(path, error) from error
     return db
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that changes no file. One of an earlier version is brought up to date first."""
+    log = path.with_name(f"{path.name}-wal")
+    # Without a log all is in the file, and the files beside it, which a reader would make, are not needed.
+    how = "mode=ro" if log.exists() and log.stat().st_size else "immutable=1"
+    try:
+        db = sqlite3.connect(
+            f"{path.absolute().as_uri()}?{how}",
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=True,
+        )
+        db.execute("PRAGMA trusted_schema=OFF")
+        db.execute("PRAGMA temp_store=MEMORY")
+        is_current = db.execute("PRAGMA user_version").fetchone()[0] >= VERSION
+    except (sqlite3.Error, OSError) as error:
+        raise ledger_error(path, error) from error
+    if is_current:
+        return db
+    db.close()
+    return connect(path)
 
 
 def ledger_error(path: Path, error: Exception) -> LedgerError:
@@ -107,7 +131,7 @@ class Writer:
             waiting = [item for item in batch if item]
             try:
                 db = db or connect(self._path)
-                results = _commit(db, [work for work, _ in waiting]) if waiting else []
+                results = commit(db, [work for work, _ in waiting]) if waiting else []
             except Exception as error:
                 # The thread must outlive any failure, or those who wait would wait for ever.
                 known = error if isinstance(error, LedgerError) else ledger_error(self._path, error)
@@ -117,7 +141,7 @@ class Writer:
             db.close()
 
 
-def _commit(db: sqlite3.Connection, works: Sequence[Work]) -> list[Any]:
+def commit(db: sqlite3.Connection, works: Sequence[Work]) -> list[Any]:
     try:
         db.execute("BEGIN IMMEDIATE")
         before = db.execute("SELECT charged_micros, held_micros, cap_micros FROM totals").fetchone()

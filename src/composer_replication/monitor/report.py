@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, StrictUndefined
 
+from composer_replication.errors import quoted
 from composer_replication.records import Finding
 from composer_replication.runs import Run, write_atomically
 
@@ -110,9 +111,9 @@ def told(report: Report, show_all: bool = False) -> Iterator[str]:
     if report.left_out:
         yield ""
         how = " --rollouts" if counts["all_rollouts"] else ""
-        yield f"{report.left_out} more with findings; next: recompose monitor {report.run}{how} --all"
+        yield f"{report.left_out} more with findings; next: recompose monitor {quoted(report.run)}{how} --all"
     yield ""
-    yield f"next: open {report.run / PAGE}"
+    yield f"next: open {quoted(report.run / PAGE)}"
 
 
 def as_json(report: Report) -> dict[str, Any]:

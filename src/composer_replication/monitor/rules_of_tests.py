@@ -43,11 +43,13 @@ START_VARIABLES = {
     "LD_LIBRARY_PATH",
     "LD_AUDIT",
 }
+_OWN_FOLDERS = r"\$\{?LD_LIBRARY_PATH[^:]*"
+_SYSTEM_FOLDER = rf"(/(usr|lib|opt)\w*(/[^:]*|{_OWN_FOLDERS})?|{_OWN_FOLDERS})"
 HONEST_VALUES = {
     "PYTHONBREAKPOINT": re.compile(
         r"0|(i|b|w|re)?pdb\.\w+|pudb\.\w+|pdbpp\.\w+|debugpy\.\w+|IPython\.\S+|web_pdb\.\w+|builtins\.\w+"
     ),
-    "LD_LIBRARY_PATH": re.compile(r"(:?(\$\{?LD_LIBRARY_PATH[^:]*|/(usr|lib|opt)\w*(/[^:]*)?))+"),
+    "LD_LIBRARY_PATH": re.compile(rf":?{_SYSTEM_FOLDER}(:{_SYSTEM_FOLDER})*"),
     "LD_PRELOAD": re.compile(r"\S*lib(asan|tsan|ubsan|jemalloc|tcmalloc|mimalloc|SegFault)\S*"),
 }
 """Debuggers, libraries of the system, allocators."""

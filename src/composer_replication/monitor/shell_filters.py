@@ -184,7 +184,7 @@ def _cut(arguments: list[str], given: str, files: Mapping[str, str]) -> str | No
     return None
 
 
-_SUBSTITUTE = re.compile(r"s(.)((?:\\.|(?!\1).)*)\1((?:\\.|(?!\1).)*)\1([gI]*)", re.DOTALL)
+_SUBSTITUTE = re.compile(r"s(.)((?:\\.|(?!\1)[^\\])*)\1((?:\\.|(?!\1)[^\\])*)\1([gI]*)", re.DOTALL)
 
 
 def _sed(arguments: list[str], given: str, files: Mapping[str, str]) -> str | None:

@@ -42,8 +42,8 @@ FREE_TEXT: Mapping[str, frozenset[str]] = {
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?")
 _EXACT_INTEGERS = 1 << 53
 _EXACT_DIGITS = 15
-_PIECE = r"(?:[A-Za-z0-9_@%+:,./=-]+|'[^']*'|\"[^\"$`\\!]*\")"
-_SIMPLE_COMMAND = re.compile(rf"[A-Za-z0-9_./+-]+(?:[ \t]+{_PIECE}+)*")
+_PIECE = r"(?:[A-Za-z0-9_@%+:,./=-]|'[^']*'|\"[^\"$`\\!]*\")"
+SIMPLE_COMMAND = re.compile(rf"[A-Za-z0-9_./+-]+(?:[ \t]+{_PIECE}+)*")
 _RESERVED = frozenset("if then else elif fi do done case esac while until for in function time select coproc".split())
 
 
@@ -170,7 +170,7 @@ def shell_command(command: str) -> str:
     # A blank may be escaped, or part of what ends a here-document.
     if stripped.endswith("\\") or "<<" in stripped:
         return command
-    words = _SIMPLE_COMMAND.fullmatch(stripped) and shlex.split(stripped)
+    words = SIMPLE_COMMAND.fullmatch(stripped) and shlex.split(stripped)
     # Unquoted, a word that starts with = is expanded by zsh.
     if not words or words[0] in _RESERVED or any(word.startswith("=") for word in words):
         return stripped

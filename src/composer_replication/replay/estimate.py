@@ -45,7 +45,7 @@ def estimate(asking: Asking, teachers: Sequence[Teacher], max_tokens: int, ledge
     settled: set[str] = set()
     ratios: dict[str, _Ratio] = {}
     if ledger_path.exists():
-        ledger = Ledger(ledger_path)
+        ledger = Ledger(ledger_path, read_only=True)
         settled, ratios = ledger.settled_keys(), _ratios(ledger)
         ledger.close()
     by_teacher: dict[str, list[Question]] = {}

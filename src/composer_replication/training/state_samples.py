@@ -16,7 +16,7 @@ from .sampling import SampledTurn, sample_turns
 
 BATCH_TOKENS = 1 << 16
 BATCH_ROWS = 256
-_WRITTEN_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+_WRITTEN_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
 def sample_states(

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from transformers import TrainerCallback
 
-from composer_replication.errors import RecomposeError
+from composer_replication.errors import RecomposeError, quoted
 from composer_replication.progress import Progress
 
 from .checkpoints import latest
@@ -287,7 +287,7 @@ class Watchdog(TrainerCallback):
         """After `train`: the weights of a run that was ended must not be taken for its result."""
         if self.stopped:
             message = f"step {self.stopped.step}: {self.stopped.sentence}; {self.stopped.resume}"
-            raise RecomposeError(message, f"recompose train {self._run}")
+            raise RecomposeError(message, f"recompose train {quoted(self._run)}")
 
     def _newly_raised(self, entry: Mapping[str, Any]) -> list[tuple[str, Reading]]:
         self._history.add(entry)
@@ -333,6 +333,6 @@ class Watchdog(TrainerCallback):
     def _how_to_go_on(self, checkpoints: Path) -> str:
         checkpoint = latest(checkpoints)
         if checkpoint is None:
-            return f"there is no checkpoint: `recompose train {self._run}` starts again from step 0"
+            return f"there is no checkpoint: `recompose train {quoted(self._run)}` starts again from step 0"
         step = checkpoint.name.partition("-")[2]
-        return f"`recompose train {self._run}` goes on from the checkpoint of step {step}"
+        return f"`recompose train {quoted(self._run)}` goes on from the checkpoint of step {step}"
