@@ -32,3 +32,11 @@ class PartialError(RecomposeError):
     """Some records were set aside; the rest is saved."""
 
     exit_code = 4
+
+
+class ToldElsewhereError(RecomposeError):
+    """The main of several processes tells what went wrong; this one ends with its exit code and without words."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__("another process failed", "read what the main process says")
+        self.exit_code = exit_code

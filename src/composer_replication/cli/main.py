@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from composer_replication import __version__
-from composer_replication.errors import RecomposeError
+from composer_replication.errors import RecomposeError, ToldElsewhereError
+from composer_replication.training import processes
 
 VERBS = {
     "quickstart:quickstart": "Run every stage on built-in data and show whether it helped. No key, no GPU.",
@@ -54,6 +55,8 @@ def main() -> None:
         reason = " ".join(str(error).split())
         verb = " ".join(["recompose", *(error.command_chain or ())])
         sys.exit(_fail(f"{reason}; next: {verb} --help", 2))
+    except ToldElsewhereError as error:
+        sys.exit(error.exit_code)
     except RecomposeError as error:
         sys.exit(_fail(str(error), error.exit_code))
     except ModuleNotFoundError as error:
@@ -100,5 +103,7 @@ def _nobody_reads(descriptor: int) -> bool:
 
 
 def _fail(text: str, code: int) -> int:
-    print(f"error: {text}", file=sys.stderr)
+    speaker = processes.speaker()
+    if speaker is not None:
+        print(f"error: {speaker}{text}", file=sys.stderr)
     return code
