@@ -39,6 +39,15 @@ CONFIG = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """As the launched processes have it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     """A run with every stage before training."""
