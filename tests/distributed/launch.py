@@ -47,9 +47,7 @@ def launch(kind: str, names: list[str], folder: Path, timeout_s: float) -> dict[
 
 def run_processes(arguments: list[str], folder: Path, timeout_s: float) -> list[Ended]:
     """The interpreter with these arguments, once per process, as a launcher would start it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     processes: list[subprocess.Popen[str]] = []
     for rank in range(WORLD):
         placed = {
@@ -71,6 +69,12 @@ def run_processes(arguments: list[str], folder: Path, timeout_s: float) -> list[
             process.wait()
     said = [[(folder / f"{stream}-{rank}.txt").read_text() for stream in ("out", "err")] for rank in range(WORLD)]
     return [Ended(code, out, err) for code, (out, err) in zip(codes, said, strict=True)]
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def assert_all_well(ended: list[Ended], timeout_s: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import os
@@ -22,9 +23,10 @@ from composer_replication.training.models import load_saved_policy
 from composer_replication.training.stored import TrainingStep
 
 from .comparison import relative
-from .launch import REPOSITORY, assert_all_well, run_processes
+from .launch import REPOSITORY, assert_all_well, free_port, run_processes
 
 TIMEOUT_S = 240
+HAS_PEFT = importlib.util.find_spec("peft") is not None
 STEPS = 4
 # No rollout of this policy earns anything, so the stored traces alone decide: two processes with two traces each read
 # what one process with four reads. The learning rate makes each step much larger than what rounding leaves.
@@ -60,11 +62,13 @@ def prepared(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def launched(prepared):
-    """The run after `torchrun … recompose train`, and what that said."""
+    """The run after `accelerate launch`, and what that said. Accelerate starts several processes where it is told of
+    GPUs; without any, they are on the CPU."""
     path = shutil.copytree(prepared, prepared.parent / "launched")
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-         "-m", "composer_replication", "train", str(path), "--json"],
+        [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
+         "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no",
+         "--main_process_port", str(free_port()), "-m", "composer_replication", "train", str(path), "--json"],
         cwd=REPOSITORY, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
         timeout=TIMEOUT_S, check=False,
     )  # fmt: skip
@@ -76,25 +80,32 @@ def launched(prepared):
 def called(prepared):
     """Folder of the runs, and how each call of each process ended."""
     folder = prepared.parent
-    for name in ("again", "poisoned", "sharded"):
+    for name in ("again", "locked", "poisoned", "adapters", "sharded"):
         shutil.copytree(prepared, folder / name)
+    change(folder / "adapters", "hardware", lora_rank=4)
     shutil.rmtree(folder / "poisoned" / "policy")
-    scenes = ["again.interrupted", "again", "poisoned.poisoned", "sharded.sharded"]
+    scenes = ["again.interrupted", "again", "locked.locked", "poisoned.poisoned", "sharded.sharded"]
+    # Sharding is switched on for good.
+    scenes[-1:-1] = ["adapters"] if HAS_PEFT else []
     arguments = ["-m", "tests.distributed.train_worker", str(folder), *scenes]
     assert_all_well(run_processes(arguments, folder, TIMEOUT_S), TIMEOUT_S)
     ended = [json.loads((folder / f"ended-{rank}.json").read_text()) for rank in range(2)]
-    return folder, [dict(zip(("interrupted", "again", "poisoned", "sharded"), each, strict=True)) for each in ended]
+    return folder, [dict(zip(scenes, each, strict=True)) for each in ended]
 
 
 @pytest.fixture(scope="module")
 def alone(prepared):
     """The weights of one process with the traces of both."""
     path = shutil.copytree(prepared, prepared.parent / "alone")
-    config = json.loads((path / "config.json").read_text())
-    config["training"]["traces_per_step"] *= 2
-    (path / "config.json").write_text(json.dumps(config))
+    change(path, "training", traces_per_step=2 * CONFIG["training"]["traces_per_step"])
     run_stage(Run.open(path), "training", Silent())
     return flat(weights_of(path))
+
+
+def change(run: Path, section: str, **settings: object) -> None:
+    config = json.loads((run / "config.json").read_text())
+    config[section] |= settings
+    (run / "config.json").write_text(json.dumps(config))
 
 
 def weights_of(run: Path) -> dict[str, torch.Tensor]:
@@ -138,7 +149,7 @@ def test_two_processes_train_as_one(launched, prepared, alone):
 
 def test_both_processes_end_with_the_weights_that_are_saved(called):
     folder, _ = called
-    for name in ("again", "sharded"):
+    for name in ("again", *(["adapters"] if HAS_PEFT else []), "sharded"):
         saved = weights_of(folder / name)
         for rank in range(2):
             held = load_file(folder / f"{name}-{rank}.safetensors")
@@ -147,7 +158,7 @@ def test_both_processes_end_with_the_weights_that_are_saved(called):
 
 def test_an_interrupted_run_goes_on_to_the_same_bits(called, launched):
     folder, ended = called
-    assert [each["interrupted"] for each in ended] == [["PlugPulledError"]] * 2
+    assert [each["again.interrupted"] for each in ended] == [["PlugPulledError"]] * 2
     assert [each["again"] for each in ended] == [[]] * 2
     assert torch.equal(flat(weights_of(folder / "again")), flat(weights_of(launched[0])))
     steps = [line["step"] for line in metric_lines(folder / "again") if "grad_norm" in line]
@@ -157,19 +168,28 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(called, launched):
 def test_a_number_that_is_missing_in_one_process_stops_both(called):
     """The run had no policy either: the main process made it while the other one waited."""
     folder, (first, second) = called
-    kind, code, message = first["poisoned"]
+    kind, code, message = first["poisoned.poisoned"]
     assert (kind, code) == ("RecomposeError", 1)
     assert "is not a finite number" in message
-    assert second["poisoned"][:2] == ["ToldElsewhereError", 1]
+    assert second["poisoned.poisoned"][:2] == ["ToldElsewhereError", 1]
     run = Run.open(folder / "poisoned")
     assert run.stage("policy").is_done and not run.stage("training").is_done
     alarms = (run.path / "training" / "alarms.jsonl").read_text().splitlines()
     assert [json.loads(line)["name"] for line in alarms] == ["not_finite"]
 
 
+@pytest.mark.skipif(not HAS_PEFT, reason="peft is not installed")
+def test_adapters_are_merged_into_one_model(called, prepared):
+    folder, ended = called
+    assert [each["adapters"] for each in ended] == [[]] * 2
+    start, trained = load_file(prepared / "policy" / "model" / "model.safetensors"), weights_of(folder / "adapters")
+    assert start.keys() == trained.keys()
+    assert relative(flat(trained), flat(start)) > 1e-3
+
+
 def test_shared_weights_are_gathered_into_one_model(called, alone):
     folder, ended = called
-    assert [each["sharded"] for each in ended] == [[]] * 2
+    assert [each["sharded.sharded"] for each in ended] == [[]] * 2
     policy = load_saved_policy(folder / "sharded" / "training" / "model", "tiny")
     assert type(policy.model).__name__ == "LlamaForCausalLM"
     assert relative(flat(weights_of(folder / "sharded")), alone) < 1e-4
@@ -192,13 +212,9 @@ def test_what_cannot_be_trained_ends_both_processes_at_once_with_one_message(
     assert (first.out, second.out, second.err) == ("", "", "")
 
 
-def test_what_is_found_after_the_processes_have_met_has_one_message_too(prepared, tmp_path):
-    path = shutil.copytree(prepared, tmp_path / "run")
-    with Run.open(path).lock():
-        command = ["-m", "composer_replication", "train", str(path)]
-        first, second = run_processes(command, tmp_path, timeout_s=60)
-    assert (first.code, second.code) == (2, 2)
-    assert [line for line in first.err.splitlines() if line.startswith("error: ")] == [
-        f"error: {path} is in use by another process; next: wait for it to end"
-    ]
-    assert "error" not in second.err and not second.out
+def test_a_run_in_use_is_refused_by_both_processes(called):
+    _, (first, second) = called
+    kind, code, message = first["locked.locked"]
+    assert (kind, code) == ("UsageError", 2)
+    assert "is in use by another process" in message
+    assert second["locked.locked"][:2] == ["ToldElsewhereError", 2]

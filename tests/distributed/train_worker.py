@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from safetensors.torch import save_file
 
 from composer_replication.cli.train import train
 from composer_replication.errors import RecomposeError
+from composer_replication.runs import Run
 from composer_replication.training import models, processes
 from composer_replication.training.channels import ReplayPreference
 from composer_replication.training.metrics import MetricsFile
@@ -57,13 +59,14 @@ def poisoned() -> None:
 
 
 FAULTS: dict[str, Callable[[], None]] = {"interrupted": interrupted, "poisoned": poisoned, "sharded": use_fsdp2}
+LOCKED = "locked"
 
 
 def call(folder: Path, scene: str) -> list[Any]:
     """Name of the run, then of the fault, if any, after a dot."""
     name, _, fault = scene.partition(".")
     sound = MetricsFile.on_log, ReplayPreference.loss
-    if fault:
+    if fault in FAULTS:
         FAULTS[fault]()
     gather = models.whole_weights
 
@@ -74,7 +77,8 @@ def call(folder: Path, scene: str) -> list[Any]:
 
     models.whole_weights = gather_and_keep
     try:
-        train(folder / name, json=True)
+        with Run.open(folder / name).lock() if fault == LOCKED and not RANK else nullcontext():
+            train(folder / name, json=True)
     except RecomposeError as error:
         return [type(error).__name__, error.exit_code, str(error)]
     except PlugPulledError:

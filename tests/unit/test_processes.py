@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from composer_replication.cli import main as command
 from composer_replication.config import Config
-from composer_replication.errors import UsageError
+from composer_replication.errors import ToldElsewhereError, UsageError
 from composer_replication.training import checkpoints, processes
 from composer_replication.training.train import last_checkpoint, refuse_what_processes_cannot_do
 
@@ -34,6 +35,30 @@ def test_before_they_meet_the_first_process_of_each_machine_speaks(place):
         place(WORLD_SIZE="4", RANK=str(rank), LOCAL_RANK=str(local))
         told.append(processes.speaker())
     assert told == ["", None, "", None]
+
+
+@pytest.mark.parametrize(
+    ("error", "rank", "have_met", "said"),
+    [
+        (UsageError("no", "go"), 0, True, "error: no; next: go\n"),
+        (UsageError("no", "go"), 1, False, ""),
+        (UsageError("no", "go"), 1, True, "error: process 1: no; next: go\n"),
+        (OSError("full"), 1, True, "error: process 1: full; next: check the path and its permissions\n"),
+        (ToldElsewhereError(2), 1, True, ""),
+    ],
+)
+def test_an_error_is_told_by_one_process_unless_it_is_its_own(place, monkeypatch, capsys, error, rank, have_met, said):
+    def fail(**options):
+        raise error
+
+    place(WORLD_SIZE="2", RANK=str(rank), LOCAL_RANK=str(rank))
+    monkeypatch.setattr(command, "app", fail)
+    monkeypatch.setattr(command, "_let_verbs_speak", lambda words: None)
+    monkeypatch.setattr(processes, "have_met", lambda: have_met)
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == getattr(error, "exit_code", 1)
+    assert capsys.readouterr().err == said
 
 
 def test_one_process_does_the_main_ones_work_and_keeps_its_errors(place):

@@ -44,9 +44,14 @@ def speaker() -> str | None:
     """
     if is_main():
         return ""
-    if _group.cache_info().currsize:
+    if have_met():
         return f"process {rank()}: "
     return "" if os.environ["LOCAL_RANK"] == "0" else None
+
+
+def have_met() -> bool:
+    """Whether they can, since some `all_or_none`, talk to each other."""
+    return bool(_group.cache_info().currsize)
 
 
 @contextmanager
@@ -86,7 +91,7 @@ def by_main(work: Callable[[], T]) -> T:
 
 def part() -> None:
     """The processes need each other no longer."""
-    if _group.cache_info().currsize:
+    if have_met():
         import torch.distributed as dist
 
         dist.destroy_process_group()
