@@ -80,13 +80,14 @@ def launched(prepared):
 def called(prepared):
     """Folder of the runs, and how each call of each process ended."""
     folder = prepared.parent
-    for name in ("again", "locked", "poisoned", "adapters", "sharded"):
+    for name in ("again", "locked", "poisoned", "adapters", "sharded", "shards"):
         shutil.copytree(prepared, folder / name)
     change(folder / "adapters", "hardware", lora_rank=4)
     shutil.rmtree(folder / "poisoned" / "policy")
-    scenes = ["again.interrupted", "again", "locked.locked", "poisoned.poisoned", "sharded.sharded"]
-    # Sharding is switched on for good.
-    scenes[-1:-1] = ["adapters"] if HAS_PEFT else []
+    scenes = ["again.interrupted", "again", "locked.locked", "poisoned.poisoned"]
+    scenes += ["adapters"] if HAS_PEFT else []
+    # From here on the weights are shared.
+    scenes += ["sharded.sharded", "shards.interrupted", "shards"]
     arguments = ["-m", "tests.distributed.train_worker", str(folder), *scenes]
     assert_all_well(run_processes(arguments, folder, TIMEOUT_S), TIMEOUT_S)
     ended = [json.loads((folder / f"ended-{rank}.json").read_text()) for rank in range(2)]
@@ -144,7 +145,7 @@ def test_the_step_is_shared_and_not_doubled(launched):
 def test_two_processes_train_as_one(launched, prepared, alone):
     start = flat(load_file(prepared / "policy" / "model" / "model.safetensors"))
     assert relative(alone, start) > 0.05
-    assert relative(flat(weights_of(launched[0])), alone) < 1e-4
+    assert relative(flat(weights_of(launched[0])), alone) < 1e-5
 
 
 def test_both_processes_end_with_the_weights_that_are_saved(called):
@@ -192,7 +193,14 @@ def test_shared_weights_are_gathered_into_one_model(called, alone):
     assert [each["sharded.sharded"] for each in ended] == [[]] * 2
     policy = load_saved_policy(folder / "sharded" / "training" / "model", "tiny")
     assert type(policy.model).__name__ == "LlamaForCausalLM"
-    assert relative(flat(weights_of(folder / "sharded")), alone) < 1e-4
+    assert relative(flat(weights_of(folder / "sharded")), alone) < 1e-5
+
+
+def test_shared_weights_go_on_from_their_checkpoint(called):
+    folder, ended = called
+    assert [each["shards.interrupted"] for each in ended] == [["PlugPulledError"]] * 2
+    assert [each["shards"] for each in ended] == [[]] * 2
+    assert torch.equal(flat(weights_of(folder / "shards")), flat(weights_of(folder / "sharded")))
 
 
 @pytest.mark.parametrize(
