@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from composer_replication.cli.train import train
 from composer_replication.errors import RecomposeError
 from composer_replication.runs import Run
-from composer_replication.training import models, processes
+from composer_replication.training import models, processes, toolbox_rollouts
 from composer_replication.training.channels import ReplayPreference
 from composer_replication.training.metrics import MetricsFile
 
@@ -58,7 +58,18 @@ def poisoned() -> None:
     ReplayPreference.loss = no_number
 
 
-FAULTS: dict[str, Callable[[], None]] = {"interrupted": interrupted, "poisoned": poisoned, "sharded": use_fsdp2}
+def sharded() -> None:
+    """The weights are shared, and one process samples longer turns than the other: neither may need the other."""
+    use_fsdp2()
+    settings = toolbox_rollouts.RolloutSettings
+
+    def longer(max_turn_tokens: int, temperature: float) -> Any:
+        return settings(max_turn_tokens=max_turn_tokens + 8 * RANK, temperature=temperature)
+
+    toolbox_rollouts.RolloutSettings = longer
+
+
+FAULTS: dict[str, Callable[[], None]] = {"interrupted": interrupted, "poisoned": poisoned, "sharded": sharded}
 LOCKED = "locked"
 
 
