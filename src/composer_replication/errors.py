@@ -37,6 +37,14 @@ class PartialError(RecomposeError):
     exit_code = 4
 
 
+class ToldElsewhereError(RecomposeError):
+    """The main of several processes tells what went wrong; this one ends with its exit code and without words."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__("another process failed", "read what the main process says")
+        self.exit_code = exit_code
+
+
 def quoted(path: Path | str) -> str:
     """A path as it stands in a command that may be copied into a shell."""
     return shlex.quote(str(path))

@@ -32,7 +32,7 @@ from .replay import Teacher, replay_states, states_to_ask
 from .replay.askable import askable
 from .replay.choice import configured_teachers
 from .replay.gate import AskedState, Choice, StateSamples, choose_states, states_to_sample
-from .runs import Run, encoded, read_records, write_atomically, write_records
+from .runs import Run, StageFolder, encoded, read_records, write_atomically, write_records
 from .sites import find_sites
 
 if TYPE_CHECKING:
@@ -246,35 +246,39 @@ def pair(run: Run, progress: Progress) -> None:
 def train(run: Run, progress: Progress) -> None:
     """GRPO + alpha · SDPO + beta · TR-DPO, from the starting policy."""
     from .training.libraries import load_libraries
+    from .training.processes import all_or_none, is_main
 
+    started, folder, inputs = time.monotonic(), run.path / "training", require_trained_on(run)
     load_libraries()
     from .training.card import model_card
     from .training.examples import build_examples
+    from .training.models import whole_weights
     from .training.rendered_examples import render_examples
     from .training.stored_policy import advantages
     from .training.train import train as train_policy
 
-    started, folder = time.monotonic(), run.path / "training"
-    inputs = [run.stage(noun) for noun in ("ingestion", "sites", "hints", "pairs")]
-    sites = {site.site_id: site for site in inputs[1].read(ErrorSite)}
-    hints, pairs = inputs[2].read(Hint), inputs[3].read(PreferencePair)
-    if not run.stage("policy").is_done:
-        run_stage(run, "policy", progress)
-    policy = _load(run, "policy")
-    rows = rollout_tokens(run)
-    if any(row.tokenizer != policy.tokenizer_fingerprint for row in rows):
-        raise UsageError("the rollouts were made with another tokenizer", "start another run")
-    settings, known = run.config.training, {row.trace_id for row in rows}
-    traces = inputs[0].read(Trace)
-    own = [trace for trace in traces if trace.trace_id in known]
-    compared = {} if settings.rollouts else dict(zip((trace.trace_id for trace in own), advantages(own), strict=True))
-    examples, skipped = build_examples(policy.tokens, rows, sites, hints, pairs, settings.max_tokens, compared)
-    others = [trace for trace in traces if trace.trace_id not in known]
-    rendered, not_rendered = render_examples(policy, others, sites, hints, pairs, settings.max_tokens)
-    examples, skipped = examples + rendered, skipped + not_rendered
+    with all_or_none():
+        if is_main() and not run.stage("policy").is_done:
+            run_stage(run, "policy", progress)
+    with all_or_none():
+        sites = {site.site_id: site for site in inputs[1].read(ErrorSite)}
+        hints, pairs = inputs[2].read(Hint), inputs[3].read(PreferencePair)
+        policy = _load(run, "policy")
+        rows = rollout_tokens(run)
+        if any(row.tokenizer != policy.tokenizer_fingerprint for row in rows):
+            raise UsageError("the rollouts were made with another tokenizer", "start another run")
+        settings, known = run.config.training, {row.trace_id for row in rows}
+        traces = inputs[0].read(Trace)
+        own = [trace for trace in traces if trace.trace_id in known]
+        compared = (
+            {} if settings.rollouts else dict(zip((trace.trace_id for trace in own), advantages(own), strict=True))
+        )
+        examples, skipped = build_examples(policy.tokens, rows, sites, hints, pairs, settings.max_tokens, compared)
+        others = [trace for trace in traces if trace.trace_id not in known]
+        rendered, not_rendered = render_examples(policy, others, sites, hints, pairs, settings.max_tokens)
+        examples, skipped = examples + rendered, skipped + not_rendered
     steps = train_policy(policy, run.config, examples, folder, progress)
-    policy.save(folder / "model")
-    shutil.rmtree(folder / "scratch", ignore_errors=True)
+    weights = whole_weights(policy.model)
     counts = {
         "steps": len(steps),
         "stored_traces": len(examples),
@@ -282,8 +286,20 @@ def train(run: Run, progress: Progress) -> None:
         "pairs": sum(len(example.pairs) for example in examples),
         "skipped": dict(skipped),
     }
-    write_atomically(folder / "model" / "README.md", model_card(run.config, counts))
-    run.stage("training").finish(steps, counts, [run.stage("policy"), *inputs], started)
+    with all_or_none():
+        if is_main():
+            policy.save(folder / "model", weights)
+            shutil.rmtree(folder / "scratch", ignore_errors=True)
+            write_atomically(folder / "model" / "README.md", model_card(run.config, counts))
+            run.stage("training").finish(steps, counts, [run.stage("policy"), *inputs], started)
+
+
+def require_trained_on(run: Run) -> list[StageFolder]:
+    """The stages whose records training reads, all of them finished."""
+    inputs = [run.stage(noun) for noun in ("ingestion", "sites", "hints", "pairs")]
+    for stage in inputs:
+        stage.require()
+    return inputs
 
 
 def evaluate(run: Run, progress: Progress) -> None:

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,11 +29,25 @@ class Seen:
         return torch.cat([self.tensors[key].flatten() for key in sorted(self.tensors) if key.startswith(prefix)])
 
 
+@dataclass(frozen=True)
+class Ended:
+    """How one process ended; no code where it had to be killed."""
+
+    code: int | None
+    out: str
+    err: str
+
+
 def launch(kind: str, names: list[str], folder: Path, timeout_s: float) -> dict[str, list[Seen]]:
     """By scene, what each process saw. A process that fails or hangs ends all, with what it said."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    ended = run_processes(["-m", "tests.distributed.worker", kind, str(folder), *names], folder, timeout_s)
+    assert_all_well(ended, timeout_s)
+    return {name: [_read(folder / f"{name}-{rank}") for rank in range(WORLD)] for name in names}
+
+
+def run_processes(arguments: list[str], folder: Path, timeout_s: float) -> list[Ended]:
+    """The interpreter with these arguments, once per process, as a launcher would start it."""
+    port = free_port()
     processes: list[subprocess.Popen[str]] = []
     for rank in range(WORLD):
         placed = {
@@ -40,29 +55,33 @@ def launch(kind: str, names: list[str], folder: Path, timeout_s: float) -> dict[
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": 1,
         }  # fmt: skip
         environment = {**os.environ, "ACCELERATE_USE_CPU": "true", **{key: str(value) for key, value in placed.items()}}
-        with (folder / f"said-{rank}.txt").open("w") as said:
-            processes.append(
-                subprocess.Popen(
-                    [sys.executable, "-m", "tests.distributed.worker", kind, str(folder), *names],
-                    cwd=REPOSITORY,
-                    env=environment,
-                    stdout=said,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                )
-            )
-    try:
-        codes = [process.wait(timeout_s) for process in processes]
-    except subprocess.TimeoutExpired:
-        codes = [None]
-    finally:
-        for process in processes:
+        with (folder / f"out-{rank}.txt").open("w") as out, (folder / f"err-{rank}.txt").open("w") as err:
+            command = [sys.executable, *arguments]
+            processes.append(subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=out, stderr=err))
+    deadline = time.monotonic() + timeout_s
+    codes: list[int | None] = []
+    for process in processes:
+        try:
+            codes.append(process.wait(max(0.0, deadline - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            codes.append(None)
             process.kill()
             process.wait()
+    said = [[(folder / f"{stream}-{rank}.txt").read_text() for stream in ("out", "err")] for rank in range(WORLD)]
+    return [Ended(code, out, err) for code, (out, err) in zip(codes, said, strict=True)]
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def assert_all_well(ended: list[Ended], timeout_s: float) -> None:
+    codes = [process.code for process in ended]
     if codes != [0] * WORLD:
-        said = "\n".join((folder / f"said-{rank}.txt").read_text()[-4000:] for rank in range(WORLD))
+        said = "\n".join((process.out + process.err)[-4000:] for process in ended)
         raise AssertionError(f"exit codes {codes} (None: not done within {timeout_s} s)\n{said}")
-    return {name: [_read(folder / f"{name}-{rank}") for rank in range(WORLD)] for name in names}
 
 
 def _read(path: Path) -> Seen:

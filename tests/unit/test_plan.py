@@ -137,6 +137,8 @@ def test_shards_and_checkpoints_save_what_they_should():
     sharded, _ = parts(work=Workload(rows=4, row_tokens=128, sampled_rows=4, processes=4, is_sharded=True))
     for name in ("weights", "gradients", "optimiser"):
         assert sharded[name] == one[name] // 4
+    assert sharded["whole copy to sample from"] == one["weights"]
+    assert "whole copy to sample from" not in one
     again, lean = parts(HardwareConfig(gradient_checkpointing=True))
     assert again["activations"] == whole.checkpointed_bytes < one["activations"] == whole.activations_bytes
     assert lean.peak_bytes < whole.peak_bytes

@@ -11,7 +11,8 @@ from typing import cast
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from composer_replication import __version__
-from composer_replication.errors import RecomposeError
+from composer_replication.errors import RecomposeError, ToldElsewhereError
+from composer_replication.training import processes
 
 VERBS = {
     "quickstart:quickstart": "Run every stage on built-in data and show whether it helped. No key, no GPU.",
@@ -70,6 +71,8 @@ def main() -> None:
     except CycloptsError as error:
         verb = " ".join(["recompose", *(error.command_chain or ())])
         sys.exit(_fail(f"{_reason(error, verb)}; next: {verb} --help", 2))
+    except ToldElsewhereError as error:
+        sys.exit(error.exit_code)
     except RecomposeError as error:
         sys.exit(_fail(str(error), error.exit_code))
     except ImportError as error:
@@ -136,5 +139,7 @@ def _nobody_reads(descriptor: int) -> bool:
 
 
 def _fail(text: str, code: int) -> int:
-    print(f"error: {text}", file=sys.stderr)
+    speaker = processes.speaker()
+    if speaker is not None:
+        print(f"error: {speaker}{text}", file=sys.stderr)
     return code

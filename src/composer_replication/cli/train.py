@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json as json_module
 import os
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from composer_replication.errors import RecomposeError, UsageError
-from composer_replication.pipeline import load_model, policy_weights, rollout_tokens
+from composer_replication.pipeline import load_model, policy_weights, require_trained_on, rollout_tokens, run_stage
+from composer_replication.progress import Silent
 from composer_replication.records import ErrorSite, Hint, PreferencePair
 from composer_replication.runs import Run, write_atomically
+from composer_replication.training import processes as launched
 
-from .common import Json, RunFolder, quiet_libraries, run_one_stage, working_on
+from .common import Json, RunFolder, quiet_libraries, run_one_stage, tell, working_on
+from .progress import open_progress
 
 if TYPE_CHECKING:
     from composer_replication.training.examples import TraceExample
@@ -51,21 +56,44 @@ def train(
     if dry_run:
         _plan(Run.open(run), processes or int(os.environ.get("WORLD_SIZE", "1")), fsdp, gpu, json)
     elif selfcheck:
+        if launched.number() > 1:
+            raise UsageError("the selfcheck is for one process", f"recompose train {run} --selfcheck")
         _check(Run.open(run), json)
+    elif launched.number() > 1:
+        _train_together(run, json)
     else:
         run_one_stage(run, "training", json)
+
+
+def _train_together(path: Path, as_json: bool) -> None:
+    """As one of several processes. The main one holds the lock and speaks for all."""
+    quiet_libraries()
+    run, is_main = Run.open(path), launched.is_main()
+    if not run.stage("training").is_done:
+        require_trained_on(run)
+    with ExitStack() as held:
+        with launched.all_or_none():
+            if is_main:
+                held.enter_context(run.lock())
+        progress = open_progress() if is_main else Silent()
+        held.callback(progress.close)
+        run_stage(run, "training", progress)
+        launched.part()
+    if is_main:
+        tell("training", run, as_json)
 
 
 def _plan(run: Run, processes: int, is_sharded: bool, on_gpu: bool, as_json: bool) -> None:
     import torch
 
     from composer_replication.training.plan import Machine, plan_training
-    from composer_replication.training.refusals import refuse_what_would_do_nothing
+    from composer_replication.training.refusals import refuse_what_processes_cannot_do, refuse_what_would_do_nothing
 
     from .train_report import show_plan
 
     quiet_libraries()
     refuse_what_would_do_nothing(run.config, processes)
+    refuse_what_processes_cannot_do(run.config, processes, is_sharded)
     machine = Machine(processes, is_sharded, on_gpu or torch.cuda.is_available())
     plan = plan_training(run, rollout_tokens(run), machine)
     if as_json:

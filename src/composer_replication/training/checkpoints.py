@@ -18,6 +18,8 @@ from torch import Tensor
 from composer_replication.errors import UsageError
 from composer_replication.runs import write_atomically
 
+PROCESSES = "processes"
+
 
 class Stateful(Protocol):
     """Tensors and JSON-safe values by name."""
@@ -27,7 +29,7 @@ class Stateful(Protocol):
     def load(self, state: dict[str, Any]) -> None: ...
 
 
-def save(folder: Path, parts: Mapping[str, Stateful], rank: int, shared: frozenset[str]) -> None:
+def save(folder: Path, parts: Mapping[str, Stateful], rank: int, shared: frozenset[str], processes: int = 1) -> None:
     """Parts named in `shared` are the same in every process."""
     tensors: dict[str, Tensor] = {}
     values: dict[str, dict[str, Any]] = {}
@@ -40,7 +42,7 @@ def save(folder: Path, parts: Mapping[str, Stateful], rank: int, shared: frozens
                 tensors[f"{name}/{key}"] = value.contiguous()
             else:
                 values[name][key] = value
-    write_atomically(folder / f"composer-{rank}.json", json.dumps(values))
+    write_atomically(folder / f"composer-{rank}.json", json.dumps({**values, PROCESSES: processes}))
     partial = folder / f".composer-{rank}.safetensors"
     save_file(tensors, partial)
     partial.replace(folder / f"composer-{rank}.safetensors")
@@ -67,6 +69,15 @@ def _read(folder: Path, rank: int) -> tuple[dict[str, dict[str, Any]], dict[str,
 
 
 def latest(folder: Path) -> Path | None:
-    """The last checkpoint that was finished: its last file is there."""
-    found = [path.parent for path in folder.glob("checkpoint-*/composer-0.safetensors")]
+    """The last checkpoint that was finished: the last file of every process is there."""
+    begun = [path.parent for path in folder.glob("checkpoint-*/composer-0.safetensors")]
+    found = [path for path in begun if all((path / f"composer-{n}.safetensors").exists() for n in range(made_by(path)))]
     return max(found, key=lambda path: int(path.name.partition("-")[2]), default=None)
+
+
+def made_by(folder: Path) -> int:
+    """How many processes made the checkpoint."""
+    try:
+        return json.loads((folder / "composer-0.json").read_text()).get(PROCESSES, 1)
+    except (OSError, ValueError):
+        return 1

@@ -89,6 +89,9 @@ def estimate_memory(
         parts.append(Part("reference model", shape.parameters * weight_bytes // work.shards, "always"))
     if hardware.vllm == "off" and work.sampled_rows:
         parts.append(Part("key-value cache", _cache(shape, work, weight_bytes), "rollouts"))
+        if work.is_sharded:
+            copied_bytes = BFLOAT16 if work.on_gpu else weight_bytes
+            parts.append(Part("whole copy to sample from", shape.parameters * copied_bytes, "always"))
     layer = layer_activations(shape, compute_bytes, weight_bytes)
     stored = work.stored_rows * work.stored_row_tokens
     plain, checkpointed = _activations(shape, layer, work.tokens if work.rows else stored, weight_bytes)

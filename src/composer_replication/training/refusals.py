@@ -21,11 +21,26 @@ def refuse_what_would_do_nothing(config: Config, processes: int = 1) -> None:
         raise UsageError("training.leak_penalty does nothing without a leak", 'set toolbox.leak = "open"')
     if config.monitor.enabled:
         refuse_what_the_monitor_cannot_do(config, processes)
-    if processes > 1 and not training.rollouts:
+
+
+def refuse_what_processes_cannot_do(config: Config, processes: int, is_sharded: bool) -> None:
+    """`is_sharded`: the processes share the weights (FSDP)."""
+    if processes > 1 and not config.training.rollouts:
         # A process whose batch holds nothing for a channel would not join the others' synchronisation.
         raise UsageError(
             "training without rollouts runs in one process",
             "start it without accelerate launch, plan it without --processes",
+        )
+    if is_sharded and config.hardware.lora_rank:
+        raise UsageError(
+            "adapters of shared weights (FSDP) cannot be merged into a model",
+            "launch with distributed_type MULTI_GPU, or take out hardware.lora_rank",
+        )
+    if is_sharded and config.training.sdpo_require_acceptance:
+        raise UsageError(
+            "training.sdpo_require_acceptance samples as often as a process has errors, and shared weights (FSDP) "
+            "need every process for every pass",
+            "launch with distributed_type MULTI_GPU, or take it out",
         )
 
 

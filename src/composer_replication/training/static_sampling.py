@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -42,22 +43,25 @@ NOT_COMPUTED = ("softcap", "s_aux")
 
 
 def turn_sampler(model: Any, tokens: ChatTokens, batch: int, max_tokens: int) -> TurnSampler:
-    """The fast sampler on a GPU; the plain one elsewhere, and for models whose weights cannot simply be copied."""
-    if model.device.type == "cuda" and can_be_copied(model):
+    """The fast sampler on a GPU; the plain one elsewhere, and for models whose weights cannot simply be copied.
+
+    Weights that processes share (FSDP2) are sampled from a copy anywhere: in a pass through the shards every process
+    must take part, and each samples as long as its own rollouts go on.
+    """
+    is_sharded = any(isinstance(parameter, DTensor) for parameter in model.parameters())
+    if is_sharded and not can_be_copied(model):
+        raise UsageError("adapters or quantised weights cannot be sampled from shards (FSDP)", "launch without FSDP")
+    if is_sharded or (model.device.type == "cuda" and can_be_copied(model)):
         return StaticSampler(model, tokens, batch, max_tokens)
     return DynamicSampler(model, tokens, batch)
 
 
 def can_be_copied(model: Any) -> bool:
-    """False with adapters, quantised or sharded weights."""
-    from torch.distributed.tensor import DTensor
+    """False with adapters or quantised weights."""
     from transformers import PreTrainedModel
 
-    return (
-        isinstance(model, PreTrainedModel)
-        and not any(getattr(model, mark, False) for mark in ("is_quantized", "_hf_peft_config_loaded"))
-        and not any(isinstance(parameter, DTensor) for parameter in model.parameters())
-    )
+    marks = ("is_quantized", "_hf_peft_config_loaded")
+    return isinstance(model, PreTrainedModel) and not any(getattr(model, mark, False) for mark in marks)
 
 
 class _Place(NamedTuple):
@@ -159,10 +163,11 @@ class StaticSampler:
 
     @torch.no_grad()
     def refresh(self, model: Any) -> None:
-        """Take the weights of `model`, in place, so that captured graphs see them."""
+        """Take the weights of `model`, in place, so that captured graphs see them. Shards are gathered one by one."""
         source = model.state_dict()
         for name, tensor in self._model.state_dict().items():
-            tensor.copy_(source[name])
+            own = source[name]
+            tensor.copy_(own.full_tensor() if isinstance(own, DTensor) else own)
         self._cached = [[] for _ in range(self.batch)]
 
     @torch.no_grad()

@@ -22,17 +22,19 @@ from composer_replication.errors import UsageError
 from composer_replication.monitor.toolbox_rules import toolbox_signs
 from composer_replication.progress import Progress
 
+from . import processes
 from .arguments import composer_settings, grpo_config, offline_arguments
 from .channels import ReplayPreference, SelfDistillation
-from .checkpoints import latest
+from .checkpoints import latest, made_by
 from .collator import ComposerDataCollator
 from .examples import TraceExample
 from .metrics import MetricsFile
 from .models import Policy
 from .offline import OfflineComposerTrainer
 from .online_sites import TraceHinter
+from .processes import all_or_none
 from .reference import with_reference_logprobs
-from .refusals import refuse_vllm, refuse_what_would_do_nothing
+from .refusals import refuse_vllm, refuse_what_processes_cannot_do, refuse_what_would_do_nothing
 from .samples import RolloutSamples
 from .stored import TrainingStep
 from .stored_batches import StoredBatches
@@ -59,10 +61,14 @@ def train(
 ) -> list[TrainingStep]:
     """Goes on from the last checkpoint in `folder`, if there is one; what it ends with is the same to the last bit."""
     logging.getLogger("trl").setLevel(logging.ERROR)
-    refuse_what_would_do_nothing(config, PartialState().num_processes)
-    refuse_vllm(config)
-    collator = ComposerDataCollator(policy.tokenizer.pad_token_id)
     scratch, device = folder / "scratch", policy.model.device.type
+    with all_or_none():
+        refuse_what_would_do_nothing(config, processes.number())
+        refuse_what_processes_cannot_do(config, processes.number(), processes.is_sharded())
+        refuse_vllm(config)
+        arguments = (grpo_config if config.training.rollouts else offline_arguments)(config, scratch)
+        checkpoint = last_checkpoint(scratch)
+    collator = ComposerDataCollator(policy.tokenizer.pad_token_id)
     folder.mkdir(parents=True, exist_ok=True)
     with torch.autocast(device, torch.bfloat16, enabled=config.hardware.autocasts(device == "cuda")):
         stored = with_reference_logprobs(policy, examples, collator, folder / "reference.json")
@@ -79,13 +85,13 @@ def train(
     if not config.training.rollouts and not any(example.advantage for example in stored):
         progress.note("no task was tried twice with different outcomes: channel 1 has no advantage to learn from")
     make = _online_trainer if config.training.rollouts else _offline_trainer
-    trainer = make(policy, config, stored, collator, scratch, watchers)
+    trainer = make(policy, config, stored, collator, arguments, watchers)
     trainer.remove_callback(PrinterCallback)
-    checkpoint = latest(scratch)
     if checkpoint:
         progress.note(f"training goes on from {checkpoint.name}")
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    watchdog.raise_if_stopped()
+    with all_or_none():
+        watchdog.raise_if_stopped()
     if config.hardware.lora_rank:
         policy.model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
     policy.model.eval()
@@ -97,21 +103,22 @@ def _online_trainer(
     config: Config,
     stored: Sequence[TraceExample],
     collator: ComposerDataCollator,
-    scratch: Path,
+    arguments: Any,
     callbacks: Sequence[TrainerCallback],
 ) -> ComposerReplicationTrainer:
     settings, state = config.training, PartialState()
     tasks = training_tasks(config)
     place = (state.process_index, state.num_processes)
     batches = StoredBatches(stored, collator, settings.traces_per_step, config.seed, *place) if stored else None
-    monitor = toolbox_monitor(config, scratch.parent, state.process_index) if config.monitor.enabled else None
+    folder = Path(arguments.output_dir).parent
+    monitor = toolbox_monitor(config, folder, state.process_index) if config.monitor.enabled else None
     rollouts = ToolboxRollouts(policy, tasks, config, state.process_index, monitor)
-    samples = RolloutSamples(scratch.parent / "samples")
+    samples = RolloutSamples(folder / "samples")
     hinter = TraceHinter(config.hints.max_tokens, config.hints.max_leak_level, sham=settings.sdpo_sham)
     return ComposerReplicationTrainer(
         model=policy.model,
         processing_class=policy.tokenizer,
-        args=grpo_config(config, scratch),
+        args=arguments,
         reward_funcs=[*reward_functions(config), *([monitor.monitor_penalty] if monitor else [])],
         train_dataset=prompts_of(tasks),
         rollout_func=rollouts,
@@ -133,7 +140,7 @@ def _offline_trainer(
     config: Config,
     stored: Sequence[TraceExample],
     collator: ComposerDataCollator,
-    scratch: Path,
+    arguments: Any,
     callbacks: Sequence[TrainerCallback],
 ) -> OfflineComposerTrainer:
     if not stored:
@@ -141,7 +148,7 @@ def _offline_trainer(
     settings, composer = config.training, composer_settings(config.training)
     return OfflineComposerTrainer(
         model=with_adapters(policy.model, config.hardware.lora_config()),
-        args=offline_arguments(config, scratch),
+        args=arguments,
         data_collator=collator,
         train_dataset=list(stored),
         callbacks=list(callbacks),
@@ -158,6 +165,17 @@ def reward_functions(config: Config) -> list[Any]:
     """The unpenalised reward is always the first, and logged by its own name."""
     penalties = [error_penalty] if config.training.error_turn_penalty else []
     return [episode_reward, *penalties, *([leak_penalty] if config.toolbox.leak != "none" else [])]
+
+
+def last_checkpoint(scratch: Path) -> Path | None:
+    """To go on from, with as many processes as made it."""
+    checkpoint = latest(scratch)
+    if checkpoint and made_by(checkpoint) != processes.number():
+        raise UsageError(
+            f"{checkpoint} was made by {made_by(checkpoint)} processes, and these are {processes.number()}",
+            f"use as many, or delete {scratch} to start from step 0",
+        )
+    return checkpoint
 
 
 def toolbox_monitor(config: Config, folder: Path, rank: int) -> RolloutMonitor:

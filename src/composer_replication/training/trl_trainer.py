@@ -372,7 +372,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
         folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        checkpoints.save(folder, self._stateful, self.accelerator.process_index, self._shared_parts)
+        place = (self.accelerator.process_index, self._shared_parts, self.accelerator.num_processes)
+        checkpoints.save(folder, self._stateful, *place)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)

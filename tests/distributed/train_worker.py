@@ -1,0 +1,113 @@
+"""One process of a group that calls `recompose train` on one run after the other, some of them with a fault.
+
+python -m tests.distributed.train_worker FOLDER SCENE…
+
+A scene trains the run FOLDER/SCENE. How each call ended goes to FOLDER/ended-RANK.json, and the weights that the
+process held at the end of training to FOLDER/SCENE-RANK.safetensors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from composer_replication.cli.train import train
+from composer_replication.errors import RecomposeError
+from composer_replication.runs import Run
+from composer_replication.training import models, processes, toolbox_rollouts
+from composer_replication.training.channels import ReplayPreference
+from composer_replication.training.metrics import MetricsFile
+
+from .scenes import whole
+from .worker import use_fsdp2
+
+RANK = int(os.environ["RANK"])
+
+
+class PlugPulledError(Exception):
+    pass
+
+
+def interrupted() -> None:
+    """Every process dies after the third step was logged."""
+    log = MetricsFile.on_log
+
+    def log_and_die(self: Any, args: Any, state: Any, *rest: Any, **options: Any) -> None:
+        log(self, args, state, *rest, **options)
+        if state.global_step == 3:
+            raise PlugPulledError
+
+    MetricsFile.on_log = log_and_die
+
+
+def poisoned() -> None:
+    """The third channel of the last process alone gives no number."""
+    loss = ReplayPreference.loss
+
+    def no_number(self: Any, *arguments: Any) -> Any:
+        return loss(self, *arguments) * (torch.nan if RANK else 1.0)
+
+    ReplayPreference.loss = no_number
+
+
+def sharded() -> None:
+    """The weights are shared, and one process samples longer turns than the other: neither may need the other."""
+    use_fsdp2()
+    settings = toolbox_rollouts.RolloutSettings
+
+    def longer(max_turn_tokens: int, temperature: float) -> Any:
+        return settings(max_turn_tokens=max_turn_tokens + 8 * RANK, temperature=temperature)
+
+    toolbox_rollouts.RolloutSettings = longer
+
+
+FAULTS: dict[str, Callable[[], None]] = {"interrupted": interrupted, "poisoned": poisoned, "sharded": sharded}
+LOCKED = "locked"
+
+
+def call(folder: Path, scene: str) -> list[Any]:
+    """Name of the run, then of the fault, if any, after a dot."""
+    name, _, fault = scene.partition(".")
+    sound = MetricsFile.on_log, ReplayPreference.loss
+    if fault in FAULTS:
+        FAULTS[fault]()
+    gather = models.whole_weights
+
+    def gather_and_keep(model: Any) -> Any:
+        weights = {key: whole(tensor).contiguous() for key, tensor in model.state_dict(keep_vars=True).items()}
+        save_file(weights, folder / f"{name}-{RANK}.safetensors")
+        return gather(model)
+
+    models.whole_weights = gather_and_keep
+    try:
+        with Run.open(folder / name).lock() if fault == LOCKED and not RANK else nullcontext():
+            train(folder / name, json=True)
+    except RecomposeError as error:
+        return [type(error).__name__, error.exit_code, str(error)]
+    except PlugPulledError:
+        return ["PlugPulledError"]
+    finally:
+        models.whole_weights = gather
+        MetricsFile.on_log, ReplayPreference.loss = sound
+    return []
+
+
+def main(folder: Path, scenes: list[str]) -> None:
+    torch.set_num_threads(1)
+    # The group outlives each call, as the processes do.
+    part, processes.part = processes.part, lambda: None
+    ended = [call(folder, scene) for scene in scenes]
+    (folder / f"ended-{RANK}.json").write_text(json.dumps(ended))
+    part()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,115 @@
+"""Who a process is, by its environment, and what several processes refuse before they train."""
+
+import json
+
+import pytest
+
+from composer_replication.cli import main as command
+from composer_replication.config import Config
+from composer_replication.errors import ToldElsewhereError, UsageError
+from composer_replication.training import checkpoints, processes
+from composer_replication.training.refusals import refuse_what_processes_cannot_do
+from composer_replication.training.train import last_checkpoint
+
+
+@pytest.fixture
+def place(monkeypatch):
+    def put(**variables):
+        for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "ACCELERATE_USE_FSDP"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    put()
+    return put
+
+
+def test_without_a_launcher_there_is_one_process(place):
+    assert (processes.number(), processes.rank(), processes.speaker()) == (1, 0, "")
+    place(WORLD_SIZE="4", RANK="3")
+    assert (processes.number(), processes.rank(), processes.speaker()) == (1, 0, "")
+
+
+def test_before_they_meet_the_first_process_of_each_machine_speaks(place):
+    told = []
+    for rank, local in ((0, 0), (1, 1), (2, 0), (3, 1)):
+        place(WORLD_SIZE="4", RANK=str(rank), LOCAL_RANK=str(local))
+        told.append(processes.speaker())
+    assert told == ["", None, "", None]
+
+
+@pytest.mark.parametrize(
+    ("error", "rank", "have_met", "said"),
+    [
+        (UsageError("no", "go"), 0, True, "error: no; next: go\n"),
+        (UsageError("no", "go"), 1, False, ""),
+        (UsageError("no", "go"), 1, True, "error: process 1: no; next: go\n"),
+        (OSError("full"), 1, True, "error: process 1: full; next: check the path and its permissions\n"),
+        (ToldElsewhereError(2), 1, True, ""),
+    ],
+)
+def test_an_error_is_told_by_one_process_unless_it_is_its_own(place, monkeypatch, capsys, error, rank, have_met, said):
+    def fail(**options):
+        raise error
+
+    place(WORLD_SIZE="2", RANK=str(rank), LOCAL_RANK=str(rank))
+    monkeypatch.setattr(command, "app", fail)
+    monkeypatch.setattr(command, "_let_verbs_speak", lambda words: None)
+    monkeypatch.setattr(processes, "have_met", lambda: have_met)
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == getattr(error, "exit_code", 1)
+    assert capsys.readouterr().err == said
+
+
+def test_one_process_does_the_main_ones_work_and_keeps_its_errors(place):
+    assert processes.by_main(lambda: 7) == 7
+    with pytest.raises(KeyError), processes.all_or_none():
+        raise KeyError
+
+
+def config(**sections):
+    return Config.model_validate(sections)
+
+
+def test_stored_traces_alone_are_for_one_process():
+    offline = config(training={"rollouts": False})
+    refuse_what_processes_cannot_do(offline, 1, is_sharded=False)
+    refuse_what_processes_cannot_do(config(), 2, is_sharded=False)
+    with pytest.raises(UsageError, match="one process; next: start it without accelerate launch"):
+        refuse_what_processes_cannot_do(offline, 2, is_sharded=False)
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({"hardware": {"lora_rank": 4}}, "cannot be merged"),
+        ({"training": {"sdpo_from": "rollouts", "sdpo_require_acceptance": True}}, "sdpo_require_acceptance"),
+    ],
+)
+def test_what_shared_weights_cannot_do_is_refused(sections, said):
+    refuse_what_processes_cannot_do(config(**sections), 2, is_sharded=False)
+    refuse_what_processes_cannot_do(config(), 2, is_sharded=True)
+    with pytest.raises(UsageError, match=said):
+        refuse_what_processes_cannot_do(config(**sections), 2, is_sharded=True)
+
+
+def save(folder, step, ranks):
+    for rank in ranks:
+        checkpoints.save(folder / f"checkpoint-{step}", {}, rank, frozenset(), processes=2)
+
+
+def test_a_checkpoint_is_finished_when_every_process_has_finished_it(place, tmp_path):
+    place(WORLD_SIZE="2", RANK="0", LOCAL_RANK="0")
+    save(tmp_path, 2, (0, 1))
+    save(tmp_path, 4, (0,))
+    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
+    save(tmp_path, 4, (1,))
+    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-4"
+
+
+def test_a_checkpoint_of_another_number_of_processes_is_refused(place, tmp_path):
+    save(tmp_path, 2, (0, 1))
+    assert json.loads((tmp_path / "checkpoint-2" / "composer-0.json").read_text()) == {"processes": 2}
+    with pytest.raises(UsageError, match="made by 2 processes, and these are 1; next: use as many"):
+        last_checkpoint(tmp_path)
