@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from composer_replication.errors import RecomposeError, UsageError
+from composer_replication.errors import RecomposeError, UsageError, quoted
 from composer_replication.pipeline import load_model, policy_weights, require_trained_on, rollout_tokens, run_stage
 from composer_replication.progress import Silent
 from composer_replication.records import ErrorSite, Hint, PreferencePair
@@ -57,7 +57,7 @@ def train(
         _plan(Run.open(run), processes or int(os.environ.get("WORLD_SIZE", "1")), fsdp, gpu, json)
     elif selfcheck:
         if launched.number() > 1:
-            raise UsageError("the selfcheck is for one process", f"recompose train {run} --selfcheck")
+            raise UsageError("the selfcheck is for one process", f"recompose train {quoted(run)} --selfcheck")
         _check(Run.open(run), json)
     elif launched.number() > 1:
         _train_together(run, json)

@@ -18,7 +18,7 @@ from transformers import PrinterCallback, TrainerCallback
 
 from composer_replication.config import Config
 from composer_replication.environments.toolbox import ToolboxTask, task_stream
-from composer_replication.errors import UsageError
+from composer_replication.errors import UsageError, quoted
 from composer_replication.monitor.toolbox_rules import toolbox_signs
 from composer_replication.progress import Progress
 
@@ -173,7 +173,7 @@ def last_checkpoint(scratch: Path) -> Path | None:
     if checkpoint and made_by(checkpoint) != processes.number():
         raise UsageError(
             f"{checkpoint} was made by {made_by(checkpoint)} processes, and these are {processes.number()}",
-            f"use as many, or delete {scratch} to start from step 0",
+            f"use as many, or delete {quoted(scratch)} to start from step 0",
         )
     return checkpoint
 
