@@ -176,7 +176,9 @@ def sample(run: Run, progress: Progress, policy_name: str) -> None:
     stage.finish(records, counts, inputs, started, {"policy": weights})
 
 
-def replay(run: Run, progress: Progress, chosen: Sequence[Teacher] = (), own_family: bool = False) -> None:
+def replay(
+    run: Run, progress: Progress, chosen: Sequence[Teacher] = (), own_family: bool = False, ask_nobody: bool = False
+) -> None:
     """What each teacher would have done at the states that are worth asking about."""
     from .llm.bill import summary
     from .llm.ledger import Ledger
@@ -187,7 +189,9 @@ def replay(run: Run, progress: Progress, chosen: Sequence[Teacher] = (), own_fam
     choices = replay_plan(run, traces, inputs[1].read(ErrorSite), chosen)
     states = [choice.state for choice in choices]
     with ExitStack() as stack:
-        teachers = stack.enter_context(replay_teachers(run, traces, chosen))
+        teachers = [] if ask_nobody else stack.enter_context(replay_teachers(run, traces, chosen))
+        if not teachers:
+            progress.note("nobody is asked: there will be no pairs, and channel 3 has nothing to learn from")
         ledger = Ledger(run.path / "ledger.sqlite")
         stack.callback(ledger.close)
         asking = askable(states, teachers, config)
@@ -260,6 +264,7 @@ def train(run: Run, progress: Progress) -> None:
     with all_or_none():
         if is_main() and not run.stage("policy").is_done:
             run_stage(run, "policy", progress)
+            refuse_stale(run, "training")
     with all_or_none():
         sites = {site.site_id: site for site in inputs[1].read(ErrorSite)}
         hints, pairs = inputs[2].read(Hint), inputs[3].read(PreferencePair)
@@ -412,7 +417,7 @@ def rollout_tokens(run: Run) -> list[TokenizedTrace]:
 
 @contextmanager
 def replay_teachers(run: Run, traces: list[Trace], chosen: Sequence[Teacher]) -> Generator[Sequence[Teacher]]:
-    """Those of the command line, else those of the config."""
+    """Those of the command line, else those of the config; nobody where simulated ones know none of the tasks."""
     from .environments.toolbox.teachers import SimulatedTeachers, teacher_names
 
     config = run.config.replay
@@ -421,10 +426,8 @@ def replay_teachers(run: Run, traces: list[Trace], chosen: Sequence[Teacher]) ->
         return
     tasks = toolbox_tasks(run, traces)
     if not tasks:
-        raise UsageError(
-            f"simulated teachers know only the toolbox, and no trace of {run.path} is of it",
-            f"recompose replay {quoted(run.path)} --teacher default --dry-run",
-        )
+        yield []
+        return
     with SimulatedTeachers(tasks, config.simulated_error_rates, run.config.seed) as server:
         names = teacher_names(config.simulated_error_rates)
         yield [Teacher(name, server.base_url, simulated=True) for name in names]
@@ -436,6 +439,15 @@ def toolbox_tasks(run: Run, traces: Sequence[Trace]) -> list[ToolboxTask]:
     return [task_by_id(run.config.toolbox, task_id) for task_id in own]
 
 
+def refuse_teachers_who_know_nothing(run: Run) -> None:
+    if run.config.replay.simulated and not toolbox_tasks(run, run.stage("ingestion").read(Trace)):
+        command = f"recompose replay {quoted(run.path)}"
+        raise UsageError(
+            f"simulated teachers know only the toolbox, and no trace of {run.path} is of it",
+            f"{command} --teacher default --dry-run, or {command} --no-teachers to train without pairs",
+        )
+
+
 def policy_weights(run: Run, progress: Progress, name: str) -> tuple[str, str]:
     """Where the model called `name` lies, and what tells its weights from others.
 
@@ -444,6 +456,7 @@ def policy_weights(run: Run, progress: Progress, name: str) -> tuple[str, str]:
     if name in ("policy", run.config.model.name):
         if not run.stage("policy").is_done:
             run_stage(run, "policy", progress)
+            refuse_stale(run, "sites")
         return str(run.path / "policy" / "model"), run.stage("policy").counts["weights_sha256"]
     digest = hashlib.sha256()
     for path in sorted(Path(name).glob("*.safetensors")):

@@ -25,7 +25,7 @@ from .matrix import SCENES
 
 def use_fsdp2() -> None:
     """Accelerate offers FSDP to GPUs alone; its plugin and its way of sharding work on a CPU all the same."""
-    os.environ["ACCELERATE_USE_FSDP"] = "true"
+    os.environ |= {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
     initialise = AcceleratorState.__init__
 
     def initialise_sharded(self: Any, *arguments: Any, **options: Any) -> None:

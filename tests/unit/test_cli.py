@@ -155,8 +155,25 @@ def test_simulated_teachers_are_not_asked_about_sessions_of_others(tmp_path, ses
         assert (refused.returncode, refused.stdout) == (2, "")
         what, command = refused.stderr.splitlines()[-1].split("; next: ")
         assert what == f"error: simulated teachers know only the toolbox, and no trace of {run} is of it"
-        assert command == f"recompose replay {run} --teacher default --dry-run"
+        replay = f"recompose replay {run}"
+        assert command == f"{replay} --teacher default --dry-run, or {replay} --no-teachers to train without pairs"
     assert not (run / "replay").exists() and not (run / "ledger.sqlite").exists()
+
+
+def test_nobody_is_asked_where_the_user_says_so(tmp_path, session):
+    run = tmp_path / "run"
+    assert recompose("ingest", session, "--run", run).returncode == 0
+    assert recompose("sites", run).returncode == 0
+    assert recompose("replay", run, "--no-teachers", "--dry-run").returncode == 2
+    replayed = recompose("replay", run, "--no-teachers", "--json")
+    assert replayed.returncode == 0, replayed.stderr
+    told = json.loads(replayed.stdout)
+    assert (told["replies"], told["teachers"], told["spent_micros"]) == (0, [], 0)
+    assert "nobody is asked" in replayed.stderr
+    paired = recompose("pair", run, "--json")
+    assert (paired.returncode, json.loads(paired.stdout)["pairs"]) == (0, 0)
+    other = recompose("replay", run, "--teacher", "x=http://127.0.0.1:9/v1,a/x")
+    assert_one_line_error(other, 2, f"{run} was replayed with other teachers (none)")
 
 
 def test_stages_that_were_made_from_another_ingestion_are_refused(tmp_path, session):

@@ -1,6 +1,7 @@
 """Who a process is, by its environment, and what several processes refuse before they train."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 
@@ -9,13 +10,20 @@ from composer_replication.config import Config
 from composer_replication.errors import ToldElsewhereError, UsageError
 from composer_replication.training import checkpoints, processes
 from composer_replication.training.refusals import refuse_what_processes_cannot_do
-from composer_replication.training.train import last_checkpoint
+from composer_replication.training.train import last_checkpoint, refuse_other_shards
 
 
 @pytest.fixture
 def place(monkeypatch):
     def put(**variables):
-        for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "ACCELERATE_USE_FSDP"):
+        for name in (
+            "RANK",
+            "LOCAL_RANK",
+            "WORLD_SIZE",
+            "ACCELERATE_USE_FSDP",
+            "FSDP_VERSION",
+            "ACCELERATE_USE_DEEPSPEED",
+        ):
             monkeypatch.delenv(name, raising=False)
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
@@ -43,6 +51,7 @@ def test_before_they_meet_the_first_process_of_each_machine_speaks(place):
     [
         (UsageError("no", "go"), 0, True, "error: no; next: go\n"),
         (UsageError("no", "go"), 1, False, ""),
+        (OSError("full"), 1, False, "error: process 1: full; next: check the path and its permissions\n"),
         (UsageError("no", "go"), 1, True, "error: process 1: no; next: go\n"),
         (OSError("full"), 1, True, "error: process 1: full; next: check the path and its permissions\n"),
         (ToldElsewhereError(2), 1, True, ""),
@@ -92,6 +101,29 @@ def test_what_shared_weights_cannot_do_is_refused(sections, said):
     refuse_what_processes_cannot_do(config(), 2, is_sharded=True)
     with pytest.raises(UsageError, match=said):
         refuse_what_processes_cannot_do(config(**sections), 2, is_sharded=True)
+
+
+def test_groups_that_processes_would_tear_apart_are_refused():
+    sampled_again = config(training={"dynamic_sampling_rounds": 1, "prompts_per_step": 3})
+    refuse_what_processes_cannot_do(sampled_again, 3, is_sharded=False)
+    with pytest.raises(UsageError, match="groups of 3 prompts would be torn apart by 2 processes"):
+        refuse_what_processes_cannot_do(sampled_again, 2, is_sharded=False)
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_sharded", "is_refused"),
+    [
+        ({}, False, False),
+        ({"ACCELERATE_USE_FSDP": "true"}, False, True),
+        ({"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}, True, False),
+        ({"ACCELERATE_USE_DEEPSPEED": "true"}, False, True),
+    ],
+)
+def test_only_the_second_version_of_fsdp_shares_weights(place, variables, is_sharded, is_refused):
+    place(WORLD_SIZE="2", RANK="0", LOCAL_RANK="0", **variables)
+    assert processes.is_sharded() == is_sharded
+    with pytest.raises(UsageError, match="only FSDP2") if is_refused else nullcontext():
+        refuse_other_shards()
 
 
 def save(folder, step, ranks):

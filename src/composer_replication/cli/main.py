@@ -11,7 +11,7 @@ from typing import cast
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from composer_replication import __version__
-from composer_replication.errors import RecomposeError, ToldElsewhereError
+from composer_replication.errors import RecomposeError, ToldElsewhereError, UsageError
 from composer_replication.training import processes
 
 VERBS = {
@@ -140,6 +140,8 @@ def _nobody_reads(descriptor: int) -> bool:
 
 def _fail(text: str, code: int) -> int:
     speaker = processes.speaker()
+    if speaker is None and code != UsageError.exit_code:
+        speaker = f"process {processes.rank()}: "
     if speaker is not None:
         print(f"error: {speaker}{text}", file=sys.stderr)
     return code

@@ -13,7 +13,13 @@ from cyclopts import Parameter
 from composer_replication.errors import RecomposeError, UsageError, quoted
 from composer_replication.llm.bill import summary
 from composer_replication.llm.ledger import Ledger
-from composer_replication.pipeline import refuse_stale, replay_config, replay_plan, replay_teachers
+from composer_replication.pipeline import (
+    refuse_stale,
+    refuse_teachers_who_know_nothing,
+    replay_config,
+    replay_plan,
+    replay_teachers,
+)
 from composer_replication.pipeline import replay as replay_stage
 from composer_replication.pipeline import sample as sample_policy
 from composer_replication.progress import Progress
@@ -43,6 +49,9 @@ def replay(
     own_family: Annotated[
         bool, Parameter(negative="", help="Also ask teachers of the family that made a turn, and let them vote.")
     ] = False,
+    no_teachers: Annotated[
+        bool, Parameter(negative="", help="Ask nobody: there will be no pairs, and training goes without channel 3.")
+    ] = False,
     max_usd: Annotated[float | None, Parameter(help="Most that the whole run may spend on models.")] = None,
     dry_run: Annotated[bool, Parameter(negative="", help="Show calls, tokens and dollars; ask nobody.")] = False,
     json: Json = False,
@@ -57,10 +66,14 @@ def replay(
     opened = Run.open(run)
     chosen = written_teachers(teacher, opened.config.replay)
     cap_micros = _cap_micros(max_usd)
+    if no_teachers and (chosen or dry_run or max_usd is not None):
+        raise UsageError("--no-teachers asks nobody", f"recompose replay {quoted(run)} --no-teachers")
     refuse_stale(opened, "replay")
     is_done = opened.stage("replay").is_done and not dry_run
     if is_done:
         _refuse_other_options(opened, chosen, own_family, policy)
+    elif not chosen and not no_teachers:
+        refuse_teachers_who_know_nothing(opened)
     progress = open_progress()
     try:
         if policy:
@@ -71,7 +84,7 @@ def replay(
         if dry_run:
             _show_estimate(_estimate(opened, chosen, own_family), json)
             return
-        _spend(opened, chosen, own_family, cap_micros, progress, json)
+        _spend(opened, chosen, own_family, cap_micros, progress, json, no_teachers)
     finally:
         progress.close()
     tell("replay", opened, json)
@@ -84,7 +97,7 @@ def _sample(run: Run, policy: str, progress: Progress) -> None:
 
 
 def _refuse_other_options(run: Run, chosen: Sequence[Teacher], own_family: bool, policy: str | None) -> None:
-    """What was asked for is what the finished stage was made with. An option that is not given is not compared."""
+    """What was asked for is what the finished stage was made with. Without any option that is always so."""
     stage = run.stage("replay")
     with_own_family = stage.counts.get("own_family", False)
     wrong = ""
@@ -120,6 +133,7 @@ def _spend(
     cap_micros: int | None,
     progress: Progress,
     as_json: bool,
+    ask_nobody: bool,
 ) -> None:
     if cap_micros is not None:
         _require_keys(opened, chosen, own_family)
@@ -130,7 +144,7 @@ def _spend(
     progress.stage("replay", "ask the teachers")
     try:
         with _interruptible():
-            replay_stage(opened, progress, chosen, own_family)
+            replay_stage(opened, progress, chosen, own_family, ask_nobody)
     except (RecomposeError, KeyboardInterrupt):
         _tell_what_is_saved(opened, chosen, as_json)
         raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from composer_replication.errors import RecomposeError, UsageError, quoted
-from composer_replication.pipeline import load_model, policy_weights, require_trained_on, rollout_tokens, run_stage
+from composer_replication.pipeline import (
+    load_model,
+    policy_weights,
+    refuse_stale,
+    require_trained_on,
+    rollout_tokens,
+    run_stage,
+)
 from composer_replication.progress import Silent
 from composer_replication.records import ErrorSite, Hint, PreferencePair
 from composer_replication.runs import Run, write_atomically
@@ -51,10 +57,11 @@ def train(
         raise UsageError(f"{processes} processes train nothing", "give --processes 1 or more")
     if (processes or fsdp or gpu) and not dry_run:
         raise UsageError(
-            "--processes, --fsdp and --gpu plan a machine", f"recompose train {run} --dry-run, or accelerate launch"
+            "--processes, --fsdp and --gpu plan a machine",
+            f"recompose train {quoted(run)} --dry-run, or accelerate launch",
         )
     if dry_run:
-        _plan(Run.open(run), processes or int(os.environ.get("WORLD_SIZE", "1")), fsdp, gpu, json)
+        _plan(Run.open(run), processes or launched.number(), fsdp or launched.is_sharded(), gpu, json)
     elif selfcheck:
         if launched.number() > 1:
             raise UsageError("the selfcheck is for one process", f"recompose train {quoted(run)} --selfcheck")
@@ -69,6 +76,7 @@ def _train_together(path: Path, as_json: bool) -> None:
     """As one of several processes. The main one holds the lock and speaks for all."""
     quiet_libraries()
     run, is_main = Run.open(path), launched.is_main()
+    refuse_stale(run, "training")
     if not run.stage("training").is_done:
         require_trained_on(run)
     with ExitStack() as held:

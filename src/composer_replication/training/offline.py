@@ -12,11 +12,11 @@ from torch import Tensor
 from transformers import Trainer
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from composer_replication.errors import UsageError
 from composer_replication.losses import ChannelSchedule
 
 from . import checkpoints
 from .channels import Channel
+from .refusals import refuse_stored_traces_in_several
 from .settings import ComposerSettings
 from .trl_compat import call_inside_forward
 
@@ -30,9 +30,7 @@ class OfflineComposerTrainer(Trainer):
         self, *args: Any, channels: Sequence[Channel], settings: ComposerSettings | None = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        if self.accelerator.num_processes > 1:
-            # A process whose batch holds nothing for a channel would not join the others' synchronisation.
-            raise UsageError("training without rollouts runs in one process", "start it without accelerate launch")
+        refuse_stored_traces_in_several(self.accelerator.num_processes)
         self.active_channels = [channel for channel in channels if channel.weight]
         composer = settings or ComposerSettings()
         self._schedules = {

@@ -33,14 +33,24 @@ def is_main() -> bool:
 
 
 def is_sharded() -> bool:
-    """Whether accelerate was told to share the weights over the processes."""
-    return os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("1", "true", "yes")
+    """Whether accelerate was told to share the weights over the processes, by FSDP2."""
+    return _is_set("ACCELERATE_USE_FSDP") and os.environ.get("FSDP_VERSION", "1") == "2"
+
+
+def shards_otherwise() -> bool:
+    """By FSDP1, which is accelerate's default, or DeepSpeed."""
+    return _is_set("ACCELERATE_USE_DEEPSPEED") or (_is_set("ACCELERATE_USE_FSDP") and not is_sharded())
+
+
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "false").lower() in ("1", "true", "yes")
 
 
 def speaker() -> str | None:
-    """What an error of this process begins with; None where another process has the same one and tells it.
+    """What an error of this process begins with; None where another process may have the same one and tell it.
 
-    Before the processes have met, the first one of each machine speaks: what it saw, the others there saw too.
+    Before the processes have met, the first one of each machine speaks: what it saw of the run and its settings, the
+    others there saw too.
     """
     if is_main():
         return ""

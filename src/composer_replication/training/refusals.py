@@ -24,13 +24,11 @@ def refuse_what_would_do_nothing(config: Config, processes: int = 1) -> None:
 
 
 def refuse_what_processes_cannot_do(config: Config, processes: int, is_sharded: bool) -> None:
-    """`is_sharded`: the processes share the weights (FSDP)."""
-    if processes > 1 and not config.training.rollouts:
-        # A process whose batch holds nothing for a channel would not join the others' synchronisation.
-        raise UsageError(
-            "training without rollouts runs in one process",
-            "start it without accelerate launch, plan it without --processes",
-        )
+    """`is_sharded`: the processes share the weights (FSDP2)."""
+    if not config.training.rollouts:
+        refuse_stored_traces_in_several(processes)
+    if config.training.dynamic_sampling_rounds:
+        refuse_torn_groups(config, processes, "training.dynamic_sampling_rounds")
     if is_sharded and config.hardware.lora_rank:
         raise UsageError(
             "adapters of shared weights (FSDP) cannot be merged into a model",
@@ -58,9 +56,23 @@ def refuse_what_the_monitor_cannot_do(config: Config, processes: int) -> None:
         raise UsageError("monitor.enabled does nothing without rollouts", "set training.rollouts = true")
     if training.leak_penalty != "off" and mode != "watch":
         raise UsageError("the monitor and training.leak_penalty would both charge for the leak", "choose one of them")
-    if mode == "drop" and training.prompts_per_step % processes:
+    if mode == "drop":
+        refuse_torn_groups(config, processes, 'monitor.mode = "drop"')
+
+
+def refuse_torn_groups(config: Config, processes: int, setting: str) -> None:
+    prompts = config.training.prompts_per_step
+    if prompts % processes:
         raise UsageError(
-            f"groups of {training.prompts_per_step} prompts would be torn apart by {processes} "
-            'processes, and monitor.mode = "drop" needs them whole',
+            f"groups of {prompts} prompts would be torn apart by {processes} processes, and {setting} needs them whole",
             "change training.prompts_per_step or the number of processes",
+        )
+
+
+def refuse_stored_traces_in_several(processes: int) -> None:
+    """A process whose batch holds nothing for a channel would not join the others' synchronisation."""
+    if processes > 1:
+        raise UsageError(
+            "training without rollouts runs in one process",
+            "start it without accelerate launch, plan it without --processes",
         )

@@ -63,6 +63,7 @@ def train(
     logging.getLogger("trl").setLevel(logging.ERROR)
     scratch, device = folder / "scratch", policy.model.device.type
     with all_or_none():
+        refuse_other_shards()
         refuse_what_would_do_nothing(config, processes.number())
         refuse_what_processes_cannot_do(config, processes.number(), processes.is_sharded())
         refuse_vllm(config)
@@ -165,6 +166,15 @@ def reward_functions(config: Config) -> list[Any]:
     """The unpenalised reward is always the first, and logged by its own name."""
     penalties = [error_penalty] if config.training.error_turn_penalty else []
     return [episode_reward, *penalties, *([leak_penalty] if config.toolbox.leak != "none" else [])]
+
+
+def refuse_other_shards() -> None:
+    """Sampling and saving know the shards of FSDP2 only; through others, processes would wait for each other."""
+    if processes.shards_otherwise():
+        raise UsageError(
+            "of the ways to share weights over processes only FSDP2 works here",
+            "set fsdp_version: 2 in the file of accelerate launch --config_file",
+        )
 
 
 def last_checkpoint(scratch: Path) -> Path | None:

@@ -106,7 +106,9 @@ def listen(settings: ServerSettings) -> list[socket.socket]:
     missing: OSError | None = None
     try:
         found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, _, _, _, address in found if settings.port else found[:1]:
+        for family, _, _, _, address in found:
+            if sockets and not settings.port:
+                break
             try:
                 sockets.append(socket.create_server(address[:2], family=family, backlog=BACKLOG))
             except OSError as error:

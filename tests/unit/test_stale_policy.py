@@ -1,0 +1,45 @@
+"""A starting policy that is made again must be the one that the run's rollouts are of."""
+
+import pytest
+
+from composer_replication import pipeline
+from composer_replication.config import Config, IngestionConfig
+from composer_replication.errors import UsageError
+from composer_replication.progress import Silent
+from composer_replication.runs import Run
+
+
+def finish(run, noun, inputs=(), counts=None, **files):
+    run.stage(noun).finish([], counts or {}, [run.stage(each) for each in inputs], 0.0, files)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Its policy is gone, and what is made in its place has the hash that `remade` was given."""
+    run = Run.start(tmp_path / "run", Config(ingestion=IngestionConfig(rollouts=4)))
+
+    def prepare(run, progress):
+        finish(run, "policy", counts={"weights_sha256": "w"})
+
+    stages = [stage._replace(work=prepare) if stage.noun == "policy" else stage for stage in pipeline.STAGES]
+    monkeypatch.setattr(pipeline, "STAGES", tuple(stages))
+    return run
+
+
+def test_the_same_policy_again_is_taken(run):
+    prepare = pipeline.STAGES[0].work
+    prepare(run, Silent())
+    finish(run, "ingestion", ["policy"])
+    (run.path / "policy" / "manifest.json").unlink()
+    assert pipeline.policy_weights(run, Silent(), "policy")[1] == "w"
+
+
+def test_another_policy_is_refused_before_anything_is_done_with_it(run):
+    finish(run, "ingestion", policy="another")
+    with pytest.raises(UsageError, match="ingestion was made from another policy"):
+        pipeline.policy_weights(run, Silent(), "policy")
+    for noun in ("sites", "hints", "replay", "pairs"):
+        finish(run, noun)
+    (run.path / "policy" / "manifest.json").unlink()
+    with pytest.raises(UsageError, match="ingestion was made from another policy"):
+        pipeline.train(run, Silent())
