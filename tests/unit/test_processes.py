@@ -9,8 +9,8 @@ from composer_replication.cli import main as command
 from composer_replication.config import Config
 from composer_replication.errors import ToldElsewhereError, UsageError
 from composer_replication.training import checkpoints, processes
-from composer_replication.training.refusals import refuse_what_processes_cannot_do
-from composer_replication.training.train import last_checkpoint, refuse_other_shards
+from composer_replication.training.refusals import refuse_other_shards, refuse_what_processes_cannot_do
+from composer_replication.training.train import last_checkpoint
 
 
 @pytest.fixture
@@ -33,17 +33,18 @@ def place(monkeypatch):
 
 
 def test_without_a_launcher_there_is_one_process(place):
-    assert (processes.number(), processes.rank(), processes.speaker()) == (1, 0, "")
+    assert (processes.number(), processes.rank(), processes.speaker(is_shared=True)) == (1, 0, "")
     place(WORLD_SIZE="4", RANK="3")
-    assert (processes.number(), processes.rank(), processes.speaker()) == (1, 0, "")
+    assert (processes.number(), processes.rank(), processes.speaker(is_shared=True)) == (1, 0, "")
 
 
 def test_before_they_meet_the_first_process_of_each_machine_speaks(place):
     told = []
     for rank, local in ((0, 0), (1, 1), (2, 0), (3, 1)):
         place(WORLD_SIZE="4", RANK=str(rank), LOCAL_RANK=str(local))
-        told.append(processes.speaker())
+        told.append(processes.speaker(is_shared=True))
     assert told == ["", None, "", None]
+    assert processes.speaker(is_shared=False) == "process 3: "
 
 
 @pytest.mark.parametrize(

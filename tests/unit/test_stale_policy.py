@@ -15,7 +15,7 @@ def finish(run, noun, inputs=(), counts=None, **files):
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Its policy is gone, and what is made in its place has the hash that `remade` was given."""
+    """Without a policy; the one that is made has weights of the hash `w`."""
     run = Run.start(tmp_path / "run", Config(ingestion=IngestionConfig(rollouts=4)))
 
     def prepare(run, progress):

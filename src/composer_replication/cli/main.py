@@ -139,9 +139,7 @@ def _nobody_reads(descriptor: int) -> bool:
 
 
 def _fail(text: str, code: int) -> int:
-    speaker = processes.speaker()
-    if speaker is None and code != UsageError.exit_code:
-        speaker = f"process {processes.rank()}: "
+    speaker = processes.speaker(is_shared=code == UsageError.exit_code)
     if speaker is not None:
         print(f"error: {speaker}{text}", file=sys.stderr)
     return code

@@ -46,15 +46,15 @@ def _is_set(variable: str) -> bool:
     return os.environ.get(variable, "false").lower() in ("1", "true", "yes")
 
 
-def speaker() -> str | None:
-    """What an error of this process begins with; None where another process may have the same one and tell it.
+def speaker(*, is_shared: bool) -> str | None:
+    """What an error of this process begins with; None where another process tells the same.
 
-    Before the processes have met, the first one of each machine speaks: what it saw of the run and its settings, the
-    others there saw too.
+    `is_shared`: it is an error of the run or its settings. Before the processes have met, the first one of each machine
+    speaks of those: what it saw, the others there saw too.
     """
     if is_main():
         return ""
-    if have_met():
+    if have_met() or not is_shared:
         return f"process {rank()}: "
     return "" if os.environ["LOCAL_RANK"] == "0" else None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from composer_replication.config import Config, TrainingConfig
 from composer_replication.errors import UsageError
 
+from .processes import shards_otherwise
+
 
 def refuse_what_would_do_nothing(config: Config, processes: int = 1) -> None:
     """A control that is silently off would be worse than none."""
@@ -39,6 +41,15 @@ def refuse_what_processes_cannot_do(config: Config, processes: int, is_sharded: 
             "training.sdpo_require_acceptance samples as often as a process has errors, and shared weights (FSDP) "
             "need every process for every pass",
             "launch with distributed_type MULTI_GPU, or take it out",
+        )
+
+
+def refuse_other_shards() -> None:
+    """Sampling and saving know the shards of FSDP2 only; through others, processes would wait for each other."""
+    if shards_otherwise():
+        raise UsageError(
+            "of the ways to share weights over processes only FSDP2 works here",
+            "set fsdp_version: 2 in the file of accelerate launch --config_file",
         )
 
 

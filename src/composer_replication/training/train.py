@@ -34,7 +34,12 @@ from .offline import OfflineComposerTrainer
 from .online_sites import TraceHinter
 from .processes import all_or_none
 from .reference import with_reference_logprobs
-from .refusals import refuse_vllm, refuse_what_processes_cannot_do, refuse_what_would_do_nothing
+from .refusals import (
+    refuse_other_shards,
+    refuse_vllm,
+    refuse_what_processes_cannot_do,
+    refuse_what_would_do_nothing,
+)
 from .samples import RolloutSamples
 from .stored import TrainingStep
 from .stored_batches import StoredBatches
@@ -166,15 +171,6 @@ def reward_functions(config: Config) -> list[Any]:
     """The unpenalised reward is always the first, and logged by its own name."""
     penalties = [error_penalty] if config.training.error_turn_penalty else []
     return [episode_reward, *penalties, *([leak_penalty] if config.toolbox.leak != "none" else [])]
-
-
-def refuse_other_shards() -> None:
-    """Sampling and saving know the shards of FSDP2 only; through others, processes would wait for each other."""
-    if processes.shards_otherwise():
-        raise UsageError(
-            "of the ways to share weights over processes only FSDP2 works here",
-            "set fsdp_version: 2 in the file of accelerate launch --config_file",
-        )
 
 
 def last_checkpoint(scratch: Path) -> Path | None:
