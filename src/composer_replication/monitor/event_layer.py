@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from composer_replication.environments.code_tasks.canaries import CanaryHit, Channel
-from composer_replication.environments.code_tasks.evidence import AttemptEvidence, FileEvent
+from composer_replication.environments.code.episodes.canaries import CanaryHit, Channel
+from composer_replication.environments.code.episodes.evidence import AttemptEvidence, FileEvent
 
 from .diff_config import START_NAMES
 from .diff_tests import weakened_tests

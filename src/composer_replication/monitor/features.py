@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from composer_replication.environments.code_tasks.evidence import AttemptEvidence
+from composer_replication.environments.code.episodes.evidence import AttemptEvidence
 
 from .classes import HACK_CLASSES, Layer
 from .event_layer import was_shown_by_a_search
