@@ -7,8 +7,8 @@ from composer_replication.environments.toolbox import ToolboxTask
 from composer_replication.environments.toolbox.episode import TurnResult
 from composer_replication.hints import dispatch
 from composer_replication.records import Message
-from composer_replication.training.rollouts import ToolboxEpisode
-from composer_replication.training.tokens import ChatTokens
+from composer_replication.training.models.tokens import ChatTokens
+from composer_replication.training.rollouts.toolbox import ToolboxEpisode
 
 Reminder = Callable[[ToolboxTask], str]
 MARK = "\x00"
