@@ -165,12 +165,12 @@ def compare(traces: Sequence[Trace], seed: int, samples: Samples) -> dict[str, A
     replies = ask_all(traces, seed)
     environment = ToolboxEnvironment(TOOLBOX)
     remember(environment, traces)
-    is_right = oracle(environment)
+    is_right_action = oracle(environment)
     known = {trace.trace_id: trace for trace in traces}
 
     @cache
     def judged(trace_id: str, turn: int, call: str) -> bool | None:
-        return is_right(known[trace_id].state(turn), call)
+        return is_right_action(known[trace_id].state(turn), call)
 
     def is_right(pair: PreferencePair) -> bool | None:
         return judged(pair.trace_id, pair.turn, canonical_tool_call(pair.chosen.get("tool_calls", [])[0]))

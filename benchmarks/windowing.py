@@ -77,6 +77,7 @@ def error_turns(policy: Policy, rollouts: int, seed: int) -> list[tuple[list[int
     played = roll_out(
         policy.model,
         policy.tokens,
+        ToolboxEnvironment(TOOLBOX),
         tasks,
         max_turn_tokens=config.training.max_turn_tokens,
         temperature=1.0,

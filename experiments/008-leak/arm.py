@@ -25,7 +25,8 @@ from composer_replication.training.train import train
 from composer_replication.training.warmup import warm_up
 
 KEPT = (
-    "step", "wall_s", "reward", "rewards/episode_reward/mean", "rewards/environment_charge/mean", "monitor/canary_hit_rate",
+    "step", "wall_s", "reward", "rewards/episode_reward/mean", "rewards/environment_charge/mean",
+    "monitor/canary_hit_rate",
     "monitor/canary_hit_rate/tool", "monitor/canary_hit_rate/file", "leak/alarm_rate", "entropy", "grad_norm", "loss",
     "frac_reward_zero_std", "completions/mean_length", "rollout/error_turns_per_turn", "rollout/turns",
 )  # fmt: skip
@@ -74,7 +75,7 @@ def run_arm(config: Config, arm: str, weights: Path, scratch: Path, result: Path
     folder = scratch / "training"
     loaded, stopped = time.monotonic(), None
     try:
-        train(policy, config, environment, [], folder, Silent(), [curve])
+        train(policy, config, open_toolbox(config), [], folder, Silent(), [curve])
     except RecomposeError as error:  # a watchdog ended it: what it has learnt so far is its result
         stopped = str(error)
     trained = time.monotonic()

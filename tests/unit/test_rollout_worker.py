@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from composer_replication.config import ToolboxConfig, TrainingConfig
-from composer_replication.environments.protocol import Environment, EpisodeLimits
+from composer_replication.environments.protocol import Environment, EpisodeLimits, PlainAnswer
 from composer_replication.environments.toolbox import ToolboxEpisode, make_task, trace_of
 from composer_replication.environments.toolbox.environment import ToolboxEnvironment
 from composer_replication.errors import UsageError
@@ -71,7 +71,7 @@ class Echo:
         if callable(problem):
             problem()
         self.heard.append(text)
-        return SimpleNamespace(observation=f"ok {len(self.heard)}", failed=False)
+        return PlainAnswer(f"ok {len(self.heard)}")
 
     def trace(self, source_model, sample):
         messages, turns = list(self.messages), []
@@ -382,7 +382,7 @@ def test_an_observation_that_no_tokenizer_takes_is_still_read(tiny_tokens):
     class Odd(Echo):
         def _hear(self, text):
             super()._hear(text)
-            return SimpleNamespace(observation="ok \ud800")
+            return PlainAnswer("ok \ud800")
 
     (rollout,) = run(tiny_tokens, [Odd(turns=2)])
     assert rollout.failure is None

@@ -58,6 +58,13 @@ class Answer(Protocol):
         ...
 
 
+class PlainAnswer(NamedTuple):
+    """An `Answer` for environments that need no more of their own."""
+
+    observation: str | None
+    failed: bool = False
+
+
 class Episode(Protocol):
     """One attempt at one task. A malformed turn is answered like any other; only a broken environment raises.
 
