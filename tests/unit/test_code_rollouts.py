@@ -108,7 +108,7 @@ def test_a_random_policy_never_breaks_the_batch(policy, tasks):
         max_turn_tokens=24, max_completion_tokens=600, concurrency=4, session=SessionLimits(steps=3)
     )
     rollouts = CodeRoller(policy, tasks, settings, batch=3).play([tasks[0], tasks[1], tasks[0]], seed=1)
-    assert [rollout.episode.task.folder.name for rollout in rollouts] == ["one", "two", "one"]
+    assert [rollout.episode.task.folder.folder.name for rollout in rollouts] == ["one", "two", "one"]
     for number, rollout in enumerate(rollouts):
         trace = rollout.trace("random", number)
         assert (rollout.reward, trace.outcome, rollout.failure) == (0.0, 0.0, None)

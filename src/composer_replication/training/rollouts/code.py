@@ -15,7 +15,8 @@ import torch
 
 from composer_replication.environments.code.episodes.prompt import opening
 from composer_replication.environments.code.episodes.session import SessionLimits
-from composer_replication.environments.code.episodes.text_episode import TextEpisode
+from composer_replication.environments.code.episodes.text_episode import AgentEpisode
+from composer_replication.environments.code.tasks.asked import AskedTask
 from composer_replication.environments.code.tasks.task import TaskFolder
 from composer_replication.errors import UsageError
 from composer_replication.records import JsonObject
@@ -68,8 +69,8 @@ def code_rollout_function(
     if len(by_prompt) < len(tasks):
         raise UsageError("two tasks have the same statement", "leave one of them out")
 
-    def episode_of(prompt: Any) -> TextEpisode:
-        return TextEpisode(by_prompt[prompt_key(prompt)], settings.backend, settings.session)
+    def episode_of(prompt: Any) -> AgentEpisode:
+        return _episode(by_prompt[prompt_key(prompt)], settings)
 
     generator = torch.Generator(device=policy.model.device).manual_seed(seed)
     worker = _worker(policy, tasks, settings, batch)
@@ -84,15 +85,20 @@ class CodeRoller:
         self._policy, self._settings = policy, settings
         self._worker = _worker(policy, tasks, settings, batch)
 
-    def play(self, tasks: Sequence[TaskFolder], seed: int) -> list[Rollout[TextEpisode]]:
+    def play(self, tasks: Sequence[TaskFolder], seed: int) -> list[Rollout[AgentEpisode]]:
         """One rollout per entry. The sandboxes are gone when this returns; traces can still be read."""
         generator = torch.Generator(device=self._policy.model.device).manual_seed(seed)
-        episodes = [TextEpisode(task, self._settings.backend, self._settings.session) for task in tasks]
+        episodes = [_episode(task, self._settings) for task in tasks]
         try:
             return self._worker.run(episodes, generator)
         finally:
             for episode in episodes:
                 episode.close()
+
+
+def _episode(task: TaskFolder, settings: CodeRolloutSettings) -> AgentEpisode:
+    asked = AskedTask(task, tuple(opening(task.code_task, calls_as_text=True)), {})
+    return AgentEpisode(asked, settings.backend, settings.session)
 
 
 def _worker(policy: Policy, tasks: Sequence[TaskFolder], settings: CodeRolloutSettings, batch: int) -> RolloutWorker:

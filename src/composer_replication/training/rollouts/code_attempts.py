@@ -10,7 +10,7 @@ from pathlib import Path
 
 from composer_replication.environments.code.episodes.loop import Attempt
 from composer_replication.environments.code.episodes.rollouts import Planned, claim, keep, not_made
-from composer_replication.environments.code.episodes.text_episode import TextEpisode
+from composer_replication.environments.code.episodes.text_episode import AgentEpisode
 from composer_replication.progress import Progress
 from composer_replication.records import JsonObject, content_id
 from composer_replication.runs import write_atomically
@@ -51,7 +51,7 @@ def kept_tokens(plan: Sequence[Planned], folder: Path) -> Iterator[TokenizedTrac
         yield TokenizedTrace.model_validate_json(_tokens(folder, each).read_bytes())
 
 
-def _attempt(rollout: Rollout[TextEpisode], name: str, sample: int) -> Attempt:
+def _attempt(rollout: Rollout[AgentEpisode], name: str, sample: int) -> Attempt:
     session = rollout.episode.session
     trace = rollout.trace(name, sample)
     if rollout.failure:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from composer_replication.records import JsonObject, Message
 
 from ..tasks.task import TaskFolder
-from .loop import Reply, WireCall
+from .turns import Reply, WireCall
 
 
 class Scripted:
