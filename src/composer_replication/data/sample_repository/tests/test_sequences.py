@@ -62,16 +62,12 @@ def test_dedupe_of_numbers():
     assert dedupe([1, 1, 2]) == [1, 2]
 
 
-def test_dedupe_of_nothing():
-    assert dedupe([]) == []
-
-
 def test_dedupe_keeps_order():
     assert dedupe(["b", "a", "b"]) == ["b", "a"]
 
 
-def test_dedupe_without_repeats():
-    assert dedupe([3, 2, 1]) == [3, 2, 1]
+def test_dedupe_of_equal_items():
+    assert dedupe([7, 7, 7]) == [7]
 
 
 def test_dedupe_of_letters():
@@ -80,6 +76,10 @@ def test_dedupe_of_letters():
 
 def test_dedupe_of_lists():
     assert dedupe([[1], [1], [2]]) == [[1], [2]]
+
+
+def test_dedupe_of_a_long_list():
+    assert dedupe(list(range(3)) * 3) == [0, 1, 2]
 
 
 def test_running_total_of_ones():

@@ -65,24 +65,20 @@ def test_is_palindrome_other_word():
     assert is_palindrome("lever") is False
 
 
-def test_is_palindrome_nothing():
-    assert is_palindrome("") is True
+def test_is_palindrome_by_case():
+    assert [is_palindrome(word) for word in ("Noon", "Moon")] == [True, False]
 
 
-def test_is_palindrome_mixed_case():
-    assert is_palindrome("Noon") is True
+def test_is_palindrome_by_spaces():
+    assert [is_palindrome(text) for text in ("ab ba", "ab ab")] == [True, False]
 
 
-def test_is_palindrome_punctuation():
-    assert is_palindrome("A man, a plan, a canal: Panama!") is True
+def test_is_palindrome_by_punctuation():
+    assert [is_palindrome(text) for text in ("Was it a car, or a cat I saw?", "a, b!")] == [True, False]
 
 
-def test_is_palindrome_digits():
-    assert is_palindrome("12 31") is False
-
-
-def test_is_palindrome_almost():
-    assert is_palindrome("ab a b") is False
+def test_is_palindrome_by_digits():
+    assert [is_palindrome(text) for text in ("1 2 1", "1 2 3")] == [True, False]
 
 
 def test_reverse_words_of_two():
@@ -113,10 +109,6 @@ def test_truncate_longer():
     assert truncate("wonderful", 4) == "wond..."
 
 
-def test_truncate_equal():
-    assert truncate("four", 4) == "four"
-
-
 def test_truncate_shorter():
     assert truncate("hi", 10) == "hi"
 
@@ -125,12 +117,20 @@ def test_truncate_to_nothing():
     assert truncate("text", 0) == "..."
 
 
-def test_truncate_nothing():
-    assert truncate("", 3) == ""
-
-
-def test_truncate_by_one():
+def test_truncate_by_one_letter():
     assert truncate("abcd", 3) == "abc..."
+
+
+def test_truncate_of_a_sentence():
+    assert truncate("to be or not", 5) == "to be..."
+
+
+def test_truncate_to_one_letter():
+    assert truncate("xyz", 1) == "x..."
+
+
+def test_truncate_at_the_limit():
+    assert [truncate("abc", 3), truncate("abcd", 3)] == ["abc", "abc..."]
 
 
 def test_slugify_two_words():
