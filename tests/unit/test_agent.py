@@ -16,7 +16,6 @@ from composer_replication.environments.code.episodes import session as session_m
 from composer_replication.environments.code.episodes.endpoint import EndpointModel, EndpointSettings, read_reply
 from composer_replication.environments.code.episodes.loop import AgentLimits, NoReply, attempt_task
 from composer_replication.environments.code.episodes.prompt import opening
-from composer_replication.environments.code.episodes.rollouts import planned, run_attempts, stored
 from composer_replication.environments.code.episodes.scripted import SCRIPTED, Scripted, gold, nop
 from composer_replication.environments.code.episodes.session import SessionLimits
 from composer_replication.environments.code.episodes.text_calls import as_text, read_calls
@@ -35,6 +34,7 @@ from composer_replication.progress import Silent
 from composer_replication.records import Trace
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
+from composer_replication.stages.attempts import planned, run_attempts, stored
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, write_sample_task
 from tests.scripted_chat import ScriptedChat, by_turn, calls
 
@@ -253,13 +253,13 @@ def test_answers_that_were_paid_for_are_not_asked_again(task, ledger, no_grading
 
 
 def test_attempts_are_kept_one_by_one_and_not_made_again(task, tmp_path, no_grading):
-    plan, made = planned([task], 3), []
+    plan, made = planned(["merge"], 3), []
 
     def attempt(each, stop):
         made.append(each.sample)
         if each.sample == 2 and len(made) == 3:
             raise NoReply("stopped here")
-        return attempt_task(each.task, nop(each.task), each.sample)
+        return attempt_task(task, nop(task), each.sample)
 
     with pytest.raises(NoReply):
         run_attempts(plan, attempt, tmp_path / "a", {"model": "nop"}, Silent())
@@ -284,13 +284,13 @@ def test_one_that_fails_stops_the_others_soon(task, tmp_path, no_grading):
         if each.sample == 1:
             assert begun.wait(60)
             raise NoReply("stopped here")
-        return attempt_task(each.task, Endless("endless", ()), each.sample, AgentLimits(turns=10_000), stop=stop)
+        return attempt_task(task, Endless("endless", ()), each.sample, AgentLimits(turns=10_000), stop=stop)
 
     started = time.monotonic()
     with pytest.raises(NoReply):
-        run_attempts(planned([task], 2), attempt, tmp_path / "a", {}, Silent(), concurrency=2)
+        run_attempts(planned(["merge"], 2), attempt, tmp_path / "a", {}, Silent(), concurrency=2)
     assert time.monotonic() - started < 60
-    assert list(stored(planned([task], 2), tmp_path / "a")) == []
+    assert list(stored(planned(["merge"], 2), tmp_path / "a")) == []
 
 
 def test_rollouts_flow_into_the_next_stage(task, tmp_path, capsys):

@@ -36,6 +36,7 @@ GRAINS = ("symbol", "cluster", "cross-module")
 HARDNESS = ((5.0, "1 easy"), (6.5, "2 middle"), (8.5, "3 hard"))
 """Upper bounds of the static score; the labels sort."""
 HARDEST = "4 very hard"
+WALL_S = 1800.0
 ANSWER_TOKENS = {"agent": 600, "definition": MOST_CHARS // 3}
 """Of one answer, for planning."""
 
@@ -50,8 +51,9 @@ def open_code(config: Config) -> CodeEnvironment:
 class CodeEnvironment(Environment):
     name = "code"
 
-    def __init__(self, folders: Sequence[TaskFolder], settings: EnvironmentConfig) -> None:
-        self.settings = settings
+    def __init__(self, folders: Sequence[TaskFolder], settings: EnvironmentConfig, wall_s: float = WALL_S) -> None:
+        """`wall_s` is of one episode in its sandbox."""
+        self.settings, self._wall_s = settings, wall_s
         self.left_out: Counter[str] = Counter()
         """Reason -> tasks that are not asked."""
         self.limits = EpisodeLimits(
@@ -127,7 +129,7 @@ class CodeEnvironment(Environment):
         chosen = self.settings
         if chosen.answer == "definition":
             return DefinitionEpisode(task, self._visible, chosen.sandbox, tries)
-        return AgentEpisode(task, chosen.sandbox, SessionLimits(steps=chosen.max_steps))
+        return AgentEpisode(task, chosen.sandbox, SessionLimits(steps=chosen.max_steps, wall_s=self._wall_s))
 
     def _take_in(self, folder: TaskFolder, several: bool) -> None:
         known, chosen = folder.code_task, self.settings
@@ -144,10 +146,11 @@ class CodeEnvironment(Environment):
         key = _prompt_key(messages)
         if key in self._by_prompt:
             self.left_out["same prompt as another task"] += 1
-        elif split is None:
+            return
+        self._by_prompt[key] = self._tasks[asked.task_id] = asked
+        if split is None:
             self.left_out["symbols of both splits"] += 1
         else:
-            self._by_prompt[key] = self._tasks[asked.task_id] = asked
             self._splits[split].append(asked)
 
     def _opening(self, folder: TaskFolder) -> list[Message]:

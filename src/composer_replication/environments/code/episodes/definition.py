@@ -149,25 +149,35 @@ def _as_it_is(module: Module, name: str) -> str:
     return f"`{name}` reads now:\n\n```python\n{''.join(lines).rstrip()}\n```"
 
 
+def solving_block(task: TaskFolder) -> str:
+    """The solution's own imports and definitions. It alone reads what no policy may see."""
+    place = place_of(task)
+    return _block_of(parse_module(place.path, _read(task.gold / place.path)), place.names)
+
+
 def _definitions_solve(path: str, text: str, gold: str, names: Sequence[str]) -> bool:
     """Whether the solution's own definitions, with its imports, make the solution of the file."""
     try:
         module, solved = parse_module(path, text), parse_module(path, gold)
-        parts: list[str] = []
-        for node in solved.tree.body:
-            if isinstance(node, ast.Import | ast.ImportFrom) and node.col_offset == 0:
-                parts.append("".join(solved.lines[node.lineno - 1 : node.end_lineno]))
-        for name in names:
-            if len(definitions_of(solved, name)) != 1 or len(definitions_of(module, name)) > 1:
-                return False
-            node = definitions_of(solved, name)[0].node
-            indented = "".join(solved.lines[first_line(node) - 1 : node.end_lineno])
-            block = parse_block(indented)
-            parts.append("\n".join(block.lines_of(block.body[0], "")))
-        answer = parse_block("\n".join(part.rstrip("\r\n") for part in parts))
-        return _statements(parse_module(path, splice(path, text, answer, names))) == _statements(solved)
+        if any(len(definitions_of(solved, name)) != 1 or len(definitions_of(module, name)) > 1 for name in names):
+            return False
+        spliced = splice(path, text, parse_block(_block_of(solved, names)), names)
+        return _statements(parse_module(path, spliced)) == _statements(solved)
     except (SyntaxError, ValueError, RecursionError, ToolError):
         return False
+
+
+def _block_of(module: Module, names: Sequence[str]) -> str:
+    parts = [
+        "".join(module.lines[node.lineno - 1 : node.end_lineno])
+        for node in module.tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    for name in names:
+        node = definitions_of(module, name)[0].node
+        block = parse_block("".join(module.lines[first_line(node) - 1 : node.end_lineno]))
+        parts.append("\n".join(block.lines_of(block.body[0], "")))
+    return "\n".join(part.rstrip("\r\n") for part in parts)
 
 
 def _statements(module: Module) -> Counter[str]:

@@ -7,16 +7,18 @@ like any other and counts as a step. An attempt that the model cannot go on with
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from composer_replication.records import JsonObject, Message, Trace
+from composer_replication.records import JsonObject, Message
 
-from ...evidence import AttemptEvidence, CanaryHit
+from ...attempts import Attempt
 from ..tasks.task import TaskFolder
 from .prompt import opening
 from .session import SessionLimits, TaskSession
+from .text_episode import TextEpisode
 from .tools import TOOL_SCHEMAS
 from .transcript import Transcript
 from .turns import Reply, take_turn
@@ -49,17 +51,6 @@ class AgentLimits:
     """Turns in a row without a call, after which the attempt is over."""
 
 
-class Attempt(NamedTuple):
-    trace: Trace
-    reward: float
-    ended: str
-    """Why it was over: `submitted`, `steps`, `time`, `turns`, `tokens`, `idle` or `no_reply: …`."""
-    steps: int
-    wall_s: float
-    canary_hits: tuple[CanaryHit, ...] = ()
-    evidence: AttemptEvidence | None = None
-
-
 def attempt_task(
     task: TaskFolder,
     model: ChatModel,
@@ -78,8 +69,37 @@ def attempt_task(
         session.stop()
         trace = transcript.trace(model.name, sample, session.reward)
         wall_s = session.limits.wall_s - session.remaining_s
-        hits = tuple(session.canary_hits)
-        return Attempt(trace, session.reward, ended, session.steps, wall_s, hits, session.evidence)
+        return Attempt(trace, session.reward, ended, session.steps, wall_s, session.evidence)
+
+
+def attempt_in_words(
+    episode: TextEpisode, model: ChatModel, sample: int, limits: AgentLimits, stop: threading.Event | None = None
+) -> Attempt:
+    """For a model that is asked for text alone; what it reads are messages of the user."""
+    started, name = time.monotonic(), f"{episode.task.task_id}/{sample}"
+    messages: list[Message] = list(episode.messages)
+    ended, tokens = "turns", 0
+    try:
+        for turn in range(limits.turns):
+            if stop and stop.is_set():
+                raise Stopped(name)
+            try:
+                reply = model.reply(messages, (), f"{name}/{turn}")
+            except NoReply as error:
+                ended = f"no_reply: {error}"
+                break
+            answer = episode.step(reply.text)
+            tokens += reply.tokens
+            if episode.finished or tokens >= limits.tokens:
+                ended = episode.ended or "tokens"
+                break
+            messages.append({"role": "assistant", "content": reply.text})
+            messages.append({"role": "user", "content": answer.observation or ""})
+        trace = episode.trace(model.name, sample)
+        wall_s = time.monotonic() - started
+        return Attempt(trace, episode.reward, ended, episode.steps, wall_s, episode.evidence)
+    finally:
+        episode.close()
 
 
 def _play(

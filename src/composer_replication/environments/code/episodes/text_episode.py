@@ -50,6 +50,15 @@ class TextEpisode:
     def evidence(self) -> AttemptEvidence | None:
         return self.session.evidence if self.session else None
 
+    @property
+    def ended(self) -> str | None:
+        return self.session.ended if self.session else None
+
+    @property
+    def steps(self) -> int:
+        """Tool calls, refused turns too."""
+        return self.session.steps if self.session else 0
+
     def step(self, turn: str) -> Answer:
         self.session = self.session or self.open_session()
         taken = self.take(self.session, turn)
