@@ -22,14 +22,29 @@ class TextCall(NamedTuple):
 
 
 def read_call(text: str) -> TextCall:
-    """The one call of a turn. A missing last mark is forgiven: a sampler may stop at it."""
-    found = list(_CALL.finditer(text))
+    """The one call of a turn."""
+    found = read_calls(text)
     if not found:
         raise ToolError(f"Your response did not call a tool: write {OPEN} and a JSON object.")
     if len(found) > 1:
         raise ToolError("Your response could not be parsed: one call per turn.")
+    return found[0]
+
+
+def read_calls(text: str) -> list[TextCall]:
+    """Every call of a turn, in order. A missing last mark is forgiven: a sampler may stop at it."""
+    calls: list[TextCall] = []
+    end = 0
+    for found in _CALL.finditer(text):
+        name, arguments = _read_fields(found.group(1))
+        calls.append(TextCall(text[end : found.start()].strip(), name, arguments))
+        end = found.end()
+    return calls
+
+
+def _read_fields(text: str) -> tuple[str, JsonObject]:
     try:
-        call: Any = json.loads(found[0].group(1))
+        call: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ToolError("Your response could not be parsed: the call is no JSON.") from error
     if not isinstance(call, dict):
@@ -40,4 +55,4 @@ def read_call(text: str) -> TextCall:
         raise ToolError('Your response could not be parsed: a call has a "name" and "arguments".')
     if not is_encodable(canonical_json(fields)):
         raise ToolError("Your response could not be parsed: the call holds half a surrogate pair.")
-    return TextCall(text[: found[0].start()].strip(), name, cast(JsonObject, arguments))
+    return name, cast(JsonObject, arguments)
