@@ -78,39 +78,35 @@ def test_the_rubric_decides(words):
     assert rewards == pytest.approx([0.2, 0.0])
 
 
-def test_ids_are_stable_and_splits_disjoint(words):
+def test_ids_are_stable_splits_disjoint_and_the_process_guarded(words):
     sides = {split: {task.task_id for task in words.tasks(split)} for split in ("train", "heldout")}
     assert not sides["train"] & sides["heldout"] and all(sides.values())
     assert sides["train"] | sides["heldout"] == {
         f"word-{word}" for word in ("stone", "river", "cloud", "amber", "gravel", "meadow")
     }
+    with pytest.raises(LookupError):
+        words.task("word-none")
     with opened("backwards", taskset={"words": ["river", "new", "stone"]}) as again:
         for split, found in sides.items():
             assert {task.task_id for task in again.tasks(split)} - {"word-new"} <= found
-    with pytest.raises(LookupError):
-        words.task("word-none")
-
-
-def test_an_attempt_that_stops_is_scored_as_it_stands(words):
-    episode = words.start(words.task("word-river"))
-    assert episode.reward == 0.0
-    episode.close()
-
-
-def test_the_process_wants_its_token_and_ends_with_the_environment():
-    with opened("backwards") as environment:
-        process = environment._process
+        process = again._process
         url = str(process._client.base_url)
         assert httpx.post(f"{url}/rollouts", json={"task": "word-river"}).status_code == 401
         assert alive(process.pid)
     assert not alive(process.pid)
-    environment.close()
+    again.close()
+
+
+def test_an_attempt_that_stops_is_scored_as_it_stands(words):
+    """The rubric judges the silence: short, and not right."""
+    episode = words.start(words.task("word-river"))
+    assert episode.reward == pytest.approx(0.2)
+    episode.close()
 
 
 def test_tools_are_called_as_text():
     with opened("tool-sums") as environment:
-        task = next(task for split in ("train", "heldout") for task in environment.tasks(split)
-                    if "12 + 456" in task.messages[-1]["content"])  # fmt: skip
+        (task,) = (*environment.tasks("train"), *environment.tasks("heldout"))
         episode = environment.start(task)
         names = [tool["function"]["name"] for tool in episode.tools]
         assert names == ["calculator_add", "calculator_divide"] and "Add two numbers." in task.messages[0]["content"]
@@ -155,11 +151,6 @@ def test_commands_of_a_taskset_do_not_run_here_unasked(tmp_path):
             episode.step(command)
         episode.close()
     assert not (tmp_path / "ran").exists()
-    with opened("shell-scored", allow_commands=True) as environment:
-        episode = environment.start(environment.task("one"))
-        episode.step(command)
-        assert episode.reward == 1.0
-        episode.close()
 
 
 def test_a_tasksets_own_harness_is_played(tmp_path):

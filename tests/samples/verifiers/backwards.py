@@ -20,7 +20,7 @@ class Task(vf.Task[Data, vf.State, vf.TaskConfig]):
 
 
 class Config(vf.TasksetConfig):
-    words: list[str] = ["stone", "river", "cloud", "amber", "gravel", "meadow"]
+    words: tuple[str, ...] = ("stone", "river", "cloud", "amber", "gravel", "meadow")
 
 
 class BackwardsTaskset(vf.Taskset[Task, Config]):

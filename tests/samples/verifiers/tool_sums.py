@@ -33,8 +33,7 @@ class Task(vf.Task[Data, vf.State, vf.TaskConfig]):
 
 class SumTaskset(vf.Taskset[Task, vf.TasksetConfig]):
     def load(self):
-        for a in (12, 30):
-            yield Task(Data(total=a + 456, prompt=f"What is {a} + 456? Use the tool, then say the number alone."))
+        yield Task(Data(total=468, prompt="What is 12 + 456? Use the tool, then say the number alone."))
 
 
 if __name__ == "__main__":

@@ -43,19 +43,27 @@ class VerifiersTask(ForeignTask):
         self._process = process
 
     def _look(self) -> Sequence[Message]:
-        rollout, opening = self.begin()
+        rollout, opening = self._ask()
         self._process.ask("DELETE", f"/rollouts/{rollout}")
         return opening
 
-    def begin(self) -> tuple[str, list[Message]]:
-        """A rollout that waits for its first turn, and what that turn answers."""
+    def begin(self) -> str:
+        """A rollout that waits for its first turn."""
+        rollout, opening = self._ask()
+        self._opening = self._opening or opening
+        if opening != self._opening:
+            self._process.ask("DELETE", f"/rollouts/{rollout}")
+            raise RecomposeError(f"verifiers shows another task than before for {self.task_id}", "use another taskset")
+        return rollout
+
+    def _ask(self) -> tuple[str, tuple[Message, ...]]:
         told = self._process.ask("POST", "/rollouts", {"task": self.task_id})
         if told["finished"]:
             why = told.get("error", "it ended before the first turn")
-            raise RecomposeError(f"verifiers does not start {self.task_id}: {why}", "choose another taskset")
+            raise RecomposeError(f"verifiers does not start {self.task_id}: {why}", "use another taskset")
         self.tools = told["tools"]
         opening = [Message(role=each["role"], content=each["content"]) for each in told["messages"]]
-        return told["rollout"], with_tools(opening, self.tools)
+        return told["rollout"], tuple(with_tools(opening, self.tools))
 
 
 class VerifiersEpisode(TextEpisode):
@@ -64,11 +72,9 @@ class VerifiersEpisode(TextEpisode):
     def __init__(
         self, process: VerifiersProcess, task: VerifiersTask, max_steps: int, rewards: tuple[float, float]
     ) -> None:
-        opening = task.messages
+        self._rollout: str | None = task.begin()
         super().__init__(task, task.tools, max_steps)
         self._process, self._rewards = process, rewards
-        self._opened, self._opening = task, list(opening)
-        self._rollout: str | None = None
         self._reward: float | None = None
 
     @property
@@ -101,12 +107,6 @@ class VerifiersEpisode(TextEpisode):
         return super()._refuse(text, error)
 
     def _send(self, turn: JsonObject) -> list[Message]:
-        if self._rollout is None:
-            self._rollout, opening = self._opened.begin()
-            if opening != self._opening:
-                raise RecomposeError(
-                    f"verifiers shows another task than before for {self.task.task_id}", "choose another taskset"
-                )
         told = self._process.ask("POST", f"/rollouts/{self._rollout}/turn", turn)
         if told["finished"]:
             self._over(told)

@@ -278,7 +278,7 @@ async def _serve(out: TextIO) -> None:
     if not settings["allow_commands"]:
         _refuse_commands()
     player = Player(settings)
-    runner = web.AppRunner(player.application(), access_log=None)
+    runner = web.AppRunner(player.application(), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     async with player.environment.serving():
