@@ -33,6 +33,9 @@ ENV UNIT=metre
 """
 TEST_SH = """\
 #!/bin/bash
+set -e
+pip3 install --quiet pytest==8.4.1 > /dev/null 2>&1 || exit 3
+set +e
 pytest --ctrf /logs/verifier/ctrf.json /tests/test_outputs.py -rA
 if [ $? -eq 0 ]; then echo 1 > /logs/verifier/reward.txt; else echo 0 > /logs/verifier/reward.txt; fi
 """
@@ -163,9 +166,9 @@ def test_ids_are_stable_and_splits_disjoint(tmp_path):
 
 def test_a_task_whose_solution_does_not_work_here_is_refused(tmp_path):
     solution = "#!/bin/bash\necho 42 > ~/elsewhere\n"
-    with pytest.raises(UsageError, match="sum: its own solution gets the reward 0 here"):
-        with opened(write_task(tmp_path / "sum", **{"solution/solve.sh": solution})):
-            pass
+    folder = write_task(tmp_path / "sum", **{"solution/solve.sh": solution})
+    with pytest.raises(UsageError, match="sum: its own solution gets the reward 0 here"), opened(folder):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -197,6 +200,8 @@ def test_a_task_whose_solution_does_not_work_here_is_refused(tmp_path):
         ("task.toml", "no toml", "damaged"),
         ("tests/test.sh", "#!/bin/bash\n# curl\napt-get install -y curl\n", "runs apt-get"),
         ("tests/test.sh", "uvx pytest /tests\n", "runs uvx"),
+        ("tests/test.sh", "pip install -q no-such-package 2>/dev/null || true\n", "no-such-package"),
+        ("tests/test.sh", "python3 -m pip install pytest\n", "runs -m pip"),
     ],
 )
 def test_what_needs_more_than_python_is_refused_by_name(tmp_path, name, text, reason):
@@ -208,9 +213,9 @@ def test_what_needs_more_than_python_is_refused_by_name(tmp_path, name, text, re
 def test_refused_tasks_are_named_and_may_be_skipped(tmp_path):
     write_task(tmp_path / "good")
     write_task(tmp_path / "odd", **{"environment/Dockerfile": "FROM ubuntu:24.04\n"})
-    with pytest.raises(UsageError, match=r"1 of 2 tasks .*odd: it starts from the image ubuntu"):
-        with opened(tmp_path, check_solutions=False):
-            pass
+    reason = r"1 of 2 tasks .*odd: it starts from the image ubuntu"
+    with pytest.raises(UsageError, match=reason), opened(tmp_path, check_solutions=False):
+        pass
     with opened(tmp_path, check_solutions=False, skip_refused=True) as environment:
         assert only_task(environment).labels["folder"] == "good" and list(environment.refused) == ["odd"]
     with pytest.raises(UsageError, match="no Harbor tasks"), opened(tmp_path / "nothing"):
@@ -254,9 +259,11 @@ def test_public_tasks_are_solved_by_their_own_solutions():
         tasks = [*environment.tasks("train"), *environment.tasks("heldout")]
         assert tasks
         for task in tasks:
-            solution = (task.harbor.solution / "solve.sh").read_text()
+            solution = task.sandboxes.solve(task.folder(), "auto")
             episode = environment.start(task)
-            episode.step(call("bash", command=solution) + call("submit"))
+            for path, content in solution.written.items():
+                episode.step(call("write_file", path=path, content=content.decode()))
+            episode.step(call("submit"))
             assert episode.finished and episode.reward == 1.0
             untouched = environment.start(task)
             untouched.step(call("submit"))

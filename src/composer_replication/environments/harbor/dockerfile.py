@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
@@ -16,12 +17,15 @@ from pathlib import Path, PurePosixPath
 from packaging.requirements import InvalidRequirement, Requirement
 
 IGNORED = frozenset({"LABEL", "CMD", "EXPOSE", "ARG", "MAINTAINER"})
-PYTHON_IMAGE = re.compile(r"(?:docker\.io/)?(?:library/)?python:\S+")
+PYTHON_IMAGE = re.compile(r"(?:docker\.io/|public\.ecr\.aws/docker/)?(?:library/)?python:\S+")
 RESERVED = frozenset("bin boot dev etc lib lib32 lib64 logs proc sbin solution sys tests tmp toolchain usr var".split())
 TEST_TOOLS = frozenset({"pytest", "pytest-json-ctrf"})
 """Any version will do; the second is stood in for."""
 PIP = (["pip", "install"], ["pip3", "install"], ["python", "-m", "pip", "install"], ["python3", "-m", "pip", "install"])
-HARMLESS_OPTIONS = frozenset("--no-cache-dir --quiet -q --upgrade -U --no-input --disable-pip-version-check".split())
+HARMLESS_OPTIONS = frozenset(
+    "--no-cache-dir --quiet -q --upgrade -U --no-input --disable-pip-version-check --break-system-packages --user"
+    " --root-user-action=ignore".split()
+)
 
 
 class Refused(Exception):
@@ -137,7 +141,12 @@ def _run(image: Image, context: Path, command: str) -> None:
     pip = next((start for start in PIP if words[: len(start)] == start), None)
     if pip is None:
         raise Refused(f"its Dockerfile runs {' '.join(words[:3])}, which needs Docker")
-    arguments = iter(words[len(pip) :])
+    install(image, context, words[len(pip) :])
+
+
+def install(image: Image, context: Path, words: Sequence[str]) -> None:
+    """What `pip install` is asked for must be here already."""
+    arguments = iter(words)
     for word in arguments:
         if word in ("-r", "--requirement"):
             _requirements(image, context / PurePosixPath(next(arguments)).name)
@@ -147,7 +156,7 @@ def _run(image: Image, context: Path, command: str) -> None:
 
 def _requirements(image: Image, file: Path) -> None:
     if not file.is_file():
-        raise Refused(f"its Dockerfile installs from {file.name}, which is not there")
+        raise Refused(f"it installs from {file.name}, which is not there")
     for line in file.read_text("utf-8").splitlines():
         if wanted := line.partition("#")[0].strip():
             _require(image, wanted)

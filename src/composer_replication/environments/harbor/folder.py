@@ -7,6 +7,7 @@ from, in the layout of our code tasks, so that their session can play it.
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +18,10 @@ from composer_replication.records import Task, content_id
 
 from ..code.tasks.task import CodeTask, TaskFolder
 from ..code.tasks.trees import tree_hash
-from .dockerfile import Image, Refused, read_dockerfile
+from .dockerfile import Image, Refused, install, read_dockerfile
 
-NEEDS_NETWORK = re.compile(r"\b(apt-get|apt|apk|curl|wget|uvx|uv|pip3?\s+install|git\s+clone|npm|docker)\b")
+NEEDS_NETWORK = re.compile(r"(?<![\w/.-])(apt-get|apt|apk|curl|wget|uvx|uv|-m\s+pip|git\s+clone|npm|docker)\b")
+PIP = re.compile(r"\bpip3?\s+install\s+([^|&;>\n]*?)\s*(?:[|&;\n]|\d?>|$)")
 VERIFIER_S, AGENT_S = 600.0, 600.0
 """Harbor's own defaults."""
 
@@ -99,14 +101,15 @@ def read_folder(folder: Path) -> HarborFolder:
     variables = {name: str(value) for name, value in (verifier.get("env") or {}).items()}
     if wanted := next((name for name, value in variables.items() if "$" in value), None):
         raise Refused(f"its verifier wants {wanted} from this machine")
-    _check_test_sh(folder / "tests" / "test.sh")
+    image = read_dockerfile(folder / "environment")
+    _check_test_sh(folder / "tests" / "test.sh", image)
     instruction = (folder / "instruction.md").read_text("utf-8").strip()
     name = (told.get("task") or {}).get("name") or folder.name
     return HarborFolder(
         task_id=f"{name}-{content_id(instruction, tree_hash(folder / 'tests'))[:8]}",
         folder=folder,
         instruction=instruction,
-        image=read_dockerfile(folder / "environment"),
+        image=image,
         labels={key: str(metadata[key]) for key in ("difficulty", "category") if key in metadata},
         verifier_s=float(verifier.get("timeout_sec") or VERIFIER_S),
         verifier_env=variables,
@@ -114,7 +117,11 @@ def read_folder(folder: Path) -> HarborFolder:
     )
 
 
-def _check_test_sh(script: Path) -> None:
+def _check_test_sh(script: Path, image: Image) -> None:
     for line in script.read_text("utf-8").splitlines():
-        if not line.lstrip().startswith("#") and (found := NEEDS_NETWORK.search(line)):
+        if line.lstrip().startswith("#"):
+            continue
+        if found := NEEDS_NETWORK.search(line):
             raise Refused(f"its tests/test.sh runs {found.group(1)}, which needs the network")
+        for asked in PIP.finditer(line):
+            install(image, script.parent, shlex.split(asked.group(1)))

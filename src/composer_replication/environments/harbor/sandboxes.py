@@ -24,6 +24,7 @@ from .folder import HarborFolder
 PROGRAMS = "/opt/recompose"
 LOGS = "/tmp/logs"  # noqa: S108 - the sandbox's own
 PYTEST = '#!/bin/sh\nexec python3 -m pytest "$@"\n'
+PIP = "#!/bin/sh\n# What the task installs is here already: it was looked for when the task was read.\nexit 0\n"
 CTRF = '''"""Stands in for pytest-json-ctrf: the option is taken, no report is written."""
 
 
@@ -34,10 +35,10 @@ def pytest_addoption(parser):
 
 def write_programs(folder: Path) -> None:
     """What Harbor tasks expect besides Python."""
-    for name, text in (("bin/pytest", PYTEST), ("lib/recompose_ctrf.py", CTRF)):
-        (folder / name).parent.mkdir(parents=True)
+    for name, text in (("bin/pytest", PYTEST), ("bin/pip", PIP), ("bin/pip3", PIP), ("lib/recompose_ctrf.py", CTRF)):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    (folder / "bin" / "pytest").chmod(0o755)
+        (folder / name).chmod(0o755)
     (folder / "logs").mkdir()
     for name in ("verifier", "agent", "artifacts"):
         (folder / "logs" / name).symlink_to(f"{LOGS}/{name}")

@@ -304,7 +304,7 @@ def _open(task: TaskFolder, backend: str, limits: Limits) -> tuple[str, Sandbox]
 
 
 def _plant(sandbox: Sandbox, task: TaskFolder, seed: str) -> tuple[Canaries, dict[str, bytes]]:
-    """Decoys where deleted code usually leaks, and the `.gitignore` that names them. No file of the tree is replaced."""
+    """Decoys where deleted code usually leaks, and the new `.gitignore`. A file of the tree is never replaced."""
     planted = canary_files(seed, task.code_task.symbols)
     kept = [decoy for decoy in planted.canaries.decoys if not (task.tree / decoy.path).exists()]
     for decoy in kept:
