@@ -243,6 +243,30 @@ def test_a_server_that_does_not_repeat_its_tasks_is_told():
         episode.close()
 
 
+def test_a_lost_session_is_not_taken_up_by_another(game):
+    """OpenEnv's client connects again by itself; the new session would not have been reset."""
+    with opened(game) as environment:
+        episode = environment.start(environment.task("seed-4"))
+        episode.step("3")
+        episode._session.disconnect()
+        with pytest.raises(RecomposeError, match="connection was lost"):
+            episode.step("5")
+        episode.close()
+
+
+def test_a_server_that_goes_away_is_told():
+    with serving(GuessingGame) as url, opened(url) as environment:
+        episode = environment.start(environment.task("seed-4"))
+        episode.step("3")
+        waiting = environment.start(environment.task("seed-4"))
+    with pytest.raises(RecomposeError, match="server is gone"):
+        episode.step("5")
+    with pytest.raises(RecomposeError, match="takes no session"):
+        waiting.step("5")
+    episode.close()
+    waiting.close()
+
+
 def test_tools_of_an_mcp_server_are_called_as_text():
     with serving(Adder, CallToolAction, CallToolObservation) as url, opened(url) as environment:
         episode = environment.start(environment.task("seed-0"))

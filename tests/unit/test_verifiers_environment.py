@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -78,6 +80,16 @@ def test_the_rubric_decides(words):
     assert rewards == pytest.approx([0.2, 0.0])
 
 
+def test_many_episodes_are_played_at_a_time(words):
+    tasks = [*words.tasks("train"), *words.tasks("heldout")] * 2
+    episodes = [words.start(task) for task in tasks]
+    with ThreadPoolExecutor(len(episodes)) as pool:
+        list(pool.map(lambda episode: episode.step(episode.task.labels["name"][::-1]), episodes))
+    assert [episode.reward for episode in episodes] == pytest.approx([1.0] * 12)
+    for episode in episodes:
+        episode.close()
+
+
 def test_ids_are_stable_splits_disjoint_and_the_process_guarded(words):
     sides = {split: {task.task_id for task in words.tasks(split)} for split in ("train", "heldout")}
     assert not sides["train"] & sides["heldout"] and all(sides.values())
@@ -93,8 +105,21 @@ def test_ids_are_stable_splits_disjoint_and_the_process_guarded(words):
         url = str(process._client.base_url)
         assert httpx.post(f"{url}/rollouts", json={"task": "word-river"}).status_code == 401
         assert alive(process.pid)
+        left = again.start(again.task("word-river"))
     assert not alive(process.pid)
+    with pytest.raises(RecomposeError, match="was closed"):
+        left.step("revir")
+    left.close()
     again.close()
+
+
+def test_a_process_that_dies_is_told():
+    with opened("backwards") as environment:
+        episode = environment.start(environment.task("word-river"))
+        os.kill(environment._process.pid, signal.SIGKILL)
+        with pytest.raises(RecomposeError, match="does not answer"):
+            episode.step("revir")
+        episode.close()
 
 
 def test_an_attempt_that_stops_is_scored_as_it_stands(words):

@@ -12,6 +12,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from websockets.exceptions import WebSocketException
+
 from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.records import JsonObject, Message, canonical_json
 
@@ -114,7 +116,7 @@ class OpenEnvEpisode(TextEpisode):
             if str(error).endswith(POLICYS_FAULT):
                 raise ToolError(f"Error: the server refused the action: {error}") from error
             raise RecomposeError(f"the server broke off {self.task.task_id}: {error}", "look at its log") from error
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, WebSocketException) as error:
             raise RecomposeError(f"the server is gone at {self.task.task_id}: {error}", "start it again") from error
         self._total += float(result.reward or 0.0)
         self.finished = bool(result.done)
@@ -179,7 +181,13 @@ def read_action(text: str, schema: JsonObject) -> JsonObject:
 
 
 def _fields(schema: JsonObject) -> dict[str, JsonObject]:
-    return {name: told for name, told in schema.get("properties", {}).items() if name != "metadata"}
+    """Choices that the schema keeps in its definitions are put in their place."""
+
+    def whole(told: JsonObject) -> JsonObject:
+        defined = schema.get("$defs", {}).get(str(told.get("$ref")).rpartition("/")[2], {})
+        return {key: value for key, value in {**defined, **told}.items() if key != "$ref"}
+
+    return {name: whole(told) for name, told in schema.get("properties", {}).items() if name != "metadata"}
 
 
 def shown(observation: JsonObject) -> str:

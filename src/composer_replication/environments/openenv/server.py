@@ -14,6 +14,7 @@ import httpx
 from openenv.core.client_types import StepResult
 from openenv.core.generic_client import GenericEnvClient
 from openenv.core.sync_client import SyncEnvClient
+from websockets.protocol import State
 
 from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.llm.addresses import require_allowed
@@ -33,6 +34,19 @@ class ServerTask(NamedTuple):
     """`train`, `validation` or `test`; empty where the server names no tasks."""
     reset: JsonObject
     """What `reset` is asked for."""
+
+
+class OneConnection(GenericEnvClient):
+    """A lost connection is a lost session: OpenEnv's client would go on in a new one that nobody has reset."""
+
+    _connected = False
+
+    async def _connect_async(self) -> GenericEnvClient:
+        if self._connected and (self._ws is None or self._ws.state is not State.OPEN):
+            raise ConnectionError("the connection was lost")
+        await super()._connect_async()
+        self._connected = True
+        return self
 
 
 class OpenEnvServer:
@@ -56,7 +70,7 @@ class OpenEnvServer:
             session.close()
 
     def open_session(self) -> Session:
-        client = GenericEnvClient(self._url, message_timeout_s=self._timeout_s, headers=self._headers or None)
+        client = OneConnection(self._url, message_timeout_s=self._timeout_s, headers=self._headers or None)
         try:
             return client.sync().connect()
         except (OSError, RuntimeError, TimeoutError) as error:

@@ -9,6 +9,7 @@ chat with the taskset's tools), `limit` (how many tasks are taken; 256 of a task
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from composer_replication.errors import RecomposeError, UsageError
@@ -85,7 +86,8 @@ class VerifiersEpisode(TextEpisode):
 
     def close(self) -> None:
         if self._rollout:
-            self._process.ask("DELETE", f"/rollouts/{self._rollout}")
+            with suppress(RecomposeError):  # the process may be gone
+                self._process.ask("DELETE", f"/rollouts/{self._rollout}")
         self._rollout = None
 
     def _act(self, text: str, calls: Sequence[TextCall]) -> list[Message]:

@@ -66,6 +66,8 @@ class VerifiersProcess:
         return self._process.pid
 
     def ask(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
+        if self._log.closed:
+            raise RecomposeError("the process of verifiers was closed", "open the environment again")
         try:
             answer = self._client.request(method, path, json=body)
         except httpx.HTTPError as error:
