@@ -20,7 +20,7 @@ from ..code.episodes.text_calls import TextCall
 from ..code.episodes.tools import TOOL_SCHEMAS, ToolError
 from ..code.tasks.task import TaskFolder
 from ..evidence import AttemptEvidence
-from ..text_play import (
+from ..foreign.play import (
     ForeignEnvironment,
     ForeignTask,
     TextEpisode,

@@ -19,8 +19,7 @@ from composer_replication.records import JsonObject, Message, canonical_json
 
 from ..code.episodes.text_calls import TextCall
 from ..code.episodes.tools import ToolError
-from ..protocol import TRAIN
-from ..text_play import (
+from ..foreign.play import (
     ForeignEnvironment,
     ForeignTask,
     TextEpisode,
@@ -30,6 +29,7 @@ from ..text_play import (
     split_of,
     with_tools,
 )
+from ..protocol import TRAIN
 from .server import OpenEnvServer, Result, ServerTask, Session
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from composer_replication.records import JsonObject, Message, canonical_json
 
 from ..code.episodes.text_calls import TextCall
 from ..code.episodes.tools import ToolError
-from ..text_play import (
+from ..foreign.play import (
     ForeignEnvironment,
     ForeignTask,
     TextEpisode,

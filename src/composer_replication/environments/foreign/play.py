@@ -24,10 +24,10 @@ from composer_replication.records import (
     family_of,
 )
 
-from .code.episodes.text_calls import TextCall, read_calls
-from .code.episodes.tools import ToolError
-from .evidence import AttemptEvidence
-from .protocol import TRAIN, Environment, EnvironmentTask, EpisodeLimits, Use
+from ..code.episodes.text_calls import TextCall, read_calls
+from ..code.episodes.tools import ToolError
+from ..evidence import AttemptEvidence
+from ..protocol import TRAIN, Environment, EnvironmentTask, EpisodeLimits, Use
 
 if TYPE_CHECKING:
     from composer_replication.config import EnvironmentConfig
