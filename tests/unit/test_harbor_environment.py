@@ -193,6 +193,8 @@ def test_a_task_whose_solution_does_not_work_here_is_refused(tmp_path):
         ("environment/Dockerfile", "FROM python:3.13\nWORKDIR /app\nUSER nobody\n", "has USER"),
         ("environment/Dockerfile", "FROM python:3.13\nWORKDIR /app\nCOPY --from=x a b\n", "COPY --from"),
         ("environment/Dockerfile", "FROM python:3.13\nARG X=1\nWORKDIR /$X\n", "variable in WORKDIR"),
+        ("environment/Dockerfile", "FROM python:3.13\nWORKDIR /app\nCOPY ../tests /app/\n", "not its own"),
+        ("environment/.dockerignore", "numbers.txt", "dockerignore"),
         ("environment/docker-compose.yaml", "services: {}", "several containers"),
         ("task.toml", "[environment]\ngpus = 1\n", "gpus = 1"),
         ("task.toml", '[verifier.env]\nKEY = "${KEY}"\n', "wants KEY"),
@@ -217,7 +219,9 @@ def test_refused_tasks_are_named_and_may_be_skipped(tmp_path):
     with pytest.raises(UsageError, match=reason), opened(tmp_path, check_solutions=False):
         pass
     with opened(tmp_path, check_solutions=False, skip_refused=True) as environment:
-        assert only_task(environment).labels["folder"] == "good" and list(environment.refused) == ["odd"]
+        assert only_task(environment).labels["folder"] == "good" and list(environment.refused) == [
+            str(tmp_path / "odd")
+        ]
     with pytest.raises(UsageError, match="no Harbor tasks"), opened(tmp_path / "nothing"):
         pass
 

@@ -19,8 +19,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 IGNORED = frozenset({"LABEL", "CMD", "EXPOSE", "ARG", "MAINTAINER"})
 PYTHON_IMAGE = re.compile(r"(?:docker\.io/|public\.ecr\.aws/docker/)?(?:library/)?python:\S+")
 RESERVED = frozenset("bin boot dev etc lib lib32 lib64 logs proc sbin solution sys tests tmp toolchain usr var".split())
-TEST_TOOLS = frozenset({"pytest", "pytest-json-ctrf"})
-"""Any version will do; the second is stood in for."""
+ANY_VERSION = frozenset({"pytest"})
+STOOD_IN_FOR = frozenset({"pytest-json-ctrf"})
+"""Only its option is needed; see `sandboxes`."""
 PIP = (["pip", "install"], ["pip3", "install"], ["python", "-m", "pip", "install"], ["python3", "-m", "pip", "install"])
 HARMLESS_OPTIONS = frozenset(
     "--no-cache-dir --quiet -q --upgrade -U --no-input --disable-pip-version-check --break-system-packages --user"
@@ -71,6 +72,8 @@ class Image:
 
 
 def read_dockerfile(context: Path) -> Image:
+    if (context / ".dockerignore").exists():
+        raise Refused("it has a .dockerignore")
     image = Image()
     lines = [
         line for line in (context / "Dockerfile").read_text("utf-8").splitlines() if not line.lstrip().startswith("#")
@@ -126,6 +129,8 @@ def _copy(image: Image, context: Path, rest: str) -> None:
     *sources, target = [word for word in words if not word.startswith("--")]
     place = _absolute(target, image.workdir)
     for source in sources:
+        if ".." in PurePosixPath(source).parts:
+            raise Refused(f"its Dockerfile copies {source}, which is not its own")
         found = sorted(context.glob(source.lstrip("/"))) if source not in (".", "./") else [context]
         if not found:
             raise Refused(f"its Dockerfile copies {source}, which is not there")
@@ -165,13 +170,13 @@ def _requirements(image: Image, file: Path) -> None:
 def _require(image: Image, wanted: str) -> None:
     try:
         requirement = Requirement(wanted)
+        if requirement.name in STOOD_IN_FOR:
+            return
         found = version(requirement.name)
     except InvalidRequirement:
         raise Refused(f"it installs {wanted}") from None
     except PackageNotFoundError:
-        if wanted.partition("=")[0] in TEST_TOOLS:
-            return
         raise Refused(f"it needs the package {wanted}, which is not installed here") from None
-    if requirement.name not in TEST_TOOLS and not requirement.specifier.contains(found, prereleases=True):
+    if requirement.name not in ANY_VERSION and not requirement.specifier.contains(found, prereleases=True):
         raise Refused(f"it needs the package {wanted}; {found} is installed here")
     image.distributions.append(str(requirement.name))

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 SYSTEM = """You are working in the folder {workdir} with Python and bash. There is no network.
 Use the tools to look around, write files and run commands. Call `submit` when the work is done: it is then checked by
 tests that you cannot see. Only what is in {workdir} is checked."""
+MOST_NAMED = 20
 SHORTEST_WALL_S = 1800.0
 """A policy in training answers more slowly than Harbor's time for an agent allows for."""
 
@@ -151,7 +152,7 @@ class HarborEnvironment(ForeignEnvironment[HarborTask]):
         programs, trees = Path(self._scratch.name) / "programs", Path(self._scratch.name) / "trees"
         write_programs(programs)
         self.refused: dict[str, str] = {}
-        """Name of the folder -> why it is not played."""
+        """Path of the folder -> why it is not played."""
         tasks: list[HarborTask] = []
         for folder in found:
             try:
@@ -161,12 +162,15 @@ class HarborEnvironment(ForeignEnvironment[HarborTask]):
                     self._check(task)
                 tasks.append(task)
             except Refused as why:
-                self.refused[folder.name] = str(why)
+                self.refused[str(folder)] = str(why)
         if self.refused and not (tasks and section.settings.get("skip_refused") is True):
             self.close()
-            named = "; ".join(f"{name}: {why}" for name, why in self.refused.items())
-            raise UsageError(f"{len(self.refused)} of {len(found)} tasks need more than Python here ({named})",
-                             "leave them out, or set skip_refused = true under [environment.settings]")  # fmt: skip
+            named = [f"{Path(folder).name}: {why}" for folder, why in self.refused.items()]
+            named[MOST_NAMED:] = [f"and {len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
+            raise UsageError(
+                f"{len(self.refused)} of {len(found)} tasks need more than Python here ({'; '.join(named)})",
+                "leave them out, or set skip_refused = true under [environment.settings]",
+            )
         super().__init__(section, tasks)
 
     def close(self) -> None:
