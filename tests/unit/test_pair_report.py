@@ -10,13 +10,21 @@ import pytest
 
 from composer_replication.cli.pair_report import pair_report, show_report
 from composer_replication.config import Config, GateConfig, ReplayConfig
-from composer_replication.environments.toolbox import Call, Episode, make_task, next_call, replay_history, trace_of
-from composer_replication.pipeline import asked_states, run_stage
+from composer_replication.environments.toolbox import (
+    Call,
+    ToolboxEpisode,
+    make_task,
+    next_call,
+    replay_history,
+    trace_of,
+)
+from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
 from composer_replication.records import PreferencePair, Trace, canonical_json
 from composer_replication.replay.gate import StateSamples, states_to_sample
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
+from composer_replication.stages.replay import asked_states
 
 from .test_replay import TOOLBOX, failed_trace, task_by_id
 
@@ -25,7 +33,7 @@ CONFIG = Config(replay=ReplayConfig(simulated_error_rates=(0.0, 0.4, 0.6), gate=
 
 
 def solved_trace(index: int) -> Trace:
-    episode = Episode(make_task(TOOLBOX, "train", index))
+    episode = ToolboxEpisode(make_task(TOOLBOX, "train", index))
     while not episode.finished:
         right = next_call(episode)
         episode.step(right.render() if right else "done")
