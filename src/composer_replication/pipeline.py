@@ -108,7 +108,7 @@ def locate(run: Run, progress: Progress) -> None:
 
 def hint(run: Run, progress: Progress) -> None:
     """A short reminder for each site."""
-    from .hints.judge_client import open_judge
+    from .hints.judge import open_judge
 
     started, inputs, config = time.monotonic(), [run.stage("ingestion"), run.stage("sites")], run.config.hints
     traces = {trace.trace_id: trace for trace in inputs[0].read(Trace)}

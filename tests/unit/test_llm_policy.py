@@ -8,11 +8,10 @@ import orjson
 import pytest
 
 from composer_replication.llm.client import Attempted, Call, Endpoint
+from composer_replication.llm.http_answers import Verdict, judge, retry_after_s
 from composer_replication.llm.lane import PARK_AFTER_S, START_IN_FLIGHT, TROUBLES_TO_OPEN, Lane
-from composer_replication.llm.policy import Verdict, judge
+from composer_replication.llm.outgoing import priced, routed
 from composer_replication.llm.pricing import Charge, Prices, charge, learned_prices, worst_micros
-from composer_replication.llm.retry_after import retry_after_s
-from composer_replication.llm.routing import priced, routed
 from composer_replication.llm.transport import Response
 from composer_replication.records import Usage
 

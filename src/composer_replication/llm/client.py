@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import orjson
-
 from composer_replication.records import JsonObject, Usage
 
 from .addresses import require_allowed
-from .gate import secret_in
+from .http_answers import Action, Verdict, judge
 from .keys import ApiKey
 from .ledger import Ending, Ledger, Reservation
-from .policy import Action, Verdict, judge
+from .outgoing import encoded, priced, secret_in
 from .pricing import FREE, Charge, Prices, charge, worst_micros
-from .routing import priced
 from .transport import Ambiguous, NotSent, Transport
 
 NOTHING = Charge(0, True, Usage())
@@ -114,10 +110,3 @@ def _without(reservation: Reservation) -> Literal["done", "busy", "over_cap"]:
     if reservation.status == "settled":
         return "done"
     return "over_cap" if reservation.status == "over_cap" else "busy"
-
-
-def encoded(request: JsonObject) -> bytes:
-    try:
-        return orjson.dumps(request)
-    except TypeError:  # half surrogates and very large numbers
-        return json.dumps(request).encode()

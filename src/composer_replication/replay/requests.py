@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from composer_replication.llm.client import Call
-from composer_replication.llm.routing import routed
+from composer_replication.llm.outgoing import routed
 from composer_replication.records import JsonObject, Message, Trace, canonical_json
 
 from .gate import State

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from composer_replication.config import SitesConfig
-from composer_replication.errors import UsageError
 from composer_replication.llm.asking import Asker, AskTally
 from composer_replication.llm.chat import ChatClient
 from composer_replication.llm.chat_client import open_chat
@@ -92,11 +91,7 @@ def _site(trace: Trace, turn: int, kind: ErrorKind, words: str) -> ErrorSite:
 
 @contextmanager
 def open_reader(config: SitesConfig, run_path: Path) -> Generator[LLMSiteReader | None]:
-    """The reader of a run, or None where no server is set."""
-    if config.reader_base_url is None:
-        yield None
-        return
-    if not config.reader_model:
-        raise UsageError("sites.reader_base_url is set but sites.reader_model is not", "set both in the config file")
-    with open_chat(config.reader_base_url, run_path, config.reader_timeout_s) as client:
-        yield LLMSiteReader(client, config.reader_model, run_path / CACHE)
+    """The reader of a run, behind a loopback server; None where none is set."""
+    server = config.reader_base_url, config.reader_model
+    with open_chat("sites.reader", *server, run_path, config.reader_timeout_s) as client:
+        yield LLMSiteReader(client, config.reader_model or "", run_path / CACHE) if client else None

@@ -20,8 +20,8 @@ from composer_replication.errors import BudgetError, RecomposeError, UsageError
 from composer_replication.llm.addresses import is_loopback, require_allowed
 from composer_replication.llm.client import Attempted, Call, Endpoint, attempt
 from composer_replication.llm.ledger import Ledger
+from composer_replication.llm.outgoing import routed
 from composer_replication.llm.pricing import FREE, Prices, usage_of
-from composer_replication.llm.routing import routed
 from composer_replication.llm.transport import HttpTransport
 from composer_replication.records import JsonObject, Message, canonical_json
 

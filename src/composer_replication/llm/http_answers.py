@@ -6,16 +6,20 @@
     stop_run     no request will: no credit, no valid key
 
 and a ledger state. Poison, the fifth, is the same question answered uselessly in three ways; the ledger counts those.
+`Retry-After` is read in the forms that servers use: seconds, a date of HTTP or of ISO 8601, a duration like 1m30s.
 """
 
 from __future__ import annotations
 
+import math
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal, NamedTuple, cast
 
 import orjson
 
 from .ledger import State
-from .retry_after import retry_after_s
 from .transport import Response
 
 Action = Literal["done", "retry_soon", "retry_never", "stop_run"]
@@ -24,6 +28,8 @@ RETRY_SOON = frozenset({408, 409, 425, 429})
 REFUSALS = frozenset({503, 529})
 """Of all 5xx, these say that the work was not begun; the others may come after it."""
 OVERLOAD = frozenset({429, 503, 529})
+MAX_WAIT_S = 86_400.0
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
 class Verdict(NamedTuple):
@@ -83,3 +89,45 @@ def _judge_error(error: Any, fields: dict[str, Any]) -> Verdict:
     return Verdict(
         _action(known), "failed", reason, overload=known in OVERLOAD, unusable=known not in OVERLOAD, answer=fields
     )
+
+
+def retry_after_s(value: str | None, now: datetime | None = None) -> float | None:
+    """Seconds to wait, between 0 and a day; None where the value says nothing. A time that is past means now."""
+    text = (value or "").strip()
+    if not text or len(text) > 64:
+        return None
+    seconds = _number(text)
+    if seconds is None:
+        seconds = _duration(text)
+    if seconds is None:
+        when = _date(text)
+        if when is None:
+            return None
+        seconds = (when - (now or datetime.now(UTC))).total_seconds()
+    return min(max(seconds, 0.0), MAX_WAIT_S)
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return None if math.isnan(number) else number
+
+
+def _duration(text: str) -> float | None:
+    found = _DURATION.fullmatch(text)
+    if not found or not any(found.groups()):
+        return None
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def _date(text: str) -> datetime | None:
+    for parse in (datetime.fromisoformat, parsedate_to_datetime):
+        try:
+            when = parse(text)
+        except (ValueError, TypeError, IndexError, OverflowError):
+            continue
+        return when if when.tzinfo else when.replace(tzinfo=UTC)
+    return None
