@@ -21,7 +21,7 @@ from .kernels.products import Head, HeadGradients, product_dtype
 from .kernels.rows import BUFFERS as TORCH_BUFFERS
 from .kernels.rows import Rows, Rule, torch_rows
 
-Backend = Literal["auto", "torch", "triton", "trl"]
+Backend = Literal["auto", "torch", "triton"]
 
 
 class HiddenDivergence(NamedTuple):
@@ -76,11 +76,6 @@ def hidden_divergence(
     )  # fmt: skip
     rule = Rule(beta, temperature, top_k, token_clip)
     _check(sides, rule)
-    if backend == "trl":
-        from .trl_compat import trl_divergence
-
-        divergence_N = trl_divergence(*sides[:6], beta=beta, temperature=temperature, top_k=top_k)
-        return HiddenDivergence(_weighted(divergence_N, sides.weights_N, rule), divergence_N.detach())
     student_dtype = product_dtype(student_hidden_NH, student_weight_VH)
     teacher_dtype = product_dtype(teacher_hidden_NH, teacher_weight_VH)
     can_fuse = top_k is None and torch.float64 not in (student_dtype, teacher_dtype)
