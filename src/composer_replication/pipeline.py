@@ -24,7 +24,7 @@ from .environments.toolbox.equivalence import ToolboxJudge
 from .errors import RecomposeError, UsageError, quoted
 from .hints import SiblingHintGenerator, write_hints
 from .ingestion import Ingestion, Inputs, find_inputs
-from .ingestion.embedded import embedded_session
+from .ingestion.inputs import embedded_session
 from .pairs import calibrate, extract_dpo_pairs
 from .progress import Progress
 from .records import ErrorSite, Hint, Message, PreferencePair, TeacherReply, Trace

@@ -5,8 +5,10 @@ from __future__ import annotations
 import codecs
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,6 +64,14 @@ def find_inputs(paths: Sequence[Path], format_name: str | None = None) -> Inputs
     if not inputs.files:
         raise UsageError(_nothing_readable(paths, inputs), NEXT_COMMAND)
     return inputs
+
+
+@contextmanager
+def embedded_session() -> Generator[Input]:
+    """A real Claude Code session that ships with the package, so that everything can be tried without traces of one's
+    own: of the claude-code-viewer project; see `data/SOURCES.md`."""
+    with as_file(files("composer_replication") / "data" / "claude_code_session.jsonl") as path:
+        yield Input(path, "claude_code", licence="MIT")
 
 
 def _inspect(file: InputFile, format_name: str | None) -> tuple[str | None, str | None]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-from composer_replication.records import JsonObject, content_id
+from composer_replication.records import JsonObject
 
 from ..conversation import Conversation
 from ..reading import InputFile, Line
 from ..session import AssistantTurn, Said, Session
-from ..values import as_list, as_object, as_text
+from ..values import as_list, as_object, as_text, placeholder
 from .claude_code_lines import Attachment, Block, Record, blocks_of, decode, is_bulky, loads
 from .claude_code_reminders import reminder
 
@@ -137,22 +137,21 @@ class _Reader:
             return None
         key = message.id or record.uuid or f"{self._session_id}/{line.start}"
         # Everything is parsed before anything is kept: a line that turns out broken must leave no trace.
-        parts = [
-            _part(block, f"{key}/{line.start}/{number}") for number, block in enumerate(blocks_of(message.content))
-        ]
+        parsed = [(block, _value(block)) for block in blocks_of(message.content)]
         turn, begins = self._conversation.turn(key, message.model, line.start, line.end)
         if begins:
             # A queued text that is repeated after this point was typed again, it is not a second copy.
             self._delivered.clear()
-        for part in parts:
-            match part:
-                case Text(text):
-                    self._conversation.add_text(turn, text)
-                case Thinking(text):
-                    self._conversation.add_thinking(turn, text)
-                case ToolUse(call_id, name, arguments):
-                    self._conversation.call(turn, call_id, name, arguments)
-                case OtherBlock(kind):
+        for number, (block, value) in enumerate(parsed):
+            match block.type:
+                case "text":
+                    self._conversation.add_text(turn, as_text(value))
+                case "thinking":
+                    self._conversation.add_thinking(turn, as_text(value))
+                case "tool_use":
+                    call_id = block.id or f"{key}/{line.start}/{number}"
+                    self._conversation.call(turn, call_id, block.name or "", _arguments(value))
+                case kind:
                     self._report.skip("block", kind)
         return turn
 
@@ -229,34 +228,17 @@ class _Reader:
             earlier.dropped = True
 
 
-class Text(NamedTuple):
-    text: str
-
-
-class Thinking(NamedTuple):
-    text: str
-
-
-class ToolUse(NamedTuple):
-    call_id: str
-    name: str
-    arguments: str | JsonObject
-
-
-class OtherBlock(NamedTuple):
-    kind: str | None
-
-
-def _part(block: Block, fallback_id: str) -> Text | Thinking | ToolUse | OtherBlock:
+def _value(block: Block) -> Any:
+    """What a block of an answer holds; None where its kind says nothing to us."""
     match block.type:
         case "text":
-            return Text(as_text(loads(block.text)))
+            return loads(block.text)
         case "thinking":
-            return Thinking(as_text(loads(block.thinking)))
+            return loads(block.thinking)
         case "tool_use":
-            return ToolUse(block.id or fallback_id, block.name or "", _arguments(loads(block.input)))
-        case kind:
-            return OtherBlock(kind)
+            return loads(block.input)
+        case _:
+            return None
 
 
 def flatten(content: Any) -> str:
@@ -274,13 +256,13 @@ def _part_text(part: Any) -> str:
         return as_text(part.get("text"))
     if kind == "tool_reference":
         return f"[tool {part.get('tool_name')}]"
-    return f"[{kind} {content_id(part.get('source'))[:8]}]"
+    return placeholder(kind, part.get("source"))
 
 
 def _block_text(block: Block) -> str:
     if block.type == "text":
         return as_text(loads(block.text))
-    return f"[{block.type} {content_id(loads(block.source))[:8]}]"
+    return placeholder(block.type, loads(block.source))
 
 
 def _arguments(value: Any) -> str | JsonObject:

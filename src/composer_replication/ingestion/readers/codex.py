@@ -67,8 +67,7 @@ def read(file: InputFile) -> Iterator[Session]:
     if reader.is_subagent:
         file.report.skipped["subagent"] += 1
         return
-    session = reader.session()
-    yield session
+    yield reader.session()
 
 
 class _Entry(NamedTuple):

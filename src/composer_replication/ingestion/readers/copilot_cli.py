@@ -56,8 +56,7 @@ def read(file: InputFile) -> Iterator[Session]:
     """One session, or none when the file holds no turn of the main agent."""
     reader = _Reader(file)
     feed(file, reader.add)
-    session = reader.session()
-    yield session
+    yield reader.session()
 
 
 class _Reader:

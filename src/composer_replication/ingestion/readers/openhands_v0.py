@@ -20,9 +20,9 @@ from ..chat_messages import openai_tools, take_apart, text_of
 from ..conversation import Conversation
 from ..documents import outcome_of, read_row
 from ..reading import Document, InputFile
-from ..replies import CallIds, ParsedCall, Reply, add_reply
+from ..replies import ParsedCall, Reply
 from ..session import AssistantTurn, Session
-from ..values import as_int, as_list, as_name, as_object, as_objects, as_text
+from ..values import as_int, as_list, as_name, as_object, as_objects, as_text, placeholder
 from .openhands_logs import AGENT
 from .openhands_v0_events import (
     BOOKKEEPING,
@@ -80,8 +80,7 @@ class _History:
         self._model = model
         self.conversation = Conversation(file, AGENT)
         self._view = View(self.conversation)
-        self._ids = CallIds()
-        self._turn_of: dict[str, AssistantTurn] = {}
+        self._ids = self._view.ids
         self._call_of_event: dict[int, str] = {}
         self._responses: dict[str, AssistantTurn] = {}
         self._delegation: str | None = None
@@ -142,7 +141,7 @@ class _History:
             self._add_response(event, Reply(text))
         else:
             images = as_list(args.get("image_urls") or args.get("images_urls"))
-            self._view.say(event_id, "\n".join([text, *(f"[image {content_id(url)[:8]}]" for url in images)]))
+            self._view.say(event_id, "\n".join([text, *(placeholder("image", url) for url in images)]))
 
     def _add_response(self, event: JsonObject, fallback: Reply) -> str | None:
         """The response that an action of the agent came from, once; gives the id of the action's call."""
@@ -158,11 +157,9 @@ class _History:
             # Some gateways give every response the same id.
             key = f"{key}/{recorded or self._count}"
         model = as_name(response.get("model")) or self._model
-        turn, _ = self._view.turn(event_id, key, model, self._document)
         self._ids.forget_open()
         reply = _reply(response, recorded, as_name(metadata.get("function_name")), fallback)
-        add_reply(self.conversation, turn, reply, self._ids)
-        self._turn_of.update((call.call_id, turn) for call in turn.calls)
+        turn = self._view.turn(event_id, key, model, self._document, reply)
         if key:
             self._responses[key] = turn
         if recorded:
@@ -208,8 +205,7 @@ class _History:
                 source = "\nObserved result of command executed by user:\n" if kind == "run" else ""
                 self._view.say(event_id, source + text)
             else:
-                self._view.part(event_id, self._turn_of.get(call_id))
-                self.conversation.result(call_id, text, failed(event, kind, extras))
+                self._view.result(event_id, call_id, text, failed(event, kind, extras))
                 self._waiting = None
 
     def _condense(self, args: JsonObject) -> None:
