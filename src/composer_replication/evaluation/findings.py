@@ -14,12 +14,12 @@ from typing import Literal, NamedTuple
 from composer_replication.errors import UsageError
 from composer_replication.records import Record
 
-from .clusters import Clustered, clustered_mean, two_way_interval
-from .distributions import student_quantile, two_sided
+from .clusters import Clustered, clustered_mean, t_interval, two_way_interval
+from .distributions import two_sided
 from .outcomes import Arm
 from .pairing import PairedSeeds, PairedTasks, Pairing, Unpaired, pair
 from .resampling import bootstrap, hierarchical_bootstrap
-from .stats import LEVEL, Estimate
+from .stats import Estimate
 from .tests_of_difference import mcnemar, permutation, sign_flip, welch
 
 FEW_CLUSTERS = 10
@@ -78,7 +78,7 @@ def _over_seeds(seeds: PairedSeeds) -> Finding:
         "seed",
         hierarchical_bootstrap(tables),
         "hierarchical bootstrap",
-        [TestOfDifference(name="sign-flip over seeds", p=flips.p, floor=flips.floor, n=flips.n, exact=flips.exact)],
+        [TestOfDifference(name="sign-flip over seeds", **flips._asdict())],
         stdev(differences) / math.sqrt(len(differences)),
         len(differences) - 1,
         two_way_interval(tables) if crossed else plain,
@@ -114,7 +114,7 @@ def _over_tasks(tasks: PairedTasks, one_run_each: bool) -> Finding:
             sums[group] = sums.get(group, 0.0) + difference
         flips = sign_flip(list(sums.values()))
         name = f"sign-flip over {'clusters' if in_clusters else 'tasks'}"
-        tests.insert(0, TestOfDifference(name=name, p=flips.p, floor=flips.floor, n=flips.n, exact=flips.exact))
+        tests.insert(0, TestOfDifference(name=name, **flips._asdict()))
         discordance = None
     return Finding(
         "task",
@@ -147,7 +147,7 @@ def _apart(apart: Unpaired, first: str, second: str) -> Finding:
         t_test.difference,
         f"Welch over {apart.unit}s",
         [
-            TestOfDifference(name=name, p=shuffled.p, floor=shuffled.floor, n=shuffled.n, exact=shuffled.exact),
+            TestOfDifference(name=name, **shuffled._asdict()),
             TestOfDifference(name="Welch", p=t_test.p, floor=0.0, n=shuffled.n, exact=False),
         ],
         t_test.standard_error,
@@ -163,18 +163,17 @@ def _apart_in_clusters(apart: Unpaired, difference: float) -> Finding:
     ]
     error, degrees = math.hypot(*(side.standard_error for side in sides)), min(side.degrees for side in sides)
     groups = sum(side.estimate.n for side in sides)
-    half = student_quantile((1 + LEVEL) / 2, degrees) * error
-    estimate = Estimate(mean=difference, lo=difference - half, hi=difference + half, n=groups)
+    clustered = t_interval(difference, error, degrees, groups)
     p = two_sided(difference / error, degrees) if error else float(difference == 0)
     return Finding(
         "no",
         "cluster",
-        estimate,
+        clustered.estimate,
         "t with clustered errors",
         [TestOfDifference(name="t with clustered errors", p=p, floor=0.0, n=groups, exact=False)],
         error,
         degrees,
-        Clustered(estimate, error, degrees),
+        clustered,
         "cluster",
         notes=(*apart.notes, *_cluster_notes(min(side.estimate.n for side in sides), True)),
     )

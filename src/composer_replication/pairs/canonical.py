@@ -80,12 +80,12 @@ def canonical_action(action: str, tools: Sequence[JsonObject], mend_types: bool 
     return canonical_call(call.name, arguments)
 
 
-def critical_key(action: str, tools: Sequence[JsonObject], mend_types: bool = False) -> str | None:
+def critical_key(action: str, tools: Sequence[JsonObject]) -> str | None:
     """What must be equal at the critical tier; None where nothing but the tool's name would be left to compare.
 
     Where the schema marks arguments as `x-critical`, those count; else all but the free texts do.
     """
-    call = parse_action(canonical_action(action, tools, mend_types))
+    call = parse_action(canonical_action(action, tools))
     if call is None:
         return None
     properties = _properties(schema_of(call.name, tools))

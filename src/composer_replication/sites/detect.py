@@ -15,7 +15,7 @@ from composer_replication.records import (
 
 from .repeats import STREAK, Repeats
 from .results import Failure, failure_of
-from .steering import Steering, steering, words_after
+from .steering import Steering, said_site, steering, words_after
 
 PHRASE_CONFIDENCE = 0.5
 
@@ -34,7 +34,7 @@ def find_sites(trace: Trace) -> list[ErrorSite]:
         for call, result, failure in found:
             sites.append(_site(trace, turn, call, result.get("tool_call_id", ""), failure, repeats, schemas))
         if not any(failure.kind == "user_rejection" for _, _, failure in found):
-            sites += [_said(trace, turn, heard) for heard in steering(*words_after(trace, turn))]
+            sites += [_heard(trace, turn, heard) for heard in steering(*words_after(trace, turn))]
         own: list[tuple[str | None, ErrorKind]] = [
             (_key(call), failure.kind) for call, _, failure in found if failure.fault == "policy"
         ]
@@ -86,19 +86,11 @@ def _site(
     )
 
 
-def _said(trace: Trace, turn: int, heard: Steering) -> ErrorSite:
-    by_user = heard.kind == "interruption"
-    return ErrorSite(
-        site_id=content_id(trace.trace_id, turn, heard.kind),
-        trace_id=trace.trace_id,
-        turn=turn,
-        state_id=trace.state_id(turn),
-        error_kind=heard.kind,
-        fault="user" if by_user else "policy",
-        error_message=f"The user said:\n{heard.words}",
-        detector=f"{trace.source.agent}/{heard.rule}",
-        confidence=1.0 if by_user else PHRASE_CONFIDENCE,
-    )
+def _heard(trace: Trace, turn: int, heard: Steering) -> ErrorSite:
+    detector = f"{trace.source.agent}/{heard.rule}"
+    if heard.kind == "interruption":
+        return said_site(trace, turn, heard.kind, heard.words, detector, confidence=1.0, fault="user")
+    return said_site(trace, turn, heard.kind, heard.words, detector, PHRASE_CONFIDENCE)
 
 
 def _schemas(trace: Trace) -> dict[str, JsonObject]:

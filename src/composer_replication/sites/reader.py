@@ -15,10 +15,10 @@ from composer_replication.config import SitesConfig
 from composer_replication.llm.asking import Asker, AskTally
 from composer_replication.llm.chat import ChatClient
 from composer_replication.llm.chat_client import open_chat
-from composer_replication.records import ErrorKind, ErrorSite, JsonObject, Trace, content_id
+from composer_replication.records import ErrorKind, ErrorSite, JsonObject, Trace
 
 from .reader_prompt import KINDS, PROMPT_VERSION, Question, Verdict, read_answer
-from .steering import words_after
+from .steering import said_site, words_after
 
 CACHE = "reader"
 CONFIDENCE = 0.8
@@ -60,7 +60,9 @@ class LLMSiteReader:
         if verdict is None:
             return found
         others = [site for site in found if site.error_kind not in KINDS]
-        return [*others, _site(trace, turn, verdict.kind, words)] if verdict.kind else others
+        if verdict.kind:
+            others.append(said_site(trace, turn, verdict.kind, words, f"reader/{PROMPT_VERSION}", CONFIDENCE))
+        return others
 
     def _verdict(self, question: Question) -> Verdict | None:
         self.tally.turns += 1
@@ -74,19 +76,6 @@ class LLMSiteReader:
         self.tally.sites += verdict.kind is not None
         self.tally.none += verdict.kind is None
         return verdict
-
-
-def _site(trace: Trace, turn: int, kind: ErrorKind, words: str) -> ErrorSite:
-    return ErrorSite(
-        site_id=content_id(trace.trace_id, turn, kind),
-        trace_id=trace.trace_id,
-        turn=turn,
-        state_id=trace.state_id(turn),
-        error_kind=kind,
-        error_message=f"The user said:\n{words}",
-        detector=f"reader/{PROMPT_VERSION}",
-        confidence=CONFIDENCE,
-    )
 
 
 @contextmanager
