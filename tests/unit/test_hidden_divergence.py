@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from composer_replication.losses import hidden_divergence, hidden_logprobs, token_divergence
 from composer_replication.losses.kernels import products
 from composer_replication.losses.kernels.chunking import GIB, token_chunks
-from composer_replication.losses.kernels.rows import Rule, torch_rows
+from composer_replication.losses.kernels.rows import DivergenceRule, torch_rows
 
 ROOT = Path(__file__).parents[2]
 BETAS = (0.0, 0.3, 0.5, 1.0)
@@ -338,7 +338,9 @@ def test_many_bfloat16_chunks_are_added_in_float32():
 
 @FUSES
 @pytest.mark.parametrize("n_words", [53, 20_001])
-@pytest.mark.parametrize("rule", [Rule(beta, 0.8, None, clip) for beta in BETAS for clip in (None, 0.1)], ids=str)
+@pytest.mark.parametrize(
+    "rule", [DivergenceRule(beta, 0.8, None, clip) for beta in BETAS for clip in (None, 0.1)], ids=str
+)
 def test_the_fused_gradient_may_take_half_the_width_of_the_logits(rule, n_words):
     from composer_replication.losses.kernels.rows_triton import triton_rows
 

@@ -39,7 +39,7 @@ class TestOfDifference(Record):
     exact: bool
 
 
-class Finding(NamedTuple):
+class FoundDifference(NamedTuple):
     """One contrast before Holm. `error` and `degrees` give what was detectable; `discordance` does where it is set."""
 
     paired: Paired
@@ -56,7 +56,7 @@ class Finding(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def find_difference(first: Arm, second: Arm, paired: Pairing) -> Finding:
+def find_difference(first: Arm, second: Arm, paired: Pairing) -> FoundDifference:
     match pair(first, second, paired):
         case PairedSeeds() as seeds:
             return _over_seeds(seeds)
@@ -66,14 +66,14 @@ def find_difference(first: Arm, second: Arm, paired: Pairing) -> Finding:
             return _apart(apart, first.name, second.name)
 
 
-def _over_seeds(seeds: PairedSeeds) -> Finding:
+def _over_seeds(seeds: PairedSeeds) -> FoundDifference:
     by_seed = seeds.by_seed()
     differences = list(by_seed.values())
     tables = [[tasks[task] for task in sorted(tasks)] for tasks in seeds.differences.values()]
     crossed = seeds.shared_tasks and len(tables[0]) > 1
     flips = sign_flip(differences)
     plain = clustered_mean(differences, list(by_seed))
-    return Finding(
+    return FoundDifference(
         "seed",
         "seed",
         hierarchical_bootstrap(tables),
@@ -88,7 +88,7 @@ def _over_seeds(seeds: PairedSeeds) -> Finding:
     )
 
 
-def _over_tasks(tasks: PairedTasks, one_run_each: bool) -> Finding:
+def _over_tasks(tasks: PairedTasks, one_run_each: bool) -> FoundDifference:
     names = list(tasks.first)
     left, right = [tasks.first[name] for name in names], [tasks.second[name] for name in names]
     differences = [b - a for a, b in zip(left, right, strict=True)]
@@ -116,7 +116,7 @@ def _over_tasks(tasks: PairedTasks, one_run_each: bool) -> Finding:
         name = f"sign-flip over {'clusters' if in_clusters else 'tasks'}"
         tests.insert(0, TestOfDifference(name=name, **flips._asdict()))
         discordance = None
-    return Finding(
+    return FoundDifference(
         "task",
         "cluster" if in_clusters else "task",
         bootstrap(differences, clusters if in_clusters else None, expanded=True),
@@ -131,7 +131,7 @@ def _over_tasks(tasks: PairedTasks, one_run_each: bool) -> Finding:
     )
 
 
-def _apart(apart: Unpaired, first: str, second: str) -> Finding:
+def _apart(apart: Unpaired, first: str, second: str) -> FoundDifference:
     left, right = list(apart.first.values()), list(apart.second.values())
     if min(len(left), len(right)) < 2:
         small = first if len(left) < 2 else second
@@ -141,7 +141,7 @@ def _apart(apart: Unpaired, first: str, second: str) -> Finding:
         return _apart_in_clusters(apart, t_test.difference.mean)
     shuffled = permutation(left, right)
     name = f"permutation of {apart.unit}s"
-    return Finding(
+    return FoundDifference(
         "no",
         apart.unit,
         t_test.difference,
@@ -156,7 +156,7 @@ def _apart(apart: Unpaired, first: str, second: str) -> Finding:
     )
 
 
-def _apart_in_clusters(apart: Unpaired, difference: float) -> Finding:
+def _apart_in_clusters(apart: Unpaired, difference: float) -> FoundDifference:
     sides = [
         clustered_mean(list(values.values()), [clusters[task] for task in values])
         for values, clusters in zip((apart.first, apart.second), apart.clusters, strict=True)
@@ -165,7 +165,7 @@ def _apart_in_clusters(apart: Unpaired, difference: float) -> Finding:
     groups = sum(side.estimate.n for side in sides)
     clustered = t_interval(difference, error, degrees, groups)
     p = two_sided(difference / error, degrees) if error else float(difference == 0)
-    return Finding(
+    return FoundDifference(
         "no",
         "cluster",
         clustered.estimate,

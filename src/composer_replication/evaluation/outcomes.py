@@ -31,7 +31,7 @@ Values = dict[str, dict[str, float]]
 Span = tuple[float, float]
 
 
-class Choice(NamedTuple):
+class OutcomeChoice(NamedTuple):
     """Which rows count, and what of them. Without a `split`, the first of the first arm; rows may lack a `phase`."""
 
     metric: str = "success"
@@ -69,7 +69,7 @@ class Arm(NamedTuple):
         return {task: mean([tasks[task] for tasks in self.values.values() if task in tasks]) for task in self.tasks}
 
 
-def read_arms(arguments: Sequence[str], choice: Choice) -> list[Arm]:
+def read_arms(arguments: Sequence[str], choice: OutcomeChoice) -> list[Arm]:
     """Each argument is PATH or NAME=PATH. Without a name, the arm is called after its file or folder."""
     named = [_named(argument) for argument in arguments]
     labels = _labels(named)
@@ -83,7 +83,7 @@ def read_arms(arguments: Sequence[str], choice: Choice) -> list[Arm]:
     return arms
 
 
-def read_arm(path: Path, name: str, choice: Choice) -> Arm:
+def read_arm(path: Path, name: str, choice: OutcomeChoice) -> Arm:
     notes: list[str] = []
     rows = _one_file_per_seed(path, notes)
     splits = tuple(dict.fromkeys(str(row["split"]) for found in rows.values() for row in found if "split" in row))

@@ -16,7 +16,7 @@ from composer_replication.llm.asking import Asker, AskTally
 from composer_replication.llm.chat import ChatClient, ChatFailure, ChatReply
 from composer_replication.records import JsonObject
 
-from .judge_prompt import Question, read_answer
+from .judge_prompt import JudgeQuestion, read_answer
 
 DEFAULT_MAX_TOKENS = 96
 CACHE = "judge"
@@ -56,7 +56,7 @@ class LLMJudgeHintGenerator:
         if self._asker is None:
             return None
         self.tally.sites += 1
-        question = Question.of(error_kind, error_meta)
+        question = JudgeQuestion.of(error_kind, error_meta)
         reply = self._asker.reply(question.key(self.model), lambda: question.request(self.model))
         if reply is None:
             return None

@@ -43,7 +43,7 @@ ANSWER_SCHEMA: JsonObject = {
 }
 
 
-class Question(NamedTuple):
+class JudgeQuestion(NamedTuple):
     """One error as the judge sees it: cleaned, cut, and the same on every machine."""
 
     kind: str
@@ -53,7 +53,7 @@ class Question(NamedTuple):
     excerpt: str
 
     @classmethod
-    def of(cls, error_kind: str, error_meta: dict[str, Any]) -> Question:
+    def of(cls, error_kind: str, error_meta: dict[str, Any]) -> JudgeQuestion:
         """Named texts only: an object that found its way into the meta would bring its address with it."""
         names = [str(name) for name in error_meta.get("available_tools", [])][:MAX_TOOLS]
         return cls(
@@ -79,7 +79,7 @@ class Question(NamedTuple):
         return json_request(model, SYSTEM, asked, answer="hint", schema=ANSWER_SCHEMA, max_tokens=REPLY_TOKENS)
 
 
-class Verdict(NamedTuple):
+class JudgeVerdict(NamedTuple):
     """A hint, or why the answer is not used."""
 
     hint: str | None
@@ -94,21 +94,21 @@ _ORDERS = re.compile(
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf)\.", re.IGNORECASE)
 
 
-def read_answer(text: str, question: Question, max_tokens: int) -> Verdict:
+def read_answer(text: str, question: JudgeQuestion, max_tokens: int) -> JudgeVerdict:
     """The hint in an answer, if it keeps every rule."""
     fields = json_fields(text)
     said = fields.get("hint")
     if set(fields) != {"hint"} or not isinstance(said, str):
-        return Verdict(None, "not_json")
+        return JudgeVerdict(None, "not_json")
     said = said.strip()
     if not said:
-        return Verdict(None, "nothing_to_say")
+        return JudgeVerdict(None, "nothing_to_say")
     hint = said if said.startswith(PREFIX) else PREFIX + said
     reason = _fault(hint, question, max_tokens)
-    return Verdict(None, reason) if reason else Verdict(hint)
+    return JudgeVerdict(None, reason) if reason else JudgeVerdict(hint)
 
 
-def _fault(hint: str, question: Question, max_tokens: int) -> str:
+def _fault(hint: str, question: JudgeQuestion, max_tokens: int) -> str:
     if any(is_hidden(character) for character in hint):
         return "hidden_characters"
     if not fits(hint, max_tokens):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from .conversation import Conversation
 from .reading import Document
-from .replies import CallIds, Reply, add_reply
+from .replies import CallIds, ModelReply, add_reply
 from .session import AssistantTurn, Said
 
 
@@ -42,7 +42,7 @@ class Dialogue:
         self._forgot = False
         self._conversation.restart()
 
-    def turn(self, key: str | None, model: str | None, reply: Reply | None = None) -> AssistantTurn:
+    def turn(self, key: str | None, model: str | None, reply: ModelReply | None = None) -> AssistantTurn:
         """A new turn, even where a cache served one response twice."""
         if self._forgot:
             self._conversation.restart(self._context.copy())
@@ -54,10 +54,10 @@ class Dialogue:
         turn, _ = self._conversation.turn(key, model, *self._range)
         self._context.append(turn)
         self._ids.forget_open()
-        self.add(turn, reply or Reply())
+        self.add(turn, reply or ModelReply())
         return turn
 
-    def add(self, turn: AssistantTurn, part: Reply) -> None:
+    def add(self, turn: AssistantTurn, part: ModelReply) -> None:
         add_reply(self._conversation, turn, part, self._ids)
 
     def answer(self, recorded_id: str | None, text: str, is_error: bool = False) -> str | None:

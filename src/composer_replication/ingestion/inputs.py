@@ -16,7 +16,7 @@ from composer_replication.errors import UsageError
 from composer_replication.redaction import Redactor
 
 from .formats import TRACE_READERS, detect_format
-from .reading import InputFile, Quarantined, Report, is_json
+from .reading import InputFile, Quarantined, ReadingReport, is_json
 
 SESSION_SUFFIXES = (".jsonl", ".traj", ".json", ".aider.chat.history.md")
 ALWAYS_SESSIONS = (".jsonl", ".traj")
@@ -40,7 +40,7 @@ class Inputs:
     skipped: Counter[str] = field(default_factory=Counter[str])
 
 
-class Candidate(NamedTuple):
+class InputCandidate(NamedTuple):
     path: Path
     name: str
     was_named: bool
@@ -52,7 +52,7 @@ def find_inputs(paths: Sequence[Path], format_name: str | None = None) -> Inputs
     inputs = Inputs()
     for candidate in _candidates(paths, inputs):
         path, name = candidate.path, candidate.name
-        known, problem = _inspect(InputFile(path, Report()), format_name)
+        known, problem = _inspect(InputFile(path, ReadingReport()), format_name)
         if known == "claude_code" and candidate.is_subagent:
             inputs.skipped["subagent_file"] += 1
         elif known:
@@ -85,13 +85,13 @@ def _inspect(file: InputFile, format_name: str | None) -> tuple[str | None, str 
         return None, f"cannot be read: {type(error).__name__}"
 
 
-def _candidates(paths: Sequence[Path], inputs: Inputs) -> Iterator[Candidate]:
+def _candidates(paths: Sequence[Path], inputs: Inputs) -> Iterator[InputCandidate]:
     seen: set[Path] = set()
     names = _Names()
     for path in paths:
         if not path.exists():
             raise UsageError(f"there is no file or folder {path}", NEXT_COMMAND)
-        for file in [Candidate(path, path.name, True)] if path.is_file() else _walk(path, inputs, names):
+        for file in [InputCandidate(path, path.name, True)] if path.is_file() else _walk(path, inputs, names):
             if file.path not in seen:
                 seen.add(file.path)
                 yield file._replace(name=names.of(file.path, file.name))
@@ -117,7 +117,7 @@ class _Names:
         return self._redactor.text(os.fsencode(text).decode("utf-8", "replace"))
 
 
-def _walk(root: Path, inputs: Inputs, names_of: _Names) -> Iterator[Candidate]:
+def _walk(root: Path, inputs: Inputs, names_of: _Names) -> Iterator[InputCandidate]:
     def set_aside(error: OSError) -> None:
         folder = Path(error.filename)
         name = names_of.of(folder, str(folder.relative_to(root)) if folder != root else "")
@@ -130,13 +130,13 @@ def _walk(root: Path, inputs: Inputs, names_of: _Names) -> Iterator[Candidate]:
             inputs.skipped["run_folder"] += 1
             folders.clear()
         elif here.name == EVENT_FOLDER and any(name.startswith("event-") for name in names):
-            yield Candidate(here, str(here.relative_to(root.parent)), False)
+            yield InputCandidate(here, str(here.relative_to(root.parent)), False)
             folders.clear()
         else:
             yield from _session_files(root, here, sorted(names), inputs.skipped)
 
 
-def _session_files(root: Path, folder: Path, names: Sequence[str], skipped: Counter[str]) -> Iterator[Candidate]:
+def _session_files(root: Path, folder: Path, names: Sequence[str], skipped: Counter[str]) -> Iterator[InputCandidate]:
     for name in names:
         file = folder / name
         if not _plain_name(file).endswith(SESSION_SUFFIXES):
@@ -145,7 +145,7 @@ def _session_files(root: Path, folder: Path, names: Sequence[str], skipped: Coun
             skipped["link"] += 1
         elif file.is_file():
             below = file.relative_to(root)
-            yield Candidate(file, str(below), False, name.startswith("agent-") or "subagents" in below.parts[:-1])
+            yield InputCandidate(file, str(below), False, name.startswith("agent-") or "subagents" in below.parts[:-1])
         else:
             skipped["not_a_file"] += 1
 

@@ -18,7 +18,7 @@ class ParsedCall(NamedTuple):
     arguments: str | JsonObject
 
 
-class Reply(NamedTuple):
+class ModelReply(NamedTuple):
     text: str = ""
     thinking: str = ""
     calls: Sequence[ParsedCall] = ()
@@ -58,7 +58,7 @@ class CallIds:
         self._open.clear()
 
 
-def add_reply(conversation: Conversation, turn: AssistantTurn, reply: Reply, ids: CallIds) -> None:
+def add_reply(conversation: Conversation, turn: AssistantTurn, reply: ModelReply, ids: CallIds) -> None:
     conversation.add_thinking(turn, reply.thinking)
     conversation.add_text(turn, reply.text)
     for call in reply.calls:

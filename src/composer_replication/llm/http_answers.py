@@ -32,7 +32,7 @@ MAX_WAIT_S = 86_400.0
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
-class Verdict(NamedTuple):
+class AnswerVerdict(NamedTuple):
     """`unusable`: it was answered, and the answer is of no use. `overload`: ask more slowly."""
 
     action: Action
@@ -44,13 +44,15 @@ class Verdict(NamedTuple):
     answer: dict[str, Any] | None = None
 
 
-def judge(response: Response) -> Verdict:
+def judge(response: Response) -> AnswerVerdict:
     if response.status == 200:
         return _judge_body(response.body)
     wait_s = retry_after_s(response.retry_after)
     status, reason = response.status, f"HTTP {response.status}"
     doubtful = status == 408 or (status >= 500 and status not in REFUSALS)
-    return Verdict(_action(status), "in_doubt" if doubtful else "refused", reason, wait_s, overload=status in OVERLOAD)
+    return AnswerVerdict(
+        _action(status), "in_doubt" if doubtful else "refused", reason, wait_s, overload=status in OVERLOAD
+    )
 
 
 def _action(status: int) -> Action:
@@ -59,13 +61,13 @@ def _action(status: int) -> Action:
     return "retry_soon" if status in RETRY_SOON or status >= 500 else "retry_never"
 
 
-def _judge_body(body: bytes) -> Verdict:
+def _judge_body(body: bytes) -> AnswerVerdict:
     try:
         answer: Any = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return Verdict("retry_soon", "in_doubt", "bad JSON", unusable=True)
+        return AnswerVerdict("retry_soon", "in_doubt", "bad JSON", unusable=True)
     if not isinstance(answer, dict):
-        return Verdict("retry_soon", "in_doubt", "not an object", unusable=True)
+        return AnswerVerdict("retry_soon", "in_doubt", "not an object", unusable=True)
     fields = cast("dict[str, Any]", answer)
     choices = fields.get("choices")
     choice: Any = cast("list[Any]", choices)[0] if isinstance(choices, list) and choices else None
@@ -75,18 +77,18 @@ def _judge_body(body: bytes) -> Verdict:
     if error:
         return _judge_error(error, fields)
     if choice is None:
-        return Verdict("retry_soon", "failed", "empty choices", unusable=True, answer=fields)
+        return AnswerVerdict("retry_soon", "failed", "empty choices", unusable=True, answer=fields)
     if not isinstance(choice, dict) or not isinstance(cast("dict[str, Any]", choice).get("message"), dict):
-        return Verdict("retry_soon", "failed", "no message", unusable=True, answer=fields)
-    return Verdict("done", "settled", answer=fields)
+        return AnswerVerdict("retry_soon", "failed", "no message", unusable=True, answer=fields)
+    return AnswerVerdict("done", "settled", answer=fields)
 
 
-def _judge_error(error: Any, fields: dict[str, Any]) -> Verdict:
+def _judge_error(error: Any, fields: dict[str, Any]) -> AnswerVerdict:
     """The provider had begun to answer, so a prompt may have been charged all the same."""
     code = cast("dict[str, Any]", error).get("code") if isinstance(error, dict) else None
     known = code if isinstance(code, int) and 400 <= code < 600 else 500
     reason = f"error {code} inside HTTP 200" if known == code else "error inside HTTP 200"
-    return Verdict(
+    return AnswerVerdict(
         _action(known), "failed", reason, overload=known in OVERLOAD, unusable=known not in OVERLOAD, answer=fields
     )
 

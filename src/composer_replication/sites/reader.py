@@ -17,7 +17,7 @@ from composer_replication.llm.chat import ChatClient
 from composer_replication.llm.chat_client import open_chat
 from composer_replication.records import ErrorKind, ErrorSite, JsonObject, Trace
 
-from .reader_prompt import KINDS, PROMPT_VERSION, Question, Verdict, read_answer
+from .reader_prompt import KINDS, PROMPT_VERSION, ReaderQuestion, ReaderVerdict, read_answer
 from .steering import said_site, words_after
 
 CACHE = "reader"
@@ -56,7 +56,7 @@ class LLMSiteReader:
         words, _ = words_after(trace, turn)
         if not words or any(site.error_kind in SETTLED for site in found):
             return found
-        verdict = self._verdict(Question.of(trace, turn, words))
+        verdict = self._verdict(ReaderQuestion.of(trace, turn, words))
         if verdict is None:
             return found
         others = [site for site in found if site.error_kind not in KINDS]
@@ -64,7 +64,7 @@ class LLMSiteReader:
             others.append(said_site(trace, turn, verdict.kind, words, f"reader/{PROMPT_VERSION}", CONFIDENCE))
         return others
 
-    def _verdict(self, question: Question) -> Verdict | None:
+    def _verdict(self, question: ReaderQuestion) -> ReaderVerdict | None:
         self.tally.turns += 1
         reply = self._asker.reply(question.key(self.model), lambda: question.request(self.model))
         if reply is None:

@@ -14,10 +14,10 @@ from typing import Any
 from composer_replication.records import JsonObject
 
 from ..conversation import Conversation
-from ..reading import InputFile, Line
+from ..reading import InputFile, RawLine
 from ..session import AssistantTurn, Said, Session
 from ..values import as_list, as_object, as_text, placeholder
-from .claude_code_lines import Attachment, Block, Record, blocks_of, decode, is_bulky, loads
+from .claude_code_lines import Attachment, Block, LoggedRecord, blocks_of, decode, is_bulky, loads
 from .claude_code_reminders import reminder
 
 AGENT = "claude_code"
@@ -73,7 +73,7 @@ class _Reader:
         self._report.skipped["queued_and_never_sent"] += len(self._queue)
         return self._conversation.session(self._session_id or self._name)
 
-    def add(self, line: Line, record: Record) -> None:
+    def add(self, line: RawLine, record: LoggedRecord) -> None:
         self._session_id = self._session_id or record.sessionId
         self._conversation.version = self._conversation.version or record.version
         uuid = hash(record.uuid) if record.uuid else None
@@ -86,7 +86,7 @@ class _Reader:
             if uuid is not None:
                 self._uuids[uuid] = entry
 
-    def _dispatch(self, line: Line, record: Record) -> Said | AssistantTurn | None:
+    def _dispatch(self, line: RawLine, record: LoggedRecord) -> Said | AssistantTurn | None:
         match record.type:
             case "assistant":
                 return self._add_assistant(line, record)
@@ -104,7 +104,7 @@ class _Reader:
                 self._report.meet_unknown(record.version, kind)
         return None
 
-    def _add_system(self, record: Record) -> None:
+    def _add_system(self, record: LoggedRecord) -> None:
         match record.subtype:
             case "compact_boundary":
                 self._prompts.pop(NO_PARENT, None)
@@ -124,7 +124,7 @@ class _Reader:
         entries = [self._uuids.get(hash(uuid)) for uuid in uuids if isinstance(uuid, str)]
         return list({id(entry): entry for entry in entries if entry is not None}.values())
 
-    def _add_assistant(self, line: Line, record: Record) -> AssistantTurn | None:
+    def _add_assistant(self, line: RawLine, record: LoggedRecord) -> AssistantTurn | None:
         message = record.message
         if message is None:
             self._report.skipped["assistant_without_message"] += 1
@@ -155,7 +155,7 @@ class _Reader:
                     self._report.skip("block", kind)
         return turn
 
-    def _add_user(self, record: Record) -> Said | None:
+    def _add_user(self, record: LoggedRecord) -> Said | None:
         blocks = blocks_of(record.message.content) if record.message else []
         results = [(block, flatten(loads(block.content))) for block in blocks if block.type == "tool_result"]
         text = "\n".join(_block_text(block) for block in blocks if block.type != "tool_result")
@@ -195,7 +195,7 @@ class _Reader:
         if tools := [as_object(tool) for tool in as_list(loads(attachment.tools)) if as_object(tool).get("name")]:
             self._conversation.tools(_openai_tool(tool) for tool in tools)
 
-    def _add_queue_operation(self, record: Record) -> None:
+    def _add_queue_operation(self, record: LoggedRecord) -> None:
         """A text queued during a turn reaches the model when it leaves the queue; `popAll` hands it back unsent."""
         match record.operation:
             case "enqueue":

@@ -15,7 +15,7 @@ from composer_replication.records import JsonObject, canonical_json
 
 from ..conversation import Conversation
 from ..documents import feed
-from ..reading import InputFile, Line
+from ..reading import InputFile, RawLine
 from ..replies import arguments_of
 from ..session import AssistantTurn, Said, Session
 from ..values import as_list, as_name, as_object, as_objects, as_text, placeholder
@@ -73,7 +73,7 @@ class _Reader:
     def session(self) -> Session:
         return self._conversation.session(self._name or self._file_name)
 
-    def add(self, line: Line, record: JsonObject) -> None:
+    def add(self, line: RawLine, record: JsonObject) -> None:
         data = as_object(record.get("data"))
         if record.get("agentId") or data.get("parentToolCallId"):
             self._report.skipped["subagent"] += 1
@@ -128,7 +128,7 @@ class _Reader:
             self._has_system = True
             self._conversation.system(text)
 
-    def _add_assistant(self, line: Line, event_id: str, data: JsonObject) -> AssistantTurn:
+    def _add_assistant(self, line: RawLine, event_id: str, data: JsonObject) -> AssistantTurn:
         self._model = as_name(data.get("model")) or self._model
         key = as_name(data.get("apiCallId")) or as_name(data.get("messageId")) or event_id
         turn, _ = self._conversation.turn(key, self._model, line.start, line.end)

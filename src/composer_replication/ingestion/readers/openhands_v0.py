@@ -20,7 +20,7 @@ from ..chat_messages import openai_tools, take_apart, text_of
 from ..conversation import Conversation
 from ..documents import outcome_of, read_row
 from ..reading import Document, InputFile
-from ..replies import ParsedCall, Reply
+from ..replies import ModelReply, ParsedCall
 from ..session import AssistantTurn, Session
 from ..values import as_int, as_list, as_name, as_object, as_objects, as_text, placeholder
 from .openhands_logs import AGENT
@@ -138,12 +138,12 @@ class _History:
         source = event.get("source") or ("user" if self._user_speaks else "agent")
         self._user_speaks = source == "agent"
         if source == "agent":
-            self._add_response(event, Reply(text))
+            self._add_response(event, ModelReply(text))
         else:
             images = as_list(args.get("image_urls") or args.get("images_urls"))
             self._view.say(event_id, "\n".join([text, *(placeholder("image", url) for url in images)]))
 
-    def _add_response(self, event: JsonObject, fallback: Reply) -> str | None:
+    def _add_response(self, event: JsonObject, fallback: ModelReply) -> str | None:
         """The response that an action of the agent came from, once; gives the id of the action's call."""
         event_id, metadata = as_int(event.get("id")), as_object(event.get("tool_call_metadata"))
         response, recorded = as_object(metadata.get("model_response")), as_name(metadata.get("tool_call_id"))
@@ -170,7 +170,7 @@ class _History:
         name, wanted = TOOLS[kind]
         arguments = {key: args[key] for key in wanted if args.get(key) not in (None, "", {}, [])}
         thought = "" if kind == "think" else as_text(args.get("thought"))
-        call_id = self._add_response(event, Reply(thought, calls=[ParsedCall(None, name, arguments)]))
+        call_id = self._add_response(event, ModelReply(thought, calls=[ParsedCall(None, name, arguments)]))
         event_id = as_int(event.get("id"))
         if call_id and event_id is not None:
             self._call_of_event[event_id] = call_id
@@ -221,7 +221,7 @@ class _History:
         self._view.condense(forgotten, summary, offset, SUMMARY)
 
 
-def _reply(response: JsonObject, recorded: str | None, name: str | None, fallback: Reply) -> Reply:
+def _reply(response: JsonObject, recorded: str | None, name: str | None, fallback: ModelReply) -> ModelReply:
     """What the model wrote, where the file has it; else what the action tells of it."""
     choices = as_objects(response.get("choices"))
     reply = take_apart(as_object(choices[0].get("message"))) if choices else fallback

@@ -18,7 +18,7 @@ from ..chat_messages import openai_tools, take_apart, text_of
 from ..conversation import Conversation
 from ..documents import outcome_of, read_row
 from ..reading import Document, InputFile, parse_json
-from ..replies import ParsedCall, Reply
+from ..replies import ModelReply, ParsedCall
 from ..session import Session
 from ..values import as_int, as_list, as_name, as_object, as_objects, as_text
 from .openhands_logs import AGENT, is_log, read_log
@@ -160,7 +160,7 @@ class _Events:
         )
         self._add_turn(event_id, event, take_apart(written)._replace(calls=[parsed]), document)
 
-    def _add_turn(self, event_id: str | None, event: JsonObject, reply: Reply, document: Document) -> None:
+    def _add_turn(self, event_id: str | None, event: JsonObject, reply: ModelReply, document: Document) -> None:
         self._view.turn(event_id, as_name(event.get("llm_response_id")), None, document, reply)
 
     def _add_result(self, event_id: str | None, event: JsonObject, text: str, is_error: bool) -> None:

@@ -13,7 +13,7 @@ from composer_replication.records import JsonObject
 
 from ..conversation import Conversation
 from ..reading import Document
-from ..replies import CallIds, Reply, add_reply
+from ..replies import CallIds, ModelReply, add_reply
 from ..session import AssistantTurn, Said
 from ..values import as_name, as_text
 
@@ -49,7 +49,7 @@ class View:
         self._events.append((event_id, _Entry(None)))
 
     def turn(
-        self, event_id: EventId | None, key: str | None, model: str | None, document: Document, reply: Reply
+        self, event_id: EventId | None, key: str | None, model: str | None, document: Document, reply: ModelReply
     ) -> AssistantTurn:
         """An event in which the model spoke: a turn of its own, or another part of the turn with this key."""
         if self._condensed:
