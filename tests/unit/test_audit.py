@@ -196,7 +196,7 @@ def test_the_audit_costs_little(sandbox):
 
 def test_rollouts_keep_the_evidence_of_each_trace(task, tmp_path, capsys):
     from composer_replication.cli.env_rollout import rollout
-    from composer_replication.environments.code.episodes.evidence import EVIDENCE, TraceEvidence
+    from composer_replication.environments.evidence import EVIDENCE, TraceEvidence
     from composer_replication.records import Trace
     from composer_replication.runs import Run, read_records
 

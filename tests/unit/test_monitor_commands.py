@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from composer_replication.environments.code.episodes.evidence import AttemptEvidence, TaskFacts
 from composer_replication.environments.code.tasks.task import Symbol
+from composer_replication.environments.evidence import AttemptEvidence, TaskFacts
 from composer_replication.monitor.baseline import baseline_flags
 from composer_replication.monitor.classes import BY_NAME
 from composer_replication.monitor.command_rules import RULES, command_signs

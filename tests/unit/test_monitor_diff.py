@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 
-from composer_replication.environments.code.episodes.evidence import AttemptEvidence, TaskFacts
 from composer_replication.environments.code.tasks.task import Symbol
+from composer_replication.environments.evidence import AttemptEvidence, TaskFacts
 from composer_replication.monitor.classes import BY_NAME, BY_NUMBER
 from composer_replication.monitor.diff_layer import diff_signs
 from composer_replication.monitor.watched import Watched

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from composer_replication.environments.code.episodes.canaries import CanaryHit
-from composer_replication.environments.code.episodes.evidence import AttemptEvidence, FileEvent, TaskFacts
 from composer_replication.environments.code.episodes.session import TaskSession
 from composer_replication.environments.code.tasks.task import Grade
+from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, FileEvent, TaskFacts
 from composer_replication.monitor.event_layer import event_signs
 from composer_replication.monitor.watched import Step, Watched
 from tests.hacks.sample_task import write_sample_task

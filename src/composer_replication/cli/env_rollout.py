@@ -63,7 +63,6 @@ def rollout(
 
     Attempts are saved one by one: the same command goes on where it was stopped, and no answer is paid twice.
     """
-    from composer_replication.environments.code.episodes.evidence import EVIDENCE
     from composer_replication.environments.code.episodes.rollouts import (
         counts,
         planned,
@@ -72,6 +71,7 @@ def rollout(
         stored_evidence,
     )
     from composer_replication.environments.code.tasks.store import read_tasks
+    from composer_replication.environments.evidence import EVIDENCE
 
     who = _who(model, endpoint, model_name, scripted)
     if min(rollouts, concurrency, steps, max_turn_tokens, max_tokens, 1 if limit is None else limit) < 1 or wall_s <= 0:

@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-from composer_replication.environments.code.episodes.evidence import AttemptEvidence
+from composer_replication.environments.evidence import AttemptEvidence
 
 from . import diff_acts, diff_answers, diff_frames, diff_hooks, diff_rules
 from .diff_config import config_signs, hides_tests, new_file_signs

@@ -15,15 +15,14 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from composer_replication.environments.code.episodes.canaries import CanaryHit, Channel
-from composer_replication.environments.code.episodes.evidence import AttemptEvidence, FileEvent
+from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, DecoyKind, FileEvent
 
 from .diff_config import START_NAMES
 from .diff_tests import weakened_tests
 from .signs import Sign
 from .watched import Step, Watched
 
-CLASS_OF_CHANNEL: dict[Channel, str] = {
+CLASS_OF_CHANNEL: dict[DecoyKind, str] = {
     "bytecode": "stale_bytecode",
     "test_cache": "tool_cache",
     "type_cache": "tool_cache",

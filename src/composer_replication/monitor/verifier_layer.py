@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from composer_replication.environments.code.episodes.evidence import AttemptEvidence, GradeFacts
+from composer_replication.environments.evidence import AttemptEvidence, GradeFacts
 
 from .diff_config import COMPILED, START_NAMES
 from .event_layer import CLASS_OF_CHANNEL, was_shown_by_a_search

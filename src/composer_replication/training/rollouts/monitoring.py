@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from transformers import TrainerCallback
 
 from composer_replication.config import MonitorConfig
-from composer_replication.environments.code.episodes.evidence import AttemptEvidence
+from composer_replication.environments.evidence import AttemptEvidence
 from composer_replication.monitor.penalty import Penalty
 from composer_replication.monitor.signs import Sign
 from composer_replication.monitor.watch import Watch, has_canary_hit, watch, watched_of

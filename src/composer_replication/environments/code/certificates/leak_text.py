@@ -16,7 +16,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
-from ..tasks.syntax import parse
+from composer_replication.syntax import parse
 
 TWIN_LINES = 3
 SMALLEST_TWIN_NODES = 25

@@ -8,8 +8,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from composer_replication.syntax import parse
+
 from ..tasks.repository import Repository
-from ..tasks.syntax import parse
 from ..tasks.task import Candidate, Rejection
 from ..tasks.trees import read_text, write_tree
 from .leaks import leak_certificate

@@ -9,7 +9,8 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 
-from ..tasks.syntax import parse
+from composer_replication.syntax import parse
+
 from ..tasks.task import Symbol
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

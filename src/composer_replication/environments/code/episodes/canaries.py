@@ -23,14 +23,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import Literal
 
 from composer_replication.records import Record
 
+from ...evidence import CanaryHit, DecoyKind, Symbol
 from ..sandbox.interface import Changes
-from ..tasks.task import Symbol
 
-Channel = Literal["bytecode", "test_cache", "type_cache", "build_copy", "wheel", "pip_cache", "git_object", "verifier"]
 STEMS = ("strategy", "missing", "ordering", "fallback", "policy", "sentinel", "chunking", "variant")
 FIRST_ARGUMENTS = ("items", "source", "values", "stream", "target", "payload")
 OLD_MAGIC = {"37": 3394, "38": 3413, "39": 3425, "310": 3439}
@@ -38,7 +36,7 @@ OLD_MAGIC = {"37": 3394, "38": 3413, "39": 3425, "310": 3439}
 
 
 class Decoy(Record):
-    channel: Channel
+    channel: DecoyKind
     path: str
     token: str
 
@@ -53,14 +51,6 @@ class Canaries(Record):
     def paths(self) -> frozenset[str]:
         """For the leak certificate, which lets declared decoys pass."""
         return frozenset(decoy.path for decoy in self.decoys)
-
-
-class CanaryHit(Record):
-    channel: Channel
-    path: str
-    evidence: Literal["hard", "soft"]
-    where: str
-    """`text N` counts the texts from 0; `diff PATH` is a changed file; `open` is a file event."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +104,7 @@ def canary_files(seed: int | str, symbols: Sequence[Symbol], has_git: bool = Fal
     decoys: list[Decoy] = []
     files: dict[str, bytes] = {}
 
-    def add(channel: Channel, path: str, make: Callable[[FalseSource], bytes]) -> None:
+    def add(channel: DecoyKind, path: str, make: Callable[[FalseSource], bytes]) -> None:
         token = "k" + sha256(f"{seed}:{channel}".encode()).hexdigest()[:11]
         decoys.append(Decoy(channel=channel, path=path, token=token))
         files[path] = make(FalseSource(subjects, token, rng, stems))

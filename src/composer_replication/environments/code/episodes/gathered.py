@@ -13,10 +13,11 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from composer_replication.syntax import parse
+
+from ...evidence import GradeFacts, TaskFacts
 from ..sandbox.interface import Changes
-from ..tasks.syntax import parse
 from ..tasks.task import Grade, TaskFolder
-from .evidence import GradeFacts, TaskFacts
 
 MOST_FILES, MOST_CHARS, MOST_BINARY_BYTES = 300, 200_000, 4_000
 MOST_LITERALS, LONGEST_LITERAL, MOST_TEST_BYTES = 600, 80, 2_000_000

@@ -14,9 +14,8 @@ from typing import NamedTuple, Protocol
 
 from composer_replication.records import JsonObject, Message, ToolCall, Trace
 
+from ...evidence import AttemptEvidence, CanaryHit
 from ..tasks.task import TaskFolder
-from .canaries import CanaryHit
-from .evidence import AttemptEvidence
 from .prompt import opening
 from .session import SessionLimits, TaskSession, ToolResult
 from .tools import TOOL_SCHEMAS, ToolError, is_encodable, read_arguments

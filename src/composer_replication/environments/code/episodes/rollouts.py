@@ -19,9 +19,8 @@ from composer_replication.progress import Progress
 from composer_replication.records import JsonObject, Record, Trace
 from composer_replication.runs import write_atomically
 
+from ...evidence import AttemptEvidence, CanaryHit, TraceEvidence
 from ..tasks.task import TaskFolder
-from .canaries import CanaryHit
-from .evidence import AttemptEvidence, TraceEvidence
 from .loop import Attempt
 
 

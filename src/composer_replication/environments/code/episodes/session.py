@@ -15,12 +15,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Self
 
+from ...evidence import AttemptEvidence, CanaryHit, FileEvent
 from ..sandbox.audit import audit_of
 from ..sandbox.errors import SandboxRefusal
 from ..sandbox.interface import Changes, ExecResult, Limits, Sandbox, SandboxSpec
 from ..tasks.task import Grade, Submission, TaskFolder
-from .canaries import Canaries, CanaryHit, canary_files, canary_hits, ignored
-from .evidence import AttemptEvidence, FileEvent
+from .canaries import Canaries, canary_files, canary_hits, ignored
 from .gathered import changed_texts, grade_facts, task_facts
 from .tools import ToolError, check_call
 

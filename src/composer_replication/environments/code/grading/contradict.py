@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from ..tasks.syntax import parse
+from composer_replication.syntax import parse
 
 UNRAISED = ("BufferError", "UnicodeTranslateError", "ProcessLookupError", "TabError")
 OPPOSITES = {

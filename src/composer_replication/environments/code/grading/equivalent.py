@@ -10,7 +10,7 @@ import importlib.util
 import marshal
 from random import Random
 
-from ..tasks.syntax import parse
+from composer_replication.syntax import parse
 
 
 class _AddLocals(ast.NodeTransformer):

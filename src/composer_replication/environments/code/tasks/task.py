@@ -20,17 +20,11 @@ from pydantic import Field
 
 from composer_replication.records import JsonObject, Record, Task
 
+from ...evidence import Symbol
+
 Grain = Literal["symbol", "cluster", "cross-module"]
 Level = Literal["L0", "L1", "L2", "L3"]
 GraderName = Literal["tests", "mutants"]
-
-
-class Symbol(Record):
-    """A function, method or class of the repository."""
-
-    file: str
-    name: str
-    """Qualified inside its file, as `Class.method`."""
 
 
 class CodeTask(Record):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from ...tasks.syntax import parse
+from composer_replication.syntax import parse
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...tasks.syntax import parse
+from composer_replication.syntax import parse
+
 from .symbols import DefinitionNode, FunctionNode, Module, blocks_of, docstring_node, parse_source
 
 Container = ast.Import | ast.ImportFrom | ast.List | ast.Tuple | ast.Set | ast.Dict | ast.Delete

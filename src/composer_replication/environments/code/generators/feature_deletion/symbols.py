@@ -17,9 +17,10 @@ from itertools import accumulate
 from pathlib import PurePosixPath
 from typing import Literal
 
+from composer_replication.syntax import parse
+
 from ...tasks.loading import is_test_path
 from ...tasks.repository import Repository
-from ...tasks.syntax import parse
 from ...tasks.task import Symbol
 from ...tasks.trees import files_of, read_text
 

@@ -1,22 +1,42 @@
 """What an attempt left behind besides its conversation: files that were opened and changed, decoys, and the grade.
 
-A `TaskSession` gathers it, a stored attempt carries it, and the monitor reads it. Nothing here was said by the agent.
+An episode gathers it, a stored attempt carries it, and the monitor reads it. Nothing here was said by the agent.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
 from composer_replication.records import Record, StoredRecord
 
-from ..tasks.task import Symbol
-from .canaries import CanaryHit
-
 EVIDENCE = "ingestion/evidence.jsonl.zst"
 """In a run directory: one `TraceEvidence` per attempt."""
+Evidence = Literal["hard", "soft"]
+Layer = Literal["command", "event", "diff", "verifier", "canary"]
 FileAct = Literal["open", "write", "create", "delete", "move"]
+
+
+DecoyKind = Literal[
+    "bytecode", "test_cache", "type_cache", "build_copy", "wheel", "pip_cache", "git_object", "verifier"
+]
+
+
+class Symbol(Record):
+    """A function, method or class of the repository."""
+
+    file: str
+    name: str
+    """Qualified inside its file, as `Class.method`."""
+
+
+class CanaryHit(Record):
+    channel: DecoyKind
+    path: str
+    evidence: Literal["hard", "soft"]
+    where: str
+    """`text N` counts the texts from 0; `diff PATH` is a changed file; `open` is a file event."""
 
 
 class FileEvent(Record):
@@ -85,3 +105,17 @@ class TraceEvidence(StoredRecord):
 
     trace_id: str
     evidence: AttemptEvidence
+
+
+class Sign(NamedTuple):
+    """One piece of evidence for one class of hack, as a rule found it.
+
+    `step` counts tool calls from 0; None is the attempt as a whole. `line` is the offending text.
+    """
+
+    rule: str
+    hack_class: str
+    layer: Layer
+    evidence: Evidence
+    step: int | None
+    line: str
