@@ -16,9 +16,15 @@ import pytest
 from composer_replication.config import HintsConfig
 from composer_replication.errors import UsageError
 from composer_replication.hints import JudgeFailure, JudgeReply, LLMJudgeHintGenerator, write_hints
-from composer_replication.hints.excerpt import excerpt_of
 from composer_replication.hints.judge import open_judge
-from composer_replication.hints.judge_prompt import ANSWER_SCHEMA, PROMPT_VERSION, SYSTEM, JudgeQuestion, read_answer
+from composer_replication.hints.judge_prompt import (
+    ANSWER_SCHEMA,
+    PROMPT_VERSION,
+    SYSTEM,
+    JudgeQuestion,
+    excerpt_of,
+    read_answer,
+)
 from composer_replication.hints.wording import count_tokens
 from composer_replication.llm.chat_client import LedgerChatClient
 from composer_replication.llm.fence import visible

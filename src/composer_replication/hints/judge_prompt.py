@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from composer_replication.llm.chat import json_fields, json_request
 from composer_replication.llm.fence import FENCE_RULE, fenced, is_hidden, neutralise
-from composer_replication.records import JsonObject, canonical_json
+from composer_replication.records import JsonObject, Message, Trace, canonical_json, render_action
 
 from .wording import PIECE, PREFIX, fits, sentences
 
@@ -25,6 +25,9 @@ MAX_TOOLS = 24
 MAX_SENTENCES = 2
 REPLY_TOKENS = 256
 COPIED_PIECES = 8
+EXCERPT_MESSAGES = 4
+MESSAGE_CHARS = 700
+ACTION_CHARS = 1500
 
 SYSTEM = (
     "You help to train a coding agent. You are shown one step of a recorded session in which something went wrong. "
@@ -41,6 +44,26 @@ ANSWER_SCHEMA: JsonObject = {
     "required": ["hint"],
     "additionalProperties": False,
 }
+
+
+def excerpt_of(trace: Trace, turn: int) -> str:
+    """The end of a session as the judge reads it: the last request of the user, the messages just before the turn, and
+    what the actor did, each cut."""
+    history = trace.history(turn)
+    recent = history[-EXCERPT_MESSAGES:]
+    asked = next((message for message in reversed(history) if message["role"] == "user"), None)
+    shown = recent if asked is None or asked in recent else [asked, *recent]
+    action = render_action(trace.messages[trace.turns[turn].start])
+    return "\n".join([*map(_line, shown), f"agent, the step to correct: {_cut(action, ACTION_CHARS)}"])
+
+
+def _line(message: Message) -> str:
+    text = render_action(message) if message["role"] == "assistant" else message["content"]
+    return f"{'agent' if message['role'] == 'assistant' else message['role']}: {_cut(text, MESSAGE_CHARS)}"
+
+
+def _cut(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else f"{text[: max_chars // 2]} … {text[-max_chars // 2 :]}"
 
 
 class JudgeQuestion(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from composer_replication.records import JsonObject
 
+from .dialogue import ModelReply, ParsedCall, arguments_of
 from .documents import maybe_json
-from .replies import ModelReply, ParsedCall, arguments_of
 from .values import as_list, as_name, as_object, as_objects, as_text, label, placeholder
 from .written_calls import cut_calls, cut_thinking
 

@@ -16,14 +16,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 import orjson
 import zstandard
 
 from composer_replication.records import JsonObject
-
-from .redacting import TextRedactor, Unredacted
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 64 << 20
@@ -76,6 +74,36 @@ def label(kind: object) -> str:
     """A name found in a file, as reports may show it: short, plain, and no secret."""
     text = str(kind)
     return text if len(text) <= MAX_NAME_CHARS and _plain_label(text) else "(other)"
+
+
+class TextRedactor(Protocol):
+    """What a reader needs of a redactor."""
+
+    counts: Counter[str]
+    reported: Counter[str]
+
+    def text(self, value: str) -> str: ...
+
+    def json_text(self, value: str) -> str: ...
+
+    def json_value(self, value: Any) -> Any: ...
+
+
+class Unredacted:
+    """For people who typed `--allow-unredacted`."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.reported: Counter[str] = Counter()
+
+    def text(self, value: str) -> str:
+        return value
+
+    def json_text(self, value: str) -> str:
+        return value
+
+    def json_value(self, value: Any) -> Any:
+        return value
 
 
 class RawLine(NamedTuple):

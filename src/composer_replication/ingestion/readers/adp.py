@@ -16,10 +16,9 @@ from composer_replication.records import JsonObject, content_id
 
 from ..chat_messages import openai_tools
 from ..conversation import Conversation
-from ..dialogue import Dialogue
+from ..dialogue import Dialogue, ModelReply, ParsedCall
 from ..documents import model_of_run, outcome_of, read_rows
 from ..reading import Document, InputFile
-from ..replies import ModelReply, ParsedCall
 from ..session import AssistantTurn, Session
 from ..values import as_list, as_name, as_object, as_text, placeholder
 

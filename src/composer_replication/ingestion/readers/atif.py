@@ -16,10 +16,9 @@ from composer_replication.records import JsonObject, content_id
 
 from ..chat_messages import openai_tools, text_of
 from ..conversation import Conversation
-from ..dialogue import Dialogue
+from ..dialogue import Dialogue, ModelReply, ParsedCall, arguments_of
 from ..documents import maybe_json, outcome_of, read_rows
 from ..reading import Document, InputFile
-from ..replies import ModelReply, ParsedCall, arguments_of
 from ..session import AssistantTurn, Session
 from ..values import as_int, as_list, as_name, as_object, as_objects, as_text, label
 from ..written_calls import cut_calls

@@ -16,10 +16,9 @@ from composer_replication.records import JsonObject, canonical_json, content_id
 
 from ..chat_messages import text_of
 from ..conversation import Conversation
-from ..dialogue import Dialogue
+from ..dialogue import Dialogue, ModelReply, ParsedCall, arguments_of
 from ..documents import maybe_json, read_rows
 from ..reading import Document, InputFile
-from ..replies import ModelReply, ParsedCall, arguments_of
 from ..session import AssistantTurn, Session
 from ..values import as_list, as_name, as_object, as_objects, as_text, label, placeholder
 from ..written_calls import cut_thinking

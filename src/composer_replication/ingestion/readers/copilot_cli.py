@@ -14,9 +14,9 @@ from typing import Any
 from composer_replication.records import JsonObject, canonical_json
 
 from ..conversation import Conversation
+from ..dialogue import arguments_of
 from ..documents import feed
 from ..reading import InputFile, RawLine
-from ..replies import arguments_of
 from ..session import AssistantTurn, Said, Session
 from ..values import as_list, as_name, as_object, as_objects, as_text, placeholder
 

@@ -18,9 +18,9 @@ from composer_replication.records import JsonObject, content_id
 
 from ..chat_messages import openai_tools, take_apart, text_of
 from ..conversation import Conversation
+from ..dialogue import ModelReply, ParsedCall
 from ..documents import outcome_of, read_row
 from ..reading import Document, InputFile
-from ..replies import ModelReply, ParsedCall
 from ..session import AssistantTurn, Session
 from ..values import as_int, as_list, as_name, as_object, as_objects, as_text, placeholder
 from .openhands_logs import AGENT

@@ -16,9 +16,9 @@ from composer_replication.records import JsonObject
 
 from ..chat_messages import openai_tools, take_apart, text_of
 from ..conversation import Conversation
+from ..dialogue import ModelReply, ParsedCall
 from ..documents import outcome_of, read_row
 from ..reading import Document, InputFile, parse_json
-from ..replies import ModelReply, ParsedCall
 from ..session import Session
 from ..values import as_int, as_list, as_name, as_object, as_objects, as_text
 from .openhands_logs import AGENT, is_log, read_log

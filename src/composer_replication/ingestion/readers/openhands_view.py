@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from composer_replication.records import JsonObject
 
 from ..conversation import Conversation
+from ..dialogue import CallIds, ModelReply, add_reply
 from ..reading import Document
-from ..replies import CallIds, ModelReply, add_reply
 from ..session import AssistantTurn, Said
 from ..values import as_name, as_text
 
