@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from composer_replication.environments.toolbox.equivalence import ToolboxJudge
-from composer_replication.pairs.calibrate import is_right
 from composer_replication.pairs.signal import MIN_PAIRS_PER_TRACE, SignalReport, distance_from_random, signal_report
 from composer_replication.pipeline import (
     asked_states,
@@ -18,7 +17,15 @@ from composer_replication.pipeline import (
     toolbox_tasks,
 )
 from composer_replication.progress import Progress
-from composer_replication.records import Message, PreferencePair, TeacherReply, Trace
+from composer_replication.records import (
+    Message,
+    PreferencePair,
+    TeacherReply,
+    Trace,
+    TraceState,
+    canonical_tool_call,
+    render_action,
+)
 from composer_replication.replay.gate import yields
 from composer_replication.runs import Run
 
@@ -35,8 +42,7 @@ def pair_report(run: Run, reference: str | None, progress: Progress) -> dict[str
     )
     told = report.model_dump(exclude=SIGNAL_FIELDS)
     told["funnel"]["states"] = replayed["states"]
-    judge = ToolboxJudge(toolbox_tasks(run, traces))
-    gate = yields(asked_states(run), pairs, lambda pair: is_right(pair, judge.is_right))
+    gate = yields(asked_states(run), pairs, _oracle(ToolboxJudge(toolbox_tasks(run, traces))))
     return {
         "run": str(run.path),
         "stage": "pairs",
@@ -50,6 +56,17 @@ def pair_report(run: Run, reference: str | None, progress: Progress) -> dict[str
         "gate": {bucket: found._asdict() for bucket, found in gate.items()},
         "signal": _signal(run, report, pairs, reference, progress) if reference else None,
     }
+
+
+def _oracle(judge: ToolboxJudge) -> Callable[[PreferencePair], bool | None]:
+    def is_right(pair: PreferencePair) -> bool | None:
+        calls = pair.chosen.get("tool_calls", [])
+        state = TraceState(
+            state_id=pair.state_id, messages=list(pair.prompt), student_action=render_action(pair.rejected)
+        )
+        return judge.is_right(state, canonical_tool_call(calls[0])) if len(calls) == 1 else None
+
+    return is_right
 
 
 def _signal(
