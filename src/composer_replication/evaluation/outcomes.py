@@ -7,7 +7,6 @@ other bad line is refused. It cannot know what is missing: a crashed episode tha
 
 from __future__ import annotations
 
-import io
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ import orjson
 import zstandard
 
 from composer_replication.errors import UsageError
+from composer_replication.ingestion.reading import InputFile, ReadingReport
 from composer_replication.runs import Run
 
 from .compare import TaskOutcome
@@ -203,11 +203,8 @@ def _rows(source: Path, notes: list[str]) -> Iterator[Row]:
 
 def _lines(source: Path) -> list[bytes]:
     try:
-        with source.open("rb") as raw:
-            if source.suffix != ".zst":
-                return raw.readlines()
-            with zstandard.ZstdDecompressor().stream_reader(raw) as plain:
-                return io.BufferedReader(plain).readlines()  # type: ignore[arg-type]
+        with InputFile(source, ReadingReport()).open() as plain:
+            return plain.readlines()
     except zstandard.ZstdError as error:
         raise UsageError(f"{source} is not readable as zstd", FORMAT) from error
 
