@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 import zstandard
@@ -21,12 +21,11 @@ from composer_replication.ingestion.reading import InputFile, ReadingReport
 from composer_replication.runs import Run
 
 from .compare import TaskOutcome
-from .metrics import mean, task_of, values_by_task
+from .metrics import Row, mean, task_of, values_by_task
 
 FORMAT = (
     "recompose evaluate --compare A.jsonl B.jsonl with lines such as " + '{"task_id": "t1", "seed": 0, "reward": 1.0}'
 )
-Row = Mapping[str, Any]
 Values = dict[str, dict[str, float]]
 Span = tuple[float, float]
 
