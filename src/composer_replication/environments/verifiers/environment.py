@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.records import JsonObject, Message, canonical_json
 
+from ..code.episodes.text_calls import read_calls
 from ..code.episodes.tools import ToolError
 from ..foreign.play import (
     ForeignEnvironment,
@@ -101,7 +102,7 @@ class VerifiersEpisode(ForeignEpisode):
             }
             for number, call in enumerate(calls)
         ]
-        return self._send({"content": "\n".join(filter(None, (call.said for call in calls))), "tool_calls": made})
+        return self._send({"content": read_calls(text).text, "tool_calls": made})
 
     def _refuse(self, text: str, error: ToolError) -> list[Message]:
         """verifiers keeps the turn too, so that its own limits count it."""

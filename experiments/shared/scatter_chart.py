@@ -7,7 +7,8 @@ from html import escape
 from statistics import fmean
 from typing import NamedTuple
 
-from .charts import Scale, standalone, ticks
+from composer_replication.evaluation.charts import Scale, standalone, ticks
+
 from .plot_frame import COLOURS, plot_frame
 
 WIDTH, HEIGHT = 760, 420

@@ -1,4 +1,4 @@
-"""The verb that does one stage of a run and nothing else: `recompose hint RUN`."""
+"""`recompose hint RUN`"""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-from .charts import Scale, standalone, ticks
+from composer_replication.evaluation.charts import Scale, standalone, ticks
+
 from .plot_frame import COLOURS, plot_frame
 
 WIDTH, HEIGHT = 760, 380

@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 import orjson
 import pytest
 
-from composer_replication.llm.client import Attempted, Call, Endpoint
+from composer_replication.llm.client import Attempted, Endpoint, PaidCall
+from composer_replication.llm.http_answers import AnswerVerdict, judge, retry_after_s
 from composer_replication.llm.lane import PARK_AFTER_S, START_IN_FLIGHT, TROUBLES_TO_OPEN, Lane
-from composer_replication.llm.policy import Verdict, judge
+from composer_replication.llm.outgoing import priced, routed
 from composer_replication.llm.pricing import Charge, Prices, charge, learned_prices, worst_micros
-from composer_replication.llm.retry_after import retry_after_s
-from composer_replication.llm.routing import priced, routed
 from composer_replication.llm.transport import Response
 from composer_replication.records import Usage
 
@@ -149,13 +148,13 @@ def test_only_openrouter_is_told_who_may_serve():
 
 def lane(calls: int = 100, most: int = 64, **fields) -> Lane:
     made = Lane(Endpoint("m", "http://127.0.0.1:9"), most, **fields)
-    made.add(Call(str(number), 10, 10, dict) for number in range(calls))
+    made.add(PaidCall(str(number), 10, 10, dict) for number in range(calls))
     return made
 
 
 def trouble(status: int = 500, retry_after_s: float | None = None) -> Attempted:
     overload = status in (429, 503, 529)
-    verdict = Verdict("retry_soon", "refused", f"HTTP {status}", retry_after_s, overload=overload)
+    verdict = AnswerVerdict("retry_soon", "refused", f"HTTP {status}", retry_after_s, overload=overload)
     return Attempted("retry_soon", verdict)
 
 

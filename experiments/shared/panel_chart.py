@@ -10,7 +10,7 @@ from html import escape
 from statistics import fmean
 from typing import NamedTuple
 
-from .charts import Scale, ticks
+from composer_replication.evaluation.charts import Scale, ticks
 
 Points = Sequence[tuple[int, float]]
 WIDTH, HEIGHT, COLUMNS = 300, 210, 3
