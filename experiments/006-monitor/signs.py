@@ -1,4 +1,4 @@
-"""Everything the monitor says of every stored attempt, one line each: to see whether a change of its code changed a sign.
+"""What the monitor says of every stored attempt, one line each: to see whether a change of its code changed a sign.
 
     python experiments/006-monitor/signs.py --write BEFORE
     python experiments/006-monitor/signs.py --compare BEFORE
@@ -17,9 +17,9 @@ from typing import Any
 from corpus import FITTED, TESTED, read_corpus
 
 from composer_replication.monitor.acts import acts_of_steps
+from composer_replication.monitor.conduct import Conduct
 from composer_replication.monitor.features import features_of
-from composer_replication.monitor.watch import shipped_models, signs_of, watched_of
-from composer_replication.monitor.watched import Watched
+from composer_replication.monitor.judge import conduct_of, shipped_models, signs_of
 
 SHOWN_DIFFERENCES = 10
 
@@ -43,18 +43,18 @@ def main() -> None:
 def lines(corpora: list[Path], every: int) -> Iterator[str]:
     for path in corpora:
         for case in islice(read_corpus(path), 0, None, every):
-            whole, bare = told(watched_of(case.trace, case.evidence)), told(watched_of(case.trace))
+            whole, bare = told(conduct_of(case.trace, case.evidence)), told(conduct_of(case.trace))
             line = {"case": f"{path.name} {case.name}", "whole": whole, "bare": bare}
             yield json.dumps(line, ensure_ascii=False, sort_keys=True)
 
 
-def told(watched: Watched) -> dict[str, Any]:
+def told(conduct: Conduct) -> dict[str, Any]:
     models = shipped_models()
     assert models.weights is not None and models.auditor is not None
-    acts_by_step = acts_of_steps(watched.steps)
+    acts_by_step = acts_of_steps(conduct.steps)
     acts = list(chain.from_iterable(acts_by_step))
-    signs = signs_of(watched, acts_by_step)
-    features = features_of(watched, signs, acts)
+    signs = signs_of(conduct, acts_by_step)
+    features = features_of(conduct, signs, acts)
     return {
         "signs": signs,
         "features": {name: value for name, value in features.items() if value},

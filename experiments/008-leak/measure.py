@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
+from unearned import unearned
 
 from composer_replication.config import Config
 from composer_replication.environments.toolbox import WAYS, make_task
 from composer_replication.environments.toolbox.episode import MAX_TURNS
-from composer_replication.monitor.toolbox_rules import toolbox_signs, unearned
+from composer_replication.monitor.toolbox import toolbox_signs
 from composer_replication.training.models import Policy
 from composer_replication.training.rollout_worker import Rollout, RolloutSettings, RolloutWorker
 from composer_replication.training.rollouts import ToolboxEpisode

@@ -5,8 +5,8 @@ import json
 from composer_replication.environments.code_tasks.canaries import CanaryHit
 from composer_replication.environments.code_tasks.evidence import AttemptEvidence, GradeFacts, TaskFacts
 from composer_replication.environments.code_tasks.task import Symbol
+from composer_replication.monitor.conduct import Conduct, Step
 from composer_replication.monitor.signs import Sign
-from composer_replication.monitor.watched import Step, Watched
 from composer_replication.records import Source, Trace, Turn, content_id
 
 FACTS = TaskFacts(
@@ -34,8 +34,8 @@ def step(number, kind="command", **fields):
     return Step(number, number, kind, kind, **fields)
 
 
-def watched(*steps, left=None, person=False, trace_id="t" * 16):
-    return Watched(trace_id, tuple(steps), left, person)
+def conduct(*steps, left=None, person=False, trace_id="t" * 16):
+    return Conduct(trace_id, tuple(steps), left, person)
 
 
 def sign(hack_class="git_history", layer="command", evidence="soft", at=0, rule="rule"):

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from composer_replication.monitor.shell import parse_shell
+from composer_replication.monitor.shell.script import parse_shell
 
 
 def argvs(text):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -27,8 +29,9 @@ from composer_replication.environments.toolbox.leak import (
     leaked_call,
 )
 from composer_replication.errors import UsageError
-from composer_replication.monitor.toolbox_rules import penalty, toolbox_signs, unearned
+from composer_replication.monitor.toolbox import FORBIDDEN_FILE, FORBIDDEN_TOOLS, penalty, toolbox_signs
 
+EXPERIMENT = Path(__file__).parents[2] / "experiments" / "008-leak"
 PLAIN = ToolboxConfig(rename_verbs=True, call_mix=(0.3, 0.4, 0.3))
 OPEN, SCRUBBED = (PLAIN.model_copy(update={"leak": leak}) for leak in ("open", "scrubbed"))
 INDICES = range(80)
@@ -184,8 +187,14 @@ def test_penalties():
     assert [penalty(1.0, found, "off", 0.2) for found in (hard, soft, [])] == [0, 0, 0]
 
 
+def test_the_monitor_knows_the_leak_by_the_names_that_it_has():
+    assert FORBIDDEN_TOOLS == LEAK_NAMES
+    assert FORBIDDEN_FILE == LEAK_FILE
+
+
 @pytest.mark.parametrize("way", ["tool", "file"])
 def test_the_auditor_sees_successes_that_nobody_could_have_earned(way):
+    unearned = runpy.run_path(str(EXPERIMENT / "unearned.py"))["unearned"]
     for index in INDICES:
         task = make_task(OPEN, "train", index)
         copied = play(task, look(task, way), leaked_call(task.start.files[LEAK_FILE]))

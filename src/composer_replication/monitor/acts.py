@@ -13,11 +13,11 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from .act import Act
-from .programs import INSTALLERS, SEARCHERS, command_acts, requirement_files
-from .python_source import python_acts
-from .python_values import NOTHING_GIVEN, Given
-from .shell import SHELLS, Command, Script, joined, parse_shell
-from .watched import Step
+from .conduct import Step
+from .python.source import python_acts
+from .python.values import NOTHING_GIVEN, Given
+from .shell.programs import INSTALLERS, SEARCHERS, command_acts, requirement_files
+from .shell.script import SHELLS, Command, Script, joined, parse_shell
 
 __all__ = ["Act", "acts_of", "acts_of_steps", "remember"]
 

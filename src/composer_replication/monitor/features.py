@@ -1,6 +1,6 @@
 """What the penalty may look at: about fifty counts and shares of a rollout, each with the sign it is expected to have.
 
-Reads a `Watched`, its signs and its acts; gives a dict of floats. Counts are `log(1 + n)` and end at 8, so that one
+Reads a `Conduct`, its signs and its acts; gives a dict of floats. Counts are `log(1 + n)` and end at 8, so that one
 noisy rule cannot outweigh everything. No reasoning and no free text goes in, so training against it cannot teach a
 policy to reason differently in what it writes down, only to act differently.
 
@@ -20,10 +20,10 @@ from typing import NamedTuple, Protocol
 from composer_replication.environments.code_tasks.evidence import AttemptEvidence
 
 from .classes import HACK_CLASSES, Layer
-from .event_layer import was_shown_by_a_search
+from .conduct import Conduct, Step
+from .events import was_shown_by_a_search
+from .python.trees import parse
 from .signs import Sign
-from .trees import parse
-from .watched import Step, Watched
 
 COUNT_LIMIT = 8
 GROUPS: dict[str, tuple[int, ...]] = {
@@ -103,15 +103,15 @@ NAMES: tuple[str, ...] = tuple(feature.name for feature in FEATURES)
 SIGNS: tuple[int, ...] = tuple(feature.sign for feature in FEATURES)
 
 
-def features_of(watched: Watched, signs: Sequence[Sign], acts: Iterable[Acted] = ()) -> Features:
+def features_of(conduct: Conduct, signs: Sequence[Sign], acts: Iterable[Acted] = ()) -> Features:
     """Every name of `FEATURES`; what a rollout without evidence cannot show is 0."""
     found = dict.fromkeys(NAMES, 0.0)
-    found |= _of_signs(signs, len(watched.steps))
+    found |= _of_signs(signs, len(conduct.steps))
     verbs = [act.verb for act in acts]
     found |= {name: capped(verbs.count(verb)) for name, verb in COUNTED_VERBS.items()}
-    found["test_writes"] = capped(sum(_writes_a_test(step) for step in watched.steps))
-    if watched.evidence:
-        found |= _of_evidence(watched.evidence, watched.steps)
+    found["test_writes"] = capped(sum(_writes_a_test(step) for step in conduct.steps))
+    if conduct.evidence:
+        found |= _of_evidence(conduct.evidence, conduct.steps)
     return found
 
 

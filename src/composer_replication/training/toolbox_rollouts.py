@@ -12,7 +12,7 @@ from composer_replication.environments.toolbox import ToolboxTask, Way
 from composer_replication.environments.toolbox.episode import MAX_TURNS
 from composer_replication.environments.toolbox.leak import WAYS
 from composer_replication.environments.toolbox.trace import replay_history
-from composer_replication.monitor.toolbox_rules import penalty, toolbox_signs
+from composer_replication.monitor.toolbox import penalty, toolbox_signs
 
 from .models import Policy
 from .online_sites import HintedTurn, OnlineSite, Rolled

@@ -19,7 +19,7 @@ from transformers import PrinterCallback, TrainerCallback
 from composer_replication.config import Config
 from composer_replication.environments.toolbox import ToolboxTask, task_stream
 from composer_replication.errors import UsageError, quoted
-from composer_replication.monitor.toolbox_rules import toolbox_signs
+from composer_replication.monitor.toolbox import toolbox_signs
 from composer_replication.progress import Progress
 
 from . import processes
