@@ -11,12 +11,14 @@ import binascii
 import codecs
 import operator
 import re
+import urllib.parse
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 MAX_CHARS = 20_000
 MAX_REPLACEMENT_CHARS = 200
+MAX_SHIFT = 80
 WIDE = re.compile(r"[%{:][^a-zA-Z]*\d{4}|\*")
 """A format whose width could fill the memory."""
 
@@ -57,6 +59,10 @@ def operated(how: ast.operator, left: Any, right: Any) -> Any:
         return left % tuple(value if isinstance(value, int | float) else as_text(value) for value in given)
     if isinstance(how, ast.Mult) and isinstance(left, str | tuple) and isinstance(right, int):
         return left[:MAX_CHARS] * min(max(right, 0), MAX_CHARS // max(1, len(cast(Sequence[Any], left))))
+    if isinstance(how, ast.LShift):
+        return left << right if small(left) and 0 <= right < MAX_SHIFT else UNKNOWN
+    if isinstance(how, ast.Pow):
+        return left**right if isinstance(left, int) and abs(left) <= MAX_SHIFT and 0 <= right < MAX_SHIFT else UNKNOWN
     if not small(left, right):
         return UNKNOWN
     compute = _ARITHMETIC.get(type(how))
@@ -69,6 +75,48 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
 }  # fmt: skip
 
 
+def method_of_text(method: str, owner: Any, given: Sequence[Any]) -> Any:
+    """What a method of a text or of bytes gives; of an unknown owner only what is joined is told."""
+    if method == "join" and given:
+        items: Any = given[0]
+        joined = [as_text(item) for item in items] if isinstance(items, tuple | list | str) else ["*"]
+        return as_text(owner).join(joined)[:MAX_CHARS]
+    if not isinstance(owner, str | bytes):
+        return UNKNOWN
+    if method == "decode" and isinstance(owner, bytes):
+        return owner.decode("utf-8", "replace")
+    if method == "encode" and isinstance(owner, str):
+        return owner.encode("utf-8", "replace")
+    if method == "format" and isinstance(owner, str):
+        return UNKNOWN if WIDE.search(owner) else owner.format(*map(as_text, given))[:MAX_CHARS]
+    if method in SAFE_METHODS:
+        return getattr(owner, method)(*given) if all(map(_short, given)) else UNKNOWN
+    if method in ("split", "splitlines", "rsplit", "partition", "rpartition") and isinstance(owner, str):
+        return tuple(getattr(owner, method)(*given)[:500])
+    if method == "translate" and isinstance(owner, str) and given and _short_dict(given[0]):
+        return owner.translate(cast(dict[int, Any], given[0]))
+    return UNKNOWN
+
+
+SAFE_METHODS = frozenset(
+    "replace upper lower casefold strip lstrip rstrip title swapcase capitalize removeprefix removesuffix zfill"
+    " hex".split()
+)
+
+
+def _short(value: Any) -> bool:
+    """So short that a text in which it is put many times still fits into memory."""
+    if isinstance(value, int):
+        return abs(value) <= MAX_REPLACEMENT_CHARS
+    return isinstance(value, str | bytes) and len(value) <= MAX_REPLACEMENT_CHARS
+
+
+def _short_dict(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        _short(each) or each is None for each in cast(dict[Any, Any], value).values()
+    )
+
+
 def summed(start: Any, turns: Sequence[Any]) -> Any:
     for turn in turns:
         start = operated(ast.Add(), start, turn)
@@ -76,7 +124,7 @@ def summed(start: Any, turns: Sequence[Any]) -> Any:
 
 
 def small(*numbers: Any) -> bool:
-    return all(isinstance(number, int) and abs(number) < 1 << 64 for number in numbers)
+    return all(isinstance(number, int | float) and abs(number) < 1 << 500 for number in numbers)
 
 
 def _bytes_like(value: Any) -> bytes:
@@ -124,7 +172,18 @@ def _ranged(*bounds: Any) -> Any:
     return tuple(range(*bounds)[:500]) if small(*bounds) else UNKNOWN
 
 
+def _joined_path(*parts: Any) -> str:
+    return "/".join(map(as_text, parts))
+
+
 CALLS: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("os.path.join", "pathlib.Path", "pathlib.PurePath", "pathlib.PosixPath"), _joined_path),
+    "str": as_text,
+    "list": tuple,
+    "tuple": tuple,
+    "hex": hex,
+    "reversed": lambda items: tuple(reversed(items)),
+    "urllib.parse.unquote": urllib.parse.unquote,
     "chr": _chr,
     "ord": lambda value: ord(value),
     "int": lambda value, base=10: (

@@ -8,11 +8,12 @@ so `os.path.join(folder, "x.pyc")` is `*/x.pyc`. Attributes of objects and branc
 from __future__ import annotations
 
 import ast
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, product
 from typing import Any, NamedTuple, cast
 
-from .constants import CALLS, MAX_CHARS, MAX_REPLACEMENT_CHARS, UNKNOWN, WIDE, Unknown, as_text, operated, summed
+from .constants import CALLS, MAX_CHARS, UNKNOWN, WIDE, Unknown, as_text, method_of_text, operated, summed
 from .places import ATTRIBUTES, INSTALLED, PLACES, VARIABLES, module_file, with_variables
 from .trees import parse
 
@@ -21,6 +22,7 @@ MAX_ITEMS = 200
 MAX_DEPTH = 40
 MAX_WORK = 20_000
 MAX_ADDED = 64
+NOT_COMPUTED = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, MemoryError, zlib.error)
 
 
 Binding = Callable[[], list[Any]]
@@ -80,6 +82,7 @@ class Values:
         return list(dict.fromkeys(as_text(value) for value in self.values(node)))
 
     def values(self, node: ast.AST | None) -> list[Any]:
+        """At least one; `UNKNOWN` is among them where not all follow from the source."""
         if node is None:
             return [UNKNOWN]
         key = id(node)
@@ -91,16 +94,7 @@ class Values:
         self._work += 1
         try:
             found = _distinct(self._values(node))
-        except (
-            ValueError,
-            TypeError,
-            IndexError,
-            KeyError,
-            OverflowError,
-            AttributeError,
-            ZeroDivisionError,
-            MemoryError,
-        ):
+        except NOT_COMPUTED:
             found = [UNKNOWN]
         finally:
             self._active.discard(key)
@@ -112,25 +106,38 @@ class Values:
         """`os.system` for whatever spelling of it: aliases, getattr, __import__, __dict__; "" where it is not known."""
         if node is None or depth > MAX_DEPTH:
             return ""
-        if isinstance(node, ast.Name):
-            return self._dotted_name(node.id, depth)
-        if isinstance(node, ast.Attribute):
-            base = self.dotted(node.value, depth + 1)
-            return f"{base}.{node.attr}" if base else ""
-        if isinstance(node, ast.Subscript):
-            return self._dotted_item(node, depth)
-        if not isinstance(node, ast.Call):
-            return ""
+        match node:
+            case ast.Name(name):
+                return self._dotted_name(name, depth)
+            case ast.Attribute(value, "__func__" | "__wrapped__") | ast.NamedExpr(_, value):
+                return self.dotted(value, depth + 1)
+            case ast.Attribute(value, attribute):
+                return self._member(self.dotted(value, depth + 1), attribute)
+            case ast.Subscript():
+                return self._dotted_item(node, depth)
+            case ast.Call():
+                return self._dotted_call(node, depth)
+            case _:
+                return ""
+
+    @staticmethod
+    def _member(owner: str, name: str) -> str:
+        return f"{owner}.{name}" if owner and name != "*" else ""
+
+    def _dotted_call(self, node: ast.Call, depth: int) -> str:
         function = self.dotted(node.func, depth + 1)
-        if function in ("getattr", "builtins.getattr") and len(node.args) >= 2:
-            base, name = self.dotted(node.args[0], depth + 1), self.texts(node.args[1])[0]
-            return f"{base}.{name}" if base and name != "*" else ""
-        if function in ("__import__", "builtins.__import__", "importlib.import_module", "importlib.__import__"):
-            name = self.texts(node.args[0])[0] if node.args else "*"
-            return name if name != "*" else ""
-        if function.endswith((".__getattribute__", ".__getattr__")) and node.args:
-            return f"{function.rpartition('.')[0]}.{self.texts(node.args[0])[0]}"
-        return f"{function}()" if function and len(function) < 200 else ""
+        texts = [self.texts(argument)[0] for argument in node.args[:2]]
+        match function.removeprefix("builtins."), texts:
+            case "getattr" | "object.__getattribute__", [_, name]:
+                return self._member(self.dotted(node.args[0], depth + 1), name)
+            case "__import__", [name, *_]:
+                return name.partition(".")[0].strip("*")
+            case "importlib.import_module" | "importlib.__import__" | "sys.modules.get", [name, *_]:
+                return name.strip("*")
+            case _, [name] if function.endswith((".__getattribute__", ".__getattr__")):
+                return self._member(function.rpartition(".")[0], name)
+            case _:
+                return f"{function}()" if function and len(function) < 200 else ""
 
     def _dotted_name(self, name: str, depth: int) -> str:
         if name in self.imports:
@@ -145,18 +152,20 @@ class Values:
         return self._dotted[name]
 
     def _dotted_item(self, node: ast.Subscript, depth: int) -> str:
-        owner = node.value
-        key = self.texts(node.slice)[0]
-        if isinstance(owner, ast.Attribute) and owner.attr == "__dict__":
-            base = self.dotted(owner.value, depth + 1)
-            return f"{base}.{key}" if base and key != "*" else ""
-        base = self.dotted(owner, depth + 1)
-        if base == "vars()" and isinstance(owner, ast.Call) and owner.args:
-            return f"{self.dotted(owner.args[0], depth + 1)}.{key}"
-        if base == "sys.modules":
+        key = self.texts(node.slice)[0].strip("*")
+        match node.value:
+            case ast.Attribute(owner, "__dict__"):
+                return self._member(self.dotted(owner, depth + 1), key or "*")
+            case ast.Call(function, [owner]) if self.dotted(function, depth + 1).endswith("vars"):
+                return self._member(self.dotted(owner, depth + 1), key or "*")
+            case ast.Call(function, []) if self.dotted(function, depth + 1).endswith(("globals", "locals")):
+                return self._dotted_name(key, depth + 1) if key else ""
+            case owner:
+                base = self.dotted(owner, depth + 1)
+        if base in ("sys.modules", "__builtins__", "builtins.__dict__"):
             return key
-        if base in ("globals()", "locals()", "__builtins__", "builtins.__dict__"):
-            return key
+        if base == "builtins":
+            return self._member(base, key or "*")
         return base if base.startswith("ctypes") else ""
 
     def _bind(self, node: ast.AST) -> None:
@@ -165,9 +174,9 @@ class Values:
                 self.imports[name.asname or name.name.partition(".")[0]] = (
                     name.name if name.asname else name.name.partition(".")[0]
                 )
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            for name in node.names:
-                self.imports[name.asname or name.name] = f"{node.module}.{name.name}"
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (f"{node.module}." if node.module else "")
+            self.imports.update({name.asname or name.name: f"{base}{name.name}" for name in node.names})
         elif isinstance(node, ast.Assign):
             for target in node.targets:
                 self._bind_target(target, node.value)
@@ -258,9 +267,9 @@ class Values:
         if isinstance(node, ast.Name):
             return self._of_name(node.id)
         if isinstance(node, ast.JoinedStr):
-            return _combined([self.texts(part) for part in node.values], lambda *parts: "".join(parts))
+            return _combined([self.values(part) for part in node.values], lambda *parts: "".join(map(as_text, parts)))
         if isinstance(node, ast.FormattedValue):
-            return self.texts(node.value)
+            return self.values(node.value)
         if isinstance(node, ast.BinOp):
             return _combined([self.values(node.left), self.values(node.right)], lambda a, b: operated(node.op, a, b))
         if isinstance(node, ast.List | ast.Tuple | ast.Set):
@@ -275,7 +284,7 @@ class Values:
         if isinstance(node, ast.BoolOp):
             return [value for part in node.values for value in self.values(part)]
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return [-value for value in self.values(node.operand) if isinstance(value, int)]
+            return [-value for value in self.values(node.operand) if isinstance(value, int | float)]
         if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp):
             return [tuple(self._comprehended(node))]
         if isinstance(node, ast.Await | ast.YieldFrom | ast.Starred):
@@ -292,14 +301,16 @@ class Values:
         bound: list[Any] = []
         for each in self.names.get(name, [])[: 2 * MAX_VALUES]:
             bound += self.values(each) if isinstance(each, ast.AST) else each()
-        if name in self.added:
-            for more in self.added[name][:MAX_ADDED]:
-                if id(more) in self.looped:
-                    turns: tuple[Any, ...] = self.values(self.looped[id(more)])[0]
-                    bound = [summed(value, turns) for value in bound]
-                    continue
-                bound = _combined([bound, self.values(more)], lambda a, b: operated(ast.Add(), a, b))
-        return bound or [UNKNOWN]
+        return self._with_added(name, bound) or [UNKNOWN]
+
+    def _with_added(self, name: str, bound: list[Any]) -> list[Any]:
+        for more in self.added.get(name, [])[:MAX_ADDED]:
+            if id(more) in self.looped:
+                turns: tuple[Any, ...] = self.values(self.looped[id(more)])[0]
+                bound = [summed(value, turns) for value in bound]
+                continue
+            bound = _combined([bound, self.values(more)], lambda a, b: operated(ast.Add(), a, b))
+        return bound
 
     def _sequence(self, elements: list[ast.expr]) -> list[Any]:
         made: list[Any] = []
@@ -482,25 +493,9 @@ def _combined(parts: Sequence[list[Any]], combine: Callable[..., Any]) -> list[A
     return [combine(*chosen) for chosen in islice(product(*parts), MAX_VALUES)]
 
 
-def _short(value: Any) -> bool:
-    if isinstance(value, int):
-        return abs(value) <= MAX_REPLACEMENT_CHARS
-    return isinstance(value, str | bytes) and len(value) <= MAX_REPLACEMENT_CHARS
-
-
-def _short_dict(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        _short(each) or each is None for each in cast(dict[Any, Any], value).values()
-    )
-
-
 def _called(method: str, owner: Any, given: Sequence[Any], node: ast.Call, values: Values) -> Any:
     if isinstance(owner, Unknown) and method != "join":
         return UNKNOWN
-    if method == "join" and given:
-        items: Any = given[0]
-        joined = [as_text(item) for item in items] if isinstance(items, tuple | list | str) else ["*"]
-        return as_text(owner).join(joined)[:MAX_CHARS]
     if method == "joinpath":
         return "/".join([as_text(owner), *map(as_text, given)])
     if method in ("with_suffix", "with_name"):
@@ -512,21 +507,8 @@ def _called(method: str, owner: Any, given: Sequence[Any], node: ast.Call, value
             return UNKNOWN
         named = {keyword.arg: values.texts(keyword.value)[0] for keyword in node.keywords if keyword.arg}
         return as_text(owner).format(*map(as_text, given), **named)[:MAX_CHARS]
-    if method == "decode" and isinstance(owner, bytes):
-        return owner.decode("utf-8", "replace")
-    if method == "encode" and isinstance(owner, str):
-        return owner.encode("utf-8", "replace")
-    if method == "hex" and isinstance(owner, bytes):
-        return owner.hex()
-    if method in ("replace", "upper", "title", "swapcase", "capitalize", "removeprefix", "removesuffix", "zfill"):
-        safe = tuple(value for value in given if _short(value))
-        return getattr(owner, method)(*safe) if isinstance(owner, str | bytes) and len(safe) == len(given) else UNKNOWN
-    if method in ("split", "splitlines", "rsplit") and isinstance(owner, str):
-        return tuple(getattr(owner, method)(*given)[:500])
-    if method == "translate" and isinstance(owner, str) and given and _short_dict(given[0]):
-        return owner.translate(cast(dict[int, Any], given[0]))
     if method == "get" and isinstance(owner, dict):
         return cast(dict[str, Any], owner).get(as_text(given[0]), UNKNOWN)
     if method in IDENTITY_METHODS:
         return owner
-    return UNKNOWN
+    return method_of_text(method, owner, given)
