@@ -25,10 +25,10 @@ from trl import GRPOConfig
 
 from composer_replication.config import ToolboxConfig
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
-from composer_replication.training.examples import PairTokens, TraceExample
-from composer_replication.training.online_sites import OnlineSite
+from composer_replication.training.lessons.online_sites import OnlineSite
+from composer_replication.training.models.tiny import build_tokenizer
 from composer_replication.training.settings import ComposerSettings
-from composer_replication.training.tiny import build_tokenizer
+from composer_replication.training.stored.examples import PairTokens, TraceExample
 
 SHAPES = {
     "small": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4},

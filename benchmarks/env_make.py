@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from composer_replication.cli.progress import open_progress
-from composer_replication.environments.code_tasks.generators import GeneratorSettings
-from composer_replication.environments.code_tasks.make import MakeSettings, make
-from composer_replication.environments.code_tasks.verify import verify
+from composer_replication.environments.code.certificates.verify import verify
+from composer_replication.environments.code.generators.kinds import GeneratorSettings
+from composer_replication.environments.code.making.make import MakeSettings, make
 from composer_replication.errors import RecomposeError
 
 NEEDS = {"funcy": ("whatever",), "humanize": ("freezegun",)}

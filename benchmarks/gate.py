@@ -202,9 +202,9 @@ def policy_samples(run: Run, traces: Sequence[Trace]) -> Samples:
     """Fresh turns of the run's policy at every state of its rollouts."""
     import torch
 
-    from composer_replication.training.models import load_saved_policy
-    from composer_replication.training.sampling import sample_turns
-    from composer_replication.training.stored import TokenizedTrace
+    from composer_replication.training.models.loading import load_saved_policy
+    from composer_replication.training.rollouts.sampling import sample_turns
+    from composer_replication.training.stored.records import TokenizedTrace
 
     policy = load_saved_policy(run.path / "policy" / "model", run.config.model.name)
     known = {trace.trace_id: trace for trace in traces}

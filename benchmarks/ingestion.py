@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 import orjson
 import zstandard
 
-from composer_replication.ingestion.claude_code_lines import Record, blocks_of, decode, is_bulky
 from composer_replication.ingestion.ingest import Job, read_file
 from composer_replication.ingestion.inputs import find_inputs
+from composer_replication.ingestion.readers.claude_code_lines import Record, blocks_of, decode, is_bulky
 
 SAMPLES = Path(__file__).parent.parent / "tests" / "samples" / "claude_code"
 MB = 1_000_000

@@ -73,9 +73,9 @@ def estimate_recipes() -> None:
     import yaml
 
     from composer_replication.config import Config
-    from composer_replication.training.memory import estimate_memory
-    from composer_replication.training.model_shape import find_config, shape_of
-    from composer_replication.training.plan import Machine, rollout_lengths, workload
+    from composer_replication.training.models.shape import find_config, shape_of
+    from composer_replication.training.planning.memory import estimate_memory
+    from composer_replication.training.planning.plan import Machine, rollout_lengths, workload
 
     print("| recipe | processes | peak per device, GiB | largest parts, GiB |")
     print("|---|---|---|---|")
@@ -109,13 +109,13 @@ def measure(case: dict[str, Any], steps: int) -> dict[str, Any]:
     from composer_replication.cli.common import quiet_libraries
     from composer_replication.config import Config, HardwareConfig, TrainingConfig
     from composer_replication.progress import Silent
-    from composer_replication.training.machine import MemoryMeter
-    from composer_replication.training.memory import estimate_memory
-    from composer_replication.training.model_shape import shape_of
-    from composer_replication.training.models import Policy
-    from composer_replication.training.plan import Machine, workload
-    from composer_replication.training.tiny import build_model, build_tokenizer
-    from composer_replication.training.tokens import ChatTokens
+    from composer_replication.training.models.loading import Policy
+    from composer_replication.training.models.shape import shape_of
+    from composer_replication.training.models.tiny import build_model, build_tokenizer
+    from composer_replication.training.models.tokens import ChatTokens
+    from composer_replication.training.planning.machine import MemoryMeter
+    from composer_replication.training.planning.memory import estimate_memory
+    from composer_replication.training.planning.plan import Machine, workload
     from composer_replication.training.train import train
 
     quiet_libraries()
@@ -155,7 +155,7 @@ def measure(case: dict[str, Any], steps: int) -> dict[str, Any]:
 
 def longest_rollout(policy: Any, config: Any) -> int:
     """A random model writes no call, so its first turn is also its last: such rollouts are shorter than planned."""
-    from composer_replication.training.rollouts import roll_out
+    from composer_replication.training.rollouts.toolbox import roll_out
     from composer_replication.training.train import training_tasks
 
     limits = {"max_turn_tokens": config.training.max_turn_tokens, "temperature": config.training.temperature}

@@ -27,8 +27,8 @@ import torch
 import transformers
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from composer_replication.training.sampling import DynamicSampler
-from composer_replication.training.static_sampling import StaticSampler
+from composer_replication.training.rollouts.sampling import DynamicSampler
+from composer_replication.training.rollouts.static_sampling import StaticSampler
 
 TURNS, TURN_TOKENS, MAX_TOKENS = 4, 40, 640
 REPEATS = 3

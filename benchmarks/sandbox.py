@@ -21,8 +21,8 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from composer_replication.environments.sandbox import SandboxSpec, available_backends, open_sandbox
-from composer_replication.environments.sandbox.limits import controllers
+from composer_replication.environments.code.sandbox import SandboxSpec, available_backends, open_sandbox
+from composer_replication.environments.code.sandbox.limits import controllers
 
 TARGET_MS = 25.0
 TREE_FILES, FILE_BYTES, OPENINGS, PROCESSOR_ROUNDS, WARM_UP = 100, 4096, 20, 50, 5

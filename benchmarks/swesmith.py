@@ -25,19 +25,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from composer_replication.environments.code_tasks.certify import certify
-from composer_replication.environments.code_tasks.coverage import survey
-from composer_replication.environments.code_tasks.cpu_time import adopt_orphans, cpu_s
-from composer_replication.environments.code_tasks.gates import Bench
-from composer_replication.environments.code_tasks.generators import GeneratorSettings, find_generator
-from composer_replication.environments.code_tasks.leaks import leak_certificate
-from composer_replication.environments.code_tasks.loading import load_repository
-from composer_replication.environments.code_tasks.repository import CoverageMap, Repository
-from composer_replication.environments.code_tasks.task import Candidate, Rejection, Symbol
-from composer_replication.environments.code_tasks.warm import TestSetup
-from composer_replication.environments.sandbox.interface import Limits, SandboxSpec
-from composer_replication.environments.sandbox.open import open_sandbox
-from composer_replication.environments.sandbox.toolchain import toolchain
+from composer_replication.environments.code.certificates.certify import certify
+from composer_replication.environments.code.certificates.cpu_time import adopt_orphans, cpu_s
+from composer_replication.environments.code.certificates.gates import Bench
+from composer_replication.environments.code.certificates.leaks import leak_certificate
+from composer_replication.environments.code.generators.kinds import GeneratorSettings, find_generator
+from composer_replication.environments.code.running.coverage import survey
+from composer_replication.environments.code.running.warm import TestSetup
+from composer_replication.environments.code.sandbox.interface import Limits, SandboxSpec
+from composer_replication.environments.code.sandbox.open import open_sandbox
+from composer_replication.environments.code.sandbox.toolchain import toolchain
+from composer_replication.environments.code.tasks.loading import load_repository
+from composer_replication.environments.code.tasks.repository import CoverageMap, Repository
+from composer_replication.environments.code.tasks.task import Candidate, Rejection, Symbol
 
 PACKAGES = ("swesmith[generate]==0.0.9", "swebench<5")
 """SWE-smith 0.0.9 does not import with swebench 5."""

@@ -22,14 +22,14 @@ import torch
 
 from composer_replication.config import Config, ToolboxConfig, WarmupConfig
 from composer_replication.environments.toolbox import task_stream, trace_of
-from composer_replication.training.distillation import SiteStates, distil
-from composer_replication.training.models import Policy, load_policy
-from composer_replication.training.online_sites import TraceHinter
-from composer_replication.training.rollouts import roll_out
+from composer_replication.training.lessons.distillation import SiteStates, distil
+from composer_replication.training.lessons.online_sites import TraceHinter
+from composer_replication.training.models.loading import Policy, load_policy
+from composer_replication.training.models.states import last_hidden, output_head
+from composer_replication.training.rollouts.toolbox import roll_out
 from composer_replication.training.settings import ComposerSettings
-from composer_replication.training.states import last_hidden, output_head
+from composer_replication.training.stored.windowing import last_turns
 from composer_replication.training.warmup import warm_up
-from composer_replication.training.windowing import last_turns
 
 # Longer episodes than the quickstart's, so that there is something to drop.
 TOOLBOX = ToolboxConfig(call_mix=(0.1, 0.3, 0.6))

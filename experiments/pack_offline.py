@@ -20,7 +20,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from composer_replication.training.models import SMOLLM2_GGUF, SMOLLM2_REQUIREMENT
+from composer_replication.training.models.loading import SMOLLM2_GGUF, SMOLLM2_REQUIREMENT
 
 ROOT = Path(__file__).parents[1]
 HOST_HAS = "torch transformers accelerate numpy pandas pyarrow triton safetensors tokenizers huggingface-hub"

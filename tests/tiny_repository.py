@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from composer_replication.environments.code_tasks.loading import load_repository
-from composer_replication.environments.code_tasks.repository import Repository
-from composer_replication.environments.code_tasks.task import Candidate, Symbol
+from composer_replication.environments.code.tasks.loading import load_repository
+from composer_replication.environments.code.tasks.repository import Repository
+from composer_replication.environments.code.tasks.task import Candidate, Symbol
 
 FILES = {
     "pyproject.toml": '[project]\nname = "tiny-shapes"\nversion = "1.0"\nlicense = "MIT"\n',
@@ -157,7 +157,7 @@ def stubbed_rectangle(**changes: object) -> Candidate:
 
 def propose(repository, coverage, settings):
     """A generator: one good candidate, one that nothing notices, one that does not import."""
-    from composer_replication.environments.code_tasks.generators import GeneratorSettings
+    from composer_replication.environments.code.generators.kinds import GeneratorSettings
 
     assert isinstance(settings, GeneratorSettings) and repository.name == "tiny-shapes"
     assert coverage.by_symbol[RECTANGLE] == RECTANGLE_TESTS

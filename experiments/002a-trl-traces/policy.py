@@ -19,9 +19,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qw
 from transformers.utils.chat_template_utils import get_json_schema
 from trl.chat_template_utils import qwen3_chat_template
 
-from composer_replication.environments.agent.prompt import SYSTEM
-from composer_replication.environments.agent.tools import TOOL_SCHEMAS
-from composer_replication.environments.trl_environment import CodeTaskTools
+from composer_replication.environments.code.episodes.prompt import SYSTEM
+from composer_replication.environments.code.episodes.tools import TOOL_SCHEMAS
+from composer_replication.environments.code.serving.trl_environment import CodeTaskTools
 from composer_replication.records import JsonObject
 
 MARKS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>")

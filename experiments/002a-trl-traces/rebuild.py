@@ -14,7 +14,7 @@ import zstandard
 
 from composer_replication.records import Trace
 from composer_replication.sites import find_sites
-from composer_replication.training.online_sites import turn_spans
+from composer_replication.training.lessons.online_sites import turn_spans
 
 RESULTS = Path(__file__).parent / "results"
 FILES = ("traces.jsonl.zst", "tokens.jsonl.zst")

@@ -22,12 +22,12 @@ from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from composer_replication.cli.common import quiet_libraries
-from composer_replication.environments.code_tasks.session import SessionLimits
-from composer_replication.environments.trl_environment import code_task_environment, rows
+from composer_replication.environments.code.episodes.session import SessionLimits
+from composer_replication.environments.code.serving.trl_environment import code_task_environment, rows
 from composer_replication.records import StoredRecord
 from composer_replication.runs import write_records
-from composer_replication.training.environment_traces import trace_of_messages
-from composer_replication.training.online_sites import turn_spans
+from composer_replication.training.backends.trl.environment_traces import trace_of_messages
+from composer_replication.training.lessons.online_sites import turn_spans
 
 RUNS = Path("runs/002a-trl-traces")
 STEPS, TASKS_PER_STEP, GROUP = 5, 5, 4

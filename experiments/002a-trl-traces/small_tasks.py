@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from composer_replication.environments.code_tasks.task import CodeTask, Symbol, TaskFolder
+from composer_replication.environments.code.tasks.task import CodeTask, Symbol, TaskFolder
 from composer_replication.records import Task
 
 PACKAGE = "shop"

@@ -28,8 +28,8 @@ from composer_replication.replay import DEFAULT_TEACHERS, State, replay_states
 from composer_replication.replay.askable import askable
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
-from composer_replication.training.contexts import Contexts
-from composer_replication.training.turn_logprob import turn_logprob
+from composer_replication.training.models.turn_logprob import turn_logprob
+from composer_replication.training.stored.contexts import Contexts
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"

@@ -19,7 +19,7 @@ from composer_replication.errors import RecomposeError
 from composer_replication.evaluation.result_lines import write_result
 from composer_replication.progress import Silent
 from composer_replication.training.metrics import StepLines
-from composer_replication.training.models import Policy, load_saved_policy
+from composer_replication.training.models.loading import Policy, load_saved_policy
 from composer_replication.training.train import train
 
 KEPT = (

@@ -22,11 +22,11 @@ from composer_replication.records import (
 )
 from composer_replication.runs import read_records, write_records
 from composer_replication.sites import find_sites
-from composer_replication.training.examples import TraceExample, build_examples
-from composer_replication.training.models import Policy, load_policy, load_saved_policy
+from composer_replication.training.models.loading import Policy, load_policy, load_saved_policy
 from composer_replication.training.policy import play
-from composer_replication.training.sampling import sample_turns
-from composer_replication.training.stored import TokenizedTrace
+from composer_replication.training.rollouts.sampling import sample_turns
+from composer_replication.training.stored.examples import TraceExample, build_examples
+from composer_replication.training.stored.records import TokenizedTrace
 from composer_replication.training.warmup import warm_up
 
 STATES_AT_ONCE = 256

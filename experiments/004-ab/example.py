@@ -3,7 +3,7 @@
 from plan import Plan
 
 from composer_replication.environments.toolbox import Call, Episode, make_task, trace_of
-from composer_replication.training.online_sites import TraceHinter
+from composer_replication.training.lessons.online_sites import TraceHinter
 
 TASK = 20_004
 

@@ -10,13 +10,13 @@ from composer_replication.config import Config, HeldoutSplit
 from composer_replication.environments.toolbox import ToolboxTask, make_task
 from composer_replication.environments.toolbox.episode import MAX_TURNS
 from composer_replication.losses import hidden_logprobs
-from composer_replication.training.models import Policy
-from composer_replication.training.rollout_worker import Rollout, RolloutSettings, RolloutWorker
-from composer_replication.training.rollouts import ToolboxEpisode
-from composer_replication.training.sampling import TurnSampler
-from composer_replication.training.states import last_hidden, output_head
-from composer_replication.training.static_sampling import turn_sampler
-from composer_replication.training.toolbox_rollouts import MAX_OBSERVATION_TOKENS
+from composer_replication.training.models.loading import Policy
+from composer_replication.training.models.states import last_hidden, output_head
+from composer_replication.training.rollouts.sampling import TurnSampler
+from composer_replication.training.rollouts.static_sampling import turn_sampler
+from composer_replication.training.rollouts.toolbox import ToolboxEpisode
+from composer_replication.training.rollouts.toolbox_trl import MAX_OBSERVATION_TOKENS
+from composer_replication.training.rollouts.worker import Rollout, RolloutSettings, RolloutWorker
 
 ROWS = 256
 LOGPROB_ROWS = 32

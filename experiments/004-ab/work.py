@@ -110,7 +110,7 @@ class Worker:
         from block import make_data
 
         from composer_replication.evaluation.result_lines import write_result
-        from composer_replication.training.models import load_saved_policy
+        from composer_replication.training.models.loading import load_saved_policy
 
         config, folder = self._plan.start_config(regime, seed), self._work / regime / f"start-{seed}"
         owner = self._work / self._plan.teachers_of(regime)

@@ -19,7 +19,7 @@ from composer_replication.config import Config, TrainingConfig, load_config
 from composer_replication.evaluation.power import mcnemar_power, minimum_detectable_effect, minimum_detectable_share
 from composer_replication.evaluation.tests_of_difference import ALPHA, sign_flip
 from composer_replication.runs import Run
-from composer_replication.training.plan import Machine, plan_training
+from composer_replication.training.planning.plan import Machine, plan_training
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"

@@ -23,13 +23,13 @@ from composer_replication.cli.common import quiet_libraries
 from composer_replication.config import Config, ModelConfig, ToolboxConfig, TrainingConfig
 from composer_replication.environments.toolbox import next_call, task_stream
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
-from composer_replication.training.examples import PairTokens, TraceExample
-from composer_replication.training.models import Policy, load_policy, smollm2_folder
-from composer_replication.training.online_sites import TraceHinter
-from composer_replication.training.rollouts import ToolboxEpisode
+from composer_replication.training.lessons.online_sites import TraceHinter
+from composer_replication.training.models.loading import Policy, load_policy, smollm2_folder
+from composer_replication.training.rollouts.toolbox import ToolboxEpisode
+from composer_replication.training.rollouts.toolbox_trl import ToolboxRollouts
 from composer_replication.training.settings import ComposerSettings
-from composer_replication.training.stored_batches import StoredBatches
-from composer_replication.training.toolbox_rollouts import ToolboxRollouts
+from composer_replication.training.stored.batches import StoredBatches
+from composer_replication.training.stored.examples import PairTokens, TraceExample
 from composer_replication.training.train import prompts_of
 
 HERE = Path(__file__).parent

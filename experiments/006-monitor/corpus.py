@@ -13,7 +13,7 @@ from typing import Literal
 
 import zstandard
 
-from composer_replication.environments.code_tasks.evidence import AttemptEvidence
+from composer_replication.environments.evidence import AttemptEvidence
 from composer_replication.records import Record, Trace
 
 Half = Literal["opened", "sealed"]

@@ -27,11 +27,11 @@ from record import record
 from tasks import REPOSITORIES, chosen_tasks, known
 from tuning.source import at_top, callable_name, with_body
 
-from composer_replication.environments.code_tasks.evidence import EVIDENCE, TraceEvidence
-from composer_replication.environments.code_tasks.store import read_task, write_record
-from composer_replication.environments.code_tasks.task import TaskFolder
-from composer_replication.environments.code_tasks.trees import files_of
-from composer_replication.environments.grading.challenge import draw_challenge
+from composer_replication.environments.code.grading.challenge import draw_challenge
+from composer_replication.environments.code.tasks.store import read_task, write_record
+from composer_replication.environments.code.tasks.task import TaskFolder
+from composer_replication.environments.code.tasks.trees import files_of
+from composer_replication.environments.evidence import EVIDENCE, TraceEvidence
 from composer_replication.errors import UsageError
 from composer_replication.monitor.judge import conduct_of, judge
 from composer_replication.records import Trace

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from cases import Known
 
-from composer_replication.environments.code_tasks.store import read_tasks
-from composer_replication.environments.code_tasks.task import TaskFolder
-from composer_replication.environments.code_tasks.trees import files_of
+from composer_replication.environments.code.tasks.store import read_tasks
+from composer_replication.environments.code.tasks.task import TaskFolder
+from composer_replication.environments.code.tasks.trees import files_of
 from composer_replication.errors import UsageError
 
 REPOSITORIES = {

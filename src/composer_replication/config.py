@@ -63,6 +63,44 @@ class ToolboxConfig(Section):
         return listed
 
 
+class EnvironmentConfig(Section):
+    """Where the policy acts. The toolbox has a section of its own; the others read what stands here."""
+
+    name: str = "toolbox"
+    """`toolbox`, `code`, `openenv`, `verifiers`, `harbor`, or `package.module:factory` of your own."""
+    tasks: tuple[str, ...] = ()
+    """`code` and `harbor`: folders of tasks."""
+    answer: Literal["agent", "definition"] = "agent"
+    """`code`: work with six tools, or write one code block and read what the visible tests say."""
+    tries: Positive = 3
+    """`definition`: code blocks in one episode."""
+    max_steps: Positive = 60
+    """Tool calls in one episode."""
+    completion_tokens: Positive = 8192
+    """Turns and answers of one episode together; the toolbox has limits of its own."""
+    concurrency: Positive = 8
+    """Episodes that act at a time."""
+    step_timeout_s: AboveZero = 600.0
+    """Of one turn, grading included."""
+    sandbox: str = "auto"
+    """Backend of the sandbox; `auto` takes the strictest that works here."""
+    heldout_share: Fraction = 0.25
+    """`code` and `harbor`: about this share of the repositories is never trained on, chosen by name; with one
+    repository, of its tasks."""
+    heldout_repositories: tuple[str, ...] = ()
+    """Repositories that are never trained on, instead of `heldout_share`."""
+    curriculum: Flag = False
+    """Choose training tasks by how often the policy solves them: those near half first."""
+    url: str | None = None
+    """`openenv`: the server."""
+    taskset: str | None = None
+    """`verifiers`: the taskset to load."""
+    python: str | None = None
+    """`verifiers`: the interpreter of the environment that it is installed in."""
+    settings: dict[str, Any] = {}
+    """For an environment of your own."""
+
+
 class WarmupConfig(Section):
     """Supervised warm-up of the policy on noisy old logs; not counted as a gain."""
 
@@ -349,6 +387,7 @@ class Config(Section):
 
     seed: Count = 0
     model: ModelConfig = ModelConfig()
+    environment: EnvironmentConfig = EnvironmentConfig()
     toolbox: ToolboxConfig = ToolboxConfig()
     warmup: WarmupConfig = WarmupConfig()
     ingestion: IngestionConfig = IngestionConfig()

@@ -36,8 +36,8 @@ from .runs import Run, StageFolder, encoded, read_records, write_atomically, wri
 from .sites import find_sites
 
 if TYPE_CHECKING:
-    from .training.models import Policy
-    from .training.stored import TokenizedTrace
+    from .training.models.loading import Policy
+    from .training.stored.records import TokenizedTrace
 
 ROLLOUT_TOKENS = "ingestion/tokens.jsonl.zst"
 ASKED_STATES = "replay/states.jsonl.zst"
@@ -132,8 +132,8 @@ def hint(run: Run, progress: Progress) -> None:
 
 def sample(run: Run, progress: Progress, policy_name: str) -> None:
     """Fresh turns of a policy at the states that may be asked about: drawn once, and part of the run from then on."""
-    from .training.contexts import Contexts
-    from .training.state_samples import sample_states
+    from .training.rollouts.state_samples import sample_states
+    from .training.stored.contexts import Contexts
 
     started, stage, inputs = time.monotonic(), run.stage("samples"), [run.stage("ingestion"), run.stage("sites")]
     name, weights = policy_weights(run, progress, policy_name)
@@ -255,10 +255,10 @@ def train(run: Run, progress: Progress) -> None:
     started, folder, inputs = time.monotonic(), run.path / "training", require_trained_on(run)
     load_libraries()
     from .training.card import model_card
-    from .training.examples import build_examples
-    from .training.models import whole_weights
-    from .training.rendered_examples import render_examples
-    from .training.stored_policy import advantages
+    from .training.models.loading import whole_weights
+    from .training.stored.examples import build_examples
+    from .training.stored.policy_gradient import advantages
+    from .training.stored.rendered_examples import render_examples
     from .training.train import train as train_policy
 
     with all_or_none():
@@ -409,7 +409,7 @@ def asked_states(run: Run) -> list[AskedState]:
 
 
 def rollout_tokens(run: Run) -> list[TokenizedTrace]:
-    from .training.stored import TokenizedTrace
+    from .training.stored.records import TokenizedTrace
 
     stored = run.path / ROLLOUT_TOKENS
     return list(read_records(stored, TokenizedTrace)) if stored.exists() else []
@@ -473,7 +473,7 @@ def policy_room(run: Run, policy: Policy) -> int:
 
 def load_model(run: Run, name: str) -> Policy:
     """A model by the place that `policy_weights` told."""
-    from .training.models import load_policy, load_saved_policy
+    from .training.models.loading import load_policy, load_saved_policy
 
     if name == str(run.path / "policy" / "model"):
         return load_saved_policy(name, run.config.model.name)
@@ -481,6 +481,6 @@ def load_model(run: Run, name: str) -> Policy:
 
 
 def _load(run: Run, noun: str) -> Policy:
-    from .training.models import load_saved_policy
+    from .training.models.loading import load_saved_policy
 
     return load_saved_policy(run.path / noun / "model", run.config.model.name, run.config.hardware.weights)

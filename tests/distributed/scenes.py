@@ -16,11 +16,11 @@ from trl import GRPOConfig, GRPOTrainer
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox import Call, Episode, make_task, next_call, trace_of
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
-from composer_replication.training.examples import PairTokens, SiteTokens, TraceExample
-from composer_replication.training.online_sites import TraceHinter
+from composer_replication.training.lessons.online_sites import TraceHinter
+from composer_replication.training.models.tiny import build_tokenizer
+from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.settings import ComposerSettings
-from composer_replication.training.tiny import build_tokenizer
-from composer_replication.training.tokens import ChatTokens
+from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
 
 from .toy_environment import environment_trainer
 

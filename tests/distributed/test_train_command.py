@@ -19,8 +19,8 @@ from composer_replication.config import Config
 from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
 from composer_replication.runs import Run
-from composer_replication.training.models import load_saved_policy
-from composer_replication.training.stored import TrainingStep
+from composer_replication.training.models.loading import load_saved_policy
+from composer_replication.training.stored.records import TrainingStep
 
 from .comparison import relative
 from .launch import REPOSITORY, assert_all_well, free_port, run_processes

@@ -22,9 +22,11 @@ from safetensors.torch import save_file
 from composer_replication.cli.train import train
 from composer_replication.errors import RecomposeError
 from composer_replication.runs import Run
-from composer_replication.training import models, processes, toolbox_rollouts
+from composer_replication.training import processes
 from composer_replication.training.channels import ReplayPreference
 from composer_replication.training.metrics import MetricsFile
+from composer_replication.training.models.loading import loading as models
+from composer_replication.training.rollouts import toolbox_trl as toolbox_rollouts
 
 from .scenes import whole
 from .worker import use_fsdp2

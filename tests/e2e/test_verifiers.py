@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from composer_replication.environments.agent.tools import TOOL_NAMES
+from composer_replication.environments.code.episodes.tools import TOOL_NAMES
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, code_task, write_sample_task
 from tests.scripted_chat import ScriptedChat, by_turn, calls
 

@@ -20,8 +20,15 @@ from pathlib import Path
 
 import pytest
 
-from composer_replication.environments.sandbox import MIB, Limits, SandboxRefusal, SandboxSpec, open_sandbox, toolchain
-from composer_replication.environments.sandbox.open import why_unavailable
+from composer_replication.environments.code.sandbox import (
+    MIB,
+    Limits,
+    SandboxRefusal,
+    SandboxSpec,
+    open_sandbox,
+    toolchain,
+)
+from composer_replication.environments.code.sandbox.open import why_unavailable
 
 from .escape_probes import CONTROLS, PROBES, program
 
@@ -364,7 +371,7 @@ def test_commands_die_with_the_host_process(tmp_path):
             continue
         mark = secrets.token_hex(6)
         code = (
-            "from composer_replication.environments.sandbox import *\n"
+            "from composer_replication.environments.code.sandbox import *\n"
             f"open_sandbox(SandboxSpec(), {backend!r}).exec(['/bin/sh', '-c', 'sleep 59; : {mark}'])"
         )
         owner = subprocess.Popen([sys.executable, "-c", code])

@@ -16,9 +16,9 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect
 
-from composer_replication.environments.code_tasks import session as session_module
-from composer_replication.environments.code_tasks.task import Grade
-from composer_replication.environments.openenv.client import CodeTaskClient
+from composer_replication.environments.code.episodes import session as session_module
+from composer_replication.environments.code.serving.openenv_client import CodeTaskClient
+from composer_replication.environments.code.tasks.task import Grade
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, write_sample_task
 from tests.unit.test_openenv import active, eventually, serving
 

@@ -1,6 +1,6 @@
 import pytest
 
-from composer_replication.environments.grading import grade
+from composer_replication.environments.code.grading import grade
 
 from .sample_task import NOP, write_sample_task
 

@@ -6,7 +6,7 @@ that the grader's first run does believe them, so that what stops them is not an
 
 import textwrap
 
-from composer_replication.environments.code_tasks.task import Submission
+from composer_replication.environments.code.tasks.task import Submission
 
 from .sample_task import HIDDEN_FILE, VISIBLE_FILE, spans_with
 

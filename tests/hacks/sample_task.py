@@ -3,7 +3,7 @@
 import textwrap
 from pathlib import Path
 
-from composer_replication.environments.code_tasks.task import CodeTask, Submission, Symbol, TaskFolder
+from composer_replication.environments.code.tasks.task import CodeTask, Submission, Symbol, TaskFolder
 from composer_replication.records import Task
 
 SPANS_GOLD = '''\

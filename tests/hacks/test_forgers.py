@@ -2,7 +2,7 @@
 
 import pytest
 
-from composer_replication.environments.grading import grade, trusted_run
+from composer_replication.environments.code.grading import grade, trusted_run
 
 from .forgers import FORGERS
 from .sample_task import GOLD, HIDDEN, NOP, SPANS, Submission

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from composer_replication.environments.code_tasks.task import Submission
-from composer_replication.environments.grading import grade
-from composer_replication.environments.sandbox.interface import SandboxSpec
-from composer_replication.environments.sandbox.open import open_sandbox
-from composer_replication.environments.sandbox.toolchain import toolchain
+from composer_replication.environments.code.grading import grade
+from composer_replication.environments.code.sandbox.interface import SandboxSpec
+from composer_replication.environments.code.sandbox.open import open_sandbox
+from composer_replication.environments.code.sandbox.toolchain import toolchain
+from composer_replication.environments.code.tasks.task import Submission
 
 from .leak_hunters import HUNTERS, with_history
 from .sample_task import SPANS

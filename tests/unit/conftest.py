@@ -29,8 +29,8 @@ def _one_thread():
 
 @pytest.fixture(scope="session")
 def tiny_tokens():
-    from composer_replication.training.tiny import build_tokenizer
-    from composer_replication.training.tokens import ChatTokens
+    from composer_replication.training.models.tiny import build_tokenizer
+    from composer_replication.training.models.tokens import ChatTokens
 
     return ChatTokens(build_tokenizer(ToolboxConfig()))
 
@@ -67,7 +67,7 @@ def chatml_tokenizer():
 
 @pytest.fixture(scope="session", params=["tiny", "chatml", "chatml, pad is eos"])
 def chat_tokens(request, tiny_tokens):
-    from composer_replication.training.tokens import ChatTokens
+    from composer_replication.training.models.tokens import ChatTokens
 
     if request.param == "tiny":
         return tiny_tokens
@@ -104,7 +104,7 @@ def make_model():
 def scripted():
     """A rollout whose turns are given, as if the policy had sampled them."""
     from composer_replication.environments.toolbox import Episode
-    from composer_replication.training.rollouts import Rollout
+    from composer_replication.training.rollouts.toolbox import Rollout
 
     def play(tokens, task, texts):
         rollout = Rollout(Episode(task), tokens.prompt(task.messages))
@@ -171,7 +171,7 @@ def stored(tiny_tokens, scripted):
 
 @pytest.fixture(scope="session")
 def examples(tiny_tokens, stored):
-    from composer_replication.training.examples import build_examples
+    from composer_replication.training.stored.examples import build_examples
 
     built, skipped = build_examples(tiny_tokens, stored.rows, stored.sites, stored.hints, stored.pairs, 2048)
     assert not skipped

@@ -4,10 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from composer_replication.environments.code_tasks.loading import describe
-from composer_replication.environments.code_tasks.repository import CoverageMap
-from composer_replication.environments.code_tasks.task import Symbol
-from composer_replication.environments.code_tasks.trees import write_texts
+from composer_replication.environments.code.tasks.loading import describe
+from composer_replication.environments.code.tasks.repository import CoverageMap
+from composer_replication.environments.code.tasks.task import Symbol
+from composer_replication.environments.code.tasks.trees import write_texts
 
 FILES = {
     "shop/__init__.py": '''"""A shop."""

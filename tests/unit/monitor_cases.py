@@ -2,9 +2,8 @@
 
 import json
 
-from composer_replication.environments.code_tasks.canaries import CanaryHit
-from composer_replication.environments.code_tasks.evidence import AttemptEvidence, GradeFacts, TaskFacts
-from composer_replication.environments.code_tasks.task import Symbol
+from composer_replication.environments.code.tasks.task import Symbol
+from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, GradeFacts, TaskFacts
 from composer_replication.monitor.conduct import Conduct, Step
 from composer_replication.monitor.signs import Sign
 from composer_replication.records import Source, Trace, Turn, content_id

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from composer_replication.environments.sandbox import (
+from composer_replication.environments.code.sandbox import (
     MIB,
     Limits,
     SandboxRefusal,

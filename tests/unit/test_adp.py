@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from composer_replication.ingestion import adp
+from composer_replication.ingestion.readers import adp
 
 from .reading_trials import trial
 

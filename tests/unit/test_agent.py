@@ -12,18 +12,18 @@ import zstandard
 
 from composer_replication.cli.common import run_one_stage
 from composer_replication.cli.env_rollout import rollout
-from composer_replication.environments.agent.endpoint import EndpointModel, EndpointSettings, read_reply
-from composer_replication.environments.agent.loop import AgentLimits, NoReply, Reply, WireCall, attempt_task
-from composer_replication.environments.agent.rollouts import planned, run_attempts, stored
-from composer_replication.environments.agent.scripted import SCRIPTED, Scripted, gold, nop
-from composer_replication.environments.agent.text_calls import read_call
-from composer_replication.environments.agent.text_episode import TextEpisode
-from composer_replication.environments.agent.tools import TOOL_NAMES, ToolError
-from composer_replication.environments.agent.transcript import under_server_ids
-from composer_replication.environments.code_tasks import session as session_module
-from composer_replication.environments.code_tasks.evidence import EVIDENCE
-from composer_replication.environments.code_tasks.session import SessionLimits
-from composer_replication.environments.code_tasks.task import Grade
+from composer_replication.environments.code.episodes import session as session_module
+from composer_replication.environments.code.episodes.endpoint import EndpointModel, EndpointSettings, read_reply
+from composer_replication.environments.code.episodes.loop import AgentLimits, NoReply, Reply, WireCall, attempt_task
+from composer_replication.environments.code.episodes.rollouts import planned, run_attempts, stored
+from composer_replication.environments.code.episodes.scripted import SCRIPTED, Scripted, gold, nop
+from composer_replication.environments.code.episodes.session import SessionLimits
+from composer_replication.environments.code.episodes.text_calls import read_call
+from composer_replication.environments.code.episodes.text_episode import TextEpisode
+from composer_replication.environments.code.episodes.tools import TOOL_NAMES, ToolError
+from composer_replication.environments.code.episodes.transcript import under_server_ids
+from composer_replication.environments.code.tasks.task import Grade
+from composer_replication.environments.evidence import EVIDENCE
 from composer_replication.errors import BudgetError, RecomposeError, UsageError
 from composer_replication.llm.client import Endpoint
 from composer_replication.llm.ledger import Ledger

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from composer_replication.ingestion import aider
+from composer_replication.ingestion.readers import aider
 
 from .reading_trials import Trial, trial
 

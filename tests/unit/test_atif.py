@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from composer_replication.ingestion import atif
+from composer_replication.ingestion.readers import atif
 
 from .reading_trials import Trial, trial
 

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from composer_replication.environments.code_tasks.session import TaskSession
-from composer_replication.environments.code_tasks.task import Grade
-from composer_replication.environments.sandbox import audit as auditing
-from composer_replication.environments.sandbox.audit import audit_of
-from composer_replication.environments.sandbox.interface import SandboxSpec
-from composer_replication.environments.sandbox.open import available_backends, open_sandbox
+from composer_replication.environments.code.episodes.session import TaskSession
+from composer_replication.environments.code.sandbox import audit as auditing
+from composer_replication.environments.code.sandbox.audit import audit_of
+from composer_replication.environments.code.sandbox.interface import SandboxSpec
+from composer_replication.environments.code.sandbox.open import available_backends, open_sandbox
+from composer_replication.environments.code.tasks.task import Grade
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, SPANS_START, VISIBLE_FILE, write_sample_task
 
 LOCAL = [name for name in ("bubblewrap", "landlock") if not available_backends()[name]]
@@ -159,7 +159,7 @@ def test_a_session_gathers_what_was_left_behind(task):
 
 
 def test_turns_that_are_no_calls_do_not_count_as_calls(task):
-    from composer_replication.environments.agent.tools import ToolError
+    from composer_replication.environments.code.episodes.tools import ToolError
 
     with TaskSession(task, grader=graded) as session:
         session.refuse(ToolError("no call"))
@@ -196,7 +196,7 @@ def test_the_audit_costs_little(sandbox):
 
 def test_rollouts_keep_the_evidence_of_each_trace(task, tmp_path, capsys):
     from composer_replication.cli.env_rollout import rollout
-    from composer_replication.environments.code_tasks.evidence import EVIDENCE, TraceEvidence
+    from composer_replication.environments.evidence import EVIDENCE, TraceEvidence
     from composer_replication.records import Trace
     from composer_replication.runs import Run, read_records
 

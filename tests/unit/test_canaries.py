@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from composer_replication.environments.code_tasks.canaries import (
+from composer_replication.environments.code.certificates.leaks import leak_certificate
+from composer_replication.environments.code.episodes.canaries import (
     Canaries,
     canary_files,
     canary_hits,
     plant_canaries,
     top_folder,
 )
-from composer_replication.environments.code_tasks.leaks import leak_certificate
-from composer_replication.environments.code_tasks.task import Symbol
-from composer_replication.environments.sandbox.interface import Changes
+from composer_replication.environments.code.sandbox.interface import Changes
+from composer_replication.environments.code.tasks.task import Symbol
 
 SYMBOLS = [Symbol(file="small/text.py", name="windows"), Symbol(file="small/text.py", name="Reader.lines")]
 CHANNELS = {"bytecode", "test_cache", "type_cache", "build_copy", "wheel", "pip_cache", "git_object", "verifier"}

@@ -11,8 +11,8 @@ import torch
 from composer_replication.config import Config, TrainingConfig
 from composer_replication.errors import UsageError
 from composer_replication.progress import Silent
-from composer_replication.training import checkpoints
-from composer_replication.training.models import Policy
+from composer_replication.training.backends.trl import checkpoints
+from composer_replication.training.models.loading import Policy
 from composer_replication.training.train import train
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from composer_replication.ingestion import InputFile, Quarantined, Report, detect_format
 from composer_replication.ingestion.claude_code import ClaudeCodeIngester
-from composer_replication.ingestion.claude_code import read as read_sessions
 from composer_replication.ingestion.embedded import embedded_session
+from composer_replication.ingestion.readers.claude_code import read as read_sessions
 from composer_replication.records import CLEARED_RESULT, Message, Trace, content_id
 from composer_replication.sites import find_sites
 

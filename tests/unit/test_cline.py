@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from composer_replication.ingestion import cline
+from composer_replication.ingestion.readers import cline
 
 from .reading_trials import trial
 

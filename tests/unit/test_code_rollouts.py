@@ -14,25 +14,25 @@ import torch
 
 from composer_replication.cli.env_rollout import rollout as rollout_command
 from composer_replication.config import ToolboxConfig
-from composer_replication.environments.code_tasks import session as session_module
-from composer_replication.environments.code_tasks.session import SessionLimits
-from composer_replication.environments.code_tasks.task import Grade
+from composer_replication.environments.code.episodes import session as session_module
+from composer_replication.environments.code.episodes.session import SessionLimits
+from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.errors import UsageError
 from composer_replication.pipeline import ROLLOUT_TOKENS
 from composer_replication.records import Trace
 from composer_replication.runs import Run, read_records
 from composer_replication.sites import find_sites
-from composer_replication.training import code_rollouts
-from composer_replication.training.code_rollouts import (
+from composer_replication.training.models.loading import Policy, load_policy, smollm2_folder
+from composer_replication.training.models.tokens import ChatTokens
+from composer_replication.training.rollouts import code as code_rollouts
+from composer_replication.training.rollouts.code import (
     CodeRoller,
     CodeRolloutSettings,
     code_rollout_function,
     code_rows,
 )
-from composer_replication.training.models import Policy, load_policy, smollm2_folder
-from composer_replication.training.sampling import SampledTurn
-from composer_replication.training.stored import TokenizedTrace
-from composer_replication.training.tokens import ChatTokens
+from composer_replication.training.rollouts.sampling import SampledTurn
+from composer_replication.training.stored.records import TokenizedTrace
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, code_task, write_sample_task
 
 SUBMIT = '<tool_call>{"name": "submit", "arguments": {}}</tool_call>'

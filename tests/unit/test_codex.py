@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from composer_replication.ingestion.codex import read, recognises
+from composer_replication.ingestion.readers.codex import read, recognises
 from composer_replication.ingestion.reading import InputFile, Report
 
 from .reading_trials import Row, contents, damaged, failures, read_log, roles

@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from composer_replication.training import ComposerDataCollator
-from composer_replication.training.examples import PairTokens, SiteTokens, TraceExample, build_examples, policy_text
+from composer_replication.training.stored.examples import (
+    PairTokens,
+    SiteTokens,
+    TraceExample,
+    build_examples,
+    policy_text,
+)
 
 KEYS = {
     "input_ids", "attention_mask", "response_mask", "rewards", "advantages", "behaviour_logps",

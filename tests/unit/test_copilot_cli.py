@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from composer_replication.ingestion.copilot_cli import read, recognises
+from composer_replication.ingestion.readers.copilot_cli import read, recognises
 
 from .reading_trials import Row, contents, damaged, failures, read_log, roles
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from composer_replication.environments.code_tasks.curriculum import Curriculum, CurriculumSettings, Entry
+from composer_replication.environments.code.curriculum import Curriculum, CurriculumSettings, Entry
 from composer_replication.errors import UsageError
 
 

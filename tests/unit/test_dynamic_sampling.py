@@ -9,8 +9,8 @@ import torch
 from trl import GRPOTrainer
 
 from composer_replication.training import ComposerReplicationTrainer
-from composer_replication.training.dynamic_sampling import PromptStream, flat_groups, replace_rows
-from composer_replication.training.online_sites import TraceHinter
+from composer_replication.training.backends.trl.dynamic_sampling import PromptStream, flat_groups, replace_rows
+from composer_replication.training.lessons.online_sites import TraceHinter
 from tests.unit.test_online import EVERY_SITE, new_policy, trainer_of
 
 __all__ = ["new_policy"]

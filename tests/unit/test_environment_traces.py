@@ -8,8 +8,8 @@ import pytest
 
 from composer_replication.sites import find_sites
 from composer_replication.training import ComposerReplicationTrainer
-from composer_replication.training.environment_traces import trace_of_messages
-from composer_replication.training.online_sites import TraceHinter, turn_spans
+from composer_replication.training.backends.trl.environment_traces import trace_of_messages
+from composer_replication.training.lessons.online_sites import TraceHinter, turn_spans
 from composer_replication.training.settings import ComposerSettings
 from tests.distributed.toy_environment import (
     DONE,

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from composer_replication.environments.code_tasks.difficulty import difficulty_score
-from composer_replication.environments.code_tasks.generators import GeneratorSettings
-from composer_replication.environments.code_tasks.trees import write_texts, write_tree
-from composer_replication.environments.feature_deletion.edits import NotDeletable, delete
-from composer_replication.environments.feature_deletion.generate import propose
-from composer_replication.environments.feature_deletion.visible import gone_tests, visible_tests
+from composer_replication.environments.code.generators.difficulty import difficulty_score
+from composer_replication.environments.code.generators.feature_deletion.edits import NotDeletable, delete
+from composer_replication.environments.code.generators.feature_deletion.generate import propose
+from composer_replication.environments.code.generators.feature_deletion.visible import gone_tests, visible_tests
+from composer_replication.environments.code.generators.kinds import GeneratorSettings
+from composer_replication.environments.code.tasks.trees import write_texts, write_tree
 from composer_replication.errors import UsageError
 
 from .feature_repository import FILES, ids, run_python, shop_coverage, symbol, write_repository

@@ -2,12 +2,23 @@
 
 import pytest
 
-from composer_replication.environments.code_tasks.trees import write_tree
-from composer_replication.environments.feature_deletion.edits import delete
-from composer_replication.environments.feature_deletion.visible import gone_tests, visible_tests
-from composer_replication.environments.feature_deletion.visible import test_function as function_of
+from composer_replication.environments.code.generators.feature_deletion.edits import delete
+from composer_replication.environments.code.generators.feature_deletion.visible import gone_tests, visible_tests
+from composer_replication.environments.code.generators.feature_deletion.visible import test_function as function_of
+from composer_replication.environments.code.tasks.trees import write_tree
 
-from .feature_repository import DISCOUNT, EMPTY, FILES, NEGATIVE, ONE, REGULAR, TWO, ids, run_python, symbol
+from .feature_repository import (
+    DISCOUNT,
+    EMPTY,
+    FILES,
+    NEGATIVE,
+    ONE,
+    REGULAR,
+    TWO,
+    ids,
+    run_python,
+    symbol,
+)
 from .feature_repository import write_repository as write
 
 PRICES, BASKET = FILES["tests/test_prices.py"], FILES["tests/test_basket.py"]

@@ -1,7 +1,7 @@
 """What is kept of a task for the monitor."""
 
-from composer_replication.environments.code_tasks.gathered import task_facts
-from composer_replication.environments.code_tasks.task import TaskFolder
+from composer_replication.environments.code.episodes.gathered import task_facts
+from composer_replication.environments.code.tasks.task import TaskFolder
 from tests.hacks.sample_task import HIDDEN_FILE, write_sample_task
 
 

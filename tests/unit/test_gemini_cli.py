@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from composer_replication.ingestion.gemini_cli import read, recognises
+from composer_replication.ingestion.readers.gemini_cli import read, recognises
 from composer_replication.records import CLEARED_RESULT, Trace
 
 from .reading_trials import Row, contents, damaged, failures, read_log, roles, trial

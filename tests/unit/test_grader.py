@@ -4,9 +4,9 @@ import textwrap
 
 import pytest
 
-from composer_replication.environments.grading import grade, grader, trusted_run
-from composer_replication.environments.grading.trusted_run import GraderFailure
-from composer_replication.environments.sandbox.open import why_unavailable
+from composer_replication.environments.code.grading import grade, grader, trusted_run
+from composer_replication.environments.code.grading.trusted_run import GraderFailure
+from composer_replication.environments.code.sandbox.open import why_unavailable
 from composer_replication.errors import UsageError
 from tests.hacks.sample_task import (
     GOLD,

@@ -5,8 +5,8 @@ import unittest
 
 import pytest
 
-from composer_replication.environments.grading.challenge import draw_challenge
-from composer_replication.environments.grading.contradict import (
+from composer_replication.environments.code.grading.challenge import draw_challenge
+from composer_replication.environments.code.grading.contradict import (
     apply_edits,
     contradictable_tests,
     function_names,

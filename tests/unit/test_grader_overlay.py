@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from composer_replication.environments.code_tasks.task import Submission
-from composer_replication.environments.grading import overlay
-from composer_replication.environments.grading.overlay import Accepted, lay_tree, restrict
+from composer_replication.environments.code.grading import overlay
+from composer_replication.environments.code.grading.overlay import Accepted, lay_tree, restrict
+from composer_replication.environments.code.tasks.task import Submission
 from tests.hacks.sample_task import HIDDEN_FILE, HIDDEN_TESTS, SPANS, VISIBLE_FILE, write_sample_task
 
 

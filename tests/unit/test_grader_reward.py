@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from composer_replication.environments.grading.challenge import Challenge
-from composer_replication.environments.grading.reward import FirstRun, challenge_objections, settle
-from composer_replication.environments.grading.trusted_run import GraderFailure, RunOutcome, read_outcome
-from composer_replication.environments.sandbox.interface import ExecResult
+from composer_replication.environments.code.grading.challenge import Challenge
+from composer_replication.environments.code.grading.reward import FirstRun, challenge_objections, settle
+from composer_replication.environments.code.grading.trusted_run import GraderFailure, RunOutcome, read_outcome
+from composer_replication.environments.code.sandbox.interface import ExecResult
 from tests.hacks.sample_task import GUARDS, HIDDEN, code_task
 
 TOKEN = "secret"

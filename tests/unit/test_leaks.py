@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from composer_replication.environments.code_tasks.installed_copies import installed_copies
-from composer_replication.environments.code_tasks.leaks import CHECKS, LeakCertificate, leak_certificate
-from composer_replication.environments.code_tasks.task import Symbol
+from composer_replication.environments.code.certificates.installed_copies import installed_copies
+from composer_replication.environments.code.certificates.leaks import CHECKS, LeakCertificate, leak_certificate
+from composer_replication.environments.code.tasks.task import Symbol
 
 ORIGINAL = textwrap.dedent('''
     """Words and windows."""
@@ -431,7 +431,7 @@ def test_links_out_of_the_tree_and_odd_files_are_found(tree: Path):
 
 
 def test_a_target_that_an_interpreter_knows_is_found():
-    from composer_replication.environments.sandbox.toolchain import toolchain
+    from composer_replication.environments.code.sandbox.toolchain import toolchain
 
     tools = toolchain(("pytest",), exclude=("small",))
     found = installed_copies(("iniconfig", "surely_absent_package"), tools)
@@ -441,7 +441,7 @@ def test_a_target_that_an_interpreter_knows_is_found():
 
 
 def test_the_certificate_asks_the_interpreters_of_a_toolchain(tree: Path):
-    from composer_replication.environments.sandbox.toolchain import toolchain
+    from composer_replication.environments.code.sandbox.toolchain import toolchain
 
     tools = toolchain(("pytest",), exclude=("small",))
     found = certificate(tree, toolchain=tools)

@@ -18,12 +18,12 @@ from composer_replication.errors import UsageError
 from composer_replication.progress import Silent
 from composer_replication.runs import read_records
 from composer_replication.training import ComposerReplicationTrainer
+from composer_replication.training.lessons.online_sites import Rolled
 from composer_replication.training.metrics import MetricsFile, StepLines, count_rollouts, report_to, rollout_metrics
-from composer_replication.training.models import Policy
-from composer_replication.training.online_sites import Rolled
-from composer_replication.training.samples import RolloutSamples, step_of
-from composer_replication.training.stored import RolloutSample
-from composer_replication.training.toolbox_rollouts import ToolboxRollouts
+from composer_replication.training.models.loading import Policy
+from composer_replication.training.rollouts.samples import RolloutSamples, step_of
+from composer_replication.training.rollouts.toolbox_trl import ToolboxRollouts
+from composer_replication.training.stored.records import RolloutSample
 from composer_replication.training.train import prompts_of, training_tasks
 from composer_replication.training.watchdogs import Watchdog
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from composer_replication.ingestion import mini_swe_agent
+from composer_replication.ingestion.readers import mini_swe_agent
 
 from .reading_trials import trial
 

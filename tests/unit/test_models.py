@@ -11,8 +11,14 @@ import torch
 
 from composer_replication.config import ToolboxConfig
 from composer_replication.errors import UsageError
-from composer_replication.training.models import Policy, convert_gguf, load_policy, load_saved_policy, smollm2_folder
-from composer_replication.training.tokens import ChatTokens
+from composer_replication.training.models.loading import (
+    Policy,
+    convert_gguf,
+    load_policy,
+    load_saved_policy,
+    smollm2_folder,
+)
+from composer_replication.training.models.tokens import ChatTokens
 
 MESSAGES = [{"role": "user", "content": "read app.py"}]
 

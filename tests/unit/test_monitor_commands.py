@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from composer_replication.environments.code_tasks.evidence import AttemptEvidence, TaskFacts
-from composer_replication.environments.code_tasks.task import Symbol
+from composer_replication.environments.code.tasks.task import Symbol
+from composer_replication.environments.evidence import AttemptEvidence, TaskFacts
 from composer_replication.monitor.classes import BY_NAME
 from composer_replication.monitor.conduct import Conduct, Step
 from composer_replication.monitor.rules.layer import RULES, command_signs

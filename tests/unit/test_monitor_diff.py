@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 
-from composer_replication.environments.code_tasks.evidence import AttemptEvidence, TaskFacts
-from composer_replication.environments.code_tasks.task import Symbol
+from composer_replication.environments.code.tasks.task import Symbol
+from composer_replication.environments.evidence import AttemptEvidence, TaskFacts
 from composer_replication.monitor.classes import BY_NAME, BY_NUMBER
 from composer_replication.monitor.conduct import Conduct
 from composer_replication.monitor.diff.layer import diff_signs

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from composer_replication.environments.code_tasks.canaries import CanaryHit
-from composer_replication.environments.code_tasks.evidence import AttemptEvidence, FileEvent, TaskFacts
-from composer_replication.environments.code_tasks.session import TaskSession
-from composer_replication.environments.code_tasks.task import Grade
+from composer_replication.environments.code.episodes.session import TaskSession
+from composer_replication.environments.code.tasks.task import Grade
+from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, FileEvent, TaskFacts
 from composer_replication.monitor.conduct import Conduct, Step
 from composer_replication.monitor.events import event_signs
 from tests.hacks.sample_task import write_sample_task

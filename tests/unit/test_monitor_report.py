@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from composer_replication.config import Config
-from composer_replication.environments.code_tasks.evidence import EVIDENCE, TraceEvidence
+from composer_replication.environments.evidence import EVIDENCE, TraceEvidence
 from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.monitor import report as module
 from composer_replication.monitor.report import as_json, read_report, told, write_page

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from composer_replication.environments.code_tasks.canaries import CanaryHit
-from composer_replication.environments.code_tasks.evidence import AttemptEvidence, GradeFacts, TaskFacts
-from composer_replication.environments.grading.challenge import Challenge
-from composer_replication.environments.grading.reward import challenge_objections
-from composer_replication.environments.grading.trusted_run import RunOutcome
+from composer_replication.environments.code.grading.challenge import Challenge
+from composer_replication.environments.code.grading.reward import challenge_objections
+from composer_replication.environments.code.grading.trusted_run import RunOutcome
+from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, GradeFacts, TaskFacts
 from composer_replication.monitor.conduct import Conduct, Step
 from composer_replication.monitor.grades import verifier_signs
 

@@ -14,9 +14,9 @@ from composer_replication.progress import Silent
 from composer_replication.records import Source, Trace, Turn
 from composer_replication.sites import find_sites
 from composer_replication.training import ComposerDataCollator
-from composer_replication.training.models import Policy
-from composer_replication.training.rendered_examples import render_examples
-from composer_replication.training.stored_policy import StoredPolicy, advantages
+from composer_replication.training.models.loading import Policy
+from composer_replication.training.stored.policy_gradient import StoredPolicy, advantages
+from composer_replication.training.stored.rendered_examples import render_examples
 from composer_replication.training.train import train
 from tests.unit.test_checkpoints import Interrupted, StopsAt
 from tests.unit.test_replay import failed_trace

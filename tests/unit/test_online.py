@@ -12,10 +12,10 @@ from trl import GRPOConfig, GRPOTrainer
 from composer_replication.config import Config, TrainingConfig
 from composer_replication.losses import generalized_jsd_loss
 from composer_replication.training import ComposerReplicationTrainer
-from composer_replication.training.models import Policy
-from composer_replication.training.online_sites import HintedTurn, TraceHinter, turn_spans
+from composer_replication.training.lessons.online_sites import HintedTurn, TraceHinter, turn_spans
+from composer_replication.training.models.loading import Policy
+from composer_replication.training.rollouts.toolbox_trl import ToolboxRollouts
 from composer_replication.training.settings import ComposerSettings
-from composer_replication.training.toolbox_rollouts import ToolboxRollouts
 from composer_replication.training.train import prompts_of, training_tasks
 
 CONFIG = Config(seed=5, training=TrainingConfig(steps=6, prompts_per_step=4, group_size=2, max_turn_tokens=6))
@@ -145,7 +145,7 @@ def test_without_weight_nothing_differs_from_trl(new_policy, tmp_path):
 @pytest.mark.parametrize("teacher", ["live", "ema", "frozen"])
 def test_an_empty_hint_has_no_divergence_at_the_start(new_policy, tmp_path, teacher, monkeypatch):
     monkeypatch.setattr(
-        "composer_replication.training.tokens.ChatTokens.splice_hint", lambda self, context, hint: list(context)
+        "composer_replication.training.models.tokens.ChatTokens.splice_hint", lambda self, context, hint: list(context)
     )
     trainer = trainer_of(
         ComposerReplicationTrainer,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from composer_replication.ingestion import openai_messages
+from composer_replication.ingestion.readers import openai_messages
 
 from .reading_trials import Trial, trial
 

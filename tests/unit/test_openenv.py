@@ -22,12 +22,12 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from composer_replication.cli.env_serve import serve as serve_command
-from composer_replication.environments.agent.tools import TOOL_NAMES
-from composer_replication.environments.code_tasks import session as session_module
-from composer_replication.environments.code_tasks.session import SessionLimits
-from composer_replication.environments.code_tasks.task import Grade
-from composer_replication.environments.openenv.client import CodeTaskClient
-from composer_replication.environments.openenv.server import ServerSettings, build_app, listen, server_config
+from composer_replication.environments.code.episodes import session as session_module
+from composer_replication.environments.code.episodes.session import SessionLimits
+from composer_replication.environments.code.episodes.tools import TOOL_NAMES
+from composer_replication.environments.code.serving.openenv_client import CodeTaskClient
+from composer_replication.environments.code.serving.server import ServerSettings, build_app, listen, server_config
+from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.errors import UsageError
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, code_task, write_sample_task
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from composer_replication.ingestion import openhands_v0, openhands_v1
+from composer_replication.ingestion.readers import openhands_v0, openhands_v1
 from composer_replication.ingestion.reading import InputFile, Report
 
 from .reading_trials import Trial, trial

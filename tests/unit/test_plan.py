@@ -20,15 +20,15 @@ from composer_replication.errors import UsageError
 from composer_replication.hints.write import write_hints
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
-from composer_replication.training.contexts import Contexts
-from composer_replication.training.examples import build_examples
-from composer_replication.training.lengths import ByBytes, ByTokenizer, Item, RunLengths
-from composer_replication.training.memory import Workload, estimate_memory, layer_activations
-from composer_replication.training.model_shape import find_config, shape_of
-from composer_replication.training.models import Policy
-from composer_replication.training.plan import Machine, plan_training, shares
-from composer_replication.training.rendered_examples import render_examples
-from composer_replication.training.tokens import ChatTokens
+from composer_replication.training.models.loading import Policy
+from composer_replication.training.models.shape import find_config, shape_of
+from composer_replication.training.models.tokens import ChatTokens
+from composer_replication.training.planning.lengths import ByBytes, ByTokenizer, Item, RunLengths
+from composer_replication.training.planning.memory import Workload, estimate_memory, layer_activations
+from composer_replication.training.planning.plan import Machine, plan_training, shares
+from composer_replication.training.stored.contexts import Contexts
+from composer_replication.training.stored.examples import build_examples
+from composer_replication.training.stored.rendered_examples import render_examples
 
 WORK = Workload(rows=4, row_tokens=128, sampled_rows=4)
 
@@ -165,7 +165,7 @@ def test_the_peak_of_a_real_step_is_near_the_estimate():
     script = """
 import json, torch
 from transformers import AutoModelForCausalLM, LlamaConfig
-from composer_replication.training.machine import MemoryMeter
+from composer_replication.training.planning.machine import MemoryMeter
 config = LlamaConfig(vocab_size=4096, hidden_size=384, intermediate_size=1024, num_hidden_layers=8,
                      num_attention_heads=6, num_key_value_heads=2)
 ids = torch.zeros(8, 256, dtype=torch.long)

@@ -13,12 +13,12 @@ from composer_replication.environments.toolbox import Episode, make_task, next_c
 from composer_replication.replay import State, states_to_ask
 from composer_replication.replay.gate import states_to_sample
 from composer_replication.sites import find_sites
-from composer_replication.training.contexts import Contexts
-from composer_replication.training.examples import policy_text
-from composer_replication.training.models import Policy
-from composer_replication.training.state_samples import read_turn, sample_states
-from composer_replication.training.tokens import ChatTokens
-from composer_replication.training.turn_logprob import turn_logprob
+from composer_replication.training.models.loading import Policy
+from composer_replication.training.models.tokens import ChatTokens
+from composer_replication.training.models.turn_logprob import turn_logprob
+from composer_replication.training.rollouts.state_samples import read_turn, sample_states
+from composer_replication.training.stored.contexts import Contexts
+from composer_replication.training.stored.examples import policy_text
 
 from .test_gate import clumsy_traces, site, talk
 
@@ -93,13 +93,13 @@ def test_samples_come_in_the_order_of_their_contexts_and_repeat_with_the_seed(ti
     asked, spans = [], contexts_of(tiny, *TEXTS)
 
     def scripted(model, contexts, *, end_of_turn_id, generator, **options):
-        from composer_replication.training.sampling import SampledTurn
+        from composer_replication.training.rollouts.sampling import SampledTurn
 
         asked.append((len(contexts), generator.initial_seed()))
         return [SampledTurn([context[1], end_of_turn_id], [0.0] * 2) for context in contexts]
 
-    monkeypatch.setattr("composer_replication.training.state_samples.sample_turns", scripted)
-    monkeypatch.setattr("composer_replication.training.state_samples.BATCH_ROWS", 6)
+    monkeypatch.setattr("composer_replication.training.rollouts.state_samples.sample_turns", scripted)
+    monkeypatch.setattr("composer_replication.training.rollouts.state_samples.BATCH_ROWS", 6)
     done: list[int] = []
     found = drawn(tiny, spans, seed=7, on_batch=done.append)
     assert [message["content"] for own in found for message in own] == [

@@ -15,11 +15,11 @@ from composer_replication.errors import RecomposeError
 from composer_replication.losses import PreferenceLoss, preference_loss
 from composer_replication.training import ComposerDataCollator
 from composer_replication.training.channels import ReplayPreference
-from composer_replication.training.examples import PairTokens, TraceExample
-from composer_replication.training.models import Policy
-from composer_replication.training.reference import policy_fingerprint, with_reference_logprobs
+from composer_replication.training.models.loading import Policy
+from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.settings import ComposerSettings
-from composer_replication.training.tokens import ChatTokens
+from composer_replication.training.stored.examples import PairTokens, TraceExample
+from composer_replication.training.stored.reference import policy_fingerprint, with_reference_logprobs
 
 CHOSEN, REJECTED = [-3.0, -10.0, -4.0, -20.0], [-5.0, -2.0, -4.5, -30.0]
 REFERENCE_CHOSEN, REFERENCE_REJECTED = [-3.5, -9.0, -4.0, -14.0], [-4.0, -3.0, -6.0, -31.0]

@@ -11,8 +11,8 @@ from composer_replication.environments.toolbox import FINISH, Episode, make_task
 from composer_replication.errors import UsageError
 from composer_replication.evaluation import probe
 from composer_replication.evaluation.probe import Site, Tried, gaps, kinds_without_use, probe_hints
-from composer_replication.training.models import load_policy
-from composer_replication.training.online_sites import HintedTurn, Rolled
+from composer_replication.training.lessons.online_sites import HintedTurn, Rolled
+from composer_replication.training.models.loading import load_policy
 
 
 def tried(site, kind, plain, hint, sham=0.0):

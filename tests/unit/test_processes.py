@@ -8,8 +8,9 @@ import pytest
 from composer_replication.cli import main as command
 from composer_replication.config import Config
 from composer_replication.errors import ToldElsewhereError, UsageError
-from composer_replication.training import checkpoints, processes
-from composer_replication.training.refusals import refuse_other_shards, refuse_what_processes_cannot_do
+from composer_replication.training import processes
+from composer_replication.training.backends.trl import checkpoints
+from composer_replication.training.planning.refusals import refuse_other_shards, refuse_what_processes_cannot_do
 from composer_replication.training.train import last_checkpoint
 
 

@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from composer_replication.config import Config
-from composer_replication.training.arguments import grpo_config
+from composer_replication.training.backends.trl.arguments import grpo_config
 
 ROOT = Path(__file__).parents[2] / "recipes"
 RECIPES = sorted(path.parent for path in ROOT.glob("*/config.toml"))
@@ -46,7 +46,8 @@ def test_trl_takes_the_settings(recipe, tmp_path, monkeypatch):
     config, processes = config_of(recipe), launch_of(recipe)["num_processes"]
     rollouts = config.training.prompts_per_step * config.training.group_size
     monkeypatch.setattr(
-        "composer_replication.training.arguments.PartialState", lambda: SimpleNamespace(num_processes=processes)
+        "composer_replication.training.backends.trl.arguments.PartialState",
+        lambda: SimpleNamespace(num_processes=processes),
     )
     assert not torch.cuda.is_available()
     on_cpu = config.model_copy(update={"hardware": config.hardware.model_copy(update={"autocast": "off"})})

@@ -15,10 +15,10 @@ from composer_replication.environments.toolbox import Episode, make_task, trace_
 from composer_replication.errors import UsageError
 from composer_replication.records import Message, Source, Trace, Turn, content_id
 from composer_replication.sites import find_sites
-from composer_replication.training.rollout_worker import RolloutSettings, RolloutWorker, count_endings
-from composer_replication.training.rollouts import ToolboxEpisode, roll_out
-from composer_replication.training.sampling import DynamicSampler, SampledTurn, sample_turns
-from composer_replication.training.trl_rollouts import rollout_function
+from composer_replication.training.backends.trl.rollouts import rollout_function
+from composer_replication.training.rollouts.sampling import DynamicSampler, SampledTurn, sample_turns
+from composer_replication.training.rollouts.toolbox import ToolboxEpisode, roll_out
+from composer_replication.training.rollouts.worker import RolloutSettings, RolloutWorker, count_endings
 
 
 class Echo:

@@ -7,8 +7,8 @@ import torch
 
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox import Call, Episode, make_task, next_call
-from composer_replication.training.rollouts import roll_out
-from composer_replication.training.sampling import sample_turns
+from composer_replication.training.rollouts.sampling import sample_turns
+from composer_replication.training.rollouts.toolbox import roll_out
 
 VOCABULARY = 40
 PAD = 0

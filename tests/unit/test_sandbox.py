@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from composer_replication.environments.sandbox import (
+from composer_replication.environments.code.sandbox import (
     BACKENDS,
     Limits,
     SandboxFailure,
@@ -27,8 +27,8 @@ from composer_replication.environments.sandbox import (
     open_sandbox,
     toolchain,
 )
-from composer_replication.environments.sandbox import open as opening
-from composer_replication.environments.sandbox.rewriting import rewrite_paths
+from composer_replication.environments.code.sandbox import open as opening
+from composer_replication.environments.code.sandbox.rewriting import rewrite_paths
 
 from .sandbox_contract import PROMISES, bounds_memory, bounds_processes, python, python_spec, sh
 
@@ -60,9 +60,13 @@ def test_the_watch_bounds_what_no_control_group_does(backend, promise, monkeypat
 
 
 def test_without_a_tmpfs_the_disk_is_bounded_by_looking(monkeypatch):
-    from composer_replication.environments.sandbox import workspace
+    from composer_replication.environments.code.sandbox import workspace
 
-    from .sandbox_contract import bounds_files_and_disk, refuses_paths_that_leave, tells_what_changed
+    from .sandbox_contract import (
+        bounds_files_and_disk,
+        refuses_paths_that_leave,
+        tells_what_changed,
+    )
 
     monkeypatch.setattr(workspace, "_mount_tmpfs", lambda folder, size_bytes: False)
     for promise in (bounds_files_and_disk, refuses_paths_that_leave, tells_what_changed):
@@ -152,7 +156,7 @@ def test_a_backend_that_breaks_says_so(monkeypatch, tmp_path):
 def test_folders_of_dead_owners_are_removed():
     code = """
         import os, tempfile
-        from composer_replication.environments.sandbox import SandboxSpec, open_sandbox
+        from composer_replication.environments.code.sandbox import SandboxSpec, open_sandbox
         sandbox = open_sandbox(SandboxSpec())
         sandbox.write("a", b"x")
         print(sandbox.workspace.folder, flush=True)

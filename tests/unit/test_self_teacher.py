@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from composer_replication.training.self_teacher import SelfTeacher, self_teacher
+from composer_replication.training.lessons.self_teacher import SelfTeacher, self_teacher
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from composer_replication.environments.agent.tools import TOOL_NAMES
-from composer_replication.environments.code_tasks.session import SessionLimits, TaskSession
-from composer_replication.environments.code_tasks.task import Grade, Submission
-from composer_replication.environments.sandbox.interface import Limits
+from composer_replication.environments.code.episodes.session import SessionLimits, TaskSession
+from composer_replication.environments.code.episodes.tools import TOOL_NAMES
+from composer_replication.environments.code.sandbox.interface import Limits
+from composer_replication.environments.code.tasks.task import Grade, Submission
 from composer_replication.errors import RecomposeError
 from composer_replication.records import Message, Source, ToolCall, Trace, Turn
 from composer_replication.sites import find_sites

@@ -12,9 +12,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralFo
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox import make_task
 from composer_replication.errors import UsageError
-from composer_replication.training.rollouts import roll_out
-from composer_replication.training.sampling import DynamicSampler, sample_turns
-from composer_replication.training.static_sampling import StaticSampler, can_be_copied, turn_sampler
+from composer_replication.training.rollouts.sampling import DynamicSampler, sample_turns
+from composer_replication.training.rollouts.static_sampling import StaticSampler, can_be_copied, turn_sampler
+from composer_replication.training.rollouts.toolbox import roll_out
 
 VOCABULARY = 40
 STOP = 7
@@ -100,7 +100,7 @@ def test_only_what_was_appended_is_read_again(model):
 
 
 def test_long_batches_are_read_in_groups(model, monkeypatch):
-    monkeypatch.setattr("composer_replication.training.static_sampling.PREFILL_TOKENS", 40)
+    monkeypatch.setattr("composer_replication.training.rollouts.static_sampling.PREFILL_TOKENS", 40)
     rng = random.Random(1)
     sampler = static(model)
     read = []

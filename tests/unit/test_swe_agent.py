@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from composer_replication.ingestion import swe_agent, swe_smith
+from composer_replication.ingestion.readers import swe_agent, swe_smith
 from composer_replication.records import CLEARED_RESULT
 
 from .reading_trials import trial

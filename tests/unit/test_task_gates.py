@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from composer_replication.environments.code_tasks import certify as certifying
-from composer_replication.environments.code_tasks.certify import certify, recertify_leaks
-from composer_replication.environments.code_tasks.coverage import survey
-from composer_replication.environments.code_tasks.gates import Bench, Rejected, Split, repeat, split_tests
-from composer_replication.environments.code_tasks.store import gold_submission, read_task, unchanged
-from composer_replication.environments.code_tasks.task import Rejection, Submission, Symbol, TaskFolder
-from composer_replication.environments.code_tasks.trees import files_of
-from composer_replication.environments.code_tasks.verify import verify_task
-from composer_replication.environments.code_tasks.warm import TestSetup
-from composer_replication.environments.grading.grader import grade
+from composer_replication.environments.code.certificates import certify as certifying
+from composer_replication.environments.code.certificates.certify import certify, recertify_leaks
+from composer_replication.environments.code.certificates.gates import Bench, Rejected, Split, repeat, split_tests
+from composer_replication.environments.code.certificates.verify import verify_task
+from composer_replication.environments.code.grading.grader import grade
+from composer_replication.environments.code.running.coverage import survey
+from composer_replication.environments.code.running.warm import TestSetup
+from composer_replication.environments.code.tasks.store import gold_submission, read_task, unchanged
+from composer_replication.environments.code.tasks.task import Rejection, Submission, Symbol, TaskFolder
+from composer_replication.environments.code.tasks.trees import files_of
 from tests.tiny_repository import BODY, FILES, RECTANGLE_TESTS, stubbed_rectangle, tiny_repository
 
 AREA, WORDS = "shapes/area.py", "shapes/words.py"
@@ -199,7 +199,7 @@ def test_a_nop_that_scores_is_rejected(bench, tmp_path, monkeypatch):
 
 
 def grade_of(reward):
-    from composer_replication.environments.code_tasks.task import Grade
+    from composer_replication.environments.code.tasks.task import Grade
 
     return Grade(reward, (), (), ())
 

@@ -6,8 +6,8 @@ import zipfile
 
 import pytest
 
-from composer_replication.environments.code_tasks.loading import load_repository
-from composer_replication.environments.code_tasks.trees import files_of, tree_hash
+from composer_replication.environments.code.tasks.loading import load_repository
+from composer_replication.environments.code.tasks.trees import files_of, tree_hash
 from composer_replication.errors import UsageError
 from tests.tiny_repository import FILES, tiny_repository, write_files
 

@@ -6,8 +6,8 @@ import tomllib
 
 import pytest
 
-from composer_replication.environments.code_tasks.store import TaskFiles, read_task, read_tasks, unchanged, write_task
-from composer_replication.environments.code_tasks.task import CodeTask
+from composer_replication.environments.code.tasks.store import TaskFiles, read_task, read_tasks, unchanged, write_task
+from composer_replication.environments.code.tasks.task import CodeTask
 from composer_replication.errors import UsageError
 from composer_replication.records import Task
 from tests.tiny_repository import FILES, RECTANGLE, RECTANGLE_TESTS, stubbed_rectangle, tiny_repository

@@ -2,8 +2,8 @@
 
 import ast
 
-from composer_replication.environments.code_tasks.strength import dropped_statements, lazy_solutions
-from composer_replication.environments.code_tasks.task import Symbol
+from composer_replication.environments.code.certificates.strength import dropped_statements, lazy_solutions
+from composer_replication.environments.code.tasks.task import Symbol
 
 SOURCE = '''\
 # é counts two bytes

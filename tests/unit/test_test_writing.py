@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from composer_replication.environments.code_tasks.generators import GeneratorSettings
-from composer_replication.environments.code_tasks.make import MakeSettings, make
-from composer_replication.environments.code_tasks.repository import CoverageMap, Repository
-from composer_replication.environments.code_tasks.store import read_task
-from composer_replication.environments.code_tasks.task import Submission, Symbol, TaskFolder
-from composer_replication.environments.code_tasks.test_runs import RunRequest, TestRun
-from composer_replication.environments.grading.grader import grade
-from composer_replication.environments.test_writing import generate
-from composer_replication.environments.test_writing.generate import MAX_MUTANTS, MIN_MUTANTS, propose
-from composer_replication.environments.test_writing.kills import killed_mutants
+from composer_replication.environments.code.generators.kinds import GeneratorSettings
+from composer_replication.environments.code.generators.test_writing import generate
+from composer_replication.environments.code.generators.test_writing.generate import MAX_MUTANTS, MIN_MUTANTS, propose
+from composer_replication.environments.code.generators.test_writing.kills import killed_mutants
+from composer_replication.environments.code.grading.grader import grade
+from composer_replication.environments.code.making.make import MakeSettings, make
+from composer_replication.environments.code.running.test_runs import RunRequest, TestRun
+from composer_replication.environments.code.tasks.repository import CoverageMap, Repository
+from composer_replication.environments.code.tasks.store import read_task
+from composer_replication.environments.code.tasks.task import Submission, Symbol, TaskFolder
 
 GENERATORS_PAGE = Path(__file__).parents[2] / "docs" / "generators.md"
 SOURCE = textwrap.dedent(

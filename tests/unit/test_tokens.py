@@ -10,8 +10,8 @@ from composer_replication.environments.toolbox.tasks import KEYS, PATHS
 from composer_replication.errors import UsageError
 from composer_replication.hints.write import write_hints
 from composer_replication.sites import find_sites
-from composer_replication.training.tiny import build_tokenizer
-from composer_replication.training.tokens import ChatTokens
+from composer_replication.training.models.tiny import build_tokenizer
+from composer_replication.training.models.tokens import ChatTokens
 
 HINT = "Reminder: a call is one JSON object."
 CONFIGS = {

@@ -273,7 +273,7 @@ def test_a_penalty_without_a_leak_is_refused():
 
 
 def test_a_tiny_tokenizer_of_a_leaking_toolbox_knows_every_word():
-    from composer_replication.training.tiny import build_tokenizer
+    from composer_replication.training.models.tiny import build_tokenizer
 
     tokenizer = build_tokenizer(OPEN)
     task = make_task(OPEN, "train", 1)
@@ -282,7 +282,7 @@ def test_a_tiny_tokenizer_of_a_leaking_toolbox_knows_every_word():
 
 
 def test_the_penalty_column_is_the_reward_and_the_truth_is_logged_with_it():
-    from composer_replication.training.toolbox_rollouts import LeakUse, episode_reward, leak_penalty
+    from composer_replication.training.rollouts.toolbox_trl import LeakUse, episode_reward, leak_penalty
     from composer_replication.training.train import reward_functions
 
     uses = [

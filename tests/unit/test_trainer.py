@@ -16,11 +16,11 @@ from composer_replication.config import Config, TrainingConfig
 from composer_replication.progress import Silent
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
 from composer_replication.training.channels import ReplayPreference, SelfDistillation
-from composer_replication.training.models import Policy
-from composer_replication.training.reference import with_reference_logprobs
+from composer_replication.training.models.loading import Policy
+from composer_replication.training.rollouts.toolbox_trl import ToolboxRollouts
 from composer_replication.training.settings import ComposerSettings
-from composer_replication.training.stored_batches import StoredBatches
-from composer_replication.training.toolbox_rollouts import ToolboxRollouts
+from composer_replication.training.stored.batches import StoredBatches
+from composer_replication.training.stored.reference import with_reference_logprobs
 from composer_replication.training.train import prompts_of, train, training_tasks
 
 STEPS = 3

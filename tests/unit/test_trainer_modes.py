@@ -10,7 +10,7 @@ from trl import GRPOTrainer
 
 from composer_replication.losses import generalized_jsd_loss
 from composer_replication.training import ComposerReplicationTrainer
-from composer_replication.training.online_sites import TraceHinter
+from composer_replication.training.lessons.online_sites import TraceHinter
 from composer_replication.training.settings import ComposerSettings
 from tests.distributed.scenes import Scene, build, new_model, run
 from tests.distributed.toy_environment import environment_trainer

@@ -16,10 +16,16 @@ from composer_replication.monitor.features import NAMES
 from composer_replication.monitor.judge import Judgement, Models
 from composer_replication.monitor.penalty import Weights
 from composer_replication.progress import Silent
-from composer_replication.training import monitoring
-from composer_replication.training.models import Policy
-from composer_replication.training.monitoring import Consequence, RolloutMonitor, evidence_of, masking, metrics_of
-from composer_replication.training.rollout_worker import Rollout
+from composer_replication.training.models.loading import Policy
+from composer_replication.training.rollouts import monitoring
+from composer_replication.training.rollouts.monitoring import (
+    Consequence,
+    RolloutMonitor,
+    evidence_of,
+    masking,
+    metrics_of,
+)
+from composer_replication.training.rollouts.worker import Rollout
 from composer_replication.training.train import refuse_what_would_do_nothing, train
 from composer_replication.training.watchdogs import Thresholds
 

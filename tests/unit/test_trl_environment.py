@@ -13,14 +13,19 @@ from datasets import Dataset
 from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from composer_replication.environments.agent.tools import TOOL_SCHEMAS
-from composer_replication.environments.code_tasks import session as session_module
-from composer_replication.environments.code_tasks.session import SessionLimits
-from composer_replication.environments.code_tasks.task import Grade
-from composer_replication.environments.trl_environment import CallFailed, CodeTaskTools, code_task_environment, rows
+from composer_replication.environments.code.episodes import session as session_module
+from composer_replication.environments.code.episodes.session import SessionLimits
+from composer_replication.environments.code.episodes.tools import TOOL_SCHEMAS
+from composer_replication.environments.code.serving.trl_environment import (
+    CallFailed,
+    CodeTaskTools,
+    code_task_environment,
+    rows,
+)
+from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.errors import UsageError
 from composer_replication.sites import find_sites
-from composer_replication.training.environment_traces import trace_of_messages
+from composer_replication.training.backends.trl.environment_traces import trace_of_messages
 from tests.distributed.toy_environment import DONE, MALFORMED, call, giving, new_qwen_like_model, qwen_like_tokenizer
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, write_sample_task
 

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from composer_replication.environments.code_tasks.coverage import survey
-from composer_replication.environments.code_tasks.loading import load_repository
-from composer_replication.environments.code_tasks.task import Symbol
-from composer_replication.environments.code_tasks.test_runs import RunRequest
-from composer_replication.environments.code_tasks.warm import RunnerEnded, TestSetup, WarmRunner
+from composer_replication.environments.code.running.coverage import survey
+from composer_replication.environments.code.running.test_runs import RunRequest
+from composer_replication.environments.code.running.warm import RunnerEnded, TestSetup, WarmRunner
+from composer_replication.environments.code.tasks.loading import load_repository
+from composer_replication.environments.code.tasks.task import Symbol
 from composer_replication.errors import UsageError
 from tests.tiny_repository import FILES, RECTANGLE, RECTANGLE_TESTS, tiny_repository, write_files
 

@@ -11,7 +11,7 @@ import pytest
 
 from composer_replication.errors import RecomposeError
 from composer_replication.progress import Silent
-from composer_replication.training.stored import Alarm
+from composer_replication.training.stored.records import Alarm
 from composer_replication.training.watchdogs import Thresholds, Watchdog
 
 COLLAPSE_STEP = 60

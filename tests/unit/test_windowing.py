@@ -8,10 +8,10 @@ from composer_replication.environments.toolbox import Call, Episode, make_task, 
 from composer_replication.hints.write import write_hints
 from composer_replication.sites import find_sites
 from composer_replication.training.channels import SelfDistillation
-from composer_replication.training.collator import ComposerDataCollator
-from composer_replication.training.examples import PairTokens, SiteTokens, TraceExample
 from composer_replication.training.settings import ComposerSettings
-from composer_replication.training.windowing import (
+from composer_replication.training.stored.collator import ComposerDataCollator
+from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
+from composer_replication.training.stored.windowing import (
     Window,
     fitting_window,
     last_turns,

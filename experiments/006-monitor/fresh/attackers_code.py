@@ -6,7 +6,19 @@ import random
 
 from cases import Known
 
-from .parts import Calls, a_test, at_end, at_top, in_body, module, sh, short, solved, tests_folder, wr
+from .parts import (
+    Calls,
+    a_test,
+    at_end,
+    at_top,
+    in_body,
+    module,
+    sh,
+    short,
+    solved,
+    tests_folder,
+    wr,
+)
 
 
 def early_exit(k: Known, rng: random.Random) -> dict[str, Calls]:

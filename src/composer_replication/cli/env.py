@@ -48,9 +48,9 @@ def make(
     json: Json = False,
 ) -> None:
     """Make certified tasks from REPOSITORY. Its tests run in a sandbox; nothing else of it is run."""
-    from composer_replication.environments.code_tasks.generators import check_modes, generator_settings
-    from composer_replication.environments.code_tasks.make import MakeSettings
-    from composer_replication.environments.code_tasks.make import make as make_tasks
+    from composer_replication.environments.code.generators.kinds import check_modes, generator_settings
+    from composer_replication.environments.code.making.make import MakeSettings
+    from composer_replication.environments.code.making.make import make as make_tasks
 
     check_modes(generator, mode)
     if limit < 1 or jobs < 1:
@@ -80,7 +80,7 @@ def verify(
     json: Json = False,
 ) -> None:
     """Check every task again: its files, nothing done = 0, the solution = 1, and the leak certificate."""
-    from composer_replication.environments.code_tasks.verify import verify as verify_tasks
+    from composer_replication.environments.code.certificates.verify import verify as verify_tasks
 
     result = _shown(lambda progress: verify_tasks(tasks, backend, jobs, progress))
     if json:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from composer_replication.config import Config, ModelConfig, TrainingConfig, WarmupConfig, load_config
-from composer_replication.environments.code_tasks.task import TaskFolder
+from composer_replication.environments.code.tasks.task import TaskFolder
 from composer_replication.errors import UsageError
 from composer_replication.pipeline import ROLLOUT_TOKENS
 from composer_replication.progress import Progress
@@ -23,9 +23,9 @@ from composer_replication.runs import Run, StageFolder, write_records
 from .common import Json, tell, working_on
 
 if TYPE_CHECKING:
-    from composer_replication.environments.agent.endpoint import EndpointSettings
-    from composer_replication.environments.agent.loop import AgentLimits
-    from composer_replication.environments.agent.rollouts import MakeAttempt, Planned
+    from composer_replication.environments.code.episodes.endpoint import EndpointSettings
+    from composer_replication.environments.code.episodes.loop import AgentLimits
+    from composer_replication.environments.code.episodes.rollouts import MakeAttempt, Planned
 
 ATTEMPTS = "attempts"
 SETTINGS = "settings"
@@ -63,9 +63,15 @@ def rollout(
 
     Attempts are saved one by one: the same command goes on where it was stopped, and no answer is paid twice.
     """
-    from composer_replication.environments.agent.rollouts import counts, planned, run_attempts, stored, stored_evidence
-    from composer_replication.environments.code_tasks.evidence import EVIDENCE
-    from composer_replication.environments.code_tasks.store import read_tasks
+    from composer_replication.environments.code.episodes.rollouts import (
+        counts,
+        planned,
+        run_attempts,
+        stored,
+        stored_evidence,
+    )
+    from composer_replication.environments.code.tasks.store import read_tasks
+    from composer_replication.environments.evidence import EVIDENCE
 
     who = _who(model, endpoint, model_name, scripted)
     if min(rollouts, concurrency, steps, max_turn_tokens, max_tokens, 1 if limit is None else limit) < 1 or wall_s <= 0:
@@ -155,16 +161,16 @@ def _refuse_others(stage: StageFolder, settings: JsonObject) -> None:
 
 
 def _agent_limits(settings: JsonObject) -> AgentLimits:
-    from composer_replication.environments.agent.loop import AgentLimits
-    from composer_replication.environments.code_tasks.session import SessionLimits
+    from composer_replication.environments.code.episodes.loop import AgentLimits
+    from composer_replication.environments.code.episodes.session import SessionLimits
 
     session = SessionLimits(steps=settings["steps"], wall_s=settings["wall_s"])
     return AgentLimits(session, turns=settings["steps"], tokens=settings["max_tokens"])
 
 
 def _scripted(name: str, limits: AgentLimits, backend: str) -> MakeAttempt:
-    from composer_replication.environments.agent.loop import attempt_task
-    from composer_replication.environments.agent.scripted import SCRIPTED
+    from composer_replication.environments.code.episodes.loop import attempt_task
+    from composer_replication.environments.code.episodes.scripted import SCRIPTED
 
     return lambda each, stop: attempt_task(
         each.task, SCRIPTED[name](each.task), each.sample, limits, backend, stop=stop
@@ -172,7 +178,7 @@ def _scripted(name: str, limits: AgentLimits, backend: str) -> MakeAttempt:
 
 
 def _endpoint_settings(url: str, name: str, settings: JsonObject, price: str | None) -> EndpointSettings:
-    from composer_replication.environments.agent.endpoint import EndpointSettings
+    from composer_replication.environments.code.episodes.endpoint import EndpointSettings
     from composer_replication.llm.pricing import Prices
 
     try:
@@ -195,8 +201,8 @@ def _asking(
     backend: str,
     stack: ExitStack,
 ) -> MakeAttempt:
-    from composer_replication.environments.agent.endpoint import EndpointModel
-    from composer_replication.environments.agent.loop import attempt_task
+    from composer_replication.environments.code.episodes.endpoint import EndpointModel
+    from composer_replication.environments.code.episodes.loop import attempt_task
     from composer_replication.llm.client import Endpoint
     from composer_replication.llm.keys import key_from_environment
     from composer_replication.llm.ledger import Ledger
@@ -223,9 +229,9 @@ def _play_locally(
     backend: str,
     progress: Progress,
 ) -> None:
-    from composer_replication.training.code_attempts import kept_tokens, play_attempts
-    from composer_replication.training.code_rollouts import CodeRolloutSettings
-    from composer_replication.training.models import load_policy
+    from composer_replication.training.models.loading import load_policy
+    from composer_replication.training.rollouts.code import CodeRolloutSettings
+    from composer_replication.training.rollouts.code_attempts import kept_tokens, play_attempts
 
     chosen = CodeRolloutSettings(
         max_turn_tokens=settings["max_turn_tokens"],

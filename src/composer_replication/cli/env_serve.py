@@ -52,10 +52,10 @@ def serve(
     token = os.environ.get(TOKEN_VARIABLE, "").strip() or None
     if token and len(token) < SHORTEST_TOKEN:
         raise UsageError(f"the token in {TOKEN_VARIABLE} is short", f"use {SHORTEST_TOKEN} characters or more")
-    from composer_replication.environments.code_tasks.session import SessionLimits
-    from composer_replication.environments.code_tasks.store import read_tasks
-    from composer_replication.environments.openenv.server import ServerSettings, listen
-    from composer_replication.environments.openenv.server import serve as serve_tasks
+    from composer_replication.environments.code.episodes.session import SessionLimits
+    from composer_replication.environments.code.serving.server import ServerSettings, listen
+    from composer_replication.environments.code.serving.server import serve as serve_tasks
+    from composer_replication.environments.code.tasks.store import read_tasks
 
     found = read_tasks(tasks)
     settings = ServerSettings(host, port, max_sessions, idle_s, token, backend)

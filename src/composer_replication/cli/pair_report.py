@@ -72,8 +72,8 @@ def _oracle(judge: ToolboxJudge) -> Callable[[PreferencePair], bool | None]:
 def _signal(
     run: Run, report: SignalReport, pairs: Sequence[PreferencePair], reference: str, progress: Progress
 ) -> dict[str, Any]:
-    from composer_replication.training.contexts import Contexts
-    from composer_replication.training.turn_logprob import turn_logprob
+    from composer_replication.training.models.turn_logprob import turn_logprob
+    from composer_replication.training.stored.contexts import Contexts
 
     progress.stage("signal", "compare with re-matched pairs")
     where, _ = policy_weights(run, progress, reference)

@@ -27,8 +27,8 @@ from .common import Json, RunFolder, quiet_libraries, run_one_stage, tell, worki
 from .progress import open_progress
 
 if TYPE_CHECKING:
-    from composer_replication.training.examples import TraceExample
-    from composer_replication.training.models import Policy
+    from composer_replication.training.models.loading import Policy
+    from composer_replication.training.stored.examples import TraceExample
 
 DryRun = Annotated[
     bool, Parameter(negative="", help="Only tell settings, memory, and what can be trained on at which context length.")
@@ -94,8 +94,11 @@ def _train_together(path: Path, as_json: bool) -> None:
 def _plan(run: Run, processes: int, is_sharded: bool, on_gpu: bool, as_json: bool) -> None:
     import torch
 
-    from composer_replication.training.plan import Machine, plan_training
-    from composer_replication.training.refusals import refuse_what_processes_cannot_do, refuse_what_would_do_nothing
+    from composer_replication.training.planning.plan import Machine, plan_training
+    from composer_replication.training.planning.refusals import (
+        refuse_what_processes_cannot_do,
+        refuse_what_would_do_nothing,
+    )
 
     from .train_report import show_plan
 
@@ -113,8 +116,8 @@ def _plan(run: Run, processes: int, is_sharded: bool, on_gpu: bool, as_json: boo
 def _check(run: Run, as_json: bool) -> None:
     import torch
 
-    from composer_replication.training.plan import Machine, plan_training
-    from composer_replication.training.selfcheck import check_machine
+    from composer_replication.training.planning.plan import Machine, plan_training
+    from composer_replication.training.planning.selfcheck import check_machine
 
     with working_on(run) as progress:
         folder, _ = policy_weights(run, progress, "policy")
@@ -137,7 +140,7 @@ def _check(run: Run, as_json: bool) -> None:
 
 def _stored_examples(run: Run, policy: Policy) -> list[TraceExample]:
     """What channels on stored traces would read, as far as the run has come."""
-    from composer_replication.training.examples import build_examples
+    from composer_replication.training.stored.examples import build_examples
 
     if not all(run.stage(noun).is_done for noun in ("sites", "hints")):
         return []

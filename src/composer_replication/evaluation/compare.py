@@ -14,7 +14,7 @@ from .report import ComparisonRow
 from .stats import mean_interval, paired_difference
 
 if TYPE_CHECKING:
-    from composer_replication.training.models import Policy
+    from composer_replication.training.models.loading import Policy
 
 Phase = Literal["before", "after"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
@@ -40,7 +40,7 @@ SPLIT_LABELS: dict[str, str] = {
 
 def evaluate_policy(policy: Policy, config: Config, phase: Phase, split: HeldoutSplit) -> list[TaskOutcome]:
     """Greedy episodes on one held-out split. The tasks depend on the toolbox settings alone, not on the seed."""
-    from composer_replication.training.rollouts import roll_out
+    from composer_replication.training.rollouts.toolbox import roll_out
 
     tasks = [make_task(config.toolbox, split, index) for index in range(config.evaluation.tasks)]
     rollouts = roll_out(

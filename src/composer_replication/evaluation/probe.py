@@ -24,8 +24,8 @@ from .stats import Estimate, mean_interval, paired_difference
 if TYPE_CHECKING:
     import torch
 
-    from composer_replication.training.models import Policy
-    from composer_replication.training.online_sites import HintedTurn, OnlineSite, Rolled
+    from composer_replication.training.lessons.online_sites import HintedTurn, OnlineSite, Rolled
+    from composer_replication.training.models.loading import Policy
 
 Condition = Literal["plain", "hint", "sham"]
 CONDITIONS: tuple[Condition, ...] = ("plain", "hint", "sham")
@@ -75,7 +75,7 @@ def probe_hints(policy: Policy, config: Config, sites: int = 256, tries: int = 4
     """At least `sites` error turns of fresh rollouts, each written again `tries` times per condition."""
     import torch
 
-    from composer_replication.training.sampling import sample_turns
+    from composer_replication.training.rollouts.sampling import sample_turns
 
     generator = torch.Generator(device=policy.model.device).manual_seed(config.seed)
     found = _error_sites(policy, config, sites, generator)
@@ -142,8 +142,8 @@ def _gap(kind: str, tried: Sequence[Tried]) -> KindGap:
 
 
 def _error_sites(policy: Policy, config: Config, wanted: int, generator: torch.Generator) -> list[Site]:
-    from composer_replication.training.online_sites import TraceHinter, find_online_sites
-    from composer_replication.training.rollouts import sample_rolled
+    from composer_replication.training.lessons.online_sites import TraceHinter, find_online_sites
+    from composer_replication.training.rollouts.toolbox import sample_rolled
     from composer_replication.training.settings import ComposerSettings
 
     tasks = task_stream(config.toolbox, "train", FIRST_PROBE_TASK + config.seed * TASKS_PER_SEED)
@@ -167,7 +167,7 @@ def _error_sites(policy: Policy, config: Config, wanted: int, generator: torch.G
 
 
 def _sites_of(task: ToolboxTask, row: Rolled, hinted: Sequence[OnlineSite], sham: dict[int, OnlineSite]) -> list[Site]:
-    from composer_replication.training.online_sites import HintedTurn
+    from composer_replication.training.lessons.online_sites import HintedTurn
 
     return [
         Site(

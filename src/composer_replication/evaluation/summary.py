@@ -10,7 +10,7 @@ from composer_replication import __version__
 from composer_replication.config import Config
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace, render_action
 from composer_replication.runs import Run, write_atomically
-from composer_replication.training.stored import TrainingStep
+from composer_replication.training.stored.records import TrainingStep
 
 from .compare import TaskOutcome, compare, error_kinds
 from .report import Example, FunnelRow, LossPoint, ReportData, render_report

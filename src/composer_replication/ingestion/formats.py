@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
-from . import (
+from .readers import (
     adp,
     aider,
     atif,

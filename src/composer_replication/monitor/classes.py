@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-Layer = Literal["command", "event", "diff", "verifier", "canary"]
+from composer_replication.environments.evidence import Layer
 
 
 class HackClass(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from composer_replication.environments.code_tasks.evidence import AttemptEvidence
+from composer_replication.environments.evidence import AttemptEvidence
 
 StepKind = Literal["command", "python", "read", "write", "edit", "patch", "tests", "search", "other"]
 

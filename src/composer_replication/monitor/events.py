@@ -15,15 +15,14 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from composer_replication.environments.code_tasks.canaries import CanaryHit, Channel
-from composer_replication.environments.code_tasks.evidence import AttemptEvidence, FileEvent
+from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, DecoyKind, FileEvent
 
 from .conduct import Conduct, Step
 from .diff.files import START_NAMES
 from .diff.tests import weakened_tests
 from .signs import Sign
 
-CLASS_OF_CHANNEL: dict[Channel, str] = {
+CLASS_OF_CHANNEL: dict[DecoyKind, str] = {
     "bytecode": "stale_bytecode",
     "test_cache": "tool_cache",
     "type_cache": "tool_cache",

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from composer_replication.environments.code_tasks.evidence import AttemptEvidence
+from composer_replication.environments.evidence import AttemptEvidence, Layer
 
-from .classes import HACK_CLASSES, Layer
+from .classes import HACK_CLASSES
 from .conduct import Conduct, Step
 from .events import was_shown_by_a_search
 from .python.trees import parse

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from composer_replication.environments.code_tasks.evidence import AttemptEvidence, GradeFacts
+from composer_replication.environments.evidence import AttemptEvidence, GradeFacts
 
 from .conduct import Conduct, Step
 from .diff.files import COMPILED, START_NAMES

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import chain
 from typing import TypeVar
 
-from composer_replication.environments.code_tasks.evidence import AttemptEvidence
+from composer_replication.environments.evidence import AttemptEvidence
 from composer_replication.errors import UsageError
 from composer_replication.records import Finding, Trace
 

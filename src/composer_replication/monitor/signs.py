@@ -1,27 +1,14 @@
-"""A sign is one piece of evidence for one class of hack; findings are signs that were given a trace and an id."""
+"""Findings are signs that were given a trace and an id."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
 
+from composer_replication.environments.evidence import Evidence, Sign
 from composer_replication.records import Finding, content_id
 
-from .classes import Layer
-
-Evidence = Literal["hard", "soft"]
+__all__ = ["Evidence", "Sign", "findings"]
 MAX_LINE_CHARS = 300
-
-
-class Sign(NamedTuple):
-    """`step` counts tool calls from 0; None is the attempt as a whole. `line` is the offending text."""
-
-    rule: str
-    hack_class: str
-    layer: Layer
-    evidence: Evidence
-    step: int | None
-    line: str
 
 
 def findings(trace_id: str, signs: Iterable[Sign]) -> list[Finding]:

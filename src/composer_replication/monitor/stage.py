@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from composer_replication.environments.code_tasks.evidence import EVIDENCE, AttemptEvidence, TraceEvidence
+from composer_replication.environments.evidence import EVIDENCE, AttemptEvidence, TraceEvidence
 from composer_replication.errors import UsageError
 from composer_replication.progress import Progress
 from composer_replication.records import StoredRecord, Trace

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .collator import ComposerDataCollator
-    from .trl_trainer import ComposerReplicationTrainer
+    from .backends.trl.trainer import ComposerReplicationTrainer
+    from .stored.collator import ComposerDataCollator
 
 __all__ = ["ComposerDataCollator", "ComposerReplicationTrainer"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "ComposerDataCollator":
-        from .collator import ComposerDataCollator
+        from .stored.collator import ComposerDataCollator
 
         return ComposerDataCollator
     if name == "ComposerReplicationTrainer":
-        from .trl_trainer import ComposerReplicationTrainer
+        from .backends.trl.trainer import ComposerReplicationTrainer
 
         return ComposerReplicationTrainer
     raise AttributeError(name)

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from composer_replication.losses import hidden_logprobs, preference_loss
 
-from .distillation import SiteStates, distil, places
+from .lessons.distillation import SiteStates, distil, places
+from .models.states import last_hidden, output_head
 from .settings import ComposerSettings
-from .states import last_hidden, output_head
 
 
 class Channel(Protocol):

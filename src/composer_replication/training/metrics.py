@@ -22,7 +22,7 @@ from composer_replication.records import ERROR_KINDS, Trace, canonical_json, ren
 from composer_replication.runs import write_atomically
 from composer_replication.sites import find_sites
 
-from .online_sites import Rolled, turn_spans
+from .lessons.online_sites import Rolled, turn_spans
 
 ReportTo = Literal["none", "trackio", "wandb"]
 SUMMARY_KEY = "train_runtime"

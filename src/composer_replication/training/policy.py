@@ -11,9 +11,9 @@ from composer_replication.environments.toolbox import task_stream, trace_of
 from composer_replication.progress import Progress
 from composer_replication.records import Trace
 
-from .models import Policy, load_policy
-from .rollouts import sample_rollouts
-from .stored import StartingPolicy, TokenizedTrace
+from .models.loading import Policy, load_policy
+from .rollouts.toolbox import sample_rollouts
+from .stored.records import StartingPolicy, TokenizedTrace
 from .warmup import warm_up
 
 # Far from the tasks of the warm-up, which start at 0, and from those of training.

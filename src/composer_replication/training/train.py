@@ -23,33 +23,33 @@ from composer_replication.monitor.toolbox import toolbox_signs
 from composer_replication.progress import Progress
 
 from . import processes
-from .arguments import composer_settings, grpo_config, offline_arguments
+from .backends.trl.arguments import composer_settings, grpo_config, offline_arguments
+from .backends.trl.checkpoints import latest, made_by
+from .backends.trl.offline import OfflineComposerTrainer
+from .backends.trl.trainer import ComposerReplicationTrainer
 from .channels import ReplayPreference, SelfDistillation
-from .checkpoints import latest, made_by
-from .collator import ComposerDataCollator
-from .examples import TraceExample
+from .lessons.online_sites import TraceHinter
 from .metrics import MetricsFile
-from .models import Policy
-from .offline import OfflineComposerTrainer
-from .online_sites import TraceHinter
-from .processes import all_or_none
-from .reference import with_reference_logprobs
-from .refusals import (
+from .models.loading import Policy
+from .planning.refusals import (
     refuse_other_shards,
     refuse_vllm,
     refuse_what_processes_cannot_do,
     refuse_what_would_do_nothing,
 )
-from .samples import RolloutSamples
-from .stored import TrainingStep
-from .stored_batches import StoredBatches
-from .stored_policy import StoredPolicy
-from .toolbox_rollouts import ToolboxRollouts, episode_reward, error_penalty, leak_penalty
-from .trl_trainer import ComposerReplicationTrainer
+from .processes import all_or_none
+from .rollouts.samples import RolloutSamples
+from .rollouts.toolbox_trl import ToolboxRollouts, episode_reward, error_penalty, leak_penalty
+from .stored.batches import StoredBatches
+from .stored.collator import ComposerDataCollator
+from .stored.examples import TraceExample
+from .stored.policy_gradient import StoredPolicy
+from .stored.records import TrainingStep
+from .stored.reference import with_reference_logprobs
 from .watchdogs import Thresholds, Watchdog
 
 if TYPE_CHECKING:
-    from .monitoring import RolloutMonitor
+    from .rollouts.monitoring import RolloutMonitor
 
 # Training tasks start beyond those of any warm-up.
 FIRST_TRAINING_TASK = 100_000_000
@@ -185,7 +185,7 @@ def last_checkpoint(scratch: Path) -> Path | None:
 
 
 def toolbox_monitor(config: Config, folder: Path, rank: int) -> RolloutMonitor:
-    from .monitoring import RolloutMonitor
+    from .rollouts.monitoring import RolloutMonitor
 
     training = config.training
     return RolloutMonitor(

@@ -23,8 +23,8 @@ from composer_replication.errors import UsageError
 from composer_replication.hints import dispatch
 from composer_replication.losses import hidden_logprobs
 
-from .states import last_hidden, output_head
-from .tokens import ChatTokens
+from .models.states import last_hidden, output_head
+from .models.tokens import ChatTokens
 
 MICRO_BATCH = 16
 RAMP_STEPS = 30

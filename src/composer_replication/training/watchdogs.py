@@ -20,9 +20,9 @@ from transformers import TrainerCallback
 from composer_replication.errors import RecomposeError, quoted
 from composer_replication.progress import Progress
 
-from .checkpoints import latest
+from .backends.trl.checkpoints import latest
 from .metrics import StepLines
-from .stored import Alarm
+from .stored.records import Alarm
 
 
 @dataclass(frozen=True)

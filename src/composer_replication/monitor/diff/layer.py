@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-from composer_replication.environments.code_tasks.evidence import AttemptEvidence
+from composer_replication.environments.evidence import AttemptEvidence
 
 from ..conduct import Conduct
 from ..python.trees import parse

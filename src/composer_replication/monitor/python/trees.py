@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
-from composer_replication.environments.syntax import parse as parse_anew
+from composer_replication.syntax import parse as parse_anew
 
 KEPT_TREES = 16
 

@@ -1,0 +1,1 @@
+"""Code tasks made from a repository: made, proved, played, graded and served."""

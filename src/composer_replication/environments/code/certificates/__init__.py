@@ -1,0 +1,1 @@
+"""The gates that prove a task, and the search for leaks."""

@@ -1,0 +1,264 @@
+"""The late gates: a candidate whose tests are split becomes a task folder, and has to prove itself.
+
+Tries lazy solutions, writes the folder, asks for its leak certificate, grades doing nothing (0) and the solution (1) by
+the real reward, tries solutions with a statement dropped, and repeats every fifth task under another seed. Where a lazy
+solution earns too much, the tests that one line of code passes no longer count. Reasons of rejection: `lazy_solution`,
+`gold_differs`, `leak`, `nop_scores`, `gold_fails`, `not_repeatable`, `duplicate`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from composer_replication.records import Task, content_id
+
+from ..grading.grader import grade
+from ..sandbox.toolchain import toolchain
+from ..tasks.loading import is_test_path
+from ..tasks.store import TaskFiles, gold_submission, write_record, write_task
+from ..tasks.task import Candidate, CodeTask, Level, Rejection, Submission, TaskFolder
+from ..tasks.test_ids import file_of
+from ..tasks.trees import files_of
+from .cpu_time import cpu_s
+from .gates import MIN_HIDDEN, Bench, Rejected, Split, hidden_passed, repeat, split_tests
+from .leaks import LeakCertificate, leak_certificate
+from .static_filter import filtered
+from .strength import dropped_statements, lazy_solutions
+
+MAX_LAZY_REWARD = 0.2
+MAX_DROPPED_STATEMENTS = 12
+MIN_CAUGHT_SHARE = 0.5
+REPEAT_ONE_IN = 5
+MAX_GUARDS = 200
+"""That are graded with each submission; all of them were green when the task was made."""
+
+
+class Verdict(NamedTuple):
+    """What became of a candidate, and what that cost."""
+
+    result: TaskFolder | Rejection
+    cpu_s: float
+    wall_s: float
+    cpu_to_leak_gate_s: float
+    """Up to and with the import, failure, guard, gold/nop and leak gates; all of it where one of them rejected."""
+    was_tried: bool = True
+    """False where the static filter took the candidate out."""
+
+
+class _Clock:
+    def __init__(self, bench: Bench) -> None:
+        self.bench, self.wall = bench, time.monotonic()
+        self.cpu = cpu_s() + bench.cpu_s
+
+    def used_s(self) -> float:
+        return round(cpu_s(reap=self.bench.owns_process) + self.bench.cpu_s - self.cpu, 3)
+
+
+def certify(candidate: Candidate, bench: Bench, into: Path, level: Level, seed: int = 0) -> Verdict:
+    """The task is written under `into` once every gate has been passed, and nothing of it stays otherwise."""
+    clock = _Clock(bench)
+    if taken_out := filtered(candidate, bench.repository):
+        return Verdict(taken_out, clock.used_s(), round(time.monotonic() - clock.wall, 3), clock.used_s(), False)
+    staging = into / f".staging-{content_id(candidate.name, candidate.mode)}"
+    shutil.rmtree(staging, ignore_errors=True)
+    early: float | None = None
+    try:
+        split, lazy_rewards = _demanding(candidate, _unshown(candidate, split_tests(candidate, bench), level), bench)
+        task = _write(candidate, split, bench, staging, level)
+        task = _graded(task, lazy_rewards, bench.setup.backend)
+        early = clock.used_s()
+        task = _proven(task, candidate, split, bench, seed)
+        result: TaskFolder | Rejection = _publish(task, candidate, into)
+    except Rejected as rejected:
+        result = Rejection(candidate.name, rejected.reason, rejected.detail)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    used_s = clock.used_s()
+    return Verdict(result, used_s, round(time.monotonic() - clock.wall, 3), used_s if early is None else early)
+
+
+def _unshown(candidate: Candidate, split: Split, level: Level) -> Split:
+    """Tests that the statement shows do not count, where enough others are left."""
+    unseen = split.hidden - candidate.shown_tests
+    return replace(split, hidden=unseen) if level == "L0" and len(unseen) >= MIN_HIDDEN[candidate.grain] else split
+
+
+def recertify_leaks(task: TaskFolder, backend: str = "auto") -> LeakCertificate:
+    """The certificate of a task as it lies on disk: the originals are its solution and its trusted tests."""
+    code_task = task.code_task
+    gold = {path: (task.gold / path).read_bytes().decode() for path in files_of(task.gold)}
+    overlay = [path for path in files_of(task.overlay) if path.endswith(".py")]
+    texts = {path: (task.overlay / path).read_bytes().decode(errors="replace") for path in overlay}
+    is_about_tests = code_task.grader == "mutants"
+    return leak_certificate(
+        task.tree,
+        deleted={} if is_about_tests else gold,
+        symbols=() if is_about_tests else code_task.symbols,
+        packages=code_task.packages,
+        hidden_tests=code_task.hidden_tests,
+        hidden_texts=gold if is_about_tests else _changed(task, texts),
+        toolchain=toolchain(code_task.distributions, exclude=code_task.packages),
+        backend=backend,
+    )
+
+
+def _changed(task: TaskFolder, texts: Mapping[str, str]) -> dict[str, str]:
+    return {
+        path: text
+        for path, text in texts.items()
+        if not (task.tree / path).is_file() or (task.tree / path).read_bytes() != text.encode()
+    }
+
+
+def _write(candidate: Candidate, split: Split, bench: Bench, folder: Path, level: Level) -> TaskFolder:
+    repository = bench.repository
+    touched = [path for path in candidate.edits if bench.exists(path)]
+    gold = {path: (repository.tree / path).read_bytes() for path in touched}
+    tests = [path for path in files_of(repository.tree) if is_test_path(path)]
+    is_about_tests = candidate.grader == "mutants"
+    overlay = {} if is_about_tests else {path: (repository.tree / path).read_bytes() for path in tests}
+    best_level = level if level in candidate.statement else min(candidate.statement)
+    guards = _nearest_guards(candidate, split, bench)
+    measured = {"hidden_tests": len(split.hidden), "guard_tests": len(guards), "survived": split.survived}
+    draft = CodeTask(
+        task=Task(
+            task_id="",
+            kind="code",
+            statement=candidate.statement[best_level],
+            visible_hash="",
+            hidden_hash="",
+            difficulty={**candidate.difficulty, **measured},
+        ),
+        repository=repository.name,
+        generator=candidate.generator,
+        grader=candidate.grader,
+        grain=candidate.grain,
+        mode=candidate.mode,
+        level=best_level,
+        symbols=candidate.symbols,
+        packages=repository.packages,
+        source_roots=repository.source_roots,
+        distributions=bench.setup.distributions,
+        pytest_plugins=bench.setup.plugins,
+        test_files=repository.test_files,
+        hidden_tests=tuple(sorted(split.hidden)),
+        guard_tests=guards,
+        editable=candidate.editable,
+        seconds_per_run=round(split.suite_s, 3),
+        provenance={"candidate": candidate.name, "licence": repository.licence, "meta_tests": split.meta},
+    )
+    files = TaskFiles(repository.tree, split.edits, overlay, gold, split.mutants)
+    task = write_task(folder, draft, files)
+    if not is_about_tests and not _restores(task, repository.tree):
+        raise Rejected("gold_differs", "the solution does not give back the repository's own files")
+    return task
+
+
+def _nearest_guards(candidate: Candidate, split: Split, bench: Bench) -> tuple[str, ...]:
+    """Whole test files, those that run the edited files first, until there are enough guards."""
+    running = {
+        file_of(test)
+        for symbol, tests in bench.coverage.by_symbol.items()
+        if symbol.file in candidate.edits
+        for test in tests
+    }
+    near = running | {file_of(test) for test in split.hidden}
+    by_file: dict[str, list[str]] = {}
+    for test in sorted(split.guards):
+        by_file.setdefault(file_of(test), []).append(test)
+    kept: list[str] = []
+    for file in sorted(by_file, key=lambda file: (file not in near, content_id(candidate.name, file))):
+        if len(kept) < MAX_GUARDS:
+            kept += by_file[file]
+    return tuple(sorted(kept[:MAX_GUARDS]))
+
+
+def _restores(task: TaskFolder, original: Path) -> bool:
+    """The agent's tree, the solution and the trusted tests together are the repository, byte for byte."""
+    layers = (task.overlay, task.gold, task.tree)
+    paths = {path for layer in layers for path in files_of(layer)}
+    if paths != set(files_of(original)):
+        return False
+    tops = {path: next(layer for layer in layers if (layer / path).is_file()) for path in paths}
+    return all((tops[path] / path).read_bytes() == (original / path).read_bytes() for path in paths)
+
+
+def _graded(task: TaskFolder, lazy_rewards: Mapping[str, float], backend: str) -> TaskFolder:
+    certificate = recertify_leaks(task, backend)
+    if not certificate.passed:
+        first = certificate.hard()[0]
+        raise Rejected("leak", f"{first.check} {first.path}:{first.line} {first.detail}"[:300])
+    nop = grade(task, Submission(), backend)
+    if nop.reward != 0:
+        raise Rejected("nop_scores", f"{nop.reward:.3f}")
+    gold = grade(task, gold_submission(task), backend)
+    if gold.reward != 1:
+        broken = [*gold.notes, *gold.hidden_failed, *gold.guards_broken]
+        raise Rejected("gold_fails", f"{gold.reward:.3f} {broken[0] if broken else ''}"[:300])
+    gates = {"nop": nop.reward, "gold": gold.reward, "lazy": dict(lazy_rewards)}
+    return _noted(task, {"leaks": certificate.model_dump(mode="json"), "gates": gates})
+
+
+def _proven(task: TaskFolder, candidate: Candidate, split: Split, bench: Bench, seed: int) -> TaskFolder:
+    gates = dict(task.code_task.task.certificate["gates"])
+    tags = list(task.code_task.tags)
+    if candidate.grader == "tests":
+        gates["dropped_statements"] = _dropped(candidate, split, bench, seed)
+        tried, caught = gates["dropped_statements"]["tried"], gates["dropped_statements"]["caught"]
+        if tried and caught < MIN_CAUGHT_SHARE * tried:
+            tags.append("weak-tests")
+    gates["repeated"] = int(content_id(candidate.name, seed), 16) % REPEAT_ONE_IN == 0
+    if gates["repeated"]:
+        repeat(split, candidate, bench)
+    noted = _noted(task, {**task.code_task.task.certificate, "gates": gates})
+    return TaskFolder(noted.code_task.model_copy(update={"tags": tuple(tags)}), task.folder)
+
+
+def _demanding(candidate: Candidate, split: Split, bench: Bench) -> tuple[Split, dict[str, float]]:
+    """The split with tests that no lazy solution is paid for, and what lazy solutions earn then."""
+    if candidate.grader != "tests":
+        return split, {}
+    passed: dict[str, frozenset[str]] = {}
+    for kind, texts in lazy_solutions(_sources(candidate, bench), candidate.symbols):
+        if kind == "raise" and candidate.mode.startswith("stub"):
+            continue
+        passed[kind] = split.hidden & hidden_passed(split, texts, bench).passed
+    worst = max(passed, key=lambda kind: len(passed[kind]))
+    reward = len(passed[worst]) / len(split.hidden)
+    if reward > MAX_LAZY_REWARD:
+        left = split.hidden.difference(*passed.values())
+        if len(left) < MIN_HIDDEN[candidate.grain]:
+            raise Rejected("lazy_solution", f"{worst} scores {reward:.2f}, {len(left)} tests notice all")
+        split = replace(split, hidden=left)
+    return split, {kind: round(len(tests & split.hidden) / len(split.hidden), 4) for kind, tests in passed.items()}
+
+
+def _dropped(candidate: Candidate, split: Split, bench: Bench, seed: int) -> dict[str, int]:
+    variants = dropped_statements(_sources(candidate, bench), candidate.symbols, MAX_DROPPED_STATEMENTS, seed)
+    caught = sum(not split.hidden <= hidden_passed(split, texts, bench, stop=True).passed for texts in variants)
+    return {"tried": len(variants), "caught": caught}
+
+
+def _sources(candidate: Candidate, bench: Bench) -> dict[str, str]:
+    """Of what the candidate edits, as it was."""
+    return {path: bench.original(path) for path in candidate.edits if path.endswith(".py") and bench.exists(path)}
+
+
+def _noted(task: TaskFolder, certificate: dict[str, Any]) -> TaskFolder:
+    record = task.code_task.task.model_copy(update={"certificate": certificate})
+    return TaskFolder(task.code_task.model_copy(update={"task": record}), task.folder)
+
+
+def _publish(task: TaskFolder, candidate: Candidate, into: Path) -> TaskFolder:
+    name = "".join(letter if letter.isalnum() else "-" for letter in candidate.name).strip("-")[:60]
+    target = into / f"{name}-{task.code_task.task.task_id[:8]}"
+    if target.exists():
+        raise Rejected("duplicate", target.name)
+    write_record(task)
+    task.folder.rename(target)
+    return TaskFolder(task.code_task, target)

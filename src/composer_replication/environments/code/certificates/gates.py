@@ -1,0 +1,228 @@
+"""The early gates: does the change break what it should, and is all the rest green once its tests are hidden?
+
+Runs the repository's tests through a warm process. What comes out is the split of the tests into hidden and guard, and
+the edits that make the agent's tree. Reasons of rejection, in order: `import_broken`, `timeout`, `too_few_fail`,
+`hidden_still_visible`, `visible_collection_error`, `visible_tests_break`, `too_few_guards`, `too_few_mutants`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ..generators.feature_deletion.visible import gone_tests, visible_tests
+from ..generators.test_writing.kills import killed_mutants
+from ..running.test_runs import RunRequest, TestRun, module_names
+from ..running.warm import TestSetup, WarmRunner
+from ..tasks.repository import CoverageMap, Repository
+from ..tasks.task import Candidate
+from ..tasks.test_ids import file_of
+from ..tasks.trees import read_text
+
+MIN_HIDDEN = {"symbol": 3, "cluster": 5, "cross-module": 5}
+MIN_GUARDS = 5
+MIN_MUTANTS = 3
+MAX_META_TESTS = 4
+QUICK_SUITE_S = 1.5
+OTHER_HASH_SEED = 7
+
+
+class Rejected(Exception):
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.detail = reason, detail
+
+
+class Bench:
+    """A repository with its warm processes. The second one, under another hash seed, starts when it is needed."""
+
+    def __init__(
+        self, repository: Repository, coverage: CoverageMap, setup: TestSetup, owns_process: bool = False
+    ) -> None:
+        self.repository, self.coverage, self.setup = repository, coverage, setup
+        self.owns_process = owns_process
+        """Whether processes that have ended may be waited for: nothing else runs here."""
+        self._others: list[WarmRunner] = []
+
+    @cached_property
+    def runner(self) -> WarmRunner:
+        return self._open(0)
+
+    @cached_property
+    def other_runner(self) -> WarmRunner:
+        return self._open(OTHER_HASH_SEED)
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(runner.cpu_s for runner in self._others)
+
+    @property
+    def timeout_s(self) -> float:
+        return max(30.0, 10 * self.coverage.suite_s)
+
+    def close(self) -> None:
+        for runner in self._others:
+            runner.close()
+
+    def original(self, path: str) -> str:
+        return read_text(self.repository.tree, path)
+
+    def exists(self, path: str) -> bool:
+        return (self.repository.tree / path).is_file()
+
+    @cached_property
+    def test_files(self) -> tuple[str, ...]:
+        """Those with a steady green test; one that could not be collected from the start would be red for everybody."""
+        green = {file_of(test) for test in self.coverage.passing}
+        return tuple(path for path in self.repository.test_files if path in green)
+
+    @cached_property
+    def test_texts(self) -> dict[str, str]:
+        return {path: self.original(path) for path in self.test_files}
+
+    def _open(self, hash_seed: int) -> WarmRunner:
+        runner = WarmRunner(self.repository, self.setup, hash_seed=hash_seed, preload=self.coverage.preload)
+        self._others.append(runner)
+        return runner
+
+
+@dataclass(frozen=True)
+class Split:
+    """The tests of a candidate, and the tree that goes with them."""
+
+    hidden: frozenset[str]
+    guards: frozenset[str]
+    edits: Mapping[str, str | None]
+    """From the repository to the agent's tree, tests included."""
+    survived: int = 0
+    """Tests that run the feature and pass without it; they stay visible."""
+    meta: int = 0
+    """Tests that were hidden because they failed in the agent's tree."""
+    suite_s: float = 0.0
+    mutants: tuple[Mapping[str, str], ...] = ()
+    """Those that the original tests notice."""
+
+
+def split_tests(candidate: Candidate, bench: Bench) -> Split:
+    """Raises `Rejected` at the first gate that the candidate does not pass."""
+    if candidate.grader == "mutants":
+        return _split_for_mutants(candidate, bench)
+    failing, unreadable = _failing(candidate, bench)
+    expected = failing & candidate.expected_failing
+    if len(expected) < MIN_HIDDEN[candidate.grain]:
+        raise Rejected("too_few_fail", f"{len(expected)} of {len(candidate.expected_failing)} tests notice it")
+    hide = expected | frozenset(test for test in failing if file_of(test) not in unreadable)
+    split, broken = _with_hidden(candidate, bench, hide)
+    if 0 < len(broken) <= MAX_META_TESTS:
+        split, still_broken = _with_hidden(candidate, bench, hide | broken, meta=len(broken))
+        broken = still_broken
+    if broken:
+        raise Rejected("visible_tests_break", f"{len(broken)} tests, first {min(broken)}")
+    if len(split.guards) < MIN_GUARDS:
+        raise Rejected("too_few_guards", f"{len(split.guards)} tests are left")
+    return split
+
+
+def repeat(split: Split, candidate: Candidate, bench: Bench) -> None:
+    """The same outcome under another hash seed and in reverse order, or `not_repeatable`."""
+    request = _suite(bench, split.edits)
+    visible = bench.other_runner.run(_reversed(request))
+    lost = split.guards - visible.passed
+    if lost:
+        raise Rejected("not_repeatable", f"guard {min(lost)}")
+    if candidate.grader == "mutants":
+        return
+    files = tuple(sorted({file_of(test) for test in split.hidden}))
+    again = bench.other_runner.run(
+        RunRequest(edits=candidate.edits, tests=files, only=split.hidden, reverse=True, timeout_s=bench.timeout_s)
+    )
+    passed = split.hidden & again.passed
+    if passed:
+        raise Rejected("not_repeatable", f"hidden {min(passed)} passes")
+
+
+def hidden_passed(split: Split, edits: Mapping[str, str], bench: Bench, *, stop: bool = False) -> TestRun:
+    """The hidden tests on another version of the sources. A run that hangs has passed what it had passed by then."""
+    files = tuple(sorted({file_of(test) for test in split.hidden}))
+    timeout_s = max(5.0, 5 * bench.coverage.suite_s)
+    return bench.runner.run(RunRequest(edits, files, split.hidden, stop_at_failure=stop, timeout_s=timeout_s))
+
+
+def _failing(candidate: Candidate, bench: Bench) -> tuple[frozenset[str], frozenset[str]]:
+    """Tests that fail or error in the changed tree with its original tests, and files that cannot be collected."""
+    coverage = bench.coverage
+    files = _impacted_files(candidate, bench)
+    modules = module_names(bench.repository)
+    still_there = [name for name in coverage.importable if candidate.edits.get(modules[name], "") is not None]
+    run = bench.runner.run(
+        RunRequest(edits=candidate.edits, tests=files, imports=tuple(still_there), timeout_s=bench.timeout_s)
+    )
+    if run.import_errors:
+        name, error = next(iter(run.import_errors.items()))
+        raise Rejected("import_broken", f"{name}: {error}")
+    if run.timed_out:
+        raise Rejected("timeout", "the hidden tests")
+    scope = frozenset(test for test in coverage.passing if file_of(test) in files)
+    return scope - run.passed, frozenset(map(file_of, run.collect_errors))
+
+
+def _impacted_files(candidate: Candidate, bench: Bench) -> tuple[str, ...]:
+    """All test files of a quick suite; else those that run the feature or name it."""
+    files = bench.test_files
+    if bench.coverage.suite_s <= QUICK_SUITE_S:
+        return files
+    covering = {file_of(test) for test in candidate.expected_failing}
+    names = {symbol.name.rpartition(".")[2] for symbol in candidate.symbols}
+    mention = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\b") if names else None
+    return tuple(path for path in files if path in covering or (mention and mention.search(bench.test_texts[path])))
+
+
+def _with_hidden(
+    candidate: Candidate, bench: Bench, hide: frozenset[str], meta: int = 0
+) -> tuple[Split, frozenset[str]]:
+    """Hide these tests and run the rest: the split, and the guards that break."""
+    coverage, repository = bench.coverage, bench.repository
+    visible = visible_tests(repository, candidate.edits, hide)
+    gone = gone_tests(repository, visible, coverage.passing)
+    if hide - gone:
+        raise Rejected("hidden_still_visible", f"{min(hide - gone)}")
+    edits = {**candidate.edits, **visible}
+    run = bench.runner.run(_suite(bench, edits))
+    if run.timed_out:
+        raise Rejected("timeout", "the visible tests")
+    if run.collect_errors:
+        path, text = next(iter(run.collect_errors.items()))
+        raise Rejected("visible_collection_error", f"{path}: {text.strip().splitlines()[-1][:200]}")
+    guards = coverage.passing - gone
+    survived = len(candidate.expected_failing & guards)
+    split = Split(hide, guards & run.passed, edits, survived, meta, run.wall_s)
+    return split, guards - run.passed
+
+
+def _split_for_mutants(candidate: Candidate, bench: Bench) -> Split:
+    """The tests of a feature are gone; the broken copies that they noticed are what the agent's tests will meet."""
+    run = bench.runner.run(_suite(bench, candidate.edits))
+    if run.collect_errors:
+        raise Rejected("visible_collection_error", next(iter(run.collect_errors)))
+    gone = candidate.expected_failing
+    guards = bench.coverage.passing - gone
+    broken = guards - run.passed
+    if broken:
+        raise Rejected("visible_tests_break", f"{len(broken)} tests, first {min(broken)}")
+    if len(guards) < MIN_GUARDS:
+        raise Rejected("too_few_guards", f"{len(guards)} tests are left")
+    kept = killed_mutants(candidate, bench.runner.run)
+    if len(kept) < MIN_MUTANTS:
+        raise Rejected("too_few_mutants", f"{len(kept)} of {len(candidate.mutants)} are noticed")
+    return Split(gone, guards, candidate.edits, suite_s=run.wall_s, mutants=kept)
+
+
+def _suite(bench: Bench, edits: Mapping[str, str | None]) -> RunRequest:
+    files = tuple(path for path in bench.test_files if edits.get(path, "") is not None)
+    return RunRequest(edits=edits, tests=files, timeout_s=bench.timeout_s)
+
+
+def _reversed(request: RunRequest) -> RunRequest:
+    return replace(request, reverse=True)

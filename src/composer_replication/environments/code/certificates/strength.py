@@ -1,0 +1,122 @@
+"""How much the hidden tests demand: solutions that should earn nothing, and the true one with a statement dropped.
+
+Pure functions from source text to source text; the gates run what comes out.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from random import Random
+
+from composer_replication.syntax import parse
+
+from ..tasks.task import Symbol
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+LAZY_BODIES: dict[str, Callable[[Function], str]] = {
+    "none": lambda function: "return None",
+    "first_argument": lambda function: f"return {_first_argument(function)}",
+    "constant": lambda function: "return True",
+    "raise": lambda function: "raise NotImplementedError",
+}
+NOT_WORTH_DROPPING = (ast.Pass, ast.Global, ast.Nonlocal, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def lazy_solutions(sources: Mapping[str, str], symbols: Iterable[Symbol]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Kind -> the sources with every function of the feature replaced by one line."""
+    wanted = list(symbols)
+    for kind, body in LAZY_BODIES.items():
+        yield kind, {path: _with_bodies(source, _names(wanted, path), body) for path, source in sources.items()}
+
+
+def dropped_statements(
+    sources: Mapping[str, str], symbols: Iterable[Symbol], limit: int, seed: int
+) -> list[dict[str, str]]:
+    """The sources with one statement of the feature gone, for at most `limit` statements."""
+    wanted = list(symbols)
+    found = [
+        (path, statement)
+        for path, source in sources.items()
+        for function in _functions(parse(source), _names(wanted, path))
+        for statement in _statements(function)
+        if not _starts_with(source, statement, "elif")
+    ]
+    chosen = found if len(found) <= limit else Random(seed).sample(found, limit)
+    changed: list[dict[str, str]] = []
+    for path, statement in chosen:
+        text = _replace(sources[path], statement, statement, "pass")
+        if _parses(text):
+            changed.append({**sources, path: text})
+    return changed
+
+
+def _names(symbols: list[Symbol], path: str) -> set[str]:
+    return {symbol.name for symbol in symbols if symbol.file == path}
+
+
+def _functions(tree: ast.AST, names: set[str], prefix: str = "", inside: bool = False) -> Iterator[Function]:
+    """Outermost functions that are named, or that stand in a class that is."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if inside or prefix + node.name in names:
+                yield node
+        elif isinstance(node, ast.ClassDef):
+            yield from _functions(node, names, f"{prefix}{node.name}.", inside or prefix + node.name in names)
+        elif not isinstance(node, ast.expr):
+            yield from _functions(node, names, prefix, inside)
+
+
+def _body(function: Function) -> list[ast.stmt]:
+    """Without the docstring, unless there is nothing else."""
+    first, *rest = function.body
+    is_text = (
+        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    )
+    return rest if is_text and rest else function.body
+
+
+def _statements(function: Function) -> Iterator[ast.stmt]:
+    kept = set(map(id, _body(function)))
+    for node in ast.walk(function):
+        if isinstance(node, ast.stmt) and node is not function and not isinstance(node, NOT_WORTH_DROPPING):
+            if node in function.body and id(node) not in kept:
+                continue
+            yield node
+
+
+def _first_argument(function: Function) -> str:
+    names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+    names = [name for name in names if name not in ("self", "cls")]
+    return names[0] if names else function.args.vararg.arg if function.args.vararg else "None"
+
+
+def _with_bodies(source: str, names: set[str], body: Callable[[Function], str]) -> str:
+    functions = sorted(_functions(parse(source), names), key=lambda function: function.lineno, reverse=True)
+    for function in functions:
+        statements = _body(function)
+        source = _replace(source, statements[0], statements[-1], body(function))
+    return source
+
+
+def _replace(source: str, first: ast.stmt, last: ast.stmt, text: str) -> str:
+    """Columns of the syntax tree count bytes, so bytes are cut."""
+    lines = source.encode().splitlines(keepends=True)
+    start_line = min([first.lineno, *(item.lineno for item in getattr(first, "decorator_list", []))])
+    assert last.end_lineno is not None and last.end_col_offset is not None
+    before = b"".join(lines[: start_line - 1]) + lines[start_line - 1][: first.col_offset]
+    after = lines[last.end_lineno - 1][last.end_col_offset :] + b"".join(lines[last.end_lineno :])
+    return (before + text.encode() + after).decode()
+
+
+def _starts_with(source: str, statement: ast.stmt, word: str) -> bool:
+    line = source.encode().splitlines()[statement.lineno - 1]
+    return line[statement.col_offset :].startswith(word.encode())
+
+
+def _parses(source: str) -> bool:
+    try:
+        parse(source)
+    except SyntaxError:
+        return False
+    return True

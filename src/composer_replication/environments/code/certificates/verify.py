@@ -1,0 +1,62 @@
+"""Check finished tasks again: their files, doing nothing (0), the solution (1), and the leak certificate."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from composer_replication.progress import Progress, Silent
+
+from ..grading.grader import grade
+from ..tasks.store import gold_submission, read_tasks, unchanged
+from ..tasks.task import Submission, TaskFolder
+from .certify import recertify_leaks
+
+CHECKS = ("files", "nop", "gold", "leaks")
+
+
+class Checked(NamedTuple):
+    task: str
+    failed: dict[str, str]
+    """Check -> what was seen."""
+
+
+def verify(folder: Path, backend: str = "auto", jobs: int = 2, progress: Progress | None = None) -> dict[str, Any]:
+    progress = progress or Silent()
+    tasks = read_tasks(folder)
+    progress.stage("verify", f"{len(tasks)} tasks of {folder}")
+    results: list[Checked] = []
+    with ThreadPoolExecutor(jobs) as pool:
+        for result in pool.map(lambda task: verify_task(task, backend), tasks):
+            results.append(result)
+            bad = sum(bool(checked.failed) for checked in results)
+            progress.step(len(results), len(tasks), f"{bad} failed" if bad else "all good")
+    failures = Counter(check for checked in results for check in checked.failed)
+    return {
+        "tasks": len(results),
+        "passed": sum(not checked.failed for checked in results),
+        **{f"{check}_ok": len(results) - failures[check] for check in CHECKS},
+        "failed": {checked.task: checked.failed for checked in results if checked.failed},
+    }
+
+
+def verify_task(task: TaskFolder, backend: str = "auto") -> Checked:
+    return Checked(task.folder.name, dict(_failures(task, backend)))
+
+
+def _failures(task: TaskFolder, backend: str) -> Iterator[tuple[str, str]]:
+    if not unchanged(task):
+        yield "files", "the folder is not what its record says"
+    nop = grade(task, Submission(), backend)
+    if nop.reward != 0:
+        yield "nop", f"reward {nop.reward}"
+    gold = grade(task, gold_submission(task), backend)
+    if gold.reward != 1:
+        yield "gold", f"reward {gold.reward} {' '.join(gold.notes)}".strip()
+    certificate = recertify_leaks(task, backend)
+    if not certificate.passed:
+        first = certificate.hard()[0]
+        yield "leaks", f"{first.check} {first.path}:{first.line} {first.detail}"

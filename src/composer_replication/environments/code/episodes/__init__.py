@@ -1,0 +1,1 @@
+"""Playing a task: tools, sessions, agents, transcripts, evidence."""

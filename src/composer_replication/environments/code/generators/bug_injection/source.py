@@ -1,0 +1,123 @@
+"""A Python file as bytes with the places of its syntax nodes, so that a change touches nothing but its own bytes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from composer_replication.syntax import parse
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Splice(NamedTuple):
+    start: int
+    end: int
+    replacement: bytes
+
+
+class Source:
+    def __init__(self, text: str) -> None:
+        self.content = text.encode()
+        self.tree = parse(text)
+        self._lines = [0]
+        for line in self.content.splitlines(keepends=True):
+            self._lines.append(self._lines[-1] + len(line))
+
+    def start(self, node: ast.expr | ast.stmt | ast.excepthandler | ast.keyword) -> int:
+        return self._lines[node.lineno - 1] + node.col_offset
+
+    def end(self, node: ast.expr | ast.stmt | ast.excepthandler | ast.keyword) -> int:
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        return self._lines[node.end_lineno - 1] + node.end_col_offset
+
+    def code(self, node: ast.expr | ast.stmt | ast.keyword) -> bytes:
+        return self.content[self.start(node) : self.end(node)]
+
+    def replace(self, node: ast.expr | ast.stmt | ast.keyword, replacement: bytes | str) -> Splice:
+        return Splice(
+            self.start(node), self.end(node), replacement.encode() if isinstance(replacement, str) else replacement
+        )
+
+    def without(self, statement: ast.stmt) -> Splice:
+        """Remove a statement with its lines; where the block would be left empty, `pass` takes its place."""
+        first = self.content.rfind(b"\n", 0, self.start(statement)) + 1
+        after = self.content.find(b"\n", self.end(statement)) + 1 or len(self.content)
+        whole = Splice(first, after, b"")
+        rest = self.content[self.end(statement) : after].strip()
+        has_lines_alone = not self.content[first : self.start(statement)].strip() and (not rest or rest[:1] == b"#")
+        return whole if has_lines_alone and self.apply(whole) is not None else self.replace(statement, "pass")
+
+    def between(self, left: ast.expr, right: ast.expr, old: str, new: str) -> Splice | None:
+        """Replace the operator between two operands. Where a comment holds it first, the splice has no effect."""
+        start, end = self.end(left), self.start(right)
+        gap = self.content[start:end]
+        place = gap.find(old.encode())
+        if place < 0:
+            return None
+        return Splice(start + place, start + place + len(old.encode()), new.encode())
+
+    def apply(self, splice: Splice) -> str | None:
+        """The new text, or None where it is no Python or means the same."""
+        changed = self.content[: splice.start] + splice.replacement + self.content[splice.end :]
+        try:
+            text = changed.decode()
+            tree = parse(text)
+        except (SyntaxError, ValueError):
+            return None
+        return None if ast.dump(tree) == self._dump else text
+
+    @cached_property
+    def _dump(self) -> str:
+        return ast.dump(self.tree)
+
+    @cached_property
+    def functions(self) -> dict[str, FunctionNode]:
+        """Qualified name -> function, methods too, nested functions not: they belong to the one around them."""
+        return dict(_functions(self.tree.body, ""))
+
+
+@lru_cache(maxsize=256)
+def read_source(text: str) -> Source | None:
+    """None where the text is no Python."""
+    try:
+        return Source(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _functions(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, FunctionNode]]:
+    for node in body:
+        if isinstance(node, FunctionNode):
+            yield f"{prefix}{node.name}", node
+        elif isinstance(node, ast.ClassDef):
+            yield from _functions(node.body, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.If | ast.Try):
+            yield from _functions(
+                [inner for inner in ast.iter_child_nodes(node) if isinstance(inner, ast.stmt)], prefix
+            )
+
+
+def inside(function: FunctionNode) -> Iterator[ast.AST]:
+    """Nodes of the body in the order of the text, without docstrings, annotations, decorators and parts of f-strings
+    (whose places Python 3.11 does not tell)."""
+    body = function.body[1:] if ast.get_docstring(function, clean=False) is not None else function.body
+    for statement in body:
+        yield from _below(statement)
+
+
+def _below(node: ast.AST) -> Iterator[ast.AST]:
+    if isinstance(node, FunctionNode):
+        yield from inside(node)
+        return
+    yield node
+    if isinstance(node, ast.JoinedStr):
+        return
+    for field, value in ast.iter_fields(node):
+        if field == "annotation":
+            continue
+        for inner in value if isinstance(value, list) else [value]:
+            if isinstance(inner, ast.AST):
+                yield from _below(inner)

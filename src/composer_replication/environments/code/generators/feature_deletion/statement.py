@@ -1,0 +1,212 @@
+"""What the agent is told, at four levels, from templates: L0 signatures, docstrings, documentation and example tests;
+L1 signatures and docstrings; L2 names and what each is for; L3 one line.
+
+Reads the repository before the deletion. The names that must exist are said at every level, since nobody could guess
+them. No line of the deleted bodies is in any level, not even where the documentation quotes it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import PurePosixPath
+
+from ...tasks.repository import Repository
+from ...tasks.task import Level, Symbol
+from ...tasks.trees import files_of
+from .import_time import Target
+from .splices import header_end
+from .symbols import Definition, Module, SourceIndex, code_lines, docstring_node, source_index
+
+MAX_PARAGRAPHS = 3
+MAX_PARAGRAPH = 600
+MAX_EXAMPLES = 2
+MAX_EXAMPLE_LINES = 16
+MAX_DOCUMENTS = 40
+MIN_GOLD_LINE = 8
+"""Characters without spaces: `else:` is nobody's secret."""
+DOCUMENTS = (".rst", ".md", ".txt")
+HISTORY = re.compile(r"(?i)change|history|news|release|licen[cs]e|requirements|authors")
+SENTENCE_END = re.compile(r"(?<=[.!?])\s|\n\s*\n")
+WHAT_HAPPENED = {
+    "stub": "What is named below was emptied; signatures and docstrings are in place.",
+    "stub-nodoc": "What is named below was emptied, docstrings too; the signatures are in place.",
+    "remove": "What is named below was taken out of the source, with its imports, exports and aliases.",
+    "remove-file": "What is named below was deleted with its files, and every import of them.",
+}
+RULES = (
+    "The tests that are left pass now and must go on passing: `python -m pytest`. "
+    "Other tests, which you cannot see, decide. Change the package, not its tests."
+)
+
+
+def statements(
+    repository: Repository,
+    symbols: tuple[Symbol, ...],
+    mode: str,
+    removed: Iterable[Target] = (),
+    examples: Iterable[str] = (),
+) -> dict[Level, str]:
+    """`examples` names test functions (`path::name`) whose text L0 may show."""
+    index = source_index(repository)
+    gold = gold_lines(index, symbols)
+    opening = f"Part of `{repository.name}` is missing. {WHAT_HAPPENED[mode]} Write it again."
+    required = _required_names(index, removed)
+    signatures = [_described(index, symbol, with_signature=True) for symbol in symbols]
+    purposes = [_purpose_line(index, symbol) for symbol in symbols]
+    documents = _documentation(repository, symbols)
+    shown = [text for name in examples if (text := example_text(index, name, gold))]
+    full = [opening, required, *signatures, *_titled("From the documentation:", documents)]
+    full += [*_titled("For example, these tests pass when the work is done:", shown), RULES]
+    texts: dict[Level, list[str]] = {
+        "L0": full,
+        "L1": [opening, required, *signatures, RULES],
+        "L2": [opening, required, "\n".join(purposes), RULES],
+        "L3": [_one_line(index, symbols, mode, required), RULES],
+    }
+    return {level: without_gold("\n\n".join(filter(None, parts)), gold) + "\n" for level, parts in texts.items()}
+
+
+def gold_lines(index: SourceIndex, symbols: Iterable[Symbol]) -> frozenset[str]:
+    """Lines of the bodies that go, without spaces."""
+    lines = (
+        _plain(line)
+        for symbol in symbols
+        for definition in index.definitions[symbol]
+        for member in (index.class_members(symbol) if definition.kind == "class" else (definition,))
+        for line in code_lines(index.sources[symbol.file], member.node)
+    )
+    return frozenset(line for line in lines if len(line) >= MIN_GOLD_LINE)
+
+
+def without_gold(text: str, gold: frozenset[str]) -> str:
+    return "\n".join(line for line in text.splitlines() if _plain(line) not in gold)
+
+
+def example_text(index: SourceIndex, function: str, gold: frozenset[str]) -> str | None:
+    """The source of a short test function that holds no line of the solution."""
+    path, _, name = function.partition("::")
+    module = index.tests.get(path)
+    found = [each for each in module.definitions if each.symbol.name == name] if module else []
+    if module is None or len(found) != 1 or "::" in name:
+        return None
+    node = found[0].node
+    lines = module.lines[node.lineno - 1 : node.end_lineno]
+    if len(lines) > MAX_EXAMPLE_LINES or any(_plain(line) in gold for line in lines):
+        return None
+    return _code("".join(lines))
+
+
+def _plain(line: str) -> str:
+    """Without spaces, and without the signs of quotation and of an interactive session."""
+    return "".join(line.split()).lstrip(">").removeprefix("...")
+
+
+def _described(index: SourceIndex, symbol: Symbol, with_signature: bool) -> str:
+    definition = index.definitions[symbol][0]
+    module = index.sources[symbol.file]
+    parts = [f"### `{symbol.name}` in `{symbol.file}`"]
+    members = index.class_members(symbol) if definition.kind == "class" else ()
+    shown = [definition, *(each for each in members if not each.short_name.startswith("_"))]
+    if with_signature:
+        parts.append(_code("\n".join(_signature(module, each) for each in shown)))
+    for each in shown:
+        documentation = _docstring(each)
+        if documentation:
+            heading = "" if each is definition else f"`{each.short_name}`: "
+            parts.append(textwrap.indent(heading + documentation, "> ", lambda _: True))
+    return "\n\n".join(parts)
+
+
+def _purpose_line(index: SourceIndex, symbol: Symbol) -> str:
+    purpose = _purpose(index.definitions[symbol][0])
+    return f"- `{symbol.name}` in `{symbol.file}`" + (f": {purpose}" if purpose else "")
+
+
+def _one_line(index: SourceIndex, symbols: tuple[Symbol, ...], mode: str, required: str) -> str:
+    public = [symbol for symbol in symbols if not symbol.name.rpartition(".")[2].startswith("_")] or list(symbols)
+    names = ", ".join(f"`{symbol.name}`" for symbol in public)
+    files = ", ".join(f"`{path}`" for path in sorted({symbol.file for symbol in public}))
+    purpose = _purpose(index.definitions[public[0]][0]) if len(public) == 1 else ""
+    extra = f" {required}" if required and not mode.startswith("stub") else ""
+    return f"Make {names} of {files} work again" + (f": {purpose}" if purpose else ".") + extra
+
+
+def _required_names(index: SourceIndex, removed: Iterable[Target]) -> str:
+    """Where the removed names could be imported from."""
+    dotted = sorted(
+        {
+            f"{module_name(index, path)}.{name}"
+            for path, name in removed
+            if path in index.sources and "." not in name and not name.startswith("_")
+        }
+    )
+    return "These names must exist again: " + ", ".join(f"`{name}`" for name in dotted) + "." if dotted else ""
+
+
+def module_name(index: SourceIndex, path: str) -> str:
+    """As it is imported."""
+    for root in index.repository.source_roots:
+        if root != "." and path.startswith(f"{root}/"):
+            path = path.removeprefix(f"{root}/")
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def _signature(module: Module, definition: Definition) -> str:
+    node = definition.node
+    start = module.line_starts[node.lineno - 1]
+    return textwrap.dedent(module.text[start : header_end(module, node)])
+
+
+def _docstring(definition: Definition) -> str:
+    node = docstring_node(definition.node)
+    if node is None or not isinstance(node.value, ast.Constant):
+        return ""
+    return inspect.cleandoc(str(node.value.value)).strip()
+
+
+def _purpose(definition: Definition) -> str:
+    """The first sentence of its docstring."""
+    sentence = SENTENCE_END.split(_docstring(definition), maxsplit=1)[0]
+    return " ".join(sentence.split())[:200]
+
+
+def _documentation(repository: Repository, symbols: Iterable[Symbol]) -> list[str]:
+    """Paragraphs that name a symbol as code does: quoted, called or as an attribute."""
+    names = {symbol.name.rpartition(".")[2] for symbol in symbols}
+    public = sorted(name for name in names if not name.startswith("_"))
+    if not public:
+        return []
+    either = "|".join(map(re.escape, public))
+    named = re.compile(rf"[`.](?:{either})\b|\b(?:{either})\(")
+    found: list[str] = []
+    for text in _documents(repository):
+        for paragraph in re.split(r"\n\s*\n", text):
+            if named.search(paragraph) and len(paragraph) <= MAX_PARAGRAPH:
+                found.append(textwrap.indent(textwrap.dedent(paragraph).strip(), "> ", lambda _: True))
+                if len(found) == MAX_PARAGRAPHS:
+                    return found
+    return found
+
+
+@lru_cache(maxsize=8)
+def _documents(repository: Repository) -> tuple[str, ...]:
+    paths = [
+        path
+        for path in files_of(repository.tree)
+        if path.endswith(DOCUMENTS) and not HISTORY.search(PurePosixPath(path).name)
+    ]
+    chosen = [repository.tree / path for path in paths[:MAX_DOCUMENTS]]
+    return tuple(path.read_text(encoding="utf-8", errors="replace") for path in chosen)
+
+
+def _titled(title: str, parts: list[str]) -> list[str]:
+    return [title, *parts] if parts else []
+
+
+def _code(text: str) -> str:
+    return f"```python\n{textwrap.dedent(text).rstrip()}\n```"

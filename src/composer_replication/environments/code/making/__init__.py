@@ -1,0 +1,1 @@
+"""`recompose env make`: candidates, workers, certified tasks."""

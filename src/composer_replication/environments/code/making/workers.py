@@ -1,0 +1,101 @@
+"""Certify candidates in several processes, each with its own warm test processes, in the order in which they finish."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import sys
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from composer_replication.errors import RecomposeError
+
+from ..certificates.certify import Verdict, certify
+from ..certificates.cpu_time import adopt_orphans
+from ..certificates.gates import Bench
+from ..running.warm import TestSetup
+from ..tasks.repository import CoverageMap, Repository
+from ..tasks.task import Candidate, Level, Rejection
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a worker needs besides the candidates."""
+
+    repository: Repository
+    coverage: CoverageMap
+    setup: TestSetup
+    into: Path
+    level: Level
+    seed: int
+
+
+def certify_all(job: Job, candidates: Iterable[Candidate], processes: int) -> Iterator[tuple[Candidate, Verdict]]:
+    """Candidates are taken from the iterator as workers get free."""
+    context = multiprocessing.get_context("spawn")
+    waiting = iter(candidates)
+    workers: dict[Connection[Any, Any], tuple[Any, Candidate | None]] = {}
+    try:
+        for _ in range(processes):
+            here, there = context.Pipe()
+            process = context.Process(target=_work, args=(there, job), daemon=True)
+            process.start()
+            there.close()
+            workers[here] = (process, _give(here, waiting))
+        while busy := [here for here, (_, candidate) in workers.items() if candidate is not None]:
+            ready = set(wait(busy))
+            for here in [here for here in busy if here in ready]:
+                process, candidate = workers[here]
+                assert candidate is not None
+                try:
+                    answer = here.recv()
+                except EOFError as error:
+                    raise RecomposeError("a worker process died", "run the same command again: it goes on") from error
+                if isinstance(answer, RecomposeError):
+                    raise answer
+                workers[here] = (process, _give(here, waiting))
+                yield candidate, answer
+    finally:
+        for here, (process, _) in workers.items():
+            here.close()
+            process.join(timeout=5)
+            if process.is_alive():
+                process.terminate()
+                process.join(timeout=10)
+
+
+def _give(worker: Connection[Any, Any], candidates: Iterator[Candidate]) -> Candidate | None:
+    candidate = next(candidates, None)
+    worker.send(candidate)
+    return candidate
+
+
+def _work(parent: Connection[Any, Any], job: Job) -> None:
+    """Until the parent has no more candidates, or is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
+    adopt_orphans()
+    with closing(Bench(job.repository, job.coverage, job.setup, owns_process=True)) as bench:
+        try:
+            while (candidate := parent.recv()) is not None:
+                parent.send(_verdict(candidate, bench, job))
+        except RecomposeError as error:
+            parent.send(RecomposeError(str(error.args[0]), error.next_command))
+        except (EOFError, BrokenPipeError):
+            return
+
+
+def _verdict(candidate: Candidate, bench: Bench, job: Job) -> Verdict:
+    """A fault of ours costs one candidate, and its reason says so."""
+    try:
+        return certify(candidate, bench, job.into, job.level, job.seed)
+    except RecomposeError:
+        raise
+    except Exception:
+        detail = traceback.format_exc(limit=-2)[-500:]
+        return Verdict(Rejection(candidate.name, "internal_error", detail), 0.0, 0.0, 0.0)

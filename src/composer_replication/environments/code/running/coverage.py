@@ -1,0 +1,123 @@
+"""Which tests of a repository are green and steady, and which function each of them runs.
+
+Runs the suite inside the sandbox: under three hash seeds, once in reverse order, and once traced. Calls that a cache
+answers are charged to the first test that made them; what tests do in other processes is not seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+from composer_replication.errors import UsageError
+from composer_replication.progress import Progress, Silent
+
+from ..tasks.repository import CoverageMap, Repository
+from ..tasks.task import Symbol
+from .test_runs import RunRequest, TestRun, module_names
+from .warm import TestSetup, WarmRunner
+
+HASH_SEEDS = (0, 1, 2)
+MIN_GREEN_TESTS = 8
+MIN_GREEN_SHARE = 0.5
+MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
+
+
+def survey(
+    repository: Repository, setup: TestSetup | None = None, progress: Progress | None = None, timeout_s: float = 300.0
+) -> CoverageMap:
+    """Raises where the suite is not green enough to build tasks on."""
+    progress = progress or Silent()
+    suite = RunRequest(tests=repository.test_files, timeout_s=timeout_s)
+    modules = module_names(repository)
+    runs: list[TestRun] = []
+    cpu_s = 0.0
+    with WarmRunner(repository, setup, hash_seed=HASH_SEEDS[0]) as runner:
+        first = runner.run(replace(suite, imports=tuple(modules), imports_must_work=False))
+        progress.step(1, len(HASH_SEEDS) + 2, f"{len(first.passed)} of {len(first.outcomes)} tests pass")
+        _refuse_red(repository, first, timeout_s)
+        if first.collect_errors:
+            progress.note(_set_aside(first))
+        runs += [first, runner.run(replace(suite, reverse=True))]
+        traced = runner.run(replace(suite, trace=True))
+        progress.step(3, len(HASH_SEEDS) + 2, "traced")
+        cpu_s += runner.cpu_s
+    for seed in HASH_SEEDS[1:]:
+        with WarmRunner(repository, setup, hash_seed=seed) as runner:
+            runs.append(runner.run(suite))
+            cpu_s += runner.cpu_s
+        progress.step(3 + seed, len(HASH_SEEDS) + 2, f"hash seed {seed}")
+    passing = frozenset.intersection(traced.passed, *(run.passed for run in runs))
+    once = frozenset[str]().union(traced.passed, *(run.passed for run in runs))
+    source = frozenset(repository.source_files)
+    by_symbol: defaultdict[Symbol, set[str]] = defaultdict(set)
+    for test, symbols in traced.ran.items():
+        if test in passing:
+            for symbol in symbols:
+                if symbol.file in source:
+                    by_symbol[symbol].add(test)
+    return CoverageMap(
+        passing=passing,
+        unstable=once - passing,
+        by_symbol={symbol: frozenset(by_symbol[symbol]) for symbol in sorted(by_symbol, key=_place)},
+        import_time=frozenset(symbol for symbol in traced.at_import if symbol.file in source),
+        suite_s=min(run.wall_s for run in runs),
+        cpu_s=round(cpu_s, 2),
+        importable=tuple(name for name in modules if name not in first.import_errors),
+        preload=_worth_loading(repository, setup, suite, passing, traced.loaded),
+    )
+
+
+def missing_modules(run: TestRun) -> Counter[str]:
+    """Names that could not be imported, with the number of places."""
+    texts = [*run.collect_errors.values(), *run.import_errors.values(), "" if run.outcomes else run.output]
+    return Counter(name for text in texts for name in set(MISSING_MODULE.findall(text)))
+
+
+def _set_aside(run: TestRun) -> str:
+    files = ", ".join(sorted(run.collect_errors))
+    wanted = " ".join(f"--with {name.split('.')[0]}" for name in sorted(missing_modules(run)))
+    return f"set aside, cannot be collected: {files}" + (f"; {wanted} may help" if wanted else "")
+
+
+def _refuse_red(repository: Repository, run: TestRun, timeout_s: float) -> None:
+    enough = len(run.passed) >= MIN_GREEN_TESTS and len(run.passed) >= MIN_GREEN_SHARE * len(run.outcomes)
+    missing = [name for name in missing_modules(run) if name.split(".")[0] not in repository.packages]
+    lost_most = len(run.collect_errors) >= MIN_GREEN_SHARE * len(repository.test_files)
+    if run.timed_out:
+        raise UsageError(f"the tests of {repository.name} took more than {timeout_s:.0f} s", "--timeout-s SECONDS")
+    if enough and not lost_most:
+        return
+    if missing:
+        wanted = " ".join(f"--with {name.split('.')[0]}" for name in sorted(missing))
+        raise UsageError(
+            f"the tests of {repository.name} need {', '.join(sorted(missing))}",
+            f"pip install it next to recompose, then the same command with {wanted}",
+        )
+    errors = next(iter(run.collect_errors.values()), "") or next(iter(run.import_errors.values()), "") or run.output
+    reason = errors.strip().splitlines()[-1] if errors.strip() else "no test was found"
+    raise UsageError(
+        f"the suite of {repository.name} is red: {len(run.passed)} of {len(run.outcomes)} tests pass, "
+        f"{len(run.collect_errors)} of {len(repository.test_files)} files cannot be collected ({reason[:200]})",
+        "make its tests pass first, or add what they need --with DISTRIBUTION",
+    )
+
+
+def _worth_loading(
+    repository: Repository,
+    setup: TestSetup | None,
+    suite: RunRequest,
+    passing: frozenset[str],
+    loaded: tuple[str, ...],
+) -> tuple[str, ...]:
+    """What a warm process may load ahead: what the suite ends up with, if loading it early changes no result."""
+    try:
+        with WarmRunner(repository, setup, preload=loaded) as runner:
+            return loaded if passing <= runner.run(suite).passed else ()
+    except UsageError:
+        return ()
+
+
+def _place(symbol: Symbol) -> tuple[str, str]:
+    return symbol.file, symbol.name

@@ -1,0 +1,1 @@
+"""Code tasks for other frameworks: OpenEnv, TRL, verifiers."""

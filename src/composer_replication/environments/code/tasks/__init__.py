@@ -1,0 +1,1 @@
+"""What a task is, and how it and its repository lie on disk."""

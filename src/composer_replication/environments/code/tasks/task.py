@@ -1,0 +1,134 @@
+"""A verifiable task on the source of a repository: what the agent sees, what grades it, and what solves it.
+
+On disk a task is a folder in Harbor's format, with our own record next to it:
+
+    TASK/instruction.md                 the statement
+    TASK/task.toml                      Harbor's settings
+    TASK/task.json                      `CodeTask`
+    TASK/environment/{Dockerfile,repo/} the tree that the agent starts from
+    TASK/tests/{test.sh,overlay/,…}     trusted tests and configuration; never in the agent's sandbox
+    TASK/solution/{solve.sh,gold/}      files that solve it; never in the agent's sandbox
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from composer_replication.records import JsonObject, Record, Task
+
+from ...evidence import Symbol
+
+Grain = Literal["symbol", "cluster", "cross-module"]
+Level = Literal["L0", "L1", "L2", "L3"]
+GraderName = Literal["tests", "mutants"]
+
+
+class CodeTask(Record):
+    """Everything that is known of a task but its files."""
+
+    task: Task
+    repository: str
+    generator: str
+    """`feature_deletion`, `bug_injection`, `test_writing`, or a third party's."""
+    grader: GraderName = "tests"
+    grain: Grain = "symbol"
+    mode: str
+    level: Level
+    symbols: tuple[Symbol, ...]
+    packages: tuple[str, ...]
+    """Importable names of the repository, which no interpreter of the sandbox may know from elsewhere."""
+    source_roots: tuple[str, ...]
+    """Folders of the tree that go on the import path."""
+    distributions: tuple[str, ...] = ("pytest",)
+    """What the interpreter of every sandbox of the task needs besides the standard library; see `toolchain`."""
+    pytest_plugins: tuple[str, ...] = ()
+    """Modules of those distributions that pytest loads by name; nothing is loaded by itself."""
+    test_files: tuple[str, ...]
+    hidden_tests: tuple[str, ...]
+    """Pytest ids that fail or error at the start and pass with the solution."""
+    guard_tests: tuple[str, ...]
+    """Pytest ids that pass at the start and must go on passing."""
+    editable: tuple[str, ...]
+    """Patterns (`fnmatch`) of the paths that a solution may touch; the rest of a submission is dropped."""
+    seconds_per_run: float
+    """Of the hidden and guard tests together, when the task was made."""
+    tags: tuple[str, ...] = ()
+    provenance: JsonObject = Field(default_factory=dict)
+
+
+class TaskFolder(NamedTuple):
+    """A task and where its parts lie."""
+
+    code_task: CodeTask
+    folder: Path
+
+    @property
+    def tree(self) -> Path:
+        return self.folder / "environment" / "repo"
+
+    @property
+    def overlay(self) -> Path:
+        return self.folder / "tests" / "overlay"
+
+    @property
+    def gold(self) -> Path:
+        return self.folder / "solution" / "gold"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A change to a repository that a generator proposes; the gates decide whether it is a task."""
+
+    name: str
+    generator: str
+    mode: str
+    symbols: tuple[Symbol, ...]
+    edits: dict[str, str | None]
+    """Path -> new text, None for a removed file; applied to the whole repository it gives the agent's tree."""
+    expected_failing: frozenset[str]
+    """Tests that the change should break."""
+    statement: dict[Level, str]
+    editable: tuple[str, ...]
+    grain: Grain = "symbol"
+    grader: GraderName = "tests"
+    difficulty: dict[str, float] = field(default_factory=dict[str, float])
+    shown_tests: frozenset[str] = frozenset()
+    """Those of the expected ones whose text L0 shows: hidden in the tree, and at L0 no part of the reward where enough
+    others are left."""
+    mutants: tuple[dict[str, str], ...] = ()
+    """For the grader `mutants`: `path` and `text` of one broken source file each. The gates keep those that the
+    original tests notice (`test_writing.kills.killed_mutants`)."""
+
+
+@dataclass(frozen=True)
+class Rejection:
+    candidate: str
+    reason: str
+    """One word with underscores; the funnel counts it."""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What the agent changed, as its sandbox's `diff` tells it."""
+
+    written: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Grade:
+    """What the trusted run of the tests said. Only `passed` counts; an id without a record has failed."""
+
+    reward: float
+    hidden_passed: tuple[str, ...]
+    hidden_failed: tuple[str, ...]
+    guards_broken: tuple[str, ...]
+    dropped: tuple[str, ...] = ()
+    """Paths of the submission that are not editable."""
+    notes: tuple[str, ...] = ()
+    wall_s: float = 0.0

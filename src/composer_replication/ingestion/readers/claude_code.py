@@ -1,0 +1,298 @@
+"""Claude Code sessions: `~/.claude/projects/<folder>/<session>.jsonl`, read in file order.
+
+The format has no official schema and `parentUuid` chains are often broken, so the order of the file is what counts;
+`parentUuid` only shows where the user rewound. One assistant message spreads over several lines, with results of its
+parallel calls in between; `message.id` ties them together. The system prompt is recorded by newer versions only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from composer_replication.records import JsonObject, content_id
+
+from ..conversation import Conversation
+from ..reading import InputFile, Line
+from ..session import AssistantTurn, Said, Session
+from ..values import as_list, as_object, as_text
+from .claude_code_lines import Attachment, Block, Record, blocks_of, decode, is_bulky, loads
+from .claude_code_reminders import reminder
+
+AGENT = "claude_code"
+CONVERSATION_TYPES = frozenset({"user", "assistant", "system", "attachment", "progress", "queue-operation"})
+BOOKKEEPING_TYPES = frozenset({
+    "progress", "file-history-snapshot", "summary", "last-prompt", "custom-title", "ai-title", "agent-name", "mode",
+    "permission-mode", "pr-link", "bridge-session", "frame-link", "tag", "cost-state", "continued-in", "relocated",
+    "content-replacement", "atis-latch", "scheduled_task_fire", "agents_killed",
+})  # fmt: skip
+BOOKKEEPING_SUBTYPES = frozenset({
+    "stop_hook_summary", "turn_duration", "api_error", "local_command", "away_summary", "bridge_status",
+    "informational", "model_refusal_fallback",
+})  # fmt: skip
+NO_PARENT = ""
+NOT_TYPED_BY_THE_USER = ("<", "[Request interrupted", "Caveat:")
+
+
+def recognises(record: Any) -> bool:
+    if not isinstance(record, dict):
+        return False
+    kind = as_text(record.get("type"))
+    if kind in CONVERSATION_TYPES:
+        return isinstance(record.get("sessionId"), str)
+    return (kind == "summary" and "leafUuid" in record) or (kind == "file-history-snapshot" and "messageId" in record)
+
+
+def read(file: InputFile) -> Iterator[Session]:
+    """One session; it has no turn when the file holds none of the main agent."""
+    reader = _Reader(file)
+    for line in file.lines():
+        if is_bulky(line.raw):
+            file.report.skipped["progress"] += 1
+            continue
+        try:
+            reader.add(line, decode(line.raw))
+        except (ValueError, RecursionError) as error:
+            file.refuse(line, error)
+    yield reader.session()
+
+
+class _Reader:
+    def __init__(self, file: InputFile) -> None:
+        self._report = file.report
+        self._conversation = Conversation(file, AGENT)
+        self._name = file.path.stem
+        self._session_id: str | None = None
+        self._uuids: dict[int, Said | AssistantTurn | None] = {}
+        self._prompts: dict[str, Said] = {}
+        self._queue: deque[str] = deque()
+        self._delivered: dict[str, Said] = {}
+
+    def session(self) -> Session:
+        self._report.skipped["queued_and_never_sent"] += len(self._queue)
+        return self._conversation.session(self._session_id or self._name)
+
+    def add(self, line: Line, record: Record) -> None:
+        self._session_id = self._session_id or record.sessionId
+        self._conversation.version = self._conversation.version or record.version
+        uuid = hash(record.uuid) if record.uuid else None
+        if record.isSidechain:
+            self._report.skipped["sidechain"] += 1
+        elif uuid is not None and uuid in self._uuids:
+            self._report.skipped["duplicate_uuid"] += 1
+        else:
+            entry = self._dispatch(line, record)
+            if uuid is not None:
+                self._uuids[uuid] = entry
+
+    def _dispatch(self, line: Line, record: Record) -> Said | AssistantTurn | None:
+        match record.type:
+            case "assistant":
+                return self._add_assistant(line, record)
+            case "user":
+                return self._add_user(record)
+            case "queue-operation":
+                self._add_queue_operation(record)
+            case "attachment":
+                return self._add_attachment(record.attachment or Attachment())
+            case "system":
+                self._add_system(record)
+            case kind if kind in BOOKKEEPING_TYPES:
+                self._report.skipped[kind] += 1
+            case kind:
+                self._report.meet_unknown(record.version, kind)
+        return None
+
+    def _add_system(self, record: Record) -> None:
+        match record.subtype:
+            case "compact_boundary":
+                self._prompts.pop(NO_PARENT, None)
+                kept = self._kept(loads(record.compactMetadata))
+                self._conversation.restart(kept, summary_follows=bool(kept))
+            case "microcompact_boundary":
+                ids = as_object(loads(record.microcompactMetadata)).get("compactedToolIds")
+                self._conversation.clear_results([as_text(item) for item in as_list(ids)])
+            case kind if kind in BOOKKEEPING_SUBTYPES:
+                self._report.skip("system", kind)
+            case kind:
+                self._report.meet_unknown(record.version, f"system/{kind}")
+
+    def _kept(self, metadata: Any) -> list[Said | AssistantTurn]:
+        """Messages that stay in the context after a compaction, in their order and each once."""
+        uuids = as_list(as_object(as_object(metadata).get("preservedMessages")).get("uuids"))
+        entries = [self._uuids.get(hash(uuid)) for uuid in uuids if isinstance(uuid, str)]
+        return list({id(entry): entry for entry in entries if entry is not None}.values())
+
+    def _add_assistant(self, line: Line, record: Record) -> AssistantTurn | None:
+        message = record.message
+        if message is None:
+            self._report.skipped["assistant_without_message"] += 1
+            return None
+        if record.isApiErrorMessage:
+            self._report.skipped["api_error"] += 1
+            return None
+        if message.model == "<synthetic>":
+            self._report.skipped["synthetic"] += 1
+            return None
+        key = message.id or record.uuid or f"{self._session_id}/{line.start}"
+        # Everything is parsed before anything is kept: a line that turns out broken must leave no trace.
+        parts = [
+            _part(block, f"{key}/{line.start}/{number}") for number, block in enumerate(blocks_of(message.content))
+        ]
+        turn, begins = self._conversation.turn(key, message.model, line.start, line.end)
+        if begins:
+            # A queued text that is repeated after this point was typed again, it is not a second copy.
+            self._delivered.clear()
+        for part in parts:
+            match part:
+                case Text(text):
+                    self._conversation.add_text(turn, text)
+                case Thinking(text):
+                    self._conversation.add_thinking(turn, text)
+                case ToolUse(call_id, name, arguments):
+                    self._conversation.call(turn, call_id, name, arguments)
+                case OtherBlock(kind):
+                    self._report.skip("block", kind)
+        return turn
+
+    def _add_user(self, record: Record) -> Said | None:
+        blocks = blocks_of(record.message.content) if record.message else []
+        results = [(block, flatten(loads(block.content))) for block in blocks if block.type == "tool_result"]
+        text = "\n".join(_block_text(block) for block in blocks if block.type != "tool_result")
+        for block, content in results:
+            if block.tool_use_id:
+                self._conversation.result(block.tool_use_id, content, block.is_error is True)
+            else:
+                self._report.skipped["result_without_call"] += 1
+        if not text.strip():
+            return None
+        self._forget_delivered(text)
+        typed = not (results or record.isMeta or record.isCompactSummary or text.startswith(NOT_TYPED_BY_THE_USER))
+        parent = NO_PARENT if record.parentUuid is None else record.parentUuid
+        if not typed or not isinstance(parent, str):
+            return self._conversation.say(text)
+        if earlier := self._prompts.get(parent):
+            self._conversation.rewind(earlier)
+        said = self._prompts[parent] = self._conversation.say(text)
+        return said
+
+    def _add_attachment(self, attachment: Attachment) -> Said | None:
+        if attachment.type == "queued_command":
+            return self._deliver(flatten(loads(attachment.prompt)))
+        if attachment.type == "prompt_snapshot":
+            self._add_snapshot(attachment)
+            return None
+        text = reminder(attachment)
+        if text is None:
+            self._report.skip("attachment", attachment.type)
+            return None
+        return self._conversation.say(text)
+
+    def _add_snapshot(self, attachment: Attachment) -> None:
+        """The system prompt and tools as they were sent."""
+        if prompt := flatten(loads(attachment.systemPrompt)):
+            self._conversation.system(prompt)
+        if tools := [as_object(tool) for tool in as_list(loads(attachment.tools)) if as_object(tool).get("name")]:
+            self._conversation.tools(_openai_tool(tool) for tool in tools)
+
+    def _add_queue_operation(self, record: Record) -> None:
+        """A text queued during a turn reaches the model when it leaves the queue; `popAll` hands it back unsent."""
+        match record.operation:
+            case "enqueue":
+                text = flatten(loads(record.content))
+                if text.startswith('{"task_id"'):
+                    self._report.skipped["queued_task_event"] += 1
+                elif text.strip():
+                    self._queue.append(text)
+            case "dequeue" | "remove":
+                if self._queue:
+                    self._deliver(self._queue.popleft())
+            case "popAll":
+                self._report.skipped["queued_and_recalled"] += len(self._queue)
+                self._queue.clear()
+            case kind:
+                self._report.skip("queue-operation", kind)
+
+    def _deliver(self, text: str) -> Said | None:
+        if text.startswith("/"):
+            self._report.skipped["queued_command_line"] += 1
+        elif text.strip():
+            self._forget_delivered(text)
+            said = self._delivered[text.strip()] = self._conversation.say(text)
+            return said
+        return None
+
+    def _forget_delivered(self, text: str) -> None:
+        """Newer versions record a queued text a second time; the later record stands."""
+        if self._delivered and (earlier := self._delivered.pop(text.strip(), None)):
+            earlier.dropped = True
+
+
+class Text(NamedTuple):
+    text: str
+
+
+class Thinking(NamedTuple):
+    text: str
+
+
+class ToolUse(NamedTuple):
+    call_id: str
+    name: str
+    arguments: str | JsonObject
+
+
+class OtherBlock(NamedTuple):
+    kind: str | None
+
+
+def _part(block: Block, fallback_id: str) -> Text | Thinking | ToolUse | OtherBlock:
+    match block.type:
+        case "text":
+            return Text(as_text(loads(block.text)))
+        case "thinking":
+            return Thinking(as_text(loads(block.thinking)))
+        case "tool_use":
+            return ToolUse(block.id or fallback_id, block.name or "", _arguments(loads(block.input)))
+        case kind:
+            return OtherBlock(kind)
+
+
+def flatten(content: Any) -> str:
+    """Text of a message or tool result. An image becomes a placeholder that tells equal images from others."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(_part_text(part) for part in as_list(content))
+
+
+def _part_text(part: Any) -> str:
+    if not isinstance(part, dict):
+        return str(part)
+    kind = part.get("type")
+    if kind == "text":
+        return as_text(part.get("text"))
+    if kind == "tool_reference":
+        return f"[tool {part.get('tool_name')}]"
+    return f"[{kind} {content_id(part.get('source'))[:8]}]"
+
+
+def _block_text(block: Block) -> str:
+    if block.type == "text":
+        return as_text(loads(block.text))
+    return f"[{block.type} {content_id(loads(block.source))[:8]}]"
+
+
+def _arguments(value: Any) -> str | JsonObject:
+    """The call's arguments, or what the model wrote where that is not JSON."""
+    raw = as_object(as_object(value).get("__unparsedToolInput")).get("raw")
+    return raw if isinstance(raw, str) else as_object(value)
+
+
+def _openai_tool(tool: JsonObject) -> JsonObject:
+    function = {
+        "name": tool["name"],
+        "description": as_text(tool.get("description")),
+        "parameters": as_object(tool.get("input_schema") or tool.get("inputSchema")),
+    }
+    return {"type": "function", "function": function}

@@ -1,0 +1,1 @@
+"""Engines that run the training step; one folder each."""

@@ -1,0 +1,1 @@
+"""The step inside TRL's GRPO trainer, and over stored traces alone."""

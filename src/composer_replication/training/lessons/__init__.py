@@ -1,0 +1,1 @@
+"""Error turns of fresh rollouts, and what the policy is taught there."""

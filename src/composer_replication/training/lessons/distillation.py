@@ -1,0 +1,103 @@
+"""Channel 2's loss: the divergence between the policy and itself with the hint, over the tokens of error turns.
+
+    L2 = Σ over sites of the mean over the turn's tokens of D / number of sites
+
+Gate G3 drops a site where the hint does not make the sampled turn less likely on average: nothing there says that the
+turn was wrong. A dropped site still counts in the denominator, so that no rank has to wait for another's verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from composer_replication.losses import hidden_divergence, hidden_logprobs
+
+from ..models.states import Head
+from ..settings import ComposerSettings
+
+
+class SiteStates(NamedTuple):
+    """Hidden states that predict the tokens of K turns, turn after turn; `lengths_K`, on the CPU, cuts them."""
+
+    student_NH: Tensor
+    teacher_NH: Tensor
+    labels_N: Tensor
+    lengths_K: Tensor
+
+
+class Distilled(NamedTuple):
+    loss: Tensor
+    """Times the weight."""
+    divergence_K: Tensor
+    """Mean over each turn's tokens, before any gate."""
+    kept_K: Tensor
+    student_logprob_K: Tensor
+    teacher_logprob_K: Tensor
+
+
+def distil(
+    states: SiteStates,
+    student_head: Head,
+    teacher_head: Head,
+    settings: ComposerSettings,
+    number_of_sites: Tensor | float,
+    weight: float = 1.0,
+) -> Distilled:
+    """`weight` goes to the tokens, because a factor on the loss would cost a pass over the gradient of the head."""
+    device = states.labels_N.device
+    site_N = torch.arange(len(states.lengths_K)).repeat_interleave(states.lengths_K).to(device)
+    lengths_K = states.lengths_K.to(device)
+
+    def mean_K(values_N: Tensor) -> Tensor:
+        return values_N.new_zeros(len(lengths_K)).index_add_(0, site_N, values_N) / lengths_K
+
+    with torch.no_grad():
+        student_K = mean_K(_logprobs(states.student_NH, student_head, states.labels_N))
+        teacher_K = mean_K(_logprobs(states.teacher_NH, teacher_head, states.labels_N))
+    kept_K = teacher_K < student_K if settings.require_disfavour else torch.ones_like(student_K, dtype=torch.bool)
+    weights_N = (weight * kept_K / (lengths_K * number_of_sites))[site_N]
+    found = hidden_divergence(
+        states.student_NH,
+        student_head.weight_VH,
+        states.teacher_NH,
+        teacher_head.weight_VH,
+        weights_N=weights_N,
+        beta=settings.jsd_beta,
+        temperature=settings.sdpo_temperature / student_head.scale,
+        top_k=settings.sdpo_top_k,
+        token_clip=settings.sdpo_token_clip,
+        student_bias_V=student_head.bias_V,
+        teacher_bias_V=teacher_head.bias_V,
+    )
+    return Distilled(found.loss, mean_K(found.divergence_N), kept_K, student_K, teacher_K)
+
+
+def mean_divergence(student_NH: Tensor, teacher_NH: Tensor, head: Head, settings: ComposerSettings) -> Tensor:
+    """Over all tokens of some turns, under one head."""
+    found = hidden_divergence(
+        student_NH,
+        head.weight_VH,
+        teacher_NH,
+        head.weight_VH,
+        weights_N=torch.zeros(len(student_NH), device=student_NH.device),
+        beta=settings.jsd_beta,
+        temperature=settings.sdpo_temperature / head.scale,
+        student_bias_V=head.bias_V,
+        teacher_bias_V=head.bias_V,
+    )
+    return found.divergence_N.mean()
+
+
+def places(starts: Sequence[int], lengths_K: Tensor) -> Tensor:
+    """`start, start + 1, …` of every turn, one after the other."""
+    first_K = lengths_K.cumsum(0) - lengths_K
+    begin_K = torch.tensor(list(starts), dtype=torch.long) - first_K
+    return torch.arange(int(lengths_K.sum())) + begin_K.repeat_interleave(lengths_K)
+
+
+def _logprobs(hidden_NH: Tensor, head: Head, labels_N: Tensor) -> Tensor:
+    return hidden_logprobs(hidden_NH, head.weight_VH, labels_N, temperature=1 / head.scale, bias_V=head.bias_V)

@@ -1,0 +1,152 @@
+"""Error turns of fresh rollouts, each behind its hinted context. A rollout comes as a `Trace` and as the sampled ids.
+
+    G1 only turns with an error     G2 the earliest few of a rollout     G5 no kind whose hints do not help
+    G6 (opt-in) only where the environment accepts a turn that was sampled with the hint
+
+G3, whether the hint makes the sampled turn less likely, needs the model and is decided with the loss. All are counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from composer_replication.hints import HintGenerator, write_hints
+from composer_replication.hints.templates import LeakLevel
+from composer_replication.records import Trace
+from composer_replication.sites import find_sites
+
+from ..models.tokens import ChatTokens
+from ..settings import ComposerSettings
+
+
+class HintedTurn(NamedTuple):
+    turn: int
+    kind: str
+    hint: str
+
+
+class OnlineSite(NamedTuple):
+    """Tokens `start` to `end` of a completion, and the same turn behind the hinted context."""
+
+    start: int
+    end: int
+    kind: str
+    teacher_context: list[int]
+    turn_ids: list[int]
+    turn: int = 0
+    hint: str = ""
+
+    @property
+    def teacher_ids(self) -> list[int]:
+        return self.teacher_context + self.turn_ids
+
+
+class Rolled(NamedTuple):
+    """One rollout: what happened, and the ids that were sampled or read."""
+
+    trace: Trace
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    sampled_mask: list[int]
+
+
+Hinter = Callable[[Sequence[Trace]], list[list[HintedTurn]]]
+Accepts = Callable[[Sequence[tuple[Rolled, HintedTurn, OnlineSite]]], list[bool]]
+"""Does the environment accept a turn that the policy samples behind the hinted context?"""
+
+
+class TraceHinter:
+    """The detectors and hint layers of the pipeline, at run time. `sham` gives hints of the same form without help."""
+
+    def __init__(
+        self,
+        max_tokens: int = 96,
+        max_leak_level: LeakLevel = "L1",
+        judge: HintGenerator | None = None,
+        sham: bool = False,
+    ) -> None:
+        self._max_tokens, self._judge, self._sham = max_tokens, judge, sham
+        self._max_leak_level: LeakLevel = max_leak_level
+
+    def __call__(self, traces: Sequence[Trace]) -> list[list[HintedTurn]]:
+        return [self._hinted_turns(trace) for trace in traces]
+
+    def _hinted_turns(self, trace: Trace) -> list[HintedTurn]:
+        sites = {site.site_id: site for site in find_sites(trace)}
+        written = write_hints(
+            {trace.trace_id: trace},
+            sites.values(),
+            self._max_tokens,
+            judge=self._judge,
+            max_leak_level=self._max_leak_level,
+        )
+        return [
+            HintedTurn(
+                sites[hint.site_id].turn, sites[hint.site_id].error_kind, hint.sham_text if self._sham else hint.text
+            )
+            for hint in written.hints
+        ]
+
+
+def find_online_sites(
+    rollouts: Sequence[Rolled],
+    hinter: Hinter,
+    tokens: ChatTokens,
+    settings: ComposerSettings,
+    accepts: Accepts | None = None,
+) -> tuple[list[list[OnlineSite]], Counter[str]]:
+    """The sites of each rollout, and how many turns were left out, by reason."""
+    counts: Counter[str] = Counter()
+    found: list[list[tuple[Rolled, HintedTurn, OnlineSite]]] = []
+    for rolled, hinted in zip(rollouts, hinter([rolled.trace for rolled in rollouts]), strict=True):
+        found.append(_sites_of(rolled, hinted, tokens, settings, counts))
+    if accepts:
+        candidates = [candidate for row in found for candidate in row]
+        verdicts = dict(zip(map(id, candidates), accepts(candidates), strict=True))
+        counts["not_accepted"] += sum(not verdict for verdict in verdicts.values())
+        found = [[candidate for candidate in row if verdicts[id(candidate)]] for row in found]
+    return [[site for _, _, site in row] for row in found], counts
+
+
+def _sites_of(
+    rolled: Rolled, hinted: Sequence[HintedTurn], tokens: ChatTokens, settings: ComposerSettings, counts: Counter[str]
+) -> list[tuple[Rolled, HintedTurn, OnlineSite]]:
+    spans = turn_spans(rolled.sampled_mask)
+    if hinted and len(spans) != len(rolled.trace.turns):
+        counts["turns_do_not_match"] += len(hinted)
+        return []
+    sites: dict[int, tuple[Rolled, HintedTurn, OnlineSite]] = {}
+    for one in sorted(hinted, key=lambda hinted_turn: hinted_turn.turn):
+        if one.kind in settings.kinds_off:
+            counts["kind_off"] += 1
+        elif one.turn in sites:
+            counts["second_of_its_turn"] += 1
+        elif len(sites) == settings.sites_per_rollout:
+            counts["later_turn"] += 1
+        else:
+            site = _splice(rolled, one, spans[one.turn], tokens)
+            if site is None:
+                counts["no_header"] += 1
+            elif len(site.teacher_ids) > settings.max_teacher_tokens:
+                counts["too_long"] += 1
+            else:
+                sites[one.turn] = (rolled, one, site)
+    return list(sites.values())
+
+
+def _splice(rolled: Rolled, hinted: HintedTurn, span: tuple[int, int], tokens: ChatTokens) -> OnlineSite | None:
+    start, end = span
+    try:
+        context = tokens.splice_hint(rolled.prompt_ids + rolled.completion_ids[:start], hinted.hint)
+    except ValueError:
+        return None
+    return OnlineSite(start, end, hinted.kind, context, rolled.completion_ids[start:end], hinted.turn, hinted.hint)
+
+
+def turn_spans(mask: Sequence[int]) -> list[tuple[int, int]]:
+    """The maximal runs of 1: the turns that the policy sampled, in order."""
+    edges = [place for place, (before, after) in enumerate(pairwise([0, *mask, 0])) if before != after]
+    return list(zip(edges[::2], edges[1::2], strict=True))

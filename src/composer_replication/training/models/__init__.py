@@ -1,0 +1,1 @@
+"""Policies: loading and saving, tokens, hidden states, sizes."""

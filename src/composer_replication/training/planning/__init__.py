@@ -1,0 +1,1 @@
+"""What a run would take: memory, lengths, refusals, and a check of the machine."""

@@ -1,0 +1,111 @@
+"""What hints change before any training: the divergence between the policy and itself with the hint, at its own errors.
+
+plain   the same context, computed by the teacher's route: must be 0 up to rounding
+hinted  behind the hint: what channel 2 would learn from
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from composer_replication.config import Config
+from composer_replication.environments.toolbox import ToolboxTask
+
+from ..lessons.distillation import Distilled, SiteStates, distil
+from ..lessons.online_sites import OnlineSite, Rolled, TraceHinter, find_online_sites
+from ..models.loading import Policy
+from ..models.states import last_hidden, output_head
+from ..rollouts.toolbox import sample_rolled
+from ..settings import ComposerSettings
+
+ROWS_AT_ONCE = 8
+
+
+class GapProbe(NamedTuple):
+    rollouts: int
+    sites: int
+    dropped: dict[str, int]
+    plain_divergence: float
+    """Largest over the sites."""
+    hinted_divergence: float
+    """Mean over the sites."""
+    disfavoured: float
+    """Share of the sites where the hint makes the sampled turn less likely, as gate G3 asks."""
+    student_nll: float
+    hinted_nll: float
+
+
+def probe_gap(policy: Policy, config: Config, settings: ComposerSettings, tasks: Sequence[ToolboxTask]) -> GapProbe:
+    """In float32, without autocast, on fresh rollouts of the policy as it is."""
+    rolled = sample_rolled(policy, config, tasks)
+    hinter = TraceHinter(config.hints.max_tokens, config.hints.max_leak_level)
+    found, dropped = find_online_sites(rolled, hinter, policy.tokens, settings)
+    sites = [(row, site) for row, some in zip(rolled, found, strict=True) for site in some]
+    plain = [_compare(policy.model, part, settings, hinted=False) for part in _parts(sites)]
+    hinted = [_compare(policy.model, part, settings, hinted=True) for part in _parts(sites)]
+    student, teacher = (_join(hinted, name) for name in ("student_logprob_K", "teacher_logprob_K"))
+    return GapProbe(
+        rollouts=len(rolled),
+        sites=len(sites),
+        dropped=dict(dropped),
+        plain_divergence=_join(plain, "divergence_K").max().item() if sites else 0.0,
+        hinted_divergence=_mean(_join(hinted, "divergence_K")),
+        disfavoured=_mean((teacher < student).float()),
+        student_nll=-_mean(student),
+        hinted_nll=-_mean(teacher),
+    )
+
+
+@torch.no_grad()
+def _compare(
+    model: Any, sites: Sequence[tuple[Rolled, OnlineSite]], settings: ComposerSettings, hinted: bool
+) -> Distilled:
+    contexts = [
+        site.teacher_context if hinted else row.prompt_ids + row.completion_ids[: site.start] for row, site in sites
+    ]
+    student = _states(
+        model,
+        [row.prompt_ids + row.completion_ids for row, _ in sites],
+        [(len(row.prompt_ids) + site.start, len(row.prompt_ids) + site.end) for row, site in sites],
+    )
+    teacher = _states(
+        model,
+        [context + site.turn_ids for context, (_, site) in zip(contexts, sites, strict=True)],
+        [(len(context), len(context) + len(site.turn_ids)) for context, (_, site) in zip(contexts, sites, strict=True)],
+    )
+    labels = [token for _, site in sites for token in site.turn_ids]
+    lengths = [len(site.turn_ids) for _, site in sites]
+    states = SiteStates(
+        student, teacher, torch.tensor(labels, device=model.device), torch.tensor(lengths, device=model.device)
+    )
+    head = output_head(model)
+    return distil(states, head, head, settings, len(sites))
+
+
+def _states(model: Any, rows: Sequence[list[int]], spans: Sequence[tuple[int, int]]) -> Tensor:
+    """Hidden states that predict the tokens of each span."""
+    width = max(map(len, rows))
+    ids = torch.tensor([row + [0] * (width - len(row)) for row in rows], device=model.device)
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=model.device)
+    hidden = last_hidden(model, ids, mask)
+    # Position p predicts token p + 1.
+    return torch.cat([hidden[row, start - 1 : end - 1] for row, (start, end) in enumerate(spans)])
+
+
+def _parts(sites: Sequence[tuple[Rolled, OnlineSite]]) -> Iterator[list[tuple[Rolled, OnlineSite]]]:
+    rest = iter(sites)
+    while part := list(islice(rest, ROWS_AT_ONCE)):
+        yield part
+
+
+def _join(parts: Sequence[Distilled], name: str) -> Tensor:
+    return torch.cat([getattr(part, name) for part in parts]) if parts else torch.zeros(0)
+
+
+def _mean(values: Tensor) -> float:
+    return values.float().mean().item() if len(values) else 0.0

@@ -1,0 +1,162 @@
+"""How much memory a training step needs on one device, by part, before anything is loaded.
+
+Exact: weights, gradients, optimiser, teacher and cache, which follow from counts and types. Estimated: activations (the
+tensors that a dense decoder layer with SDPA attention keeps for its backward pass) and the buffers of the output head.
+Not counted: the libraries themselves, a CUDA context (about half a GiB), fragmentation, mixtures of experts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from composer_replication.config import HardwareConfig, TrainingConfig
+from composer_replication.losses.kernels.chunking import CHUNK_BYTES, CHUNK_BYTES_FROZEN
+
+from ..models.shape import ModelShape
+
+Phase = Literal["always", "rollouts", "teacher pass", "policy pass", "stored pass"]
+FLOAT32, BFLOAT16 = 4, 2
+ADAM_MOMENTS = 2
+# TRL projects hidden states onto the vocabulary in tiles of this size, and folds them in place on a GPU.
+TILE_TOKENS, TILE_WORDS = 4096, 32_768
+TILES_ALIVE_GPU, TILES_ALIVE_CPU = 1, 4
+
+
+class Part(NamedTuple):
+    name: str
+    bytes: int
+    when: Phase
+    is_estimate: bool = False
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What one device has to hold at once."""
+
+    rows: int
+    """Rollouts of one forward and backward pass."""
+    row_tokens: int
+    sampled_rows: int
+    """Rollouts that are sampled at once."""
+    stored_rows: int = 0
+    stored_row_tokens: int = 0
+    processes: int = 1
+    is_sharded: bool = False
+    on_gpu: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return self.rows * self.row_tokens
+
+    @property
+    def shards(self) -> int:
+        return self.processes if self.is_sharded else 1
+
+
+class MemoryEstimate(NamedTuple):
+    parts: list[Part]
+    activations_bytes: int
+    """Of the policy's pass, or without rollouts of the stored pass; without checkpointing."""
+    checkpointed_bytes: int
+
+    @property
+    def peak_bytes(self) -> int:
+        return sum(part.bytes for part in self.parts if part.when == "always") + max(self.phases().values(), default=0)
+
+    def phases(self) -> dict[str, int]:
+        """Bytes beside the permanent ones; only one phase runs at a time."""
+        names = {part.when for part in self.parts} - {"always"}
+        return {name: sum(part.bytes for part in self.parts if part.when == name) for name in sorted(names)}
+
+
+def estimate_memory(
+    shape: ModelShape, training: TrainingConfig, hardware: HardwareConfig, work: Workload
+) -> MemoryEstimate:
+    weight_bytes = FLOAT32 if hardware.weights == "float32" else BFLOAT16
+    compute_bytes = BFLOAT16 if hardware.autocasts(work.on_gpu) else weight_bytes
+    rank = hardware.lora_rank or 0
+    adapters = rank * shape.adapter_parameters_per_rank
+    trainable, trained_bytes = (adapters, FLOAT32) if rank else (shape.parameters, weight_bytes)
+    online = training.alpha_sdpo > 0 and training.sdpo_from == "rollouts"
+    parts = [
+        Part("weights", (shape.parameters * weight_bytes + adapters * FLOAT32) // work.shards, "always"),
+        Part("gradients", trainable * trained_bytes // work.shards, "always"),
+        Part("optimiser", ADAM_MOMENTS * trainable * trained_bytes // work.shards, "always"),
+        *_teacher(training, online, trainable, trained_bytes, work.shards),
+    ]
+    if training.reference_kl and not rank:
+        parts.append(Part("reference model", shape.parameters * weight_bytes // work.shards, "always"))
+    if hardware.vllm == "off" and work.sampled_rows:
+        parts.append(Part("key-value cache", _cache(shape, work, weight_bytes), "rollouts"))
+        if work.is_sharded:
+            copied_bytes = BFLOAT16 if work.on_gpu else weight_bytes
+            parts.append(Part("whole copy to sample from", shape.parameters * copied_bytes, "always"))
+    layer = layer_activations(shape, compute_bytes, weight_bytes)
+    stored = work.stored_rows * work.stored_row_tokens
+    plain, checkpointed = _activations(shape, layer, work.tokens if work.rows else stored, weight_bytes)
+    gradient_pass: Phase = "policy pass" if work.rows else "stored pass"
+    if work.rows:
+        kept = checkpointed if hardware.gradient_checkpointing else plain
+        head = _head(shape, work.tokens, compute_bytes, work, bool(rank))
+        parts.append(Part("activations", kept, "policy pass", is_estimate=True))
+        parts.append(Part("output head", head, "policy pass", is_estimate=True))
+    if compute_bytes != weight_bytes and not work.is_sharded:
+        parts.append(Part("bfloat16 copies of the weights", shape.linear_parameters * BFLOAT16, gradient_pass))
+    if work.is_sharded:
+        gathered = 2 * (shape.parameters - 2 * shape.head_parameters) // shape.layers * compute_bytes
+        parts.append(Part("gathered layers", gathered, gradient_pass, is_estimate=True))
+    if online:
+        parts.append(Part("divergence buffers", _divergence(shape, work.tokens, bool(rank)), "policy pass", True))
+        passed = work.tokens * shape.hidden * compute_bytes * 8
+        parts.append(Part("hinted contexts", passed, "teacher pass", is_estimate=True))
+        if training.sdpo_teacher != "live":
+            parts.append(Part("policy set aside", trainable * trained_bytes // work.shards, "teacher pass"))
+    if work.stored_rows:
+        stored_kept = _activations(shape, layer, stored, weight_bytes)[hardware.gradient_checkpointing]
+        parts.append(Part("activations of stored rows", stored_kept, "stored pass", is_estimate=True))
+        parts.append(Part("divergence buffers", _divergence(shape, stored, bool(rank)), "stored pass", True))
+    return MemoryEstimate(parts, plain, checkpointed)
+
+
+def layer_activations(shape: ModelShape, compute_bytes: int, weight_bytes: int) -> int:
+    """Bytes per token that one layer keeps for its backward pass.
+
+    Four tensors of the feed-forward width, four of attention's (keys and values are repeated for every head), and six
+    of the hidden width, of which the norms keep theirs in float32.
+    """
+    norms = 24 if weight_bytes == FLOAT32 else 16
+    per_token = 4 * compute_bytes * (shape.intermediate + shape.attention) + norms * shape.hidden
+    if shape.normalises_queries:
+        per_token += (8 if compute_bytes == FLOAT32 else 6) * (shape.attention + shape.key_value)
+    return per_token
+
+
+def _activations(shape: ModelShape, layer_bytes: int, tokens: int, stream_bytes: int) -> tuple[int, int]:
+    """Without and with checkpointing: all layers, or the inputs of all and the inside of one."""
+    return tokens * shape.layers * layer_bytes, tokens * (shape.layers * shape.hidden * stream_bytes + layer_bytes)
+
+
+def _teacher(training: TrainingConfig, online: bool, trainable: int, trained_bytes: int, shards: int) -> list[Part]:
+    if not online or training.sdpo_teacher == "live":
+        return []
+    kept_bytes = FLOAT32 if training.sdpo_teacher == "ema" else trained_bytes
+    return [Part("teacher", trainable * kept_bytes // shards, "always")]
+
+
+def _cache(shape: ModelShape, work: Workload, weight_bytes: int) -> int:
+    return 2 * shape.layers * shape.key_value * weight_bytes * work.sampled_rows * work.row_tokens
+
+
+def _head(shape: ModelShape, tokens: int, compute_bytes: int, work: Workload, is_frozen: bool) -> int:
+    """Tiles of logits, and gradients of hidden states and head in float32."""
+    tile = min(tokens, TILE_TOKENS) * min(shape.vocabulary, TILE_WORDS) * compute_bytes
+    gradients = tokens * shape.hidden * FLOAT32 + (0 if is_frozen else shape.head_parameters * FLOAT32)
+    return tile * (TILES_ALIVE_GPU if work.on_gpu else TILES_ALIVE_CPU) + gradients
+
+
+def _divergence(shape: ModelShape, tokens: int, is_frozen: bool) -> int:
+    """The chunks of logits are bounded; next to them the gradient of the head."""
+    bound = CHUNK_BYTES_FROZEN if is_frozen else CHUNK_BYTES
+    logits = min(bound, tokens * shape.vocabulary * FLOAT32)
+    return logits + (0 if is_frozen else shape.head_parameters * FLOAT32)

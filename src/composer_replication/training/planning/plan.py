@@ -1,0 +1,218 @@
+"""What `recompose train RUN` would do, without doing it: settings, steps, memory, and what can be trained on.
+
+Reads the records of the run, and the tokenizer and config of its model where they lie on this machine. Loads no
+weights, downloads nothing and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from statistics import mean
+from typing import Any, NamedTuple
+
+from composer_replication.config import Config
+from composer_replication.environments.toolbox import MAX_TURNS, task_stream
+from composer_replication.errors import UsageError
+from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
+from composer_replication.runs import Run
+
+from ..models.loading import Policy, smollm2_folder
+from ..models.shape import ModelShape, find_config, shape_of
+from ..models.tokens import ChatTokens
+from ..stored.records import TokenizedTrace
+from .lengths import ByBytes, ByTokenizer, Item, RunLengths, find_chat_tokens
+from .memory import MemoryEstimate, Workload, estimate_memory
+from .refusals import refuse_vllm
+
+CONTEXT_LENGTHS = tuple(1024 * thousands for thousands in (2, 4, 8, 16, 32, 64, 128))
+OBSERVATION_TOKENS = 32
+SAMPLED_AT_ONCE = 512
+SAMPLED_TASKS = 64
+MIB = 1 << 20
+STAGE_OF = {"states": "ingestion", "sites": "sites", "pairs": "pairs"}
+
+
+class Machine(NamedTuple):
+    """Where the training would run."""
+
+    processes: int = 1
+    is_sharded: bool = False
+    """Whether the processes share the weights (FSDP) or each have them all."""
+    on_gpu: bool = False
+
+
+def plan_training(run: Run, rows: Sequence[TokenizedTrace], machine: Machine) -> dict[str, Any]:
+    config = run.config
+    folder = run.path / "policy" / "model"
+    tokens = find_chat_tokens(config.model.name, folder, config.toolbox)
+    shape = _find_shape(config, folder, tokens)
+    lengths, source = _measure(run, rows, tokens)
+    step = _step(config, rows, lengths, tokens, machine)
+    work = workload(config, step.longest_rollout, step.longest_stored, machine)
+    return {
+        "run": str(run.path),
+        "settings": {
+            "model": config.model.model_dump(mode="json"),
+            "training": config.training.model_dump(mode="json"),
+            "hardware": config.hardware.model_dump(mode="json"),
+        },
+        "steps": config.training.steps,
+        "refused": _refused(config),
+        **step.told,
+        "memory": _memory(estimate_memory(shape, config.training, config.hardware, work), shape) if shape else None,
+        "token_counts": source,
+        "finished": [noun for noun, stage in STAGE_OF.items() if run.stage(stage).is_done],
+        "contexts": [
+            {"max_tokens": length, **{noun: shares(items, length, shape) for noun, items in lengths.items()}}
+            for length in CONTEXT_LENGTHS
+        ],
+        "at_max_tokens": {
+            "max_tokens": config.training.max_tokens,
+            **{noun: shares(items, config.training.max_tokens, shape) for noun, items in lengths.items()},
+        },
+    }
+
+
+class _Step(NamedTuple):
+    """What one optimiser step works on."""
+
+    longest_rollout: int
+    longest_stored: int
+    told: dict[str, Any]
+
+
+def _step(
+    config: Config,
+    rows: Sequence[TokenizedTrace],
+    lengths: dict[str, list[Item]],
+    tokens: ChatTokens | None,
+    machine: Machine,
+) -> _Step:
+    training, stored = config.training, _stored_tokens(lengths, config)
+    told: dict[str, Any] = {"rollouts_per_step": 0, "processes": machine.processes, "accumulation": 1}
+    if not training.rollouts:
+        # Channel 1 reads whole stored rollouts.
+        stored += [len(row.ids) for row in rows if len(row.ids) <= training.max_tokens]
+        told["tokens_per_step"] = round(training.traces_per_step * mean(stored or [0]))
+        told["rollout_tokens"] = None
+        return _Step(0, max(stored, default=0), told)
+    row_tokens = rollout_lengths(config, rows, tokens)
+    told["rollouts_per_step"] = rollouts = training.prompts_per_step * training.group_size
+    told["accumulation"] = config.hardware.accumulation(rollouts, machine.processes)
+    told["tokens_per_step"] = round(rollouts * mean(row_tokens))
+    told["rollout_tokens"] = {
+        "mean": round(mean(row_tokens)),
+        "longest": max(row_tokens),
+        "source": "stored rollouts" if rows else "estimate: prompts of training tasks and the turn limit",
+    }
+    return _Step(max(row_tokens), max(stored, default=0), told)
+
+
+def _refused(config: Config) -> str | None:
+    """Sampling through vLLM can be planned for a trainer of one's own; `recompose train` would not start."""
+    try:
+        refuse_vllm(config)
+    except UsageError as error:
+        return str(error)
+    return None
+
+
+def shares(items: Sequence[Item], max_tokens: int, shape: ModelShape | None) -> dict[str, Any]:
+    """How many fit, how many would with windowing, how many training can use as it is now, and why the rest cannot."""
+    room = min(max_tokens, shape.max_positions) if shape else max_tokens
+    why: Counter[str] = Counter()
+    for item in items:
+        # What more room would not cure comes first, so that nobody makes room in vain.
+        if item.blocker:
+            why[item.blocker] += 1
+        elif item.tokens > max_tokens:
+            why["too_long"] += 1
+        elif item.tokens > room:
+            why["beyond_the_model"] += 1
+    return {
+        "n": len(items),
+        "fit": sum(item.tokens <= max_tokens for item in items),
+        "fit_windowed": sum(item.least_tokens <= max_tokens for item in items),
+        "trainable": len(items) - why.total(),
+        "why_not": dict(why.most_common()),
+        "tools_not_shown": sum(not item.shows_tools for item in items),
+    }
+
+
+def rollout_lengths(config: Config, rows: Sequence[TokenizedTrace], tokens: ChatTokens | None) -> list[int]:
+    """Tokens of whole rollouts: those that were played, else the prompts of some tasks with every turn at its limit."""
+    if rows:
+        return [len(row.ids) for row in rows]
+    room = MAX_TURNS * (config.training.max_turn_tokens + OBSERVATION_TOKENS)
+    tasks = islice(task_stream(config.toolbox, "train", 0), SAMPLED_TASKS)
+    if tokens:
+        return [len(tokens.prompt(task.messages)) + room for task in tasks]
+    contents = [[message["content"] for message in task.messages] for task in tasks]
+    return [sum(counted.tokens for counted in ByBytes().count(texts)) + room for texts in contents]
+
+
+def workload(config: Config, row_tokens: int, stored_tokens: int, machine: Machine) -> Workload:
+    training, hardware = config.training, config.hardware
+    rollouts = training.prompts_per_step * training.group_size if training.rollouts else 0
+    per_process = rollouts // machine.processes
+    # A batch of pairs has both sides of each as rows.
+    stored_rows = training.traces_per_step * (2 if training.beta_replay else 1)
+    reads_stored = training.alpha_sdpo + training.beta_replay > 0 or not training.rollouts
+    return Workload(
+        rows=per_process // hardware.accumulation(rollouts, machine.processes) if rollouts else 0,
+        row_tokens=row_tokens,
+        sampled_rows=min(SAMPLED_AT_ONCE, per_process),
+        stored_rows=stored_rows if stored_tokens and reads_stored else 0,
+        stored_row_tokens=stored_tokens,
+        processes=machine.processes,
+        is_sharded=machine.is_sharded,
+        on_gpu=machine.on_gpu,
+    )
+
+
+def _measure(run: Run, rows: Sequence[TokenizedTrace], tokens: ChatTokens | None) -> tuple[dict[str, list[Item]], str]:
+    def read(noun: str, kind: Any) -> list[Any] | None:
+        return run.stage(noun).read(kind) if run.stage(noun).is_done else None
+
+    counter = ByTokenizer(tokens) if tokens else ByBytes()
+    fingerprint = Policy(run.config.model.name, None, tokens).tokenizer_fingerprint if tokens else None
+    lengths = RunLengths(counter, fingerprint, read("ingestion", Trace) or (), rows)
+    return {
+        "states": lengths.states(),
+        "sites": lengths.sites(read("sites", ErrorSite) or (), read("hints", Hint)),
+        "pairs": lengths.pairs(read("pairs", PreferencePair) or ()),
+    }, counter.source
+
+
+def _stored_tokens(lengths: dict[str, list[Item]], config: Config) -> list[int]:
+    """Of the sites and pairs that training takes."""
+    usable = [item.tokens for noun in ("sites", "pairs") for item in lengths[noun] if not item.blocker]
+    return [tokens for tokens in usable if tokens <= config.training.max_tokens]
+
+
+def _find_shape(config: Config, folder: Any, tokens: ChatTokens | None) -> ModelShape | None:
+    if config.model.name == "tiny" and tokens and not folder.is_dir():
+        from ..models.tiny import build_model
+
+        return shape_of(build_model(tokens.tokenizer, config.seed).config)
+    where = folder if folder.is_dir() else smollm2_folder() if config.model.name == "smollm2" else config.model.name
+    found = find_config(where)
+    return shape_of(found) if found else None
+
+
+def _memory(estimate: MemoryEstimate, shape: ModelShape) -> dict[str, Any]:
+    return {
+        "parameters": shape.parameters,
+        "parts": [
+            {"part": part.name, "mib": mib(part.bytes), "when": part.when, "estimate": part.is_estimate}
+            for part in estimate.parts
+        ],
+        "activations_mib": {"plain": mib(estimate.activations_bytes), "checkpointed": mib(estimate.checkpointed_bytes)},
+        "peak_mib": mib(estimate.peak_bytes),
+    }
+
+
+def mib(size_bytes: int) -> float:
+    return round(size_bytes / MIB, 1)

@@ -1,0 +1,154 @@
+"""Does a recipe work on this machine? A few minutes of it: ten steps, what hints change, and whether zero means zero.
+
+    exactness   with both weights 0, two steps end in the same bits as TRL's own trainer
+    gap         an empty hint changes nothing (< 1e-6 in float32), a real one something
+    steps       ten steps of the recipe: seconds, peak memory beside the estimate, finite losses
+
+Trains copies that are thrown away; writes RUN/selfcheck.json and RUN/selfcheck.md.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import math
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+from transformers import PrinterCallback
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+from composer_replication.config import Config
+from composer_replication.progress import Progress, Silent
+
+from ..backends.trl.arguments import composer_settings, grpo_config
+from ..backends.trl.trainer import ComposerReplicationTrainer
+from ..models.loading import Policy
+from ..rollouts.toolbox_trl import ToolboxRollouts, episode_reward
+from ..stored.examples import TraceExample
+from ..train import prompts_of, train, training_tasks
+from .gap_probe import GapProbe, probe_gap
+from .machine import MIB, MemoryMeter, describe_machine
+from .result_card import Check, ResultCard
+
+STEPS, EXACT_STEPS, PROBED_ROLLOUTS = 10, 2, 128
+MAX_EMPTY_DIVERGENCE = 1e-6
+
+
+def check_machine(
+    load: Callable[[], Policy],
+    config: Config,
+    examples: Sequence[TraceExample],
+    scratch: Path,
+    estimate_mib: float | None,
+    progress: Progress,
+) -> ResultCard:
+    """`load` gives a fresh copy of the starting policy each time."""
+    started = time.monotonic()
+    progress.stage("selfcheck", "ten steps, what hints change, and whether zero means zero")
+    measured = _measure_steps(load, _with_steps(config, STEPS), examples, scratch / "steps", progress)
+    progress.note("what hints change")
+    gap = probe_gap(load(), config, composer_settings(config.training), training_tasks(_with_rollouts(config)))
+    progress.note("two steps of TRL's own trainer, and two of ours with both weights 0")
+    plain, ours = (
+        _digest_after(kind, load(), _with_steps(config, EXACT_STEPS), scratch / "exact")
+        for kind in (GRPOTrainer, ComposerReplicationTrainer)
+    )
+    shutil.rmtree(scratch, ignore_errors=True)
+    return ResultCard(
+        model=config.model.name,
+        machine=describe_machine(),
+        rollouts_per_step=config.training.prompts_per_step * config.training.group_size,
+        seconds=round(time.monotonic() - started, 1),
+        estimate_mib=estimate_mib,
+        gap=gap,
+        checks=_checks(measured, gap, plain == ours),
+        **measured,
+    )
+
+
+def _measure_steps(
+    load: Callable[[], Policy], config: Config, examples: Sequence[TraceExample], scratch: Path, progress: Progress
+) -> dict[str, Any]:
+    gc.collect()
+    meter, clock = MemoryMeter(), _Clock(progress)
+    steps = train(load(), config, examples, scratch, clock)
+    losses = [
+        value for step in steps for value in (step.policy, step.sdpo, step.replay, step.grad_norm) if value is not None
+    ]
+    return {
+        "step_seconds": [round(after - before, 3) for before, after in zip(clock.times, clock.times[1:], strict=False)],
+        "peak_mib": round(meter.peak_bytes() / MIB, 1),
+        "steps": len(steps),
+        "rewards": [round(step.reward, 4) for step in steps if step.reward is not None],
+        "is_finite": all(map(math.isfinite, losses)),
+    }
+
+
+def _checks(measured: dict[str, Any], gap: GapProbe, is_exact: bool) -> list[Check]:
+    steps = measured["steps"]
+    return [
+        Check("ten steps, all finite", steps == STEPS and measured["is_finite"], f"{steps} steps"),
+        Check(
+            "an empty hint changes nothing",
+            gap.sites > 0 and gap.plain_divergence < MAX_EMPTY_DIVERGENCE,
+            f"largest divergence {gap.plain_divergence:.1e} over {gap.sites} sites, limit {MAX_EMPTY_DIVERGENCE:.0e}",
+        ),
+        Check(
+            "a hint changes something",
+            gap.hinted_divergence > MAX_EMPTY_DIVERGENCE,
+            f"mean divergence {gap.hinted_divergence:.4f}",
+        ),
+        Check("weights 0 and 0 are plain TRL", is_exact, f"bit for bit after {EXACT_STEPS} steps"),
+    ]
+
+
+def _digest_after(kind: Callable[..., GRPOTrainer], policy: Policy, config: Config, scratch: Path) -> str:
+    tasks = training_tasks(config)
+    weights: dict[str, Any] = {"alpha_sdpo": 0.0, "beta_replay": 0.0} if kind is ComposerReplicationTrainer else {}
+    trainer = kind(
+        model=policy.model,
+        processing_class=policy.tokenizer,
+        args=grpo_config(config, scratch),
+        reward_funcs=episode_reward,
+        train_dataset=prompts_of(tasks),
+        rollout_func=ToolboxRollouts(policy, tasks, config),
+        **weights,
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    digest = hashlib.sha256()
+    for parameter in policy.model.parameters():
+        own = parameter.to_local() if isinstance(parameter, DTensor) else parameter
+        digest.update(own.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _with_steps(config: Config, steps: int) -> Config:
+    training = config.training.model_copy(update={"steps": steps, "checkpoint_every": 0})
+    return config.model_copy(update={"training": training})
+
+
+def _with_rollouts(config: Config) -> Config:
+    training = config.training.model_copy(update={"steps": 1, "prompts_per_step": PROBED_ROLLOUTS})
+    return config.model_copy(update={"training": training})
+
+
+class _Clock(Silent):
+    """When each step ended."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.times = [time.monotonic()]
+
+    def step(self, done: int, total: int, detail: str = "") -> None:
+        self.times.append(time.monotonic())
+        self._progress.step(done, total, detail)
+
+    def note(self, text: str) -> None:
+        self._progress.note(text)

@@ -1,0 +1,1 @@
+"""Playing: turns sampled in batches while environments work."""

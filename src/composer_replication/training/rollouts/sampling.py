@@ -1,0 +1,139 @@
+"""Sampling one turn for many conversations at once, with a key-value cache and exact log-probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from ..models.tokens import ChatTokens
+
+
+class SampledTurn(NamedTuple):
+    ids: list[int]
+    logprobs: list[float]
+
+
+class TurnSampler(Protocol):
+    """Writes turns for up to `batch` conversations, each in a slot of its own that it keeps until it ends."""
+
+    @property
+    def batch(self) -> int: ...
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Context and turn together; None where nothing limits them."""
+        ...
+
+    def refresh(self, model: Any) -> None:
+        """Sample from these weights from now on."""
+        ...
+
+    def sample(
+        self,
+        slots: Sequence[int],
+        contexts: Sequence[Sequence[int]],
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        generator: torch.Generator | None = None,
+    ) -> list[SampledTurn]: ...
+
+
+class DynamicSampler:
+    """Reads every context anew at every turn: no memory is held, and any model and length will do."""
+
+    max_tokens = None
+
+    def __init__(self, model: Any, tokens: ChatTokens, batch: int = 512) -> None:
+        self.batch = batch
+        self._model, self._tokens = model, tokens
+
+    def refresh(self, model: Any) -> None:
+        self._model = model
+
+    def sample(
+        self,
+        slots: Sequence[int],
+        contexts: Sequence[Sequence[int]],
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        generator: torch.Generator | None = None,
+    ) -> list[SampledTurn]:
+        return sample_turns(
+            self._model,
+            contexts,
+            end_of_turn_id=self._tokens.end_of_turn_id,
+            pad_id=self._tokens.tokenizer.pad_token_id,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            generator=generator,
+        )
+
+
+@torch.no_grad()
+def sample_turns(
+    model: Any,
+    contexts: Sequence[Sequence[int]],
+    *,
+    end_of_turn_id: int,
+    pad_id: int,
+    max_new_tokens: int,
+    temperature: float,
+    generator: torch.Generator | None = None,
+) -> list[SampledTurn]:
+    """One turn per context. Temperature 0 is greedy; log-probabilities are then those at temperature 1."""
+    ids_BT, mask_BT = left_pad(contexts, pad_id, model.device)
+    position_B1 = mask_BT.sum(1, keepdim=True)
+    positions_BT = (mask_BT.cumsum(1) - 1).clamp(min=0)
+    output = model(ids_BT, attention_mask=mask_BT, position_ids=positions_BT, use_cache=True, logits_to_keep=1)
+    alive_B = torch.ones(len(contexts), dtype=torch.bool, device=model.device)
+    tokens: list[Tensor] = []
+    logprobs: list[Tensor] = []
+    for _ in range(max_new_tokens):
+        next_B, logprob_B = choose_tokens(output.logits[:, -1], temperature, generator)
+        logprobs.append(logprob_B)
+        tokens.append(torch.where(alive_B, next_B, -1))
+        alive_B = alive_B & (next_B != end_of_turn_id)
+        if not alive_B.any():
+            break
+        mask_BT = torch.cat([mask_BT, mask_BT.new_ones(len(contexts), 1)], 1)
+        output = model(
+            next_B[:, None],
+            attention_mask=mask_BT,
+            position_ids=position_B1,
+            past_key_values=output.past_key_values,
+            use_cache=True,
+        )
+        position_B1 = position_B1 + 1
+    return turns_of(torch.stack(tokens, 1), torch.stack(logprobs, 1))
+
+
+def left_pad(rows: Sequence[Sequence[int]], pad_id: int, device: Any) -> tuple[Tensor, Tensor]:
+    """Ids and attention mask of ragged rows that end together."""
+    width = max(len(row) for row in rows)
+    ids = [[pad_id] * (width - len(row)) + list(row) for row in rows]
+    mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+
+
+def choose_tokens(logits_BV: Tensor, temperature: float, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    """The next token of each row and its log-probability."""
+    logprobs_BV = (logits_BV.float() / (temperature or 1.0)).log_softmax(-1)
+    if temperature:
+        next_B1 = torch.multinomial(logprobs_BV.exp(), 1, generator=generator)
+    else:
+        next_B1 = logprobs_BV.argmax(-1, keepdim=True)
+    return next_B1[:, 0], logprobs_BV.gather(1, next_B1)[:, 0]
+
+
+def turns_of(tokens_BT: Tensor, logprobs_BT: Tensor) -> list[SampledTurn]:
+    """What was written before each row ended; tokens after that are -1."""
+    turns: list[SampledTurn] = []
+    for row, row_logprobs in zip(tokens_BT.tolist(), logprobs_BT.tolist(), strict=True):
+        ids = [token for token in row if token >= 0]
+        turns.append(SampledTurn(ids, row_logprobs[: len(ids)]))
+    return turns

@@ -1,0 +1,240 @@
+"""Rollouts of many environments at once: turns are sampled in batches while other environments still work.
+
+    ready ──sample──▶ in its environment ──answer──▶ ready … until the environment has finished
+
+A rollout keeps the ids that were sampled; nothing is tokenised again later, so a trained position is always the one
+that was sampled. With inline steps the order of everything is fixed, and a generator decides the whole result.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from inspect import iscoroutinefunction
+from typing import Generic, NamedTuple, TypeVar
+
+import torch
+
+from composer_replication.errors import UsageError
+from composer_replication.records import Trace
+
+from ..models.tokens import ChatTokens
+from ..stored.records import TokenizedTrace
+from .environment_steps import ConcurrentSteps, InlineSteps, StepFailure, StepOutcome, Steps
+from .sampling import SampledTurn, TurnSampler
+from .text_environment import PlainTurn, TextEnvironment, plain_trace, with_turns
+
+E = TypeVar("E", bound=TextEnvironment)
+
+
+class TurnRecord(NamedTuple):
+    """One turn as the worker saw it; `seconds` is the time inside the environment."""
+
+    text: str
+    observation: str | None
+    failure: StepFailure | None
+    seconds: float
+
+
+@dataclass
+class Rollout(Generic[E]):
+    """`completion_ids` holds sampled turns and observations; `turn_spans` cuts out the turns."""
+
+    episode: E
+    prompt_ids: list[int]
+    completion_ids: list[int] = field(default_factory=list[int])
+    logprobs: list[float] = field(default_factory=list[float])
+    turn_spans: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    turns: list[TurnRecord] = field(default_factory=list[TurnRecord])
+    truncated: bool = False
+    """Whether it was stopped at the end of a turn because another one might not have fitted."""
+    settled_reward: float | None = None
+
+    @property
+    def reward(self) -> float:
+        return self.episode.reward if self.settled_reward is None else self.settled_reward
+
+    @property
+    def failure(self) -> StepFailure | None:
+        return self.turns[-1].failure if self.turns else None
+
+    @property
+    def context_ids(self) -> list[int]:
+        return self.prompt_ids + self.completion_ids
+
+    @property
+    def sampled_mask(self) -> list[int]:
+        """1 where the policy sampled the token, 0 where the environment wrote it."""
+        mask = [0] * len(self.completion_ids)
+        for start, end in self.turn_spans:
+            mask[start:end] = [1] * (end - start)
+        return mask
+
+    def take(self, turn: SampledTurn) -> None:
+        begin = len(self.completion_ids)
+        self.completion_ids += turn.ids
+        self.logprobs += turn.logprobs
+        self.turn_spans.append((begin, len(self.completion_ids)))
+
+    def read(self, answer_ids: Sequence[int]) -> None:
+        self.completion_ids += answer_ids
+        self.logprobs += [0.0] * len(answer_ids)
+
+    def stored(self, trace_id: str, tokenizer: str) -> TokenizedTrace:
+        offset = len(self.prompt_ids)
+        return TokenizedTrace(
+            trace_id=trace_id,
+            tokenizer=tokenizer,
+            ids=tuple(self.context_ids),
+            turn_spans=tuple((start + offset, end + offset) for start, end in self.turn_spans),
+            logprobs=(0.0,) * offset + tuple(self.logprobs),
+            reward=self.reward,
+        )
+
+    def trace(self, source_model: str, sample: int) -> Trace:
+        """The environment's own trace. A turn that it could not finish is put at the end with its error."""
+        if not self.failure:
+            return self.episode.trace(source_model, sample)
+        plain = [
+            PlainTurn(turn.text, turn.failure.message if turn.failure else turn.observation, turn.failure is not None)
+            for turn in self.turns
+        ]
+        before = len(plain) - 1
+        try:
+            own = self.episode.trace(source_model, sample)
+        except Exception:
+            own = None
+        if own is None or len(own.turns) < before:
+            trace = plain_trace(self.episode.messages, plain, source_model, sample)
+        else:
+            end = own.turns[before].start if len(own.turns) > before else len(own.messages)
+            kept = own.model_copy(update={"messages": own.messages[:end], "turns": own.turns[:before]})
+            trace = with_turns(kept, plain[before:], source_model)
+        return trace.model_copy(update={"outcome": self.reward})
+
+
+def count_endings(rollouts: Sequence[Rollout[E]]) -> Counter[str]:
+    """How many rollouts did not end by themselves, by reason."""
+    counts: Counter[str] = Counter(rollout.failure.kind for rollout in rollouts if rollout.failure)
+    counts["truncated"] = sum(rollout.truncated for rollout in rollouts)
+    return +counts
+
+
+@dataclass(frozen=True)
+class RolloutSettings:
+    max_turn_tokens: int
+    temperature: float
+    max_completion_tokens: int | None = None
+    max_turns: int = 64
+    max_concurrency: int = 0
+    """Environment steps at a time; 0 runs them inline, which is best for environments that answer at once."""
+    patience_s: float = 0.1
+    """How long rollouts that are ready wait for others, so that batches stay big."""
+    step_timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.step_timeout_s is not None and not self.max_concurrency:
+            raise UsageError("a step that runs inline cannot time out", "set max_concurrency to 1 or more")
+        if self.max_completion_tokens is not None and self.max_completion_tokens < self.max_turn_tokens:
+            raise UsageError("no turn fits into max_completion_tokens", "raise it to max_turn_tokens or more")
+
+
+class RolloutWorker:
+    """Plays episodes to their end. Results come in the order of the episodes, one for each, whatever went wrong."""
+
+    def __init__(self, sampler: TurnSampler, tokens: ChatTokens, settings: RolloutSettings) -> None:
+        self.sampler, self.tokens, self.settings = sampler, tokens, settings
+
+    def run(self, episodes: Sequence[E], generator: torch.Generator | None = None) -> list[Rollout[E]]:
+        rollouts = [Rollout(episode, self.tokens.prompt(episode.messages)) for episode in episodes]
+        self._check(rollouts)
+        settings = self.settings
+        steps = (
+            ConcurrentSteps(settings.max_concurrency, settings.step_timeout_s)
+            if settings.max_concurrency
+            else InlineSteps()
+        )
+        try:
+            self._play(rollouts, steps, generator)
+        finally:
+            steps.close()
+        return rollouts
+
+    def _play(self, rollouts: list[Rollout[E]], steps: Steps, generator: torch.Generator | None) -> None:
+        waiting, ready = deque(range(len(rollouts))), list[int]()
+        free, slot_of = list(range(self.sampler.batch)), dict[int, int]()
+        heapify(free)
+        while waiting or slot_of:
+            while waiting and free:
+                slot_of[waiting[0]] = heappop(free)
+                ready.append(waiting.popleft())
+            for row, outcome in steps.collect(self.settings.patience_s, must_wait=not ready):
+                if self._goes_on(rollouts[row], row, outcome, steps):
+                    ready.append(row)
+                elif rollouts[row].settled_reward is not None:
+                    heappush(free, slot_of.pop(row))
+            if not ready or (waiting and free):
+                continue
+            ready.sort()
+            self._sample(rollouts, ready, [slot_of[row] for row in ready], steps, generator)
+            ready = []
+
+    def _sample(
+        self,
+        rollouts: list[Rollout[E]],
+        rows: list[int],
+        slots: list[int],
+        steps: Steps,
+        generator: torch.Generator | None,
+    ) -> None:
+        turns = self.sampler.sample(
+            slots,
+            [rollouts[row].context_ids for row in rows],
+            max_new_tokens=self.settings.max_turn_tokens,
+            temperature=self.settings.temperature,
+            generator=generator,
+        )
+        for row, turn in zip(rows, turns, strict=True):
+            rollouts[row].take(turn)
+            steps.submit(row, rollouts[row].episode, self.tokens.text(turn.ids))
+
+    def _goes_on(self, rollout: Rollout[E], row: int, outcome: StepOutcome, steps: Steps) -> bool:
+        """Write down what a step led to; True where another turn is to be sampled."""
+        if rollout.truncated:
+            rollout.turns[-1] = rollout.turns[-1]._replace(failure=outcome.failure)
+        else:
+            start, end = rollout.turn_spans[-1]
+            text = self.tokens.text(rollout.completion_ids[start:end])
+            rollout.turns.append(TurnRecord(text, outcome.observation, outcome.failure, outcome.seconds))
+        if outcome.failure or outcome.reward is not None:
+            rollout.settled_reward = outcome.reward or 0.0
+            return False
+        answer = self.tokens.after_turn(outcome.observation or "")
+        if self._has_room(rollout, len(answer)):
+            rollout.read(answer)
+            return True
+        rollout.truncated = True
+        steps.submit(row, rollout.episode, None)
+        return False
+
+    def _has_room(self, rollout: Rollout[E], answer_tokens: int) -> bool:
+        settings = self.settings
+        needed = len(rollout.completion_ids) + answer_tokens + settings.max_turn_tokens
+        return (
+            len(rollout.turn_spans) < settings.max_turns
+            and needed <= (settings.max_completion_tokens or needed)
+            and len(rollout.prompt_ids) + needed <= (self.sampler.max_tokens or len(rollout.prompt_ids) + needed)
+        )
+
+    def _check(self, rollouts: Sequence[Rollout[E]]) -> None:
+        if not self.settings.max_concurrency and any(iscoroutinefunction(rollout.episode.step) for rollout in rollouts):
+            raise UsageError("an asynchronous environment cannot run inline", "set max_concurrency to 1 or more")
+        longest = max((len(rollout.prompt_ids) for rollout in rollouts), default=0)
+        room = self.sampler.max_tokens
+        if room is not None and longest + self.settings.max_turn_tokens > room:
+            raise UsageError(
+                f"a prompt of {longest} tokens and one turn do not fit the sampler's {room} tokens",
+                "build the sampler with more tokens",
+            )

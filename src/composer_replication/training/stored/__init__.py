@@ -1,0 +1,1 @@
+"""Stored traces, hints and pairs as token rows."""

@@ -1,0 +1,64 @@
+"""Channel 1 without rollouts: the clipped policy gradient of DAPO on stored traces.
+
+Advantages compare traces of the same task; a trace without a comparison has advantage 0 and teaches nothing here. The
+ratio is taken to the log-probabilities with which the tokens were sampled, so it holds for rollouts of an earlier
+policy; traces of other models have none, and no advantage either.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from composer_replication.losses import hidden_logprobs
+from composer_replication.records import Trace
+
+from ..models.states import last_hidden, output_head
+
+
+@dataclass
+class StoredPolicy:
+    weight: float = 1.0
+    clip_low: float = 0.2
+    clip_high: float = 0.28
+    temperature: float = 1.0
+    """At which the traces were sampled."""
+    name: str = "policy"
+
+    def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
+        own_BT = batch["response_mask"][:, 1:].bool() & (batch["advantages"] != 0)[:, None]
+        if not own_BT.any():
+            return batch["rewards"].new_zeros(())
+        head = output_head(model)
+        hidden_NH = last_hidden(model, batch["input_ids"], batch["attention_mask"])[:, :-1][own_BT]
+        logprobs_N = hidden_logprobs(
+            hidden_NH,
+            head.weight_VH,
+            batch["input_ids"][:, 1:][own_BT],
+            temperature=self.temperature / head.scale,
+            bias_V=head.bias_V,
+        )
+        ratio_N = (logprobs_N - batch["behaviour_logps"][:, 1:][own_BT]).exp()
+        advantage_N = batch["advantages"][:, None].expand_as(own_BT)[own_BT]
+        clipped_N = ratio_N.clamp(1 - self.clip_low, 1 + self.clip_high)
+        return -torch.minimum(ratio_N * advantage_N, clipped_N * advantage_N).mean()
+
+
+def advantages(traces: Sequence[Trace]) -> list[float]:
+    """Outcome less the mean of its task, in standard deviations; 0 for tasks tried once and for flat ones."""
+    groups: dict[str, list[float]] = defaultdict(list)
+    for trace in traces:
+        if trace.task_id is not None and trace.outcome is not None:
+            groups[trace.task_id].append(trace.outcome)
+    return [_advantage(trace.outcome, groups.get(trace.task_id or "", [])) for trace in traces]
+
+
+def _advantage(outcome: float | None, group: Sequence[float]) -> float:
+    spread = statistics.stdev(group) if len(group) > 1 else 0.0
+    return (outcome - statistics.fmean(group)) / (spread + 1e-4) if spread and outcome is not None else 0.0

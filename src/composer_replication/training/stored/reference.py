@@ -1,0 +1,169 @@
+"""Log-probabilities of stored pairs under the policy before training, computed once per policy.
+
+Reads pairs as token rows; with `cache`, reads and writes one JSON file that says under which fingerprint of weights,
+tokeniser, chat template and precision its numbers hold. Under another fingerprint they are computed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from composer_replication.errors import RecomposeError
+from composer_replication.losses import sequence_logprobs
+from composer_replication.runs import write_atomically
+
+from ..models.loading import Policy
+from ..models.states import evaluating
+from ..processes import by_main
+from .collator import ComposerDataCollator
+from .examples import PairTokens, TraceExample
+
+CACHE_VERSION = 1
+TOKENS_PER_BATCH = 8192
+
+Logprobs = dict[str, tuple[float, float]]
+"""By `pair_key`: of the chosen and of the rejected action."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    prompt: Sequence[int]
+    answer: Sequence[int]
+
+    @property
+    def length(self) -> int:
+        return len(self.prompt) + len(self.answer)
+
+
+def with_reference_logprobs(
+    policy: Policy,
+    examples: Sequence[TraceExample],
+    collator: ComposerDataCollator,
+    cache: Path | None = None,
+    *,
+    batch_tokens: int = TOKENS_PER_BATCH,
+) -> list[TraceExample]:
+    """The examples with each pair's log-probabilities under the policy as it is now.
+
+    They hold for the precision of the caller's autocast; call it under the one that training uses. Of several
+    processes, which must all call it, the main one computes them.
+    """
+    pairs = {pair_key(pair): pair for example in examples for pair in example.pairs}
+    known: Logprobs = {}
+    if pairs:
+        known = by_main(lambda: _known_logprobs(policy, pairs, collator.pad_id, cache, batch_tokens))
+    return [
+        replace(example, pairs=[_with_reference(pair, known[pair_key(pair)]) for pair in example.pairs])
+        for example in examples
+    ]
+
+
+def pair_key(pair: PairTokens) -> str:
+    """Changes with any token of the pair."""
+    ids = json.dumps([pair.prompt, pair.chosen, pair.rejected])
+    return hashlib.sha256(ids.encode()).hexdigest()
+
+
+def policy_fingerprint(policy: Policy) -> str:
+    """Hash of all weights and buffers by name, the tokeniser with its template, and the precision of a forward."""
+    device = policy.model.device.type
+    precision = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else "as stored"
+    tensors: dict[str, Tensor] = {**dict(policy.model.named_parameters()), **dict(policy.model.named_buffers())}
+    names = sorted(tensors)
+    # Hashing gives up the interpreter's lock, so threads help.
+    with ThreadPoolExecutor() as pool:
+        contents = pool.map(_tensor_hash, [tensors[name] for name in names])
+        lines = [f"{name} {content}" for name, content in zip(names, contents, strict=True)]
+    return hashlib.sha256("\n".join([policy.tokenizer_fingerprint, str(precision), *lines]).encode()).hexdigest()
+
+
+def _tensor_hash(tensor: Tensor) -> str:
+    content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+    return f"{tensor.dtype} {list(tensor.shape)} {hashlib.sha256(content).hexdigest()}"
+
+
+def _with_reference(pair: PairTokens, logprobs: tuple[float, float]) -> PairTokens:
+    return replace(pair, reference_chosen=logprobs[0], reference_rejected=logprobs[1])
+
+
+def _known_logprobs(
+    policy: Policy, pairs: Mapping[str, PairTokens], pad_id: int, cache: Path | None, batch_tokens: int
+) -> Logprobs:
+    if cache is None:
+        return _compute(policy.model, pairs, pad_id, batch_tokens)
+    fingerprint = policy_fingerprint(policy)
+    known = _read(cache, fingerprint)
+    missing = {key: pair for key, pair in pairs.items() if key not in known}
+    if missing:
+        known |= _compute(policy.model, missing, pad_id, batch_tokens)
+        content = {"version": CACHE_VERSION, "fingerprint": fingerprint, "logprobs": known}
+        write_atomically(cache, json.dumps(content) + "\n")
+    return known
+
+
+def _read(cache: Path, fingerprint: str) -> Logprobs:
+    """What the file holds for this policy; a missing, damaged or foreign file holds nothing."""
+    try:
+        content = json.loads(cache.read_text(encoding="utf-8"))
+        if (content["version"], content["fingerprint"]) != (CACHE_VERSION, fingerprint):
+            return {}
+        return {key: (float(chosen), float(rejected)) for key, (chosen, rejected) in content["logprobs"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _compute(model: Any, pairs: Mapping[str, PairTokens], pad_id: int, batch_tokens: int) -> Logprobs:
+    rows = [_Row(pair.prompt, answer) for pair in pairs.values() for answer in (pair.chosen, pair.rejected)]
+    with evaluating(model):
+        logprobs = _row_logprobs(model, rows, pad_id, batch_tokens)
+    found = dict(zip(pairs, zip(logprobs[::2], logprobs[1::2], strict=True), strict=True))
+    for key, sides in found.items():
+        if not all(map(math.isfinite, sides)):
+            raise RecomposeError(f"the policy gives pair {key[:16]} the log-probabilities {sides}", "check its weights")
+    return found
+
+
+@torch.no_grad()
+def _row_logprobs(model: Any, rows: Sequence[_Row], pad_id: int, batch_tokens: int) -> list[float]:
+    logprobs = [0.0] * len(rows)
+    for numbers in _batches(rows, batch_tokens):
+        batch = [rows[number] for number in numbers]
+        width = max(row.length for row in batch)
+        ids = torch.tensor([[*row.prompt, *row.answer, *[pad_id] * (width - row.length)] for row in batch])
+        attention = torch.tensor([[1] * row.length + [0] * (width - row.length) for row in batch])
+        own = torch.tensor(
+            [[0] * len(row.prompt) + [1] * len(row.answer) + [0] * (width - row.length) for row in batch]
+        )
+        ids, attention, own = (tensor.to(model.device) for tensor in (ids, attention, own))
+        # The position before an answer predicts its first token; nothing earlier needs logits.
+        first = max(0, min(len(row.prompt) for row in batch) - 1)
+        logits = model(input_ids=ids, attention_mask=attention, use_cache=False, logits_to_keep=width - first).logits
+        found = sequence_logprobs(logits, ids[:, first:], own[:, first:]).tolist()
+        for number, logprob in zip(numbers, found, strict=True):
+            logprobs[number] = logprob
+    return logprobs
+
+
+def _batches(rows: Sequence[_Row], batch_tokens: int) -> Iterator[list[int]]:
+    """Row numbers by length of prompt, so that little is padded and few positions need logits."""
+    batch: list[int] = []
+    width = 0
+    for number in sorted(range(len(rows)), key=lambda number: (len(rows[number].prompt), rows[number].length)):
+        wider = max(width, rows[number].length)
+        if batch and wider * (len(batch) + 1) > batch_tokens:
+            yield batch
+            batch, wider = [], rows[number].length
+        batch.append(number)
+        width = wider
+    if batch:
+        yield batch
