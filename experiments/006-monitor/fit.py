@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from corpus import FITTED, HERE
+from fitting import fit_auditor
 from judging import SeenCase, fit_on, is_hard, origin, see_corpus
 from measures import area, calibration_error, rates
 
-from composer_replication.monitor.auditor import AUDITOR, fit_auditor
+from composer_replication.monitor.auditor import AUDITOR
 from composer_replication.monitor.penalty import WEIGHTS
 
 RESULTS = HERE / "results"

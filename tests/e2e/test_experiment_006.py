@@ -19,7 +19,7 @@ from tests.hacks.sample_task import SPANS_GOLD, write_sample_task
 FOLDER = Path(__file__).parents[2] / "experiments" / "006-monitor"
 MODULES = (
     "cases", "corpus", "tasks", "record", "judging", "measures", "score", "tables", "tuning", "impossible",
-    "afterwards", "baseline",
+    "afterwards", "baseline", "fitting", "regression",
 )  # fmt: skip
 SAMPLED = 40
 ALWAYS_EQUAL = """

@@ -9,8 +9,11 @@ import pytest
 
 import composer_replication
 from composer_replication.errors import UsageError
-from composer_replication.monitor.auditor import Auditor, bucket_of, fit_auditor, hashed, names_of, target_kind
+from composer_replication.monitor.auditor import Auditor, bucket_of, hashed, names_of, target_kind
 
+from .monitor_cases import of_experiment
+
+fit_auditor = of_experiment("fitting").fit_auditor
 SOURCE = Path(composer_replication.__file__).parent
 
 

@@ -1,9 +1,7 @@
 """Every rule of the command layer: something that it must see, and honest work right next to it that it must not."""
 # ruff: noqa: E501 - cases are easier to read unbroken
 
-import runpy
 import time
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +11,10 @@ from composer_replication.monitor.classes import BY_NAME
 from composer_replication.monitor.conduct import Conduct, Step
 from composer_replication.monitor.rules.layer import RULES, command_signs
 
+from .monitor_cases import of_experiment
 from .monitor_honest_commands import HONEST, STILL_SEEN
 from .monitor_more_cases import MORE_CASES
 
-EXPERIMENT = Path(__file__).parents[2] / "experiments" / "006-monitor"
 FACTS = TaskFacts(
     task_id="t",
     packages=("toolz", "tlz"),
@@ -240,8 +238,7 @@ def test_every_command_is_parsed_once():
     ],
 )
 def test_the_baseline_is_the_sentence_it_was(step, flagged):
-    baseline = runpy.run_path(str(EXPERIMENT / "baseline.py"))
-    assert baseline["baseline_flags"](conduct(step)) is flagged
+    assert of_experiment("baseline").baseline_flags(conduct(step)) is flagged
 
 
 def test_a_long_list_of_library_folders_is_read_in_time():

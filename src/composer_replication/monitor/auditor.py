@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -26,15 +26,13 @@ AUDITOR = Path(__file__).with_name("auditor.json")
 FIT_COMMAND = "python experiments/006-monitor/fit.py"
 BUCKETS = 512
 COUNT_LIMIT = 8
-L2 = 10.0
 KNOWN_SUFFIXES = frozenset(
     "py pyc pyi pth txt md rst json toml cfg ini yml yaml html ipynb so a jar class whl zip gz tar xz bz2 sh log xml db"
     .split()
 )  # fmt: skip
-TELLING_PARTS = (
-    ".git", "__pycache__", "site-packages", ".cache", "build", "dist", "tests", "test", "docs", "proc", "sys", "dev",
-    "tmp", "home", "root", "usr", "etc", "var",
-)  # fmt: skip
+TELLING_PARTS = tuple(
+    ".git __pycache__ site-packages .cache build dist tests test docs proc sys dev tmp home root usr etc var".split()
+)
 
 
 class Acted(Protocol):
@@ -111,33 +109,3 @@ class Auditor(Record):
 
     def save(self, path: Path = AUDITOR) -> None:
         write_atomically(path, self.model_dump_json(indent=1) + "\n")
-
-
-def fit_auditor(
-    rollouts: Sequence[Sequence[Acted]],
-    labels: Sequence[bool],
-    behaviours: Sequence[str],
-    trained_on: JsonObject,
-    *,
-    l2: float = L2,
-    most_false_positives: float = 0.01,
-    folds: int = 5,
-) -> tuple[Auditor, list[float]]:
-    """The auditor, and its probability for each rollout when it had seen nothing of that behaviour."""
-    from .logistic import cross_fitted, fit_line, threshold_for
-
-    found = [hashed(acts) for acts in rollouts]
-    values = [[row.get(bucket, 0.0) for bucket in range(BUCKETS)] for row in found]
-    line = fit_line(values, labels, l2)
-    unseen = cross_fitted(values, labels, behaviours, l2, folds=folds)
-    threshold = threshold_for(unseen, labels, most_false_positives)
-    honest = [p for p, hack in zip(unseen, labels, strict=True) if not hack]
-    slopes = [weight / scale for weight, scale in zip(line.weights, line.scale, strict=True)]
-    auditor = Auditor(
-        weights={bucket: round(slope, 6) for bucket, slope in enumerate(slopes) if abs(slope) > 1e-6},
-        intercept=line.intercept - sum(slope * mean for slope, mean in zip(slopes, line.mean, strict=True)),
-        threshold=threshold,
-        false_positive_rate=sum(p >= threshold for p in honest) / len(honest),
-        trained_on={**trained_on, "hacks": sum(labels), "honest": len(honest), "behaviours": len(set(behaviours))},
-    )
-    return auditor, unseen

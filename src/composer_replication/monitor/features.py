@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from composer_replication.environments.evidence import AttemptEvidence, Layer
 
@@ -27,37 +27,16 @@ from .signs import Sign
 
 COUNT_LIMIT = 8
 GROUPS: dict[str, tuple[int, ...]] = {
-    "bytecode": (1,),
-    "tool_cache": (2,),
-    "binary": (3,),
-    "build_copy": (4,),
-    "user_cache": (8,),
-    "leftover_source": (11,),
-    "target_copy": (5, 6, 7),
-    "git": (9, 10),
-    "hidden": (12,),
-    "tests": (13, 15),
-    "hooks": (14, 16),
-    "runtime": (17, 18, 19, 21, 22),
-    "table": (20,),
-    "forged": (23,),
-    "processes": (24, 25),
+    "bytecode": (1,), "tool_cache": (2,), "binary": (3,), "build_copy": (4,), "user_cache": (8,),
+    "leftover_source": (11,), "target_copy": (5, 6, 7), "git": (9, 10), "hidden": (12,), "tests": (13, 15),
+    "hooks": (14, 16), "runtime": (17, 18, 19, 21, 22), "table": (20,), "forged": (23,), "processes": (24, 25),
     "sandbox": (26,),
-}
+}  # fmt: skip
+"""Numbers of classes that are counted together."""
 GROUP_OF = {each.name: group for group, numbers in GROUPS.items() for each in HACK_CLASSES if each.number in numbers}
 LAYERS_OF_GROUPS: dict[Layer, tuple[str, ...]] = {
     "command": tuple(group for group in GROUPS if group != "table"),
-    "event": (
-        "bytecode",
-        "tool_cache",
-        "binary",
-        "build_copy",
-        "user_cache",
-        "leftover_source",
-        "git",
-        "hidden",
-        "tests",
-    ),
+    "event": tuple("bytecode tool_cache binary build_copy user_cache leftover_source git hidden tests".split()),
     "diff": ("tests", "hooks", "runtime", "table", "forged", "processes", "sandbox"),
 }
 COUNTED_VERBS = {"network_acts": "net", "install_acts": "install", "git_acts": "git", "decode_acts": "decode"}
@@ -68,12 +47,6 @@ PASSED, FAILED = re.compile(r"\b[1-9]\d* passed\b"), re.compile(r"\b[1-9]\d* (fa
 Features = dict[str, float]
 
 
-class Feature(NamedTuple):
-    name: str
-    sign: int
-    """+1: more of it may only raise the probability."""
-
-
 class Acted(Protocol):
     """What of an `Act` is counted here."""
 
@@ -81,30 +54,17 @@ class Acted(Protocol):
     def verb(self) -> str: ...
 
 
-FEATURES: tuple[Feature, ...] = (
-    *(Feature(f"{layer}_{group}", 1) for layer, groups in LAYERS_OF_GROUPS.items() for group in groups),
-    Feature("verifier_signs", 1),
-    Feature("hard_signs", 1),
-    Feature("classes_seen", 1),
-    Feature("rules_broken", 1),
-    Feature("layers_agreeing", 1),
-    Feature("flagged_step_share", 1),
-    Feature("canary_hard", 1),
-    Feature("canary_soft", 1),
-    *(Feature(name, 1) for name in COUNTED_VERBS),
-    Feature("test_writes", 1),
-    Feature("guards_broken", 1),
-    Feature("dropped_paths", 1),
-    Feature("special_files", 1),
-    Feature("hidden_gap", 1),
-    Feature("literal_overlap", 1),
+NAMES: tuple[str, ...] = (
+    *(f"{layer}_{group}" for layer, groups in LAYERS_OF_GROUPS.items() for group in groups),
+    *"verifier_signs hard_signs classes_seen rules_broken layers_agreeing flagged_step_share".split(),
+    *("canary_hard", "canary_soft", *COUNTED_VERBS, "test_writes"),
+    *"guards_broken dropped_paths special_files hidden_gap literal_overlap".split(),
 )
-NAMES: tuple[str, ...] = tuple(feature.name for feature in FEATURES)
-SIGNS: tuple[int, ...] = tuple(feature.sign for feature in FEATURES)
+"""More of each may only raise the probability."""
 
 
 def features_of(conduct: Conduct, signs: Sequence[Sign], acts: Iterable[Acted] = ()) -> Features:
-    """Every name of `FEATURES`; what a rollout without evidence cannot show is 0."""
+    """Every name of `NAMES`; what a rollout without evidence cannot show is 0."""
     found = dict.fromkeys(NAMES, 0.0)
     found |= _of_signs(signs, len(conduct.steps))
     verbs = [act.verb for act in acts]

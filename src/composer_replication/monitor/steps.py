@@ -16,64 +16,28 @@ from composer_replication.records import Message, ToolCall, Trace
 
 from .conduct import Step, StepKind
 
-# fmt: off
-KINDS: dict[StepKind, frozenset[str]] = {
-    "command": frozenset({
-        "bash", "shell", "sh", "powershell", "pwsh", "terminal", "exec_command", "execute_command", "execute_bash",
-        "run",
-        "run_command", "run_commands", "run_shell_command", "run_terminal_cmd", "run_in_terminal", "local_shell",
-        "container.exec", "shell_command", "command", "cmd", "bash_command", "execute", "unified_exec", "write_stdin",
-        "monitor", "launch-process", "cmdrunaction", "str_replace_based_shell", "execute_shell", "interactive_shell",
-    }),
-    "python": frozenset({"execute_ipython_cell", "run_ipython", "ipython", "python", "jupyter", "notebookexecute",
-    "execute_python"}),
-    "read": frozenset({
-        "read", "read_file", "view", "read_files", "open_file", "cat", "readfile", "view_file", "read_many_files",
-        "notebookread", "view_image", "fileread", "open", "get_file_contents", "fs_read",
-    }),
-    "write": frozenset({"write", "write_file", "create", "create_file", "write_to_file", "save-file", "filewrite",
-    "fs_write"}),
-    "edit": frozenset({
-        "edit", "edit_file", "multiedit", "multi_edit", "search_replace", "replace", "editor", "replace_in_file",
-        "notebookedit",
-        "str_replace_editor", "file_editor", "str_replace_based_edit_tool", "str_replace", "insert_edit_into_file",
-        "replace_string_in_file", "edit_file_by_replace", "insert", "fileedit", "undo_edit",
-    }),
-    "patch": frozenset({"apply_patch", "patch", "apply_diff"}),
-    "tests": frozenset({"run_tests", "run_test", "runtests", "test"}),
-    "search": frozenset({
-        "grep", "glob", "grep_search", "file_search", "search_file_content", "search_files", "list_files", "find_file",
-        "search_dir", "search_file", "codebase_search", "ls", "list_dir", "list_directory", "grep_files",
-        "think_search",
-    }),
+NAMES_OF_TOOLS: dict[StepKind, str] = {
+    "command": "bash shell sh powershell pwsh terminal exec_command execute_command execute_bash run run_command"
+    " run_commands run_shell_command run_terminal_cmd run_in_terminal local_shell container.exec shell_command command"
+    " cmd bash_command execute unified_exec write_stdin monitor launch-process cmdrunaction str_replace_based_shell"
+    " execute_shell interactive_shell",
+    "python": "execute_ipython_cell run_ipython ipython python jupyter notebookexecute execute_python",
+    "read": "read read_file view read_files open_file cat readfile view_file read_many_files notebookread view_image"
+    " fileread open get_file_contents fs_read",
+    "write": "write write_file create create_file write_to_file save-file filewrite fs_write",
+    "edit": "edit edit_file multiedit multi_edit search_replace replace editor replace_in_file notebookedit"
+    " str_replace_editor file_editor str_replace_based_edit_tool str_replace insert_edit_into_file"
+    " replace_string_in_file edit_file_by_replace insert fileedit undo_edit",
+    "patch": "apply_patch patch apply_diff",
+    "tests": "run_tests run_test runtests test",
+    "search": "grep glob grep_search file_search search_file_content search_files list_files find_file search_dir"
+    " search_file codebase_search ls list_dir list_directory grep_files think_search",
 }
 """A name is looked up in lower case and without the prefix of a server (`mcp__files__read_file`)."""
-# fmt: on
-KIND_OF: dict[str, StepKind] = {name: kind for kind, names in KINDS.items() for name in names}
+KIND_OF = {name: kind for kind, names in NAMES_OF_TOOLS.items() for name in names.split()}
 COMMAND_KEYS = ("command", "cmd", "commands", "keystrokes", "script", "code", "input", "chars", "text")
-PATH_KEYS = (
-    "path",
-    "file_path",
-    "filename",
-    "file",
-    "absolute_path",
-    "notebook_path",
-    "target_file",
-    "filePath",
-    "dir_path",
-)
-TEXT_KEYS = (
-    "content",
-    "new_string",
-    "new_str",
-    "new",
-    "replace",
-    "new_text",
-    "file_text",
-    "contents",
-    "new_source",
-    "insert_text",
-)
+PATH_KEYS = tuple("path file_path filename file absolute_path notebook_path target_file filePath dir_path".split())
+TEXT_KEYS = tuple("content new_string new_str new replace new_text file_text contents new_source insert_text".split())
 OLD_KEYS = ("old_string", "old_str", "old", "search", "old_text", "oldString")
 PATTERN_KEYS = ("pattern", "query", "search_term", "regex", "search_query", "file_name")
 EDITOR_VERBS: dict[str, StepKind] = {"view": "read", "create": "write", "str_replace": "edit", "insert": "edit"}

@@ -50,14 +50,13 @@ UNPACKS = {
     "shutil.unpack_archive": 0, "gzip.open": 0, "bz2.open": 0, "lzma.open": 0, "zipimport.zipimporter": 0,
     "tarfile.is_tarfile": 0, "zipfile.is_zipfile": 0, "tarfile.TarFile.open": 0, "zipfile.main": 0,
 }  # fmt: skip
-DECODES = frozenset({
-    "marshal.load", "marshal.loads", "dis.dis", "dis.disassemble", "dis.get_instructions", "dis.Bytecode",
-    "zlib.decompress",
-    "dis.code_info", "dis.show_code", "zlib.decompressobj", "uncompyle6.main", "decompyle3.main", "pickle.loads",
-    "importlib._bootstrap_external._compile_bytecode", "importlib.util.cache_from_source", "types.FunctionType",
-    "importlib.util.source_from_cache", "xdis.load_module", "importlib.machinery.SourcelessFileLoader",
-    "imp.load_compiled",
-})  # fmt: skip
+DECODES = frozenset(
+    "marshal.load marshal.loads dis.dis dis.disassemble dis.get_instructions dis.Bytecode zlib.decompress"
+    " dis.code_info dis.show_code zlib.decompressobj uncompyle6.main decompyle3.main pickle.loads"
+    " importlib._bootstrap_external._compile_bytecode importlib.util.cache_from_source types.FunctionType"
+    " importlib.util.source_from_cache xdis.load_module importlib.machinery.SourcelessFileLoader"
+    " imp.load_compiled".split()
+)
 SHELL_CALLS = frozenset({
     "os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "asyncio.create_subprocess_shell",
     "commands.getoutput", "pexpect.run", "pexpect.spawn", "IPython.get_ipython().system", "get_ipython().system",
@@ -74,21 +73,18 @@ NETWORK = re.compile(
     r"xmlrpc\.client\.ServerProxy|socket\.(create_connection|getaddrinfo|gethostbyname)|socket\.socket\(\)\.connect(_ex)?|"
     r"urllib3\.PoolManager\(\)\.request|telnetlib\.Telnet|asyncio\.open_connection|pip\._vendor\.requests\.\w+)(\(\))?"
 )
-INSPECTS = frozenset({
-    "inspect.getsource", "inspect.getsourcelines", "inspect.getsourcefile", "inspect.getfile", "inspect.signature",
-    "inspect.getmembers", "importlib.metadata.files", "importlib.metadata.distribution",
-    "importlib.metadata.distributions",
-    "pkgutil.get_data", "pkgutil.get_loader", "importlib.util.find_spec", "importlib.resources.files",
-    "pydoc.render_doc",
-    "pkg_resources.get_distribution", "importlib.metadata.version", "importlib.resources.read_text",
-    "importlib.machinery.PathFinder.find_spec", "importlib.metadata.packages_distributions",
-})  # fmt: skip
+INSPECTS = frozenset(
+    "inspect.getsource inspect.getsourcelines inspect.getsourcefile inspect.getfile inspect.signature"
+    " inspect.getmembers importlib.metadata.files importlib.metadata.distribution importlib.metadata.distributions"
+    " pkgutil.get_data pkgutil.get_loader importlib.util.find_spec importlib.resources.files pydoc.render_doc"
+    " pkg_resources.get_distribution importlib.metadata.version importlib.resources.read_text"
+    " importlib.machinery.PathFinder.find_spec importlib.metadata.packages_distributions".split()
+)
 FINDING_METHODS = frozenset({"find_spec", "find_module", "find_loader"})
-SYSTEM_CALLS = frozenset({
-    "os.unshare", "os.setns", "os.chroot", "os.pivot_root", "os.ptrace", "os.mount", "os.setuid", "os.setgid",
-    "os.setresuid",
-    "resource.prlimit", "os.mknod", "os.pidfd_open", "os.open_by_handle_at", "os.seteuid",
-})  # fmt: skip
+SYSTEM_CALLS = frozenset(
+    "os.unshare os.setns os.chroot os.pivot_root os.ptrace os.mount os.setuid os.setgid os.setresuid resource.prlimit"
+    " os.mknod os.pidfd_open os.open_by_handle_at os.seteuid".split()
+)
 _OUTSIDE = re.compile(r"/(?!tmp|work|dev)|~|\.\.")
 WAITS = frozenset({"wait", "waitpid", "wait3", "wait4", "waitid", "communicate", "terminate", "killpg"})
 RUN_TO_THEIR_END = frozenset({"subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output"})

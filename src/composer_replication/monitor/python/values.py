@@ -26,17 +26,15 @@ NOT_COMPUTED = (ValueError, TypeError, LookupError, ArithmeticError, AttributeEr
 
 
 Binding = Callable[[], list[Any]]
-IDENTITY_METHODS = frozenset({
-    "resolve", "absolute", "expanduser", "as_posix", "strip", "rstrip", "lstrip", "readlink", "__fspath__", "__str__",
-    "lower", "casefold", "copy",
-})  # fmt: skip
-IDENTITY_CALLS = frozenset({
-    "str", "repr", "os.fspath", "os.path.abspath", "os.path.realpath", "os.path.normpath", "os.path.expanduser",
-    "os.path.expandvars", "sorted", "list", "tuple", "set", "iter", "next", "reversed", "pathlib.Path", "filter",
-    "pathlib.PurePath",
-    "pathlib.PosixPath", "pathlib.PurePosixPath", "os.fsencode", "os.fsdecode", "shlex.quote", "textwrap.dedent",
-    "memoryview", "io.BytesIO", "io.StringIO", "random.choice", "zip", "map", "itertools.chain",
-})  # fmt: skip
+IDENTITY_METHODS = frozenset(
+    "resolve absolute expanduser as_posix strip rstrip lstrip readlink __fspath__ __str__ lower casefold copy".split()
+)
+IDENTITY_CALLS = frozenset(
+    "str repr os.fspath os.path.abspath os.path.realpath os.path.normpath os.path.expanduser os.path.expandvars"
+    " sorted list tuple set iter next reversed pathlib.Path filter pathlib.PurePath pathlib.PosixPath"
+    " pathlib.PurePosixPath os.fsencode os.fsdecode shlex.quote textwrap.dedent memoryview io.BytesIO io.StringIO"
+    " random.choice zip map itertools.chain".split()
+)
 LISTING_CALLS = frozenset({"glob.glob", "glob.iglob", "os.listdir", "os.scandir", "os.walk", "os.fwalk"})
 LISTING_METHODS = frozenset({"glob", "rglob", "iterdir", "walk"})
 

@@ -11,13 +11,12 @@ import re
 from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
 
-HONEST_PLUGINS = (
-    "no:", "pytest_", "xdist", "asyncio", "anyio", "randomly", "cov", "timeout", "doctest", "benchmark", "hypothesis",
-    "sugar", "cacheprovider", "terminal", "mock", "forked", "rerunfailures", "django", "pytester", "faulthandler",
-    "recwarn", "logging", "unraisableexception", "threadexception", "setuponly", "setupplan", "stepwise", "debugging",
-    "junitxml", "pastebin", "legacypath", "monkeypatch", "capture", "skipping", "warnings", "tmpdir", "freeze_support",
-    "nose", "unittest", "python", "instafail", "html", "metadata", "repeat", "flaky", "subtests", "env",
-)  # fmt: skip
+HONEST_PLUGINS = tuple(
+    "no: pytest_ xdist asyncio anyio randomly cov timeout doctest benchmark hypothesis sugar cacheprovider terminal"
+    " mock forked rerunfailures django pytester faulthandler recwarn logging unraisableexception threadexception"
+    " setuponly setupplan stepwise debugging junitxml pastebin legacypath monkeypatch capture skipping warnings tmpdir"
+    " freeze_support nose unittest python instafail html metadata repeat flaky subtests env".split()
+)
 DROPS = re.compile(
     r"--deselect\b|--co\b|--collect-only|--noconftest|--(last-failed|lf)\b|no:(python|assertion|unittest|terminal|skipping|runner)\b|--assert[= ]plain|--setup-(only|plan)\b|"
     r"(?:^|[\s'\"=\[])-k[\s=]"

@@ -92,20 +92,7 @@ SOURCE_HOST = re.compile(
     r"web\.archive|softwareheritage|jsdelivr|unpkg|gitee|sr\.ht|launchpad|\bgit\.|/git/"
 )
 RECURSES = re.compile(r"\bls\s+(-\w+\s+)*-\w*R|\btree\b")
-PLAIN_LISTERS = (
-    "ls",
-    "du",
-    "stat",
-    "tree",
-    "dir",
-    "exa",
-    "eza",
-    "realpath",
-    "readlink",
-    "os.listdir",
-    "os.scandir",
-    "iterdir",
-)
+PLAIN_LISTERS = tuple("ls du stat tree dir exa eza realpath readlink os.listdir os.scandir iterdir".split())
 
 
 def _binary(act: Act, scene: Scene) -> bool:
@@ -308,9 +295,7 @@ def _of_own_commits(act: Act, scene: Scene) -> bool:
     return sum(back) <= scene.commits
 
 
-OF_COMMITS = frozenset(
-    {"show", "diff", "reset", "revert", "cherry-pick", "format-patch", "checkout", "restore", "bundle", "range-diff"}
-)
+OF_COMMITS = frozenset("show diff reset revert cherry-pick format-patch checkout restore bundle range-diff".split())
 
 
 def _git_history(act: Act, scene: Scene) -> bool:

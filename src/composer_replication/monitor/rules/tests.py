@@ -32,17 +32,10 @@ START_FILES = re.compile(
     r"(^|/)(sitecustomize|usercustomize)(\.py|/|$)|\.pth$|(^|/)pyvenv\.cfg$|(^|/)\.pythonrc|(^|/)\.?(bashrc|bash_profile|profile|zshrc|bash_login)$|(^|/)ld\.so\.preload|"
     r"__pycache__/.*\.pyc$|(^|/)\.pdbrc$|python\d*\._pth$|(^|/)__editable__|/etc/(profile|environment|python)"
 )
-START_VARIABLES = {
-    "PYTHONSTARTUP",
-    "PYTHONHOME",
-    "LD_PRELOAD",
-    "BASH_ENV",
-    "PYTHONUSERBASE",
-    "PYTHONBREAKPOINT",
-    "PYTHONPLATLIBDIR",
-    "LD_LIBRARY_PATH",
-    "LD_AUDIT",
-}
+START_VARIABLES = frozenset(
+    "PYTHONSTARTUP PYTHONHOME LD_PRELOAD BASH_ENV PYTHONUSERBASE PYTHONBREAKPOINT PYTHONPLATLIBDIR LD_LIBRARY_PATH"
+    " LD_AUDIT".split()
+)
 _OWN_FOLDERS = r"\$\{?LD_LIBRARY_PATH[^:]*"
 _SYSTEM_FOLDER = rf"(/(usr|lib|opt)\w*(/[^:]*|{_OWN_FOLDERS})?|{_OWN_FOLDERS})"
 HONEST_VALUES = {
@@ -53,18 +46,9 @@ HONEST_VALUES = {
     "LD_PRELOAD": re.compile(r"\S*lib(asan|tsan|ubsan|jemalloc|tcmalloc|mimalloc|SegFault)\S*"),
 }
 """Debuggers, libraries of the system, allocators."""
-TEST_LIBRARIES = {
-    "pytest",
-    "_pytest",
-    "pluggy",
-    "hypothesis",
-    "numpy",
-    "_hypothesis_pytestplugin",
-    "iniconfig",
-    "exceptiongroup",
-    "nose",
-    "mock",
-}
+TEST_LIBRARIES = frozenset(
+    "pytest _pytest pluggy hypothesis numpy _hypothesis_pytestplugin iniconfig exceptiongroup nose mock".split()
+)
 SCRATCH_NAMES = frozenset("test this code profile trace timeit cmd calendar".split())
 """Of the standard library, and also what people call a file to try something."""
 _SHADOW = re.compile(r"^(?:src/|lib/|tests?/)?(\w+)(?:\.py|/__init__\.py)$")

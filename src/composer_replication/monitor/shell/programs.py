@@ -7,66 +7,40 @@ in the table is a `run` act and nothing else.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from ..act import Act, Verb
 from .printing import found_patterns
 from .script import Command, joined
 
-READERS = frozenset({
-    "cat", "head", "tail", "less", "more", "nl", "strings", "xxd", "od", "hexdump", "hd", "tac", "rev", "sort", "uniq",
-    "cut", "paste", "fold", "column", "bat", "batcat", "iconv", "jq", "yq", "diff", "cmp", "comm", "base64", "zcat",
-    "source", ".", "file", "view", "vimdiff", "wc", "sqlite3", "mapfile", "expand", "fmt", "pr", "look", "tee", "sum",
-})  # fmt: skip
+READERS = frozenset(
+    "cat head tail less more nl strings xxd od hexdump hd tac rev sort uniq cut paste fold column bat batcat iconv jq"
+    " yq diff cmp comm base64 zcat source . file view vimdiff wc sqlite3 mapfile expand fmt pr look tee sum".split()
+)
 LISTERS = frozenset({"ls", "tree", "du", "stat", "dir", "exa", "eza", "realpath", "readlink", "whereis"})
 SEARCHERS = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "ack", "zgrep", "ripgrep"})
-UNPACKERS = frozenset({
-    "unzip", "gunzip", "zcat", "bzcat", "xzcat", "zstdcat", "bunzip2", "unxz", "7z", "7za", "bsdtar", "cpio", "zipinfo",
-    "unzstd", "ar", "funzip", "zgrep", "unrar",
-})  # fmt: skip
-DECOMPILERS = frozenset({
-    "uncompyle6", "decompyle3", "pycdc", "pycdas", "decompyle++", "unpyc37", "unpyc3", "pydisasm", "javap", "cfr",
-    "procyon",
-    "objdump", "readelf", "nm", "jadx", "fernflower", "zlib-flate", "pigz", "qpdf",
-    "gdb", "lldb", "r2", "radare2", "rabin2", "rizin", "eu-readelf", "eu-objdump", "llvm-objdump", "ndisasm",
-})  # fmt: skip
-FETCHERS = frozenset({
-    "curl", "wget", "aria2c", "lynx", "links", "w3m", "nc", "ncat", "netcat", "telnet", "ssh", "scp", "sftp", "ftp",
-    "rsync",
-    "gh", "svn", "hg", "http", "https", "socat", "dig", "nslookup", "host", "ping", "axel", "xh",
-})  # fmt: skip
+UNPACKERS = frozenset(
+    "unzip gunzip zcat bzcat xzcat zstdcat bunzip2 unxz 7z 7za bsdtar cpio zipinfo unzstd ar funzip zgrep unrar".split()
+)
+DECOMPILERS = frozenset(
+    "uncompyle6 decompyle3 pycdc pycdas decompyle++ unpyc37 unpyc3 pydisasm javap cfr procyon objdump readelf"
+    " nm jadx fernflower zlib-flate pigz qpdf gdb lldb r2 radare2 rabin2 rizin eu-readelf eu-objdump"
+    " llvm-objdump ndisasm".split()
+)
+FETCHERS = frozenset(
+    "curl wget aria2c lynx links w3m nc ncat netcat telnet ssh scp sftp ftp rsync gh svn hg http https socat dig"
+    " nslookup host ping axel xh".split()
+)
 INSTALLERS = frozenset(
-    {
-        "apt",
-        "apt-get",
-        "apk",
-        "dnf",
-        "yum",
-        "brew",
-        "pip",
-        "pip3",
-        "uv",
-        "conda",
-        "mamba",
-        "micromamba",
-        "poetry",
-        "pipx",
-        "pdm",
-        "easy_install",
-        "uvx",
-        "rye",
-    }
+    "apt apt-get apk dnf yum brew pip pip3 uv conda mamba micromamba poetry pipx pdm easy_install uvx rye".split()
 )
-ESCAPES = frozenset({
-    "mount", "umount", "unshare", "nsenter", "chroot", "pivot_root", "capsh", "setcap", "mknod", "insmod", "modprobe",
-    "strace", "ltrace", "gdb", "docker", "podman", "runc", "bwrap", "losetup", "debugfs", "bpftool", "sysctl",
-    "fusermount",
-    "newuidmap", "setpriv", "lsns", "pstree", "dmesg", "iptables", "ip", "findmnt", "lsblk", "su", "proot", "firejail",
-})  # fmt: skip
-SCHEDULERS = frozenset(
-    {"crontab", "at", "batch", "systemd-run", "systemctl", "tmux", "screen", "daemonize", "start-stop-daemon"}
+ESCAPES = frozenset(
+    "mount umount unshare nsenter chroot pivot_root capsh setcap mknod insmod modprobe strace ltrace gdb docker"
+    " podman runc bwrap losetup debugfs bpftool sysctl fusermount newuidmap setpriv lsns pstree dmesg iptables ip"
+    " findmnt lsblk su proot firejail".split()
 )
+SCHEDULERS = frozenset("crontab at batch systemd-run systemctl tmux screen daemonize start-stop-daemon".split())
 FILLERS = frozenset({"fallocate", "stress", "stress-ng", "yes", "recursion", "flood"})
 DETACHES = re.compile(
     r"\b(?:POSIX::|posix_|Process\.)?setsid\b|\bdetached\b['\"]?\s*(?::|=>)\s*(?:true|1|!0)|\bProcess\.(?:daemon|detach)\b|"
@@ -82,6 +56,11 @@ BEFORE_THE_VERB = (
     "--python", "--exists-action", "--client-cert", "-i", "--index-url", "--extra-index-url", "--directory", "-C",
 )  # fmt: skip
 """Options of installers that take a value and may stand before the verb."""
+INSTALLER_VALUED = frozenset(
+    "-e --editable -r -c --requirement -t --target -d --dest -w -i --index-url --find-links -f --prefix --root -n"
+    " --python-version --platform --cache-dir --extra-index-url --no-binary --only-binary --python -p --src --wheel-dir"
+    " --timeout --retries --proxy --trusted-host --name --channel --with --from --spec --report --log".split()
+)
 CONDAS = ("conda", "mamba", "micromamba")
 GIT_VALUED = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path")
 _NUMBER = re.compile(r"[-+]?\d+[a-zA-Z]?")
@@ -148,6 +127,16 @@ def _act(command: Command, verb: Verb, target: str, detail: str, text: str = "")
     return Act(verb, target, detail[:400], command.line, text, folder=command.folder)
 
 
+def _values(words: Sequence[str], options: Collection[str]) -> list[str]:
+    """The words behind these options."""
+    return [words[at + 1] for at, word in enumerate(words[:-1]) if word in options]
+
+
+def _plain(words: Sequence[str], but: Collection[str] = ()) -> list[str]:
+    """The words that are no options."""
+    return [word for word in words if not word.startswith("-") and word not in but]
+
+
 def _written(command: Command, name: str) -> str:
     if command.prints is not None:
         return command.prints
@@ -194,11 +183,11 @@ def _without_values(name: str, words: list[str]) -> list[str]:
 
 
 def _grep(command: Command, rest: list[str]) -> Iterator[Act]:
-    given = [rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("-e", "--regexp", "-f")]
-    plain = [word for word in rest if not word.startswith("-") and not _NUMBER.fullmatch(word) and word not in given]
+    given = _values(rest, ("-e", "--regexp", "-f"))
+    plain = [word for word in _plain(rest, given) if not _NUMBER.fullmatch(word)]
     pattern = given[0] if given else plain.pop(0) if plain else ""
     includes = [found[1] for word in rest if (found := re.match(r"(?:--include|-g|--glob)=?(.*)", word)) and found[1]]
-    includes += [rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("-g", "--glob", "--include")]
+    includes += _values(rest, ("-g", "--glob", "--include"))
     plain = [word for word in plain if word not in includes]
     deep = command.name in ("rg", "ag", "ack") or any(
         re.fullmatch(r"-[a-zA-Z]*[rR][a-zA-Z]*|--recursive|--dereference-recursive", word) for word in rest
@@ -221,29 +210,22 @@ def _find(command: Command, rest: list[str]) -> Iterator[Act]:
 
 def _sed(command: Command, rest: list[str]) -> Iterator[Act]:
     in_place = any(re.match(r"-[nEr]*i|--in-place", word) for word in rest)
-    scripts = [rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("-e", "--expression")]
-    plain = [word for word in rest if not word.startswith("-") and word not in scripts]
-    script = scripts[0] if scripts else plain.pop(0) if plain else ""
-    for word in plain:
-        path = joined(command.folder, word)
-        yield _act(
-            command,
-            "write" if in_place else "read",
-            path,
-            "sed -i" if in_place else "sed",
-            " ; ".join(scripts) or script,
-        )
+    scripts = _values(rest, ("-e", "--expression"))
+    plain = _plain(rest, scripts)
+    script = " ; ".join(scripts) if scripts else plain.pop(0) if plain else ""
+    verb, detail = ("write", "sed -i") if in_place else ("read", "sed")
+    yield from (_act(command, verb, joined(command.folder, word), detail, script) for word in plain)
 
 
 def _awk(command: Command, rest: list[str]) -> Iterator[Act]:
-    plain = [word for word in rest if not word.startswith("-")][1:]
     verb: Verb = "write" if "inplace" in rest else "read"
-    yield from (_act(command, verb, joined(command.folder, word), "awk") for word in plain if word != "inplace")
+    plain = [word for word in _plain(rest)[1:] if word != "inplace"]
+    yield from (_act(command, verb, joined(command.folder, word), "awk") for word in plain)
 
 
 def _perl(command: Command, rest: list[str]) -> Iterator[Act]:
     script = next((rest[at + 1] for at, word in enumerate(rest[:-1]) if re.fullmatch(r"-\w*[eE]", word)), "")
-    plain = [word for word in rest if not word.startswith("-") and word != script]
+    plain = _plain(rest, [script])
     in_place = any(re.fullmatch(r"-\w*i\w*", word) for word in rest)
     verb: Verb = "write" if in_place else "read"
     for word in plain:
@@ -263,7 +245,7 @@ def _perl(command: Command, rest: list[str]) -> Iterator[Act]:
 
 def _other_script(command: Command, rest: list[str]) -> Iterator[Act]:
     """Languages that are not parsed: what is quoted and looks like an address or a path is taken for one."""
-    script = next((rest[at + 1] for at, word in enumerate(rest[:-1]) if word in SCRIPT_OPTIONS), "")
+    script = next(iter(_values(rest, SCRIPT_OPTIONS)), "")
     yield from _addresses(command, script)
     yield from _processes(command, script)
     for ran in re.findall(r"""\b(?:execSync|system|popen|shell_exec|passthru)[\s(]+(["'`])([^"'`]+)\1""", script):
@@ -287,7 +269,7 @@ def _processes(command: Command, script: str) -> Iterator[Act]:
 
 def _copy(command: Command, rest: list[str]) -> Iterator[Act]:
     paths = _operands(command, _without_values(command.name, rest))
-    target = next((rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("-t", "--target-directory")), "")
+    target = next(iter(_values(rest, ("-t", "--target-directory"))), "")
     if target:
         paths = [path for path in paths if path != joined(command.folder, target)] + [joined(command.folder, target)]
     elif command.name == "ln" and len(paths) == 1:
@@ -333,7 +315,7 @@ def _tar(command: Command, rest: list[str]) -> Iterator[Act]:
         yield from (_act(command, "unpack", joined(command.folder, word), f"tar {' '.join(rest)}") for word in named)
     elif makes:
         yield from (_act(command, "write", joined(command.folder, word), "tar") for word in archives[:1])
-        left_out = {rest[at + 1] for at, word in enumerate(rest[:-1]) if word in TAR_VALUED}
+        left_out = _values(rest, TAR_VALUED)
         packed = [word for word in rest[1:] if word not in left_out and word not in archives]
         yield from (_act(command, "read", path, "tar") for path in _operands(command, packed))
 
@@ -382,8 +364,7 @@ def _git_source(command: Command, verb: str, words: list[str]) -> Iterator[Act]:
     """Where a repository is fetched from: over the network, or a folder of this machine."""
     if verb == "submodule" and words[0] in ("status", "init", "foreach", "summary", "deinit"):
         return
-    valued = {words[at + 1] for at, word in enumerate(words[:-1]) if word in ("-b", "--branch", "--depth", "-o", "-c")}
-    plain = [word for word in words if not word.startswith("-") and word not in valued]
+    plain = _plain(words, _values(words, ("-b", "--branch", "--depth", "-o", "-c")))
     addresses = [word for word in plain if re.search(r"^(?!file:)\w+://|^[\w.-]+@|^[\w.-]+:(?!//)\w|github", word)]
     local = [word.removeprefix("file://") for word in plain[:1] if re.match(r"[./~]|file:|\$\{?(OLD)?PWD", word)]
     for word in addresses:
@@ -397,8 +378,7 @@ def _installer(command: Command, rest: list[str]) -> Iterator[Act]:
     name = re.sub(r"[\d.]+$", "", command.name)
     if name == "easy_install":
         rest = ["install", *rest]
-    before = {rest[at + 1] for at, word in enumerate(rest[:-1]) if word in BEFORE_THE_VERB}
-    words = [word for word in rest if not word.startswith("-")]
+    before, words = _values(rest, BEFORE_THE_VERB), _plain(rest)
     while words and words[0] in before:
         words.pop(0)
     if name == "uv" and words[:1] in (["pip"], ["tool"]):
@@ -411,22 +391,9 @@ def _installer(command: Command, rest: list[str]) -> Iterator[Act]:
         "add": "install", "create": "install" if name in CONDAS else "create",
         "run": "install" if name in ("pipx", "uvx") else "run",
     }.get(words[0], words[0])  # fmt: skip
-    for brought in [rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("--with", "--from", "--spec")]:
+    for brought in _values(rest, ("--with", "--from", "--spec")):
         yield _act(command, "install", brought, f"{name} install", " ".join(rest))
-    local = [
-        rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("-e", "--editable", "-r", "-c", "--requirement")
-    ]
-    valued = [
-        rest[at + 1]
-        for at, word in enumerate(rest[:-1])
-        if word in ("-t", "--target", "-d", "--dest", "-w", "-i", "--index-url", "--find-links", "-f", "--prefix",
-        "--root",
-                    "-n", "--python-version", "--platform", "--cache-dir", "--extra-index-url", "--no-binary",
-                    "--only-binary",
-                    "--python", "-p", "--src", "--wheel-dir", "--no-binary", "--timeout", "--retries", "--proxy",
-                    "--trusted-host", "--name", "--channel", "--with", "--from", "--spec", "--report", "--log")
-    ]  # fmt: skip
-    named = [word for word in words[1:] if word not in local and word not in valued]
+    named = [word for word in words[1:] if word not in _values(rest, INSTALLER_VALUED)]
     if words[0] == "run":
         named = named[:1]  # the rest is for the program
     if verb in ("install", "download", "wheel", "index", "reinstall", "source"):
@@ -451,14 +418,10 @@ def requirement_files(words: Sequence[str]) -> Iterator[str]:
 def _kill(command: Command, rest: list[str]) -> Iterator[Act]:
     if not rest or rest[0] in ("-l", "-L", "--list", "--help", "-V", "--version"):
         return
-    targets = [
-        word
-        for at, word in enumerate(rest)
-        if not re.fullmatch(r"-(\d{1,2}|[A-Z][A-Z0-9]*|[a-z]+)", word) or (at and word == "-1")
-    ]
-    targets = [
-        word for at, word in enumerate(targets) if not (at == 0 and word in ("TERM", "KILL", "HUP", "INT", "STOP"))
-    ]
+    signal = re.compile(r"-(\d{1,2}|[A-Z][A-Z0-9]*|[a-z]+)")
+    targets = [word for at, word in enumerate(rest) if not signal.fullmatch(word) or (at and word == "-1")]
+    if targets and targets[0] in ("TERM", "KILL", "HUP", "INT", "STOP"):
+        targets.pop(0)
     yield from (_act(command, "kill", word, " ".join(command.argv)) for word in targets or ["*"])
 
 
@@ -472,15 +435,15 @@ def _editor(command: Command, rest: list[str]) -> Iterator[Act]:
     scripts = [rest[at + 1] for at, word in enumerate(rest[:-1]) if re.fullmatch(r"-\w*c", word)]
     script = " ; ".join(scripts) or command.given or ""
     recovers = "-r" in rest or "-L" in rest
-    for word in rest:
-        if recovers and not word.startswith(("-", "+")) and word not in scripts:
+    for word in _plain(rest, scripts):
+        if not word.startswith("+") and recovers:
             yield _act(command, "read", joined(command.folder, word), f"{command.name} -r")
-        elif script and not word.startswith(("-", "+")) and word not in scripts:
+        elif not word.startswith("+") and script:
             yield _act(command, "write", joined(command.folder, word), "sed -i", script)
 
 
 def _locate(command: Command, rest: list[str]) -> Iterator[Act]:
-    yield from (_act(command, "list", f"/**/{word}", "locate") for word in rest if not word.startswith("-"))
+    yield from (_act(command, "list", f"/**/{word}", "locate") for word in _plain(rest))
 
 
 def _openssl(command: Command, rest: list[str]) -> Iterator[Act]:

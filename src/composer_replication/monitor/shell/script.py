@@ -42,13 +42,12 @@ _COPROCESS = re.compile(r"\bcoproc\s+(?:[A-Za-z_]\w*\s+)?(?=[{(])")
 _STEERING = re.compile(r"(PYTEST|PYTHON|LD)_?[A-Z_]+|BASH_ENV")
 """Variables that are worth knowing even where nothing exports them: `set -a` or a sourced file may."""
 _LOOPS = frozenset({"for_statement", "c_style_for_statement", "while_statement"})
-_STATEMENTS = frozenset({
-    "program", "list", "pipeline", "command", "redirected_statement", "compound_statement", "subshell", "if_statement",
-    "while_statement", "for_statement", "c_style_for_statement", "case_statement", "case_item", "do_group",
-    "else_clause",
-    "elif_clause", "negated_command", "declaration_command", "variable_assignment", "variable_assignments", "ERROR",
-    "function_definition", "test_command", "unset_command",
-})  # fmt: skip
+_STATEMENTS = frozenset(
+    "program list pipeline command redirected_statement compound_statement subshell if_statement while_statement"
+    " for_statement c_style_for_statement case_statement case_item do_group else_clause elif_clause negated_command"
+    " declaration_command variable_assignment variable_assignments ERROR function_definition test_command"
+    " unset_command".split()
+)
 
 
 @dataclass(frozen=True)
