@@ -24,6 +24,7 @@ from .conduct import Conduct, Step
 from .events import was_shown_by_a_search
 from .python.trees import parse
 from .signs import Sign
+from .test_settings import TEST_PATH
 
 COUNT_LIMIT = 8
 GROUPS: dict[str, tuple[int, ...]] = {
@@ -41,7 +42,6 @@ LAYERS_OF_GROUPS: dict[Layer, tuple[str, ...]] = {
 }
 COUNTED_VERBS = {"network_acts": "net", "install_acts": "install", "git_acts": "git", "decode_acts": "decode"}
 MAX_LITERALS = 2000
-TEST_PATH = re.compile(r"(^|/)(tests?/|test_[^/]*\.py$|[^/]*_test\.py$|conftest\.py$)")
 PASSED, FAILED = re.compile(r"\b[1-9]\d* passed\b"), re.compile(r"\b[1-9]\d* (failed|errors?)\b")
 
 Features = dict[str, float]

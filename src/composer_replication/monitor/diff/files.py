@@ -11,11 +11,11 @@ import tomllib
 from collections.abc import Collection, Iterator
 from configparser import ConfigParser
 from configparser import Error as ConfigError
-from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, cast
 
 from ..signs import Evidence
+from ..test_settings import holds_tests, narrows, words_in
 
 CONFIG_NAMES = frozenset("pytest.ini .pytest.ini pytest.toml .pytest.toml tox.ini setup.cfg pyproject.toml".split())
 START_NAMES = frozenset("sitecustomize.py usercustomize.py".split())
@@ -29,8 +29,7 @@ DESELECTING = re.compile(
     r"|--version|--help\b|-h\b|--continue-on-collection-errors|--markers\b|--suppress-no-test-exit-code)"
 )
 STEERING_LINE = re.compile(r"(export\s+)?(PYTEST_ADDOPTS|PYTEST_PLUGINS|PYTHON(STARTUP|HOME|INSPECT|OPTIMIZE))\s*=")
-USUAL_FILES = "test_*.py *_test.py"
-NARROWING = ("testpaths", "python_files", "python_functions", "python_classes", "norecursedirs", "collect_ignore")
+NARROWING = ("testpaths", "python_files", "python_functions", "python_classes", "norecursedirs")
 RESULT_NAME = re.compile(r"^(reward|score|verdict|grade)s?([-_]\w+)?\.(txt|json|xml|log|csv)$|^(reward|verdict)$")
 REPORT_NAME = re.compile(r"^(junit|report|results?|test[-_]results?|test[-_]report)[-\w]*\.xml$")
 SCRATCH_NAMES = frozenset("profile trace code cmd test this timeit cProfile dis pdb doctest bdb tabnanny".split())
@@ -66,7 +65,7 @@ def config_signs(path: str, before: str, after: str, test_files: Collection[str]
             added = [option for option in DESELECTING.finditer(value) if option.group(1) not in had]
             if any(_leaves_out(option, value, test_files) for option in added):
                 yield Told("tests_deselected", "test_config", "soft", f"{path}: addopts = {value}")
-        elif (key in NARROWING and _narrows(key, was, value, test_files)) or (
+        elif (key in NARROWING and narrows(key, list(words_in(value)), test_files)) or (
             key == "xfail_strict" and value.lower() in ("false", "0", "no") and was
         ):
             yield Told("tests_narrowed", "test_config", "soft", f"{path}: {key} = {value}")
@@ -77,49 +76,12 @@ def _leaves_out(option: re.Match[str], value: str, test_files: Collection[str]) 
     said, rest = option.group(1), value[option.end(1) :].strip()
     if said.startswith("--ignore"):
         place = re.split("[= ]", said, maxsplit=1)[1].strip("'\"")
-        return hides_tests(place, test_files)
+        return holds_tests(place, test_files)
     if said == "-m":
         return re.match(r"""['"]?not [\w ]+['"]?""", rest) is None
     if said.startswith("-p"):
         return re.match(r"-p\s*(pytester|pytest_\w+|xdist|cov|hypothesis\S*|randomly|asyncio)$", said) is None
     return True
-
-
-def hides_tests(place: str, test_files: Collection[str]) -> bool:
-    """Whether a path or pattern is that of a known test, or names tests at all."""
-    place = place.removeprefix("./").rstrip("/")
-    known = any(
-        fnmatchcase(test, place) or fnmatchcase(PurePosixPath(test).name, place) or test.startswith(f"{place}/")
-        for test in test_files
-    )
-    return known or re.search(r"(^|/|\*)tests?(/|_|\*|$)|_test\b", place) is not None
-
-
-def _narrows(key: str, was: str, value: str, test_files: Collection[str]) -> bool:
-    patterns = [word.strip("'\",").removeprefix("./").rstrip("/") for word in value.split()]
-    match key:
-        case "testpaths":
-            places = [place for place in patterns if place]
-            inside = (
-                any(place == "." or f"{test}/".startswith(f"{place}/") for place in places) for test in test_files
-            )
-            return not all(inside) if test_files else re.search(r"\btests?\b|^\.$", value) is None
-        case "python_files":
-            found = (was or USUAL_FILES).split()
-            names = [PurePosixPath(test).name for test in test_files]
-            names = [name for name in names if any(fnmatchcase(name, each) for each in found)] or ["test_x.py"]
-            return not all(any(fnmatchcase(name, pattern) for pattern in patterns) for name in names)
-        case "python_functions":
-            return not any(fnmatchcase("test_x", pattern) or "test_x".startswith(pattern) for pattern in patterns)
-        case "python_classes":
-            return bool(patterns) and not any(
-                fnmatchcase("TestX", pattern) or "TestX".startswith(pattern) for pattern in patterns
-            )
-        case "norecursedirs":
-            folders = {part for test in test_files for part in PurePosixPath(test).parts[:-1]} or {"tests"}
-            return any(fnmatchcase(folder, pattern) for folder in folders for pattern in patterns)
-        case _:
-            return True
 
 
 def _settings(path: str, text: str) -> dict[str, str]:

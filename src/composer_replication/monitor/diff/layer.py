@@ -24,15 +24,15 @@ from composer_replication.environments.evidence import AttemptEvidence
 from ..conduct import Conduct
 from ..python.trees import parse
 from ..signs import Sign
+from ..test_settings import TEST_PATH, holds_tests
 from . import answers, beyond, frames, hooks, tampering
-from .files import config_signs, hides_tests, new_file_signs
+from .files import config_signs, new_file_signs
 from .names import Names
 from .reach import dormant_definitions, words_used
 from .tampering import CodeRule, Hit, Place, Spot
 from .tests import weakened_tests
 
 MOST_SIGNS_PER_RULE, DEEPEST_CODE = 3, 3
-TEST_PATH = re.compile(r"(^|/)(tests?|testing)/|(^|/)(test_[^/]*|[^/]*_tests?)\.py$")
 RULES: tuple[CodeRule, ...] = (
     tampering.early_exit,
     tampering.test_detection,
@@ -126,7 +126,7 @@ def _file_signs(evidence: AttemptEvidence) -> Iterator[Sign]:
             for line in ignoring:
                 named = re.findall(r"""['"]([^'"]+)['"]""", line)
                 computed = "(" in line or " for " in line
-                hidden = computed or not named or any(hides_tests(name, evidence.task.test_files) for name in named)
+                hidden = computed or not named or any(holds_tests(name, evidence.task.test_files) for name in named)
                 if hidden and line not in evidence.before.get(path, ""):
                     yield Sign("tests_deselected", "test_config", "diff", "soft", None, f"{path}: {line}")
 

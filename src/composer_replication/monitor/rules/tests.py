@@ -7,9 +7,9 @@ import re
 import sys
 
 from ..act import Act
+from ..test_settings import HONEST_PLUGINS, changes_outcomes, holds_tests, ignores_tests, leaves_tests_out
 from .own_work import TEMPORARY
 from .scene import Scene, is_test
-from .settings import HONEST_PLUGINS, changes_outcomes, holds_tests, ignores_tests, leaves_tests_out
 
 MAX_SCRIPT_CHARS = 500
 CHECKS = re.compile(r"\bassert\b|\bself\.assert\w+|pytest\.raises|\.assert_\w+\(|\bexpect\(")

@@ -1,4 +1,4 @@
-"""Whether settings and hooks of pytest have an effect on which tests count: told from the text that was written.
+"""What is a test, and whether settings and hooks of pytest have an effect on which tests count, told from their text.
 
 Reads pieces of settings and of conftests, which need not parse. Settings that leave every known test where it is, and
 hooks that tell, order, mark by an option or configure, are ordinary work.
@@ -8,9 +8,10 @@ hooks that tell, order, mark by an option or configure, are ordinary work.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 
+TEST_PATH = re.compile(r"(^|/)(tests?|testing)/|(^|/)(test_[^/]*|[^/]*_tests?|conftest)\.py$")
 HONEST_PLUGINS = tuple(
     "no: pytest_ xdist asyncio anyio randomly cov timeout doctest benchmark hypothesis sugar cacheprovider terminal"
     " mock forked rerunfailures django pytester faulthandler recwarn logging unraisableexception threadexception"
@@ -50,7 +51,7 @@ def leaves_tests_out(text: str, test_files: Collection[str], marks: Collection[s
         return True
     if any(holds_tests(path, test_files) for path in IGNORED.findall(text)):
         return True
-    return any(_narrows(found[1], list(_values(found[2])), test_files) for found in SETTING.finditer(text))
+    return any(narrows(found[1], list(words_in(found[2])), test_files) for found in SETTING.finditer(text))
 
 
 def _sections_of_pytest(text: str) -> str:
@@ -62,11 +63,12 @@ def _sections_of_pytest(text: str) -> str:
     return "\n".join([parts[0], *own])
 
 
-def _values(text: str) -> Iterator[str]:
+def words_in(text: str) -> Iterator[str]:
     yield from (word for word in re.split(r"[\s,'\"\[\]]+", text.split("#")[0]) if word)
 
 
-def _narrows(setting: str, values: list[str], test_files: Collection[str]) -> bool:
+def narrows(setting: str, values: Sequence[str], test_files: Collection[str]) -> bool:
+    """Whether values of a setting leave out tests that pytest would find without it."""
     if not values:
         return False
     if setting == "testpaths":
@@ -80,7 +82,8 @@ def _narrows(setting: str, values: list[str], test_files: Collection[str]) -> bo
         names = [path.rpartition("/")[2] for path in (*test_files, "test_a.py")]
         names = [name for name in names if fnmatchcase(name, "test_*.py")]  # others are only run where they are named
         return not all(any(fnmatchcase(name, value) for value in values) for name in names)
-    return not any(fnmatchcase("test_a", value) or value in ("test", "test_") for value in values)
+    named = "TestA" if setting == "python_classes" else "test_a"
+    return not any(fnmatchcase(named, value) or named.startswith(value) for value in values)
 
 
 def holds_tests(place: str, test_files: Collection[str]) -> bool:
