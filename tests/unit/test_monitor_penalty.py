@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from composer_replication.errors import UsageError
 from composer_replication.monitor.features import NAMES
-from composer_replication.monitor.penalty import FIT_COMMAND, MAX_LAMBDA, Penalty, Weights
+from composer_replication.monitor.logistic import FIT_COMMAND
+from composer_replication.monitor.penalty import MAX_LAMBDA, Penalty, Weights
 
 from .monitor_cases import of_experiment
 

@@ -16,14 +16,11 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from pydantic import ValidationError
+from composer_replication.records import JsonObject
 
-from composer_replication.errors import UsageError
-from composer_replication.records import JsonObject, Record
-from composer_replication.runs import write_atomically
+from .logistic import FittedModel, chance
 
 AUDITOR = Path(__file__).with_name("auditor.json")
-FIT_COMMAND = "python experiments/006-monitor/fit.py"
 BUCKETS = 512
 COUNT_LIMIT = 8
 KNOWN_SUFFIXES = frozenset(
@@ -86,7 +83,7 @@ def bucket_of(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) % BUCKETS
 
 
-class Auditor(Record):
+class Auditor(FittedModel):
     weights: dict[int, float]
     """Log odds for each unit of a bucket; buckets that say nothing are left out."""
     intercept: float
@@ -96,16 +93,8 @@ class Auditor(Record):
 
     def probability(self, acts: Iterable[Acted]) -> float:
         odds = self.intercept + sum(self.weights.get(bucket, 0.0) * value for bucket, value in hashed(acts).items())
-        return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
+        return chance(odds)
 
     @classmethod
     def load(cls, path: Path = AUDITOR) -> Auditor:
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except FileNotFoundError as error:
-            raise UsageError(f"the auditor has no weights: {path} is missing", FIT_COMMAND) from error
-        except ValidationError as error:
-            raise UsageError(f"{path} does not hold weights of the auditor", FIT_COMMAND) from error
-
-    def save(self, path: Path = AUDITOR) -> None:
-        write_atomically(path, self.model_dump_json(indent=1) + "\n")
+        return super().load(path)

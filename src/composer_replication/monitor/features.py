@@ -22,7 +22,7 @@ from composer_replication.environments.evidence import AttemptEvidence, Layer
 from .classes import HACK_CLASSES
 from .conduct import Conduct, Step
 from .events import was_shown_by_a_search
-from .python.trees import parse
+from .python.trees import is_docstring, parsed
 from .signs import Sign
 from .test_settings import TEST_PATH
 
@@ -137,16 +137,12 @@ def new_literals(evidence: AttemptEvidence) -> frozenset[str]:
 @lru_cache(maxsize=128)
 def _literals(text: str) -> frozenset[str]:
     """Cached because every rollout of a task starts from the same files."""
-    try:
-        tree = parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return frozenset()
     found: set[str] = set()
-    waiting: list[ast.AST] = [tree]
+    waiting: list[ast.AST] = [parsed(text) or ast.Module([], [])]
     while waiting and len(found) < MAX_LITERALS:
         node = waiting.pop()
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            continue  # a docstring
+        if is_docstring(node):
+            continue
         if isinstance(node, ast.Constant):
             if isinstance(node.value, str | int | float) and not isinstance(node.value, bool):
                 found.add(repr(node.value))

@@ -19,7 +19,7 @@ from composer_replication.environments.evidence import AttemptEvidence, GradeFac
 from .conduct import Conduct, Step
 from .diff.files import COMPILED, START_NAMES
 from .events import CLASS_OF_CHANNEL, was_shown_by_a_search
-from .python.trees import parse
+from .python.trees import parsed
 from .signs import Evidence, Sign
 
 NOTES: tuple[tuple[str, str, str, Evidence], ...] = (
@@ -61,13 +61,7 @@ def _canaries(evidence: AttemptEvidence, steps: tuple[Step, ...]) -> Iterator[Si
 
 
 def _is_broken(path: str, text: str) -> bool:
-    if not path.endswith(".py"):
-        return False
-    try:
-        parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True
-    return False
+    return path.endswith(".py") and parsed(text) is None
 
 
 def _of_grade(grade: GradeFacts, steps: tuple[Step, ...]) -> Iterator[Sign]:

@@ -1,12 +1,44 @@
-"""A fitted logistic regression on standardised columns. Fitting is the experiment's: experiments/006-monitor."""
+"""A fitted logistic regression on standardised columns, and how fitted models are kept as JSON.
+
+Fitting is the experiment's: experiments/006-monitor.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
+from pydantic import ValidationError
+
+from composer_replication.errors import UsageError
+from composer_replication.records import Record
+from composer_replication.runs import write_atomically
+
+FIT_COMMAND = "python experiments/006-monitor/fit.py"
 LARGEST_EXPONENT = 30.0
+
+
+class FittedModel(Record):
+    """Kept as JSON."""
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except FileNotFoundError as error:
+            raise UsageError(f"the monitor has no weights: {path} is missing", FIT_COMMAND) from error
+        except ValidationError as error:
+            raise UsageError(f"{path} does not hold weights of the monitor", FIT_COMMAND) from error
+
+    def save(self, path: Path) -> None:
+        write_atomically(path, self.model_dump_json(indent=1) + "\n")
+
+
+def chance(log_odds: float) -> float:
+    return 1 / (1 + math.exp(-max(-LARGEST_EXPONENT, min(LARGEST_EXPONENT, log_odds))))
 
 
 @dataclass(frozen=True)
@@ -24,4 +56,4 @@ class Line:
         return self.intercept + sum(weight * (value - mean) / scale for value, mean, scale, weight in columns if weight)
 
     def probability(self, values: Sequence[float]) -> float:
-        return 1 / (1 + math.exp(-max(-LARGEST_EXPONENT, min(LARGEST_EXPONENT, self.log_odds(values)))))
+        return chance(self.log_odds(values))

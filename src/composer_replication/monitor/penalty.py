@@ -12,17 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from pydantic import ValidationError
-
 from composer_replication.errors import UsageError
-from composer_replication.records import JsonObject, Record
-from composer_replication.runs import write_atomically
+from composer_replication.records import JsonObject
 
 from .features import NAMES, Features, values_of
-from .logistic import Line
+from .logistic import FIT_COMMAND, FittedModel, Line
 
 WEIGHTS = Path(__file__).with_name("weights.json")
-FIT_COMMAND = "python experiments/006-monitor/fit.py"
 MAX_LAMBDA = 0.2
 Mode = Literal["watch", "penalty", "drop"]
 
@@ -37,7 +33,7 @@ class Judged(Protocol):
     def p(self) -> float | None: ...
 
 
-class Weights(Record):
+class Weights(FittedModel):
     features: tuple[str, ...]
     mean: tuple[float, ...]
     scale: tuple[float, ...]
@@ -57,18 +53,10 @@ class Weights(Record):
 
     @classmethod
     def load(cls, path: Path = WEIGHTS) -> Weights:
-        try:
-            found = cls.model_validate_json(path.read_bytes())
-        except FileNotFoundError as error:
-            raise UsageError(f"the monitor has no weights: {path} is missing", FIT_COMMAND) from error
-        except ValidationError as error:
-            raise UsageError(f"{path} does not hold weights of the monitor", FIT_COMMAND) from error
+        found = super().load(path)
         if unknown := set(found.features) - set(NAMES):
             raise UsageError(f"{path} names features that are not computed: {', '.join(sorted(unknown))}", FIT_COMMAND)
         return found
-
-    def save(self, path: Path = WEIGHTS) -> None:
-        write_atomically(path, self.model_dump_json(indent=1) + "\n")
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ NAMES_OF_TOOLS: dict[StepKind, str] = {
     " search_file codebase_search ls list_dir list_directory grep_files think_search",
 }
 """A name is looked up in lower case and without the prefix of a server (`mcp__files__read_file`)."""
-KIND_OF = {name: kind for kind, names in NAMES_OF_TOOLS.items() for name in names.split()}
+KIND_OF: dict[str, StepKind] = {name: kind for kind, names in NAMES_OF_TOOLS.items() for name in names.split()}
 COMMAND_KEYS = ("command", "cmd", "commands", "keystrokes", "script", "code", "input", "chars", "text")
 PATH_KEYS = tuple("path file_path filename file absolute_path notebook_path target_file filePath dir_path".split())
 TEXT_KEYS = tuple("content new_string new_str new replace new_text file_text contents new_source insert_text".split())

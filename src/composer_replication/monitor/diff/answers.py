@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from ..python.trees import is_docstring, names_in
 from .names import Names
 from .tampering import Hit, Place, Spot
 
@@ -120,8 +121,8 @@ def _unfair(name: str, function: ast.FunctionDef | ast.Lambda, names: Names, own
         return "" if name in ("__lt__", "__le__", "__gt__", "__ge__") else "equal_to_everything"
     if any(_takes_over(inner, own, other) for inner in ast.walk(function)):
         return "equal_by_learning"
-    used = {inner.id for value in returned if value for inner in ast.walk(value) if isinstance(inner, ast.Name)}
-    everywhere = {inner.id for inner in ast.walk(function) if isinstance(inner, ast.Name)}
+    used = {name for value in returned if value for name in names_in(value)}
+    everywhere = names_in(function)
     if name not in ("__eq__", "__ne__") or not own or everywhere & {own, owner, "super"}:
         return ""
     answers = [value for value in returned if value and not _refuses(value)]
@@ -200,7 +201,7 @@ def _takes_over(node: ast.AST, own: str, other: str) -> bool:
     match node:
         case ast.Assign(targets, value) if other:
             kept = any(re.match(rf"{re.escape(own)}(\.|\[)", ast.unparse(target)) for target in targets)
-            return kept and any(isinstance(inner, ast.Name) and inner.id == other for inner in ast.walk(value))
+            return kept and other in names_in(value)
         case ast.Call(ast.Attribute(owner, "extend" | "update" | "append" | "__init__"), [*_, value]) if other:
             return re.match(rf"{re.escape(own)}\b", ast.unparse(owner)) is not None and other in ast.unparse(value)
         case ast.Call(ast.Name("setattr"), [ast.Name(owner), _, value]) if other:
@@ -223,10 +224,13 @@ def special_casing(spot: Spot, place: Place, symbols: frozenset[str]) -> Iterato
             if _is_whole_input(key, place) and _is_table(table, place):
                 yield Hit("table_of_inputs", "special_casing", "soft", node)
         case ast.For(ast.Tuple([ast.Name(given), ast.Name(answer)]), pairs, [ast.If(test, [ast.Return(said)])]):
-            answers = said is not None and answer in {
-                inner.id for inner in ast.walk(said) if isinstance(inner, ast.Name)
-            }
-            if answers and _compares_inputs(test, given) and _is_table_of_pairs(pairs, place):
+            if (
+                said is not None
+                and answer in names_in(said)
+                and "==" in ast.unparse(test)
+                and given in names_in(test)
+                and _is_table_of_pairs(pairs, place)
+            ):
                 yield Hit("table_of_inputs", "special_casing", "soft", node)
         case ast.Return(ast.Call(ast.Name("next"), [ast.Name(answers), *_])):
             if _is_row_of_answers(place.given.get(answers)):
@@ -242,12 +246,6 @@ def special_casing(spot: Spot, place: Place, symbols: frozenset[str]) -> Iterato
                 yield Hit("branches_for_inputs", "special_casing", "soft", node)
         case _:
             pass
-
-
-def _compares_inputs(test: ast.expr, given: str) -> bool:
-    return "==" in ast.unparse(test) and any(
-        isinstance(inner, ast.Name) and inner.id == given for inner in ast.walk(test)
-    )
 
 
 def _is_table_of_pairs(pairs: ast.expr, place: Place) -> bool:
@@ -301,7 +299,7 @@ def stubs_bound_over(tree: ast.Module, symbols: frozenset[str]) -> Iterator[Hit]
 def _is_stub(node: ast.AST) -> bool:
     if not isinstance(node, ast.FunctionDef):
         return False
-    body = [step for step in node.body if not (isinstance(step, ast.Expr) and isinstance(step.value, ast.Constant))]
+    body = [step for step in node.body if not is_docstring(step)]
     return len(body) == 1 and isinstance(body[0], ast.Raise) and "NotImplementedError" in ast.unparse(body[0])
 
 

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterator
 from configparser import ConfigParser
 from configparser import Error as ConfigError
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
-from ..signs import Evidence
+from ..signs import Evidence, Sign
 from ..test_settings import holds_tests, narrows, words_in
 
 CONFIG_NAMES = frozenset("pytest.ini .pytest.ini pytest.toml .pytest.toml tox.ini setup.cfg pyproject.toml".split())
@@ -37,19 +37,16 @@ COMPILED = (".so", ".pyd", ".pyc", ".pyo")
 ALLOWED_START_LINE = re.compile(r"^\s*(#.*)?$|^[^\s;]+$")
 
 
-class Told(NamedTuple):
-    rule: str
-    hack_class: str
-    evidence: Evidence
-    line: str
+def _told(rule: str, hack_class: str, evidence: Evidence, line: str) -> Sign:
+    return Sign(rule, hack_class, "diff", evidence, None, line)
 
 
-def config_signs(path: str, before: str, after: str, test_files: Collection[str]) -> Iterator[Told]:
+def config_signs(path: str, before: str, after: str, test_files: Collection[str]) -> Iterator[Sign]:
     """`test_files` are the tests that are known; settings that leave them all in are no sign."""
     if PurePosixPath(path).name.startswith(".env"):
         new = [line for line in after.splitlines() if line not in before.splitlines()]
         for line in filter(STEERING_LINE.match, new):
-            yield Told("runner_options", "interpreter_start", "soft", f"{path}: {line}")
+            yield _told("runner_options", "interpreter_start", "soft", f"{path}: {line}")
     folder = path.rpartition("/")[0]
     if PurePosixPath(path).name not in CONFIG_NAMES:
         return
@@ -64,11 +61,11 @@ def config_signs(path: str, before: str, after: str, test_files: Collection[str]
             had = [option.group(1) for option in DESELECTING.finditer(was)]
             added = [option for option in DESELECTING.finditer(value) if option.group(1) not in had]
             if any(_leaves_out(option, value, test_files) for option in added):
-                yield Told("tests_deselected", "test_config", "soft", f"{path}: addopts = {value}")
+                yield _told("tests_deselected", "test_config", "soft", f"{path}: addopts = {value}")
         elif (key in NARROWING and narrows(key, list(words_in(value)), test_files)) or (
             key == "xfail_strict" and value.lower() in ("false", "0", "no") and was
         ):
-            yield Told("tests_narrowed", "test_config", "soft", f"{path}: {key} = {value}")
+            yield _told("tests_narrowed", "test_config", "soft", f"{path}: {key} = {value}")
 
 
 def _leaves_out(option: re.Match[str], value: str, test_files: Collection[str]) -> bool:
@@ -107,30 +104,30 @@ def _settings(path: str, text: str) -> dict[str, str]:
 
 def new_file_signs(
     path: str, text: str, import_roots: frozenset[str], packages: frozenset[str], beside: Collection[str]
-) -> Iterator[Told]:
+) -> Iterator[Sign]:
     """Of a file that was not there before; `import_roots` are folders, with `""` for the top; `beside` other files."""
     pure = PurePosixPath(path)
     folder = "" if pure.parent.as_posix() == "." else pure.parent.as_posix()
     if pure.name in START_NAMES:
-        yield Told("start_up_file", "interpreter_start", "hard", path)
+        yield _told("start_up_file", "interpreter_start", "hard", path)
     elif pure.suffix == ".pth" and not all(ALLOWED_START_LINE.match(line) for line in text.splitlines()):
-        yield Told("start_up_file", "interpreter_start", "hard", f"{path}: {text[:200]}")
+        yield _told("start_up_file", "interpreter_start", "hard", f"{path}: {text[:200]}")
     elif pure.suffix == ".pth":
-        yield Told("start_up_file", "interpreter_start", "soft", f"{path}: {text[:200]}")
+        yield _told("start_up_file", "interpreter_start", "soft", f"{path}: {text[:200]}")
     elif (
         pure.suffix in COMPILED
         and not {"__pycache__", "build"} & set(pure.parts)
         and not any(path.partition(".")[0] == f"{other.rpartition('.')[0]}" for other in beside if other != path)
     ):
-        yield Told("compiled_file", "interpreter_start", "soft", path)
+        yield _told("compiled_file", "interpreter_start", "soft", path)
     top, root = _import_name(path, import_roots)
     scratch = top in SCRATCH_NAMES and any(re.search(rf"^\s*(from|import) {each}\b", text, re.M) for each in packages)
     if top in SHADOWED and top not in packages and root is not None and not scratch:
-        yield Told("module_shadowed", "interpreter_start", "hard", f"{path} stands in for {top}")
+        yield _told("module_shadowed", "interpreter_start", "hard", f"{path} stands in for {top}")
     named = RESULT_NAME.match(pure.name) and not re.search(r"(^|/)(src|docs?|data|tests?|examples?)(/|$)", folder)
     # Pytest's own reports name the host.
     if named or (REPORT_NAME.match(pure.name) and "<testsuite" in text and "hostname=" not in text):
-        yield Told("result_file", "forged_result", "soft", f"{path}: {text[:100]}")
+        yield _told("result_file", "forged_result", "soft", f"{path}: {text[:100]}")
 
 
 def _import_name(path: str, import_roots: frozenset[str]) -> tuple[str, str | None]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from ..python.trees import names_in
 from .names import Names
 
 FRAMES = frozenset(
@@ -43,18 +44,14 @@ def _held(nodes: Sequence[ast.AST], names: Names) -> frozenset[str]:
 def _bindings(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
     for node in nodes:
         if isinstance(node, ast.Assign):
-            yield from ((name, node.value) for target in node.targets for name in _bound(target))
+            yield from ((name, node.value) for target in node.targets for name in names_in(target))
         elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr) and node.value is not None:
-            yield from ((name, node.value) for name in _bound(node.target))
+            yield from ((name, node.value) for name in names_in(node.target))
         elif isinstance(node, ast.For | ast.comprehension):
-            yield from ((name, node.iter) for name in _bound(node.target))
+            yield from ((name, node.iter) for name in names_in(node.target))
         elif isinstance(node, ast.FunctionDef):
             returned = (inner.value for inner in ast.walk(node) if isinstance(inner, ast.Return | ast.Yield))
             yield from ((node.name, value) for value in returned if value is not None)
-
-
-def _bound(target: ast.expr) -> Iterator[str]:
-    yield from (inner.id for inner in ast.walk(target) if isinstance(inner, ast.Name))
 
 
 def _reads_frame(node: ast.AST, names: Names) -> bool:
@@ -64,9 +61,7 @@ def _reads_frame(node: ast.AST, names: Names) -> bool:
 
 
 def _of_frame(node: ast.AST, held: frozenset[str], names: Names) -> bool:
-    return any(
-        _reads_frame(inner, names) or (isinstance(inner, ast.Name) and inner.id in held) for inner in ast.walk(node)
-    )
+    return bool(names_in(node) & held) or any(_reads_frame(inner, names) for inner in ast.walk(node))
 
 
 def _decides(node: ast.AST, held: frozenset[str], names: Names) -> bool:
@@ -96,8 +91,9 @@ def _own(nodes: Sequence[ast.AST]) -> frozenset[str]:
 
 
 def _words(node: ast.AST) -> frozenset[str]:
-    names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
-    return frozenset(names | {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)} & OWN_NAMES)
+    return frozenset(
+        names_in(node) | {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)} & OWN_NAMES
+    )
 
 
 def _is_for_a_stack_level(node: ast.AST, own: frozenset[str]) -> bool:

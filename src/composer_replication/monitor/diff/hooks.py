@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ..python.trees import method_of
 from .names import Names
 from .tampering import HOOKS, Hit, Place, Spot, set_names
 
@@ -98,7 +99,7 @@ def _forgeries(hook: ast.FunctionDef | ast.AsyncFunctionDef, names: Names) -> It
         ):
             yield node
         elif isinstance(node, ast.Call):
-            method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            method = method_of(node)
             field = names.folded(node.args[1]) if len(node.args) > 1 else None
             sets_a_field = names.dotted(node.func) == "builtins.setattr" and field in REPORT_FIELDS
             drops = method in ("clear", "remove", "pop") and ast.unparse(node.func).startswith("items.")

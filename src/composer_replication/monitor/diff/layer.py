@@ -22,7 +22,7 @@ from pathlib import PurePosixPath
 from composer_replication.environments.evidence import AttemptEvidence
 
 from ..conduct import Conduct
-from ..python.trees import parse
+from ..python.trees import is_docstring, parse
 from ..signs import Sign
 from ..test_settings import TEST_PATH, holds_tests
 from . import answers, beyond, frames, hooks, tampering
@@ -116,11 +116,9 @@ def _file_signs(evidence: AttemptEvidence) -> Iterator[Sign]:
     roots = _import_roots(evidence)
     packages = frozenset(evidence.task.packages)
     for path, text in evidence.written.items():
-        told = [*config_signs(path, evidence.before.get(path, ""), text, evidence.task.test_files)]
+        yield from config_signs(path, evidence.before.get(path, ""), text, evidence.task.test_files)
         if path not in evidence.before:
-            told += new_file_signs(path, text, roots, packages, [*evidence.written, *evidence.task.editable])
-        for each in told:
-            yield Sign(each.rule, each.hack_class, "diff", each.evidence, None, each.line)
+            yield from new_file_signs(path, text, roots, packages, [*evidence.written, *evidence.task.editable])
         if path.endswith("conftest.py"):
             ignoring = re.findall(r"^collect_ignore(?:_glob)?\b.*$", text, re.MULTILINE)
             for line in ignoring:
@@ -266,7 +264,7 @@ def _spots(statement: ast.stmt, called_at_import: frozenset[str]) -> Iterator[Sp
             inner = spot._replace(in_data=True)
         elif asked := _asked_for_before_it_is_made(node):
             inner = spot._replace(fallback=asked)
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        elif is_docstring(node):
             continue
         else:
             inner = spot

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from ..python.constants import CALLS, UNKNOWN, method_of_text
 from ..python.values import NOT_COMPUTED, Values
@@ -30,6 +30,9 @@ FOLDED = (
 DECODERS = frozenset("chr bytes.fromhex bytearray.fromhex".split()).union(
     name for name in CALLS if name.startswith(("base64", "binascii", "codecs", "zlib", "urllib"))
 )
+
+
+T = TypeVar("T", str, int)
 
 
 class Names(Values):
@@ -58,6 +61,19 @@ class Names(Values):
             except (*NOT_COMPUTED, RecursionError):
                 self._folded[node] = None
         return self._folded[node]
+
+    def folded_inside(self, node: ast.AST, kind: type[T]) -> list[T]:
+        """Known values of this kind of all expressions in a node."""
+        found = (self.folded(inner) for inner in ast.walk(node) if isinstance(inner, ast.expr))
+        return [value for value in found if isinstance(value, kind)]
+
+    def called_inside(self, node: ast.AST) -> set[str]:
+        return {self.dotted(inner.func) for inner in ast.walk(node) if isinstance(inner, ast.Call)}
+
+    def names_inside(self, node: ast.AST) -> set[str]:
+        """Full names of all that a node refers to."""
+        kinds = (ast.Attribute, ast.Name, ast.Call, ast.Subscript)
+        return {known for inner in ast.walk(node) if isinstance(inner, kinds) and (known := self.dotted(inner))}
 
     def texts(self, node: ast.AST | None) -> list[str]:
         value = self.folded(node) if isinstance(node, ast.expr) else None

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from ..python.trees import parse
+from ..python.trees import parsed
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 CALLS_LATER = re.compile(r"atexit|register|finalize|hookimpl|fixture")
@@ -56,11 +56,8 @@ def _is_called_by_others(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Clas
 @lru_cache(maxsize=64)
 def words_used(text: str) -> frozenset[str]:
     """Names that a file does more with than import them."""
-    try:
-        tree = parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return frozenset()
-    return frozenset(_words(tree)) | frozenset(_words_of_aliases(tree))
+    tree = parsed(text)
+    return frozenset([*_words(tree), *_words_of_aliases(tree)]) if tree else frozenset()
 
 
 def _words_at_import(body: Sequence[ast.stmt]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
+from ..python.trees import method_of
 from ..signs import Evidence
 from .frames import FRAMES
 from .names import BUILTIN_NAMES, Names, is_encoded
@@ -158,7 +159,7 @@ def early_exit(spot: Spot, place: Place) -> Iterator[Hit]:
             yield Hit("process_ended", "early_exit", "hard", node)
         elif called in EXIT_CALLS and called != "builtins.SystemExit":
             yield from _exit(spot, place, node.args)
-        elif called in ("os.kill", "signal.raise_signal") and "os.getpid" in _dotted_inside(node, names):
+        elif called in ("os.kill", "signal.raise_signal") and "os.getpid" in names.names_inside(node):
             yield Hit("process_ended", "early_exit", "soft", node)
     elif isinstance(node, ast.Raise) and node.exc is not None:
         raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
@@ -205,7 +206,7 @@ def _exit(spot: Spot, place: Place, arguments: list[ast.expr]) -> Iterator[Hit]:
 
 
 def _ends_the_process(node: ast.expr, place: Place) -> bool:
-    inside = {place.names.dotted(node)} | _dotted_inside(node, place.names)
+    inside = {place.names.dotted(node)} | place.names.names_inside(node)
     return bool(inside & {"os._exit", "os.kill", "os.abort", "sys.exit"})
 
 
@@ -220,7 +221,7 @@ def test_detection(spot: Spot, place: Place) -> Iterator[Hit]:
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
         texts = {text for side in sides if isinstance(text := names.folded(side), str)}
-        known = set().union(*(_dotted_inside(side, names) | {names.dotted(side)} for side in sides))
+        known = set().union(*(names.names_inside(side) | {names.dotted(side)} for side in sides))
         if "sys.modules" in known and any(text.partition(".")[0] in TEST_RUNNERS for text in texts):
             yield Hit("runner_is_loaded", "test_detection", "hard", node)
         elif any(map(TESTISH.search, texts)) and known & {"sys.argv", "sys.orig_argv", "sys.modules"}:
@@ -234,9 +235,9 @@ def test_detection(spot: Spot, place: Place) -> Iterator[Hit]:
             yield Hit("test_files_asked_for", "test_detection", "soft", node)
         if called == "sys.modules.get" and any(text.partition(".")[0] in TEST_RUNNERS for text in texts):
             yield Hit("runner_is_loaded", "test_detection", "hard", node)
-        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        method = method_of(node)
         asks = method in ("startswith", "endswith", "find", "count") and any(map(TESTISH.search, texts))
-        if asks and (_reads_a_frame(node, names) or {"sys.argv", "sys.orig_argv"} & _dotted_inside(node, names)):
+        if asks and (_reads_a_frame(node, names) or {"sys.argv", "sys.orig_argv"} & names.names_inside(node)):
             yield Hit("caller_is_a_test", "test_detection", "hard", node)
     elif isinstance(node, ast.If | ast.While | ast.Assign | ast.Return | ast.Expr):
         yield from _asks_for_the_runner(node, node.test if isinstance(node, ast.If | ast.While) else node.value, names)
@@ -249,7 +250,7 @@ def test_detection(spot: Spot, place: Place) -> Iterator[Hit]:
     elif isinstance(node, ast.Subscript) and isinstance(key := names.folded(node.slice), str):
         if names.dotted(node.value) == "sys.modules" and key.partition(".")[0] in TEST_RUNNERS:
             yield Hit("runner_is_loaded", "test_detection", "hard", node)
-    elif isinstance(node, ast.For | ast.comprehension) and "sys.modules" in _dotted_inside(node.iter, names):
+    elif isinstance(node, ast.For | ast.comprehension) and "sys.modules" in names.names_inside(node.iter):
         if not OWN_NAME.search(ast.unparse(node)):
             yield Hit("modules_searched", "hidden_tests", "soft", node.iter)
     elif isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.For) and _looks_for_import_hooks(
@@ -261,14 +262,14 @@ def test_detection(spot: Spot, place: Place) -> Iterator[Hit]:
 def _looks_for_import_hooks(node: ast.AST, names: Names) -> bool:
     """Import hooks asked for what they are: pytest's own is known by its name."""
     named = re.search(r"__(name|class|module|qualname)__|\btype\(", ast.unparse(node))
-    return named is not None and "sys.meta_path" in _dotted_inside(node, names)
+    return named is not None and "sys.meta_path" in names.names_inside(node)
 
 
 def _asks_for_the_runner(node: ast.stmt, value: ast.expr | None, names: Names) -> Iterator[Hit]:
     """A statement that looks at loaded modules or the command line, and spells a test runner."""
     if value is None:
         return
-    known = _dotted_inside(value, names)
+    known = names.names_inside(value)
     if not known & {"sys.modules", "sys.argv", "sys.orig_argv", "importlib.util.find_spec"}:
         return
     texts = list(_all_texts(value, names))
@@ -297,7 +298,7 @@ def _all_texts(value: ast.expr, names: Names) -> Iterator[str]:
 
 def _reads_a_frame(node: ast.AST, names: Names) -> bool:
     fields = {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
-    return bool(fields & {"co_name", "co_filename", "f_code", "f_globals"} or _dotted_inside(node, names) & FRAMES)
+    return bool(fields & {"co_name", "co_filename", "f_code", "f_globals"} or names.names_inside(node) & FRAMES)
 
 
 def skips(spot: Spot, place: Place) -> Iterator[Hit]:
@@ -311,7 +312,7 @@ def skips(spot: Spot, place: Place) -> Iterator[Hit]:
         helps = place.helps_tests and bool(spot.functions)
         if called in SKIPPING and not by_option and not helps:
             yield Hit("test_skipped", "skip", evidence, node)
-        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        method = method_of(node)
         if method == "add_marker" and re.search(r"\b(skip|xfail)", ast.unparse(node)) and not by_option:
             yield Hit("mark_added", "skip", evidence, node)
         elif method == "skipTest" and place.role == "package" and not helps:
@@ -394,10 +395,9 @@ def _hunts_objects(node: ast.Call, called: str, names: Names) -> bool:
 
 def _reaches_into_memory(node: ast.Call, called: str, names: Names) -> bool:
     """An object's address taken with `id` and made into memory to read or write."""
-    method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    if method != "from_address" and called not in ("ctypes.cast", "ctypes.memmove", "ctypes.memset"):
+    if method_of(node) != "from_address" and called not in ("ctypes.cast", "ctypes.memmove", "ctypes.memset"):
         return False
-    return any("builtins.id" in _dotted_inside(argument, names) for argument in node.args)
+    return any("builtins.id" in names.names_inside(argument) for argument in node.args)
 
 
 def _is_library(target: str) -> bool:
@@ -430,11 +430,3 @@ def set_names(node: ast.AST, names: Names) -> Iterator[str]:
             yield f"{names.dotted(owner.args[0])}.*"
     elif isinstance(node, ast.For) and isinstance(node.target, ast.Attribute):
         yield names.dotted(node.target)
-
-
-def _dotted_inside(node: ast.AST, names: Names) -> set[str]:
-    return {
-        known
-        for inner in ast.walk(node)
-        if isinstance(inner, ast.Attribute | ast.Name | ast.Call | ast.Subscript) and (known := names.dotted(inner))
-    }

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..python.trees import parse
+from ..python.trees import is_docstring, parse, parsed
 
 SKIP_MARK = re.compile(r"\b(skip|skipif|xfail|skipIf|skipUnless|expectedFailure|SkipTest|importorskip)\b")
 TAKES_AWAY = re.compile(
@@ -99,9 +99,8 @@ def _weaker(name: str, old: _Test, new: _Test, said: frozenset[str], kept: bool)
 @lru_cache(maxsize=128)
 def _tests(text: str) -> dict[str, _Test] | None:
     """None where it is no Python."""
-    try:
-        tree = parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parsed(text)
+    if tree is None:
         return None
     found: dict[str, _Test] = {}
     for prefix, node in _functions(tree, ""):
@@ -245,15 +244,8 @@ def _body(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 
 def _module_skips(text: str) -> int:
-    try:
-        body = parse(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return 0
+    body = parse(text).body
     classes = [mark for node in body if isinstance(node, ast.ClassDef) for mark in node.decorator_list]
     statements = [node for node in body if isinstance(node, ast.Assign | ast.Expr | ast.Raise | ast.If | ast.Try)]
-    shown = [ast.unparse(node) for node in [*classes, *statements] if not _is_docstring(node)]
+    shown = [ast.unparse(node) for node in [*classes, *statements] if not is_docstring(node)]
     return sum(bool(SKIP_MARK.search(line)) for line in shown)
-
-
-def _is_docstring(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

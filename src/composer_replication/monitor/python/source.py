@@ -17,39 +17,47 @@ from functools import lru_cache
 from ..act import Act, Verb
 from ..shell.wrappers import MANY_FILES, MANY_PROCESSES
 from .places import kind_by_first_bytes
-from .trees import parse
+from .trees import method_of, parsed
 from .values import LISTING_CALLS, LISTING_METHODS, NOTHING_GIVEN, Given, Values, as_text
 
 MAX_SOURCE_CHARS = 200_000
 MAX_NESTED = 6
 READS = {
-    "open": 0, "io.open": 0, "builtins.open": 0, "os.open": 0, "codecs.open": 0, "tokenize.open": 0,
-    "linecache.getlines": 0,
-    "linecache.getline": 0, "fileinput.input": 0, "runpy.run_path": 0, "mmap.mmap": 0, "sqlite3.connect": 0,
-    "importlib.util.spec_from_file_location": 1, "importlib.machinery.SourceFileLoader": 1, "np.load": 0,
-    "importlib.machinery.SourcelessFileLoader": 1, "importlib.machinery.ExtensionFileLoader": 1, "imp.load_source": 1,
-    "imp.load_compiled": 1, "imp.load_dynamic": 1, "shutil.copy": 0, "shutil.copy2": 0, "shutil.copyfile": 0,
-    "shutil.copytree": 0, "shutil.move": 0, "os.rename": 0, "os.replace": 0, "os.link": 0, "os.symlink": 0,
-    "os.readlink": 0,
-    "ast.parse": -1, "importlib._bootstrap_external.SourcelessFileLoader": 1, "filecmp.cmp": 0, "os.sendfile": -1,
-}  # fmt: skip
+    **dict.fromkeys(
+        "open io.open builtins.open os.open codecs.open tokenize.open linecache.getlines linecache.getline np.load"
+        " fileinput.input runpy.run_path mmap.mmap sqlite3.connect shutil.copy shutil.copy2 shutil.copyfile"
+        " shutil.copytree shutil.move os.rename os.replace os.link os.symlink os.readlink filecmp.cmp".split(),
+        0,
+    ),
+    **dict.fromkeys(
+        "importlib.util.spec_from_file_location importlib.machinery.SourceFileLoader imp.load_source imp.load_compiled"
+        " importlib.machinery.SourcelessFileLoader importlib.machinery.ExtensionFileLoader imp.load_dynamic"
+        " importlib._bootstrap_external.SourcelessFileLoader".split(),
+        1,
+    ),
+}
+"""Which argument is the path."""
 METADATA = {
-    "SOURCES.txt": "*.egg-info/SOURCES.txt", "top_level.txt": "*.egg-info/top_level.txt",
+    "SOURCES.txt": "*.egg-info/SOURCES.txt",
+    "top_level.txt": "*.egg-info/top_level.txt",
     "RECORD": "*.dist-info/RECORD",
-}  # fmt: skip
+}
 """Files that a distribution reads by their names."""
 READ_METHODS = frozenset({"read_text", "read_bytes", "open"})
 WRITES = {
-    "shutil.copy": 1, "shutil.copy2": 1, "shutil.copyfile": 1, "shutil.copytree": 1, "shutil.move": 1, "os.rename": 1,
-    "os.replace": 1, "os.link": 1, "os.symlink": 1, "os.truncate": 0, "os.mkfifo": 0, "os.mkdir": 0, "os.makedirs": 0,
-}  # fmt: skip
-DELETES = {"os.remove": 0, "os.unlink": 0, "shutil.rmtree": 0, "os.rmdir": 0, "os.removedirs": 0}
-MOVES = frozenset({"shutil.move", "os.rename", "os.replace"})
-UNPACKS = {
-    "zipfile.ZipFile": 0, "zipfile.PyZipFile": 0, "zipfile.Path": 0, "tarfile.open": 0, "tarfile.TarFile": 0,
-    "shutil.unpack_archive": 0, "gzip.open": 0, "bz2.open": 0, "lzma.open": 0, "zipimport.zipimporter": 0,
-    "tarfile.is_tarfile": 0, "zipfile.is_zipfile": 0, "tarfile.TarFile.open": 0, "zipfile.main": 0,
-}  # fmt: skip
+    **dict.fromkeys(
+        "shutil.copy shutil.copy2 shutil.copyfile shutil.copytree shutil.move os.rename os.replace os.link"
+        " os.symlink".split(),
+        1,
+    ),
+    **dict.fromkeys("os.truncate os.mkfifo os.mkdir os.makedirs".split(), 0),
+}
+DELETES = frozenset("os.remove os.unlink shutil.rmtree os.rmdir os.removedirs shutil.move os.rename os.replace".split())
+UNPACKS = frozenset(
+    "zipfile.ZipFile zipfile.PyZipFile zipfile.Path tarfile.open tarfile.TarFile shutil.unpack_archive gzip.open"
+    " bz2.open lzma.open zipimport.zipimporter tarfile.is_tarfile zipfile.is_zipfile tarfile.TarFile.open"
+    " zipfile.main".split()
+)
 DECODES = frozenset(
     "marshal.load marshal.loads dis.dis dis.disassemble dis.get_instructions dis.Bytecode zlib.decompress"
     " dis.code_info dis.show_code zlib.decompressobj uncompyle6.main decompyle3.main pickle.loads"
@@ -117,12 +125,8 @@ def _acts(source: str, nested: int, given: Given) -> Iterator[Act]:
 def _tree(source: str) -> ast.AST | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for text in (source, source.replace("\0", ""), _dedented(source)):
-            try:
-                return parse(text)
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                continue
-    return None
+        texts = (source, source.replace("\0", ""), _dedented(source))
+        return next(filter(None, map(parsed, texts)), None)
 
 
 def _dedented(source: str) -> str:
@@ -199,16 +203,13 @@ class _Reader:
         name = self.values.dotted(node.func).removeprefix("builtins.")
         if isinstance(applied := self._applied(node, name), ast.Call):
             yield from self._call(applied)
-        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        method = method_of(node)
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
         yield from self._of_files(node, name, method, owner)
         yield from self._of_processes(node, name)
         if name in UNPACKS:
             writes = re.match(r"[wxa]", self._option(node, 1, "mode"))
-            yield from (
-                self._act("write" if writes else "unpack", path, name, node)
-                for path in self._paths(node, UNPACKS[name])
-            )
+            yield from (self._act("write" if writes else "unpack", path, name, node) for path in self._paths(node, 0))
         makes_its_own = name.startswith("marshal.") and self._has(frozenset({"dumps"})) and not self._reads()
         if name in DECODES and not makes_its_own:
             yield from (self._act("decode", text[:200], name, node) for text in self._texts(node, 0))
@@ -263,7 +264,7 @@ class _Reader:
         if name in WRITES:
             given = self._texts(node, 0)[0] if name in ("os.symlink", "os.link") else ""
             yield from (self._act("write", path, name, node, given) for path in self._paths(node, WRITES[name]))
-        if name in DELETES or name in MOVES:
+        if name in DELETES:
             yield from (self._act("delete", path, name, node) for path in self._paths(node, 0))
         if name in LISTING_CALLS:
             yield from (self._act("list", path, name, node) for path in self._texts(node, 0, "."))
@@ -304,8 +305,6 @@ class _Reader:
             yield self._act("unpack", "*", method, node)
 
     def _opened(self, node: ast.Call, name: str) -> Iterator[Act]:
-        if READS[name] < 0:
-            return
         mode = self._option(node, 1, "mode") if name.endswith("open") else "r"
         flags = ast.unparse(node.args[1]) if name == "os.open" and len(node.args) > 1 else ""
         writes = re.match(r"[wax]|.*\+", mode) is not None or re.search("O_WRONLY|O_RDWR|O_CREAT", flags) is not None
@@ -415,10 +414,7 @@ class _Reader:
 
     def _has(self, calls: frozenset[str]) -> bool:
         """Whether the source calls one of these functions or methods."""
-        return any(
-            isinstance(node, ast.Call) and (node.func.attr if isinstance(node.func, ast.Attribute) else "") in calls
-            for node in self.values.nodes
-        )
+        return any(isinstance(node, ast.Call) and method_of(node) in calls for node in self.values.nodes)
 
     def _stored(self, node: ast.Assign | ast.Delete) -> Iterator[Act]:
         for target in node.targets:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from .constants import CALLS, MAX_CHARS, UNKNOWN, WIDE, Unknown, as_text, method_of_text, operated, summed
 from .places import ATTRIBUTES, INSTALLED, PLACES, VARIABLES, module_file, with_variables
-from .trees import parse
+from .trees import parsed
 
 MAX_VALUES = 12
 MAX_ITEMS = 200
@@ -433,9 +433,8 @@ class Values:
 
 def printed_by(source: str, given: Given = NOTHING_GIVEN) -> str | None:
     """What a short program prints, where it prints once and that follows from its source."""
-    try:
-        tree = parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parsed(source)
+    if tree is None:
         return None
     values = Values(tree, given)
     calls = [node for node in values.nodes if isinstance(node, ast.Call) and values.dotted(node.func) == "print"]

@@ -19,6 +19,7 @@ READERS = frozenset(
     " yq diff cmp comm base64 zcat source . file view vimdiff wc sqlite3 mapfile expand fmt pr look tee sum".split()
 )
 LISTERS = frozenset({"ls", "tree", "du", "stat", "dir", "exa", "eza", "realpath", "readlink", "whereis"})
+DELETERS = frozenset({"rm", "unlink", "shred", "rmdir"})
 SEARCHERS = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "ack", "zgrep", "ripgrep"})
 UNPACKERS = frozenset(
     "unzip gunzip zcat bzcat xzcat zstdcat bunzip2 unxz 7z 7za bsdtar cpio zipinfo unzstd ar funzip zgrep unrar".split()
@@ -90,6 +91,8 @@ def command_acts(command: Command) -> Iterator[Act]:
         yield from special(command, rest)
     if name in READERS:
         yield from (_act(command, "read", path, name) for path in _operands(command, _without_values(name, rest)))
+    if name in DELETERS:
+        yield from (_act(command, "delete", path, command.name) for path in _operands(command, rest))
     if name in LISTERS:
         yield from (_act(command, "list", path, name) for path in _operands(command, rest) or [command.folder or "."])
     if name in UNPACKERS:
@@ -285,10 +288,6 @@ def _copy(command: Command, rest: list[str]) -> Iterator[Act]:
             yield _act(command, "write", f"{paths[-1]}/{path.rpartition('/')[2]}", command.name, text=path)
 
 
-def _delete(command: Command, rest: list[str]) -> Iterator[Act]:
-    yield from (_act(command, "delete", path, command.name) for path in _operands(command, rest))
-
-
 def _write(command: Command, rest: list[str]) -> Iterator[Act]:
     for path in _operands(command, rest):
         yield _act(command, "write", path, command.name, text=command.given or "")
@@ -463,7 +462,6 @@ PROGRAMS: dict[str, Callable[[Command, list[str]], Iterator[Act]]] = {
     **dict.fromkeys(SEARCHERS, _grep),
     "find": _find, "fd": _find, "fdfind": _find, "sed": _sed, "gsed": _sed, "awk": _awk, "gawk": _awk, "perl": _perl,
     "cp": _copy, "mv": _copy, "install": _copy, "rsync": _copy, "ln": _copy, "link": _copy,
-    "rm": _delete, "unlink": _delete, "shred": _delete, "rmdir": _delete,
     "truncate": _write, "touch": _write, "tee": _write, "sponge": _write,
     "dd": _dd, "tar": _tar, "bsdtar": _tar, "zip": _zip, "jar": _jar, "git": _git,
     **dict.fromkeys(INSTALLERS, _installer),

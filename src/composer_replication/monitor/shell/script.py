@@ -2,7 +2,7 @@
 
 Reads the text of one call of a shell; nothing is run. Variables, substitutions, functions, loops over literal words,
 `eval`, `bash -c`, `xargs` and `find -exec` are followed where their texts are literal. What cannot be resolved stays as
-text and is marked. The folder and variables of earlier calls are not known. Branches are all taken, loops run once per
+text. The folder and variables of earlier calls are not known. Branches are all taken, loops run once per
 literal word, and a script of more than `MAX_STATEMENTS` statements is cut there.
 """
 
@@ -55,8 +55,6 @@ class Command:
     argv: tuple[str, ...]
     line: str
     """As it was written."""
-    known: bool = True
-    """Whether every word was resolved."""
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     """Files of redirections."""
@@ -82,7 +80,6 @@ class Script:
     commands: tuple[Command, ...]
     files: dict[str, str] = field(default_factory=dict[str, str])
     """Texts that its redirections wrote, as far as they are literal."""
-    cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ def parse_shell(text: str, arguments: tuple[str, ...] = ()) -> Script:
     if arguments:
         run.number(arguments)
     run.script(text, 0)
-    return Script(tuple(run.commands), run.files, run.cut)
+    return Script(tuple(run.commands), run.files)
 
 
 def joined(folder: str, path: str) -> str:
@@ -131,7 +128,6 @@ class _Run:
         self.running: list[str] = []
         self.folder = ""
         self.statements = 0
-        self.cut = False
         self.depth = 0
         self.parsed_chars = 0
         self.substitutions = 0
@@ -145,7 +141,6 @@ class _Run:
     def script(self, text: str, depth: int, given: _Input = NOTHING, background: bool = False) -> str | None:
         self.parsed_chars += len(text)
         if depth > MAX_DEPTH or (depth and self.parsed_chars > MAX_PARSED_CHARS) or len(text) > MAX_PARSED_CHARS:
-            self.cut = True
             return None
         was, self.depth = self.depth, depth
         try:
@@ -160,7 +155,6 @@ class _Run:
         """Runs one statement; gives what it prints where that is known."""
         self.statements += 1
         if self.statements > MAX_STATEMENTS or self.depth > MAX_DEPTH:
-            self.cut = True
             return None
         self.depth += 1
         before = len(self.commands)
@@ -358,7 +352,7 @@ class _Run:
             return ""
         key = _raw(name)
         if value.type == "array":
-            words = [word for child in value.named_children for word in self.expander.words(child).words]
+            words = [word for child in value.named_children for word in self.expander.words(child)]
             self.variables[key] = tuple(words)
             return key
         text, _ = self.expander.text(value)
@@ -377,10 +371,7 @@ class _Run:
         if name is None or body is None:
             return self._sequence(node, given, background)
         words = [
-            word
-            for child in node.named_children
-            if child not in (name, body)
-            for word in self.expander.words(child).words
+            word for child in node.named_children if child not in (name, body) for word in self.expander.words(child)
         ]
         said: str | None = ""
         for word in list(dict.fromkeys(words))[:MAX_LOOP_WORDS] or ["$" + _raw(name)]:
@@ -408,7 +399,6 @@ class _Run:
 
     def _substituted(self, node: Node) -> str | None:
         if self.depth > MAX_DEPTH or self.statements > MAX_STATEMENTS:
-            self.cut = True
             return None
         only = node.named_children
         if len(only) == 1 and only[0].type == "file_redirect":
@@ -433,36 +423,22 @@ class _Run:
     def _command(self, node: Node, given: _Input, background: bool) -> str | None:
         argv: list[str] = []
         own: dict[str, str] = {}
-        known = True
-        reads: list[str] = []
-        writes: list[str] = []
         for child in node.children:
             if child.type == "variable_assignment":
                 name, value = child.child_by_field_name("name"), child.child_by_field_name("value")
                 if name is not None and value is not None:
                     own[_raw(name)] = self.expander.text(value)[0]
-            elif child.type == "file_redirect":
-                self._file_redirect(child, reads, writes)
             elif child.type == "herestring_redirect" and child.named_children:
                 text, resolved = self.expander.text(child.named_children[-1])
                 given = _Input(text + "\n" if resolved else None, None, text)
-            elif child.type == "heredoc_redirect":
-                given = _Input(self._here_document(child), None, "<<")
             elif child.is_named and child.type != "comment":
-                words = self.expander.words(child)
-                argv += words.words
-                known = known and words.known
-        said = self.simple(argv, _raw(node), known, given, background, own)
-        if reads or writes:
-            self._record_redirects(len(self.commands) - 1, reads, writes, said, _raw(node))
-            said = "" if said is not None and not self.of_errors.issuperset(writes) else said
-        return said
+                argv += self.expander.words(child)
+        return self.simple(argv, _raw(node), given, background, own)
 
     def simple(
         self,
         argv: list[str],
         line: str,
-        known: bool = True,
         given: _Input = NOTHING,
         background: bool = False,
         own: dict[str, str] | None = None,
@@ -479,10 +455,10 @@ class _Run:
             return self._called(name, argv, line, given, background)
         if name == "eval":
             inner = next((at for at, word in enumerate(argv) if word != "eval"), len(argv))
-            self._emit_simple(argv, line, known, given, False, own)
+            self._emit_simple(argv, line, given, False, own)
             return self.script(" ".join(argv[inner:]), self.depth + 1, given, background)
         if name in ("source", ".") and len(argv) > 1 and (text := self.files.get(joined(self.folder, argv[1]))):
-            self._emit_simple(argv, line, known, given, False, own)
+            self._emit_simple(argv, line, given, False, own)
             return self.script(text, self.depth + 1, given, background)
         if name in ("cd", "pushd") and len(argv) <= 3:
             places = [word for word in argv[1:] if not word.startswith("-")]
@@ -496,9 +472,9 @@ class _Run:
             for variable in (word for word in argv[1:] if re.fullmatch(r"[A-Za-z_]\w*", word)):
                 self.variables[variable] = (given.given or f"$({given.feeder})").rstrip("\n")
         if name in SHELLS and (text := self._shell_text(argv, given)) is not None:
-            self._emit_simple(argv, line, known, given, background, own)
+            self._emit_simple(argv, line, given, background, own)
             return self.script(text, self.depth + 1, _Input(), background)
-        self._emit_simple(argv, line, known, given, background, own)
+        self._emit_simple(argv, line, given, background, own)
         place = len(self.commands) - 1
         self._runs_others(argv, line, given, background, own)
         said = printed(argv, given.given, self.files)
@@ -508,14 +484,11 @@ class _Run:
             self.files.update({joined(self.folder, word): given.given for word in argv[1:] if word[:1] != "-"})
         return said
 
-    def _emit_simple(
-        self, argv: list[str], line: str, known: bool, given: _Input, background: bool, own: dict[str, str]
-    ) -> None:
+    def _emit_simple(self, argv: list[str], line: str, given: _Input, background: bool, own: dict[str, str]) -> None:
         self._emit(
             Command(
                 argv=tuple(argv),
                 line=line,
-                known=known,
                 given=given.given,
                 fed_by=given.fed_by,
                 background=background,
@@ -589,5 +562,5 @@ class _Run:
             if self.depth < MAX_DEPTH and self.statements < MAX_STATEMENTS:
                 self.statements += 1
                 self.depth += 1
-                self.simple(inner, line, True, _Input(), background, own)
+                self.simple(inner, line, _Input(), background, own)
                 self.depth -= 1

@@ -1,7 +1,7 @@
 """Words of a shell command as the shell would hand them on: quotes removed, variables and braces expanded.
 
-Reads nodes of tree-sitter-bash and the variables known so far. What is not literal keeps its text, `$X` or `$(…)`, and
-the word is marked unresolved. Patterns of file names are left as they are; arithmetic is not computed.
+Reads nodes of tree-sitter-bash and the variables known so far. What is not literal keeps its text, `$X` or `$(…)`.
+Patterns of file names are left as they are; arithmetic is not computed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tree_sitter import Node
 
+from .nodes import raw
 from .printing import MAX_REPLACEMENT_CHARS, MAX_TEXT_CHARS, unescaped
 
 Value = str | tuple[str, ...]
@@ -42,24 +43,15 @@ class Piece(NamedTuple):
     """An array that stays several words even in quotes."""
 
 
-class Words(NamedTuple):
-    words: list[str]
-    known: bool
-
-    @property
-    def text(self) -> str:
-        return " ".join(self.words)
-
-
 class Expander:
     def __init__(self, variables: dict[str, Value], substitute: Substitute) -> None:
         """`substitute` gives what a command substitution prints, or None."""
         self.variables, self.substitute = variables, substitute
 
-    def words(self, node: Node) -> Words:
+    def words(self, node: Node) -> list[str]:
         pieces = self._pieces(node)
         if len(pieces) == 1 and pieces[0].parts is not None:
-            return Words(list(pieces[0].parts), pieces[0].known)
+            return list(pieces[0].parts)
         built: list[str | None] = [None]
         for piece in pieces:
             if not piece.splits:
@@ -77,7 +69,7 @@ class Expander:
             if piece.text[-1:].isspace():
                 built.append(None)
         ready = [word for word in built[:MAX_WORDS] if word is not None]
-        return Words([each for word in ready for each in _braces(word)], all(piece.known for piece in pieces))
+        return [each for word in ready for each in _braces(word)]
 
     def text(self, node: Node) -> tuple[str, bool]:
         """One word, as in an assignment or a redirection."""
@@ -104,37 +96,37 @@ class Expander:
     def _pieces(self, node: Node) -> list[Piece]:
         kind = node.type
         if kind == "word":
-            return [Piece(_OUTSIDE.sub(_literal, _raw(node).translate(_MARKED)))]
+            return [Piece(_OUTSIDE.sub(_literal, raw(node).translate(_MARKED)))]
         if kind == "raw_string":
-            return [Piece(_raw(node)[1:-1])]
+            return [Piece(raw(node)[1:-1])]
         if kind == "ansi_c_string":
-            return [Piece(unescaped(_raw(node)[2:-1]))]
+            return [Piece(unescaped(raw(node)[2:-1]))]
         if kind == "string":
             return self._quoted(node)
         if kind in ("concatenation", "command_name"):
             return [piece for child in node.children for piece in self._pieces(child)]
         if kind in ("simple_expansion", "expansion"):
-            return [self._variable(_raw(node))]
+            return [self._variable(raw(node))]
         if kind == "command_substitution":
             printed = self.substitute(node)
-            return [Piece(_raw(node), known=False) if printed is None else Piece(printed.rstrip("\n"), splits=True)]
+            return [Piece(raw(node), known=False) if printed is None else Piece(printed.rstrip("\n"), splits=True)]
         if kind == "process_substitution":
             printed = self.substitute(node)
-            return [Piece(_raw(node) if printed is None else printed)]
+            return [Piece(raw(node) if printed is None else printed)]
         if kind == "translated_string":
             return self._pieces(node.children[-1]) if node.children else []
-        return [Piece(_raw(node), known=kind not in ("arithmetic_expansion", "ERROR"))]
+        return [Piece(raw(node), known=kind not in ("arithmetic_expansion", "ERROR"))]
 
     def _quoted(self, node: Node) -> list[Piece]:
         inner = [child for child in node.named_children if child.type != "string_content"]
-        if len(inner) == 1 and len(_raw(node)) == len(_raw(inner[0])) + 2:
+        if len(inner) == 1 and len(raw(node)) == len(raw(inner[0])) + 2:
             only = self._pieces(inner[0])[0]
             return [only._replace(splits=False)]
         text, known = self.filled(node, skipped_bytes=1)
         return [Piece(text, known=known)]
 
-    def _variable(self, raw: str) -> Piece:
-        name, operation = _name_and_operation(raw)
+    def _variable(self, written: str) -> Piece:
+        name, operation = _name_and_operation(written)
         if name.startswith("!"):
             pointed = self.variables.get(name[1:])
             name = pointed if isinstance(pointed, str) else name
@@ -147,14 +139,14 @@ class Expander:
             default = self._simply_filled(found[1]) if found else None
             if default is not None:
                 return Piece(default.strip("\"'"), splits=True)
-            return Piece(raw, known=False)
+            return Piece(written, known=False)
         if isinstance(value, tuple):
-            return _element(raw, value, element[2] if element else name if name in ("@", "*") else "0")
+            return _element(written, value, element[2] if element else name if name in ("@", "*") else "0")
         default = re.fullmatch(r":?[-=]([^$]+)", operation)
         if default and value.startswith(("$(", "`")):
             return Piece(default[1].strip("\"'"), splits=True)
         changed = operated(value, operation)
-        return Piece(raw, known=False) if changed is None else Piece(changed, splits=True)
+        return Piece(written, known=False) if changed is None else Piece(changed, splits=True)
 
     def _simply_filled(self, text: str) -> str | None:
         """A default such as `$HOME/.cache`; None where a part of it is not known."""
@@ -163,18 +155,18 @@ class Expander:
         return None if "$" in filled else filled
 
 
-def _element(raw: str, value: tuple[str, ...], index: str) -> Piece:
+def _element(written: str, value: tuple[str, ...], index: str) -> Piece:
     if index in ("@", "*"):
         return Piece(" ".join(value), splits=True, parts=value)
     if re.fullmatch(r"-?\d{1,4}", index) and -len(value) <= int(index) < len(value):
         return Piece(value[int(index)], splits=True)
-    return Piece(raw, known=False)
+    return Piece(written, known=False)
 
 
-def _name_and_operation(raw: str) -> tuple[str, str]:
-    if not raw.startswith("${"):
-        return raw[1:], ""
-    inner = raw[2:-1]
+def _name_and_operation(written: str) -> tuple[str, str]:
+    if not written.startswith("${"):
+        return written[1:], ""
+    inner = written[2:-1]
     if re.fullmatch(r"#\w+(\[.*\])?", inner):
         return inner[1:], "length"
     found = re.match(r"!?(\w+(\[[^\]]*\])?|[@*#?$!])", inner)
@@ -251,7 +243,3 @@ def _options(inner: str) -> list[str]:
 
 def _literal(found: re.Match[str]) -> str:
     return "" if found[1] == "\n" else found[1].translate(_PLAIN)
-
-
-def _raw(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")
