@@ -14,7 +14,7 @@ from typing import cast
 
 from ..python.trees import is_docstring, names_in
 from .names import Names
-from .tampering import Hit, Place, Spot
+from .spots import Hit, Place, Spot
 
 COMPARING = frozenset(
     "__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __contains__ __instancecheck__ __subclasscheck__".split()

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from ..python.trees import method_of
 from .names import Names
-from .tampering import HOOKS, Hit, Place, Spot, set_names
+from .spots import HOOKS, Hit, Place, Spot
+from .tampering import set_names
 
 ASKS_FOR_OPTIONS = re.compile(
     r"getoption\(|getini\(|\.option\.|\benviron\b|getenv\(|sys\.platform|platform\.|os\.name|which\(|version_info|find_spec\("

@@ -29,7 +29,7 @@ from . import answers, beyond, frames, hooks, tampering
 from .files import config_signs, new_file_signs
 from .names import Names
 from .reach import dormant_definitions, words_used
-from .tampering import CodeRule, Hit, Place, Spot
+from .spots import CodeRule, Hit, Place, Spot
 from .tests import weakened_tests
 
 MOST_SIGNS_PER_RULE, DEEPEST_CODE = 3, 3

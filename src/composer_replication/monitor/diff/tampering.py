@@ -10,30 +10,22 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import NamedTuple, cast
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 from ..python.trees import method_of
 from ..signs import Evidence
 from .frames import FRAMES
 from .names import BUILTIN_NAMES, Names, is_encoded
+from .spots import Hit, Place, Spot
 
-LONG_SLEEP_S, LARGE_BYTES = 60, 1 << 26
 COMMAND_LINE_FUNCTION = re.compile(r"(^|_)(main|cli|exit|usage|quit|bail|die|error|console|entry)", re.IGNORECASE)
 COMMAND_LINE_FILE = re.compile(
     r"(^|/)(__main__|cli|main|console|commands?|script)[^/]*\.py$|_(cli|main|command|app)\.py$|(^|/)(bin|scripts|cli)/"
 )
-TESTING_MODULE = re.compile(r"(^|/)_?(testing|test_?(utils|helpers?|support|tools|case))(/|\.py$)|_testing\.py$")
 TESTISH = re.compile(r"(?<![a-z])(py|unit)?[._]?tests?(?![a-z])|pytest|unittest|test_|_test", re.IGNORECASE)
 OWN_NAME = re.compile(r"(?<![.'\"\w])__(name|package)__")
-TEST_VARIABLES = re.compile(r"\bPYTEST_(CURRENT_TEST|VERSION|XDIST_\w+|RUN_CONFIG)\b")
 TEST_RUNNERS = frozenset("pytest _pytest py.test unittest nose _pytest.config pluggy pytest_timeout xdist".split())
-RUNNER_SPELLED = re.compile(r"^(_?pytest|py\.test|nose2?)$|^PYTEST(_|$)|_called_from_test|@py_assert|^conftest(\.py)?$")
-STEERING_VARIABLES = frozenset(
-    "PYTEST_ADDOPTS PYTEST_PLUGINS PYTHONSTARTUP PYTHONHOME PYTHONINSPECT PYTHONOPTIMIZE".split()
-)
-OWN_COMMAND_LINE = re.compile(r"/proc/(self|\d+|\*|\{?\w*\}?)/(cmdline|comm|exe)\b")
 SKIPPING = frozenset(
     "pytest.skip pytest.xfail pytest.importorskip unittest.skip _pytest.outcomes.skip"
     " _pytest.outcomes.xfail _pytest.outcomes.exit unittest.case.skip".split()
@@ -54,89 +46,6 @@ ENDINGS = frozenset(
 )
 EXCEPTION_HOOKS = frozenset("sys.excepthook sys.unraisablehook threading.excepthook".split())
 EXIT_CALLS = frozenset("sys.exit builtins.exit builtins.quit builtins.SystemExit".split())
-SYSTEM_CALLS = frozenset(
-    "unshare mount umount umount2 ptrace setns chroot pivot_root prctl syscall bpf keyctl process_vm_readv"
-    " process_vm_writev clone init_module kexec_load".split()
-)
-PROBED = re.compile(
-    r"/proc/(1|\*|\{[^}]*\}|%[sd])/|/proc/\d+/(root|mem|environ|fd|ns)|/proc/(sysrq-trigger|kcore|self/(ns|mountinfo|mem|root|uid_map"
-    r"|setgroups|cgroup))|/sys/(fs/cgroup(?!/?$|.*/?(cpu|memory|pids)\.\w)|kernel)"
-    r"|/dev/(mem|kmem|sd[a-z])|/etc/shadow|docker\.sock|/\.dockerenv|/var/run/secrets"
-)
-RESULT_FILES = re.compile(
-    r"(^|/)(reward|score|verdict|grade|ctrf|junit|test[-_]results?|test[-_]?report)s?([-_.]\w+)*\.?(txt|json|xml|log|toml)?$"
-    r"|^/?(logs?/)?verifier/|^/logs/|^/grading\b|^/tests?/"
-)
-RESULT_PATH = re.compile(
-    r"(^|/)(reward\.(txt|json|log)|junit[\w-]*\.xml|ctrf\.json|verdict\.\w+)$|^/?logs/verifier|^/logs/"
-)
-PASSED_LINE = re.compile(
-    r"\b\d+ passed\b|<testsuites?\b[^>{]*\bfailures=.0\b"
-    r"|\bOK \(\d+ tests?\)|\"(outcome|status)\": *\"passed\"|\"reward\"\s*:|=+ .*passed.*=+"
-)
-HOOKS = frozenset(
-    "pytest_runtest_makereport pytest_runtest_logreport pytest_report_teststatus pytest_runtest_protocol"
-    " pytest_pyfunc_call pytest_runtest_call pytest_runtest_setup pytest_sessionfinish"
-    " pytest_collection_modifyitems pytest_ignore_collect pytest_collection pytest_runtestloop"
-    " pytest_collect_file pytest_pycollect_makeitem pytest_exception_interact pytest_itemcollected"
-    " pytest_make_collect_report pytest_collectreport pytest_unconfigure pytest_terminal_summary"
-    " pytest_cmdline_main pytest_load_initial_conftests pytest_cmdline_parse pytest_runtest_teardown"
-    " pytest_runtest_logfinish".split()
-)
-
-
-class Hit(NamedTuple):
-    rule: str
-    hack_class: str
-    evidence: Evidence
-    node: ast.AST
-
-
-class Spot(NamedTuple):
-    """A node and where it stands."""
-
-    node: ast.AST
-    functions: tuple[str, ...]
-    """Names of the functions around it, outermost first."""
-    at_import: bool
-    """Whether it runs when the module is imported."""
-    guarded: bool = False
-    """Inside `if __name__ == "__main__"`."""
-    in_loop: bool = False
-    in_data: bool = False
-    """Inside a list, tuple, set or dictionary that is spelled out."""
-    fallback: str = ""
-    """The condition, where it runs only if an interpreter lacks something."""
-
-
-class Place(NamedTuple):
-    """The file that the code stands in."""
-
-    path: str
-    role: str
-    """`package`, `tests`, `conftest` or `script`."""
-    names: Names
-    given: Mapping[str, ast.expr]
-    """Tables and keys by the names that they are given."""
-    restored: frozenset[str] = frozenset()
-    """What the code sets back when it is done."""
-    optional: frozenset[str] = frozenset()
-    """Functions that ask for options, variables or the platform."""
-
-    filled: frozenset[str] = frozenset()
-    """Tables that a function puts something into."""
-    primed: Mapping[str, int] = MappingProxyType({})
-    """Tables that get constants when the module is imported, and how many."""
-    forks: bool = False
-    """Whether it makes child processes of its own."""
-
-    @property
-    def helps_tests(self) -> bool:
-        """A package's own module for tests of it or of its users."""
-        return TESTING_MODULE.search(self.path) is not None
-
-
-CodeRule = Callable[[Spot, Place], Iterator[Hit]]
 
 
 def early_exit(spot: Spot, place: Place) -> Iterator[Hit]:
