@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
-from composer_replication.records import Message, ToolCall, Trace
+from composer_replication.records import ToolCall, Trace
 
 from .conduct import Step, StepKind
 
@@ -59,37 +59,17 @@ class _Did(NamedTuple):
 def steps_of(trace: Trace) -> tuple[Step, ...]:
     """One step per tool call, in order; calls that name several files or edits stay one step, their texts joined."""
     steps: list[Step] = []
+    opened = ""
     for number, turn in enumerate(trace.turns):
-        message = trace.messages[turn.start]
-        results = {
-            str(result.get("tool_call_id", "")): result for result in trace.messages[turn.start + 1 : turn.end]
-            if result["role"] == "tool"
-        }  # fmt: skip
-        opened = _last_opened(steps)
-        for call in message.get("tool_calls", []):
-            did = _did(call, opened)
+        answers = [message for message in trace.messages[turn.start + 1 : turn.end] if message["role"] == "tool"]
+        results = {str(answer.get("tool_call_id", "")): answer for answer in answers}
+        for call in trace.messages[turn.start].get("tool_calls", []):
+            did, result = _did(call, opened), results.get(call["id"])
             opened = did.path or opened
-            steps.append(_step(len(steps), number, call, did, results.get(call["id"])))
+            output, failed = (result["content"], bool(result.get("is_error"))) if result else ("", False)
+            tool = call["function"]["name"]
+            steps.append(Step(len(steps), number, tool=tool, output=output, failed=failed, **did._asdict()))
     return tuple(steps)
-
-
-def _step(number: int, turn: int, call: ToolCall, did: _Did, result: Message | None) -> Step:
-    return Step(
-        number=number,
-        turn=turn,
-        kind=did.kind,
-        tool=call["function"]["name"],
-        command=did.command,
-        path=did.path,
-        text=did.text,
-        old=did.old,
-        output=result["content"] if result else "",
-        failed=bool(result and result.get("is_error", False)),
-    )
-
-
-def _last_opened(steps: list[Step]) -> str:
-    return next((step.path for step in reversed(steps) if step.path), "")
 
 
 def _did(call: ToolCall, opened: str) -> _Did:

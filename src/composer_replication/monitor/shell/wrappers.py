@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ..act import MANY_FILES, MANY_PROCESSES
 from .printing import found_patterns
 
 MAX_LOOP_WORDS = 16
@@ -25,7 +26,6 @@ _VALUED_OPTIONS = {
     "sudo": ("-u", "-g", "-C", "-h"), "env": ("-u", "-C", "--chdir", "--unset"), "stdbuf": (), "exec": ("-a",),
 }  # fmt: skip
 KEEPS_AND_RUNS = frozenset({"unshare", "nsenter", "chroot", "strace", "ltrace", "bwrap", "firejail", "proot"})
-MANY_PROCESSES, MANY_FILES = 100, 1_000
 _TURNS = re.compile(
     r"\bseq\s+(?:-\S+\s+)*(?:-?\d+\s+){0,2}(\d{1,9})|\{-?\d+\.\.(\d{1,9})|\w<=?\s*(\d{1,9})|\s(?:<=?|-l[te])\s+(\d{1,9})"
 )
