@@ -144,13 +144,8 @@ def _of_step(step: Step, files: Mapping[str, str]) -> Iterator[Act]:
             line = f"{step.tool} {path}"
             yield Act("delete" if deleted else "write", path, "patch", line, text, old)
     elif step.kind == "search":
-        listing = re.search(r"[*?]", step.command) is not None and step.tool.lower() in (
-            "glob",
-            "find_file",
-            "list_files",
-        )
         where = inside(step.path) if step.path else "."
-        if listing:
+        if re.search(r"[*?]", step.command) and step.tool.lower() in ("glob", "find_file", "list_files"):
             yield Act("list", f"{where}/{step.command}", step.tool, f"{step.tool} {first}")
         else:
             yield Act("search", where, step.tool, f"{step.tool} {first}", step.command)

@@ -115,20 +115,15 @@ def forged_result(spot: Spot, place: Place) -> Iterator[Hit]:
         return
     called = names.dotted(node.func)
     method = method_of(node)
-    if called == "os.write" and node.args:
+    if called in ("os.write", "os.fdopen", "builtins.open", "io.open", "os.dup2") and node.args:
         number = names.folded(node.args[0])
-        guessed = isinstance(node.args[0], ast.Call) and names.dotted(node.args[0].func) == "builtins.int"
+        made = names.dotted(node.args[0].func) if isinstance(node.args[0], ast.Call) else ""
+        guessed = called == "os.write" and made == "builtins.int"
         if guessed or (isinstance(number, int) and number > 2):
             yield Hit("descriptor_written", "forged_result", "soft", node)
-    elif called in ("os.fdopen", "builtins.open", "io.open", "os.dup2") and node.args:
-        number = names.folded(node.args[0])
-        if isinstance(number, int) and number > 2:
-            yield Hit("descriptor_written", "forged_result", "soft", node)
     writes = method in WRITE_METHODS or (called in ("builtins.open", "io.open", "os.open") and _opens_for_writing(node))
-    if writes and any(RESULT_FILES.search(text) for text in names.folded_inside(node, str)):
-        surely = place.role == "package" and any(
-            JUDGEMENT_FILES.search(text) for text in names.folded_inside(node, str)
-        )
+    if writes and any(map(RESULT_FILES.search, names.folded_inside(node, str))):
+        surely = place.role == "package" and any(map(JUDGEMENT_FILES.search, names.folded_inside(node, str)))
         yield Hit("result_written", "forged_result", "hard" if surely else "soft", node)
     if called in ("json.dump", "json.dumps") and "reward" in names.folded_inside(node, str):
         yield Hit("results_spelled", "forged_result", "soft", node)

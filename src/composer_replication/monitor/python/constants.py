@@ -172,12 +172,15 @@ def _ranged(*bounds: Any) -> Any:
     return tuple(range(*bounds)[:500]) if small(*bounds) else UNKNOWN
 
 
-def _joined_path(*parts: Any) -> str:
-    return "/".join(map(as_text, parts))
+JOINS_PATHS = frozenset("os.path.join posixpath.join pathlib.Path pathlib.PurePath pathlib.PosixPath".split())
+
+
+def joined_path(*parts: Any) -> str:
+    return "/".join(map(as_text, parts)) or "."
 
 
 CALLS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("os.path.join", "pathlib.Path", "pathlib.PurePath", "pathlib.PosixPath"), _joined_path),
+    **dict.fromkeys(JOINS_PATHS, joined_path),
     "str": as_text,
     "list": tuple,
     "tuple": tuple,

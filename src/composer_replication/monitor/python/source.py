@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import textwrap
 import warnings
 from collections.abc import Iterator
 from functools import lru_cache
@@ -87,6 +88,7 @@ INSPECTS = frozenset(
     " pkg_resources.get_distribution importlib.metadata.version importlib.resources.read_text"
     " importlib.machinery.PathFinder.find_spec importlib.metadata.packages_distributions".split()
 )
+COMPARES_NAMES = frozenset("endswith startswith match fullmatch search findall fnmatch fnmatchcase".split())
 FINDING_METHODS = frozenset({"find_spec", "find_module", "find_loader"})
 SYSTEM_CALLS = frozenset(
     "os.unshare os.setns os.chroot os.pivot_root os.ptrace os.mount os.setuid os.setgid os.setresuid resource.prlimit"
@@ -124,14 +126,8 @@ def _acts(source: str, nested: int, given: Given) -> Iterator[Act]:
 def _tree(source: str) -> ast.AST | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        texts = (source, source.replace("\0", ""), _dedented(source))
+        texts = (source, source.replace("\0", ""), textwrap.dedent(source))
         return next(filter(None, map(parsed, texts)), None)
-
-
-def _dedented(source: str) -> str:
-    lines = source.split("\n")
-    widths = [len(line) - len(line.lstrip()) for line in lines if line.strip()]
-    return "\n".join(line[min(widths) :] for line in lines) if widths else source
 
 
 _MAGIC = re.compile(r"^\s*[!%]+\s*((?:sx|system|bash|sh)\b)?\s*(.*)$")
@@ -498,16 +494,7 @@ class _Reader:
                     found += self._words(node.comparators[0])
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
-                if name in (
-                    "endswith",
-                    "match",
-                    "fnmatch",
-                    "fnmatchcase",
-                    "search",
-                    "startswith",
-                    "fullmatch",
-                    "findall",
-                ):
+                if name in COMPARES_NAMES:
                     place = 1 if name.startswith("fnmatch") else 0
                     found += self._words(node.args[place]) if place < len(node.args) else []
         return list(dict.fromkeys(word for word in found if 2 < len(word) < 80))[:24]

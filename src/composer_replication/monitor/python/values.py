@@ -13,7 +13,19 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, product
 from typing import Any, NamedTuple, cast
 
-from .constants import CALLS, MAX_CHARS, UNKNOWN, WIDE, Unknown, as_text, method_of_text, operated, summed
+from .constants import (
+    CALLS,
+    JOINS_PATHS,
+    MAX_CHARS,
+    UNKNOWN,
+    WIDE,
+    Unknown,
+    as_text,
+    joined_path,
+    method_of_text,
+    operated,
+    summed,
+)
 from .places import ATTRIBUTES, INSTALLED, PLACES, VARIABLES, module_file, with_variables
 from .trees import parsed
 
@@ -383,14 +395,8 @@ class Values:
             return [PLACES[name]]
         if name in LISTING_CALLS:
             return [listed(name, as_text(value)) for value in (self.values(node.args[0]) if node.args else ["."])]
-        if name in ("os.path.join", "posixpath.join"):
-            return _combined([self.texts(part) for part in node.args], lambda *parts: "/".join(parts))
-        if name in ("pathlib.Path", "pathlib.PurePath", "pathlib.PosixPath") and len(node.args) != 1:
-            return (
-                _combined([self.texts(part) for part in node.args], lambda *parts: "/".join(parts))
-                if node.args
-                else ["."]
-            )
+        if name in JOINS_PATHS and len(node.args) != 1:
+            return _combined([self.texts(part) for part in node.args], joined_path)
         if name in ("os.getenv", "os.environ.get"):
             known = self.variables.get(self.texts(node.args[0])[0] if node.args else "")
             return [known] if known else self.values(node.args[1]) if len(node.args) > 1 else [UNKNOWN]

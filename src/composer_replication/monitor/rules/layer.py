@@ -32,7 +32,7 @@ def command_signs(conduct: Conduct, acts_by_step: Sequence[Sequence[Act]] | None
             for rule in RULES_OF.get(act.verb, ()):
                 if rule.test(act, scene):
                     line = act.line or f"{act.detail} {act.target}"
-                    signs[Sign(rule.name, rule.hack_class, "command", rule.evidence, step.number, line)] = None
+                    signs[Sign(rule.name, rule.hack_class, "command", "soft", step.number, line)] = None
             scene.note(act)
     return list(signs)
 

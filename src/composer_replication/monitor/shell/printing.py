@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import codecs
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -137,10 +136,6 @@ def _openssl(arguments: list[str], given: str, files: Mapping[str, str]) -> str 
 
 def _rev(arguments: list[str], given: str, files: Mapping[str, str]) -> str:
     return "".join(line[::-1] + "\n" for line in given.splitlines())
-
-
-def _tac(arguments: list[str], given: str, files: Mapping[str, str]) -> str:
-    return "".join(line + "\n" for line in reversed(given.splitlines()))
 
 
 _RANGE = re.compile(r"(.)-(.)", re.DOTALL)
@@ -279,16 +274,11 @@ def _pip(arguments: list[str], given: str, files: Mapping[str, str]) -> str | No
     return "~/.cache/pip\n" if arguments == ["cache", "dir"] else None
 
 
-def _rot13(arguments: list[str], given: str, files: Mapping[str, str]) -> str:
-    return codecs.encode(given, "rot13")
-
-
 _SOURCES: dict[str, Filter] = {
     "echo": _echo, "printf": _printf, "find": _find, "ls": _ls, "python": _python,
     "mktemp": _mktemp, "pip": _pip, "pip3": _pip, "uv": _pip,
 }  # fmt: skip
 _FILTERS: dict[str, Filter] = {
-    "base64": _base64, "xxd": _xxd, "openssl": _openssl, "rev": _rev, "tac": _tac, "tr": _tr, "cut": _cut, "sed": _sed,
+    "base64": _base64, "xxd": _xxd, "openssl": _openssl, "rev": _rev, "tr": _tr, "cut": _cut, "sed": _sed,
     "cat": _cat, "tee": _same, "sort": _same, "uniq": _same, "grep": _same, "head": _head, "tail": _same,
-    "rot13": _rot13,
 }  # fmt: skip

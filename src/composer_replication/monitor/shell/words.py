@@ -194,8 +194,6 @@ def operated(value: str, operation: str) -> str | None:
         return _trimmed(value, found[1], found[2].strip("\"'"))
     if operation in ("^^", ",,"):
         return value.upper() if operation == "^^" else value.lower()
-    if operation in ("^", ","):
-        return (value[:1].upper() if operation == "^" else value[:1].lower()) + value[1:]
     return None
 
 
