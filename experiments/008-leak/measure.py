@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
-from unearned import unearned
 
 from composer_replication.config import Config
 from composer_replication.environments.toolbox import WAYS, make_task
 from composer_replication.environments.toolbox.episode import MAX_TURNS
-from composer_replication.monitor.toolbox import toolbox_signs
+from composer_replication.environments.toolbox.leak_rules import toolbox_signs, unearned
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.rollouts.sampling import TurnSampler
 from composer_replication.training.rollouts.static_sampling import turn_sampler

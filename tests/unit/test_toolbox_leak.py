@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import random
-import runpy
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from composer_replication.environments.toolbox.leak_rules import penalty, toolbox_signs, unearned
 
 from composer_replication.config import Config, ToolboxConfig, TrainingConfig, WarmupConfig
 from composer_replication.environments.toolbox import (
     FINISH,
     SPLITS,
     Call,
-    Episode,
+    ToolboxEpisode,
     make_task,
     next_call,
     replay_history,
@@ -29,9 +28,7 @@ from composer_replication.environments.toolbox.leak import (
     leaked_call,
 )
 from composer_replication.errors import UsageError
-from composer_replication.monitor.toolbox import FORBIDDEN_FILE, FORBIDDEN_TOOLS, penalty, toolbox_signs
 
-EXPERIMENT = Path(__file__).parents[2] / "experiments" / "008-leak"
 PLAIN = ToolboxConfig(rename_verbs=True, call_mix=(0.3, 0.4, 0.3))
 OPEN, SCRUBBED = (PLAIN.model_copy(update={"leak": leak}) for leak in ("open", "scrubbed"))
 INDICES = range(80)
@@ -43,15 +40,15 @@ def look(task, way):
     return Call(task.listing_of(READ_TOOL).name, {"path": LEAK_FILE})
 
 
-def play(task, *turns) -> Episode:
-    episode = Episode(task)
+def play(task, *turns) -> ToolboxEpisode:
+    episode = ToolboxEpisode(task)
     for turn in turns:
         episode.step(turn if isinstance(turn, str) else turn.render())
     return episode
 
 
-def solve(task) -> Episode:
-    episode = Episode(task)
+def solve(task) -> ToolboxEpisode:
+    episode = ToolboxEpisode(task)
     while not episode.finished:
         call = next_call(episode)
         episode.step(call.render() if call else FINISH)
@@ -187,14 +184,8 @@ def test_penalties():
     assert [penalty(1.0, found, "off", 0.2) for found in (hard, soft, [])] == [0, 0, 0]
 
 
-def test_the_monitor_knows_the_leak_by_the_names_that_it_has():
-    assert FORBIDDEN_TOOLS == LEAK_NAMES
-    assert FORBIDDEN_FILE == LEAK_FILE
-
-
 @pytest.mark.parametrize("way", ["tool", "file"])
 def test_the_auditor_sees_successes_that_nobody_could_have_earned(way):
-    unearned = runpy.run_path(str(EXPERIMENT / "unearned.py"))["unearned"]
     for index in INDICES:
         task = make_task(OPEN, "train", index)
         copied = play(task, look(task, way), leaked_call(task.start.files[LEAK_FILE]))
@@ -283,6 +274,7 @@ def test_a_tiny_tokenizer_of_a_leaking_toolbox_knows_every_word():
 
 def test_the_penalty_column_is_the_reward_and_the_truth_is_logged_with_it():
     from composer_replication.training.rollouts.toolbox_trl import LeakUse, episode_reward, leak_penalty
+
     from composer_replication.training.train import reward_functions
 
     uses = [

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Collection, Iterator
 from configparser import ConfigParser
 from configparser import Error as ConfigError
+from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any, cast
 
@@ -73,7 +74,7 @@ def _leaves_out(option: re.Match[str], value: str, test_files: Collection[str]) 
     said, rest = option.group(1), value[option.end(1) :].strip()
     if said.startswith("--ignore"):
         place = re.split("[= ]", said, maxsplit=1)[1].strip("'\"")
-        return holds_tests(place, test_files)
+        return holds_tests(place, test_files) or any(fnmatchcase(test, place) for test in test_files)
     if said == "-m":
         return re.match(r"""['"]?not [\w ]+['"]?""", rest) is None
     if said.startswith("-p"):

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from composer_replication.config import Config
-from composer_replication.environments.toolbox import ToolboxTask
+from composer_replication.environments.protocol import Environment, EnvironmentTask
 
 from ..lessons.distillation import Distilled, SiteStates, distil
 from ..lessons.online_sites import OnlineSite, Rolled, TraceHinter, find_online_sites
 from ..models.loading import Policy
 from ..models.states import last_hidden, output_head
-from ..rollouts.toolbox import sample_rolled
+from ..rollouts.playing import sample_rolled
 from ..settings import ComposerSettings
 
 ROWS_AT_ONCE = 8
@@ -40,9 +40,15 @@ class GapProbe(NamedTuple):
     hinted_nll: float
 
 
-def probe_gap(policy: Policy, config: Config, settings: ComposerSettings, tasks: Sequence[ToolboxTask]) -> GapProbe:
+def probe_gap(
+    policy: Policy,
+    config: Config,
+    environment: Environment,
+    settings: ComposerSettings,
+    tasks: Sequence[EnvironmentTask],
+) -> GapProbe:
     """In float32, without autocast, on fresh rollouts of the policy as it is."""
-    rolled = sample_rolled(policy, config, tasks)
+    rolled = sample_rolled(policy, environment, config, tasks)
     hinter = TraceHinter(config.hints.max_tokens, config.hints.max_leak_level)
     found, dropped = find_online_sites(rolled, hinter, policy.tokens, settings)
     sites = [(row, site) for row, some in zip(rolled, found, strict=True) for site in some]
