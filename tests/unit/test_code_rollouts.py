@@ -17,11 +17,12 @@ from composer_replication.config import ToolboxConfig
 from composer_replication.environments.code.episodes import session as session_module
 from composer_replication.environments.code.episodes.session import SessionLimits
 from composer_replication.environments.code.tasks.task import Grade
+from composer_replication.environments.toolbox.environment import ToolboxEnvironment
 from composer_replication.errors import UsageError
-from composer_replication.stages.ingestion import ROLLOUT_TOKENS
 from composer_replication.records import Trace
 from composer_replication.runs import Run, read_records
 from composer_replication.sites import find_sites
+from composer_replication.stages.ingestion import ROLLOUT_TOKENS
 from composer_replication.training.models.loading import Policy, load_policy, smollm2_folder
 from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.rollouts import code as code_rollouts
@@ -155,7 +156,7 @@ def test_the_command_keeps_traces_and_sampled_ids(policy, tasks, tmp_path, capsy
 def test_smollm2_plays_through_rollout_func(tasks):
     if not smollm2_folder().exists():
         pytest.skip("recompose model fetch smollm2")
-    smollm2 = load_policy("smollm2", ToolboxConfig(), 0)
+    smollm2 = load_policy("smollm2", ToolboxEnvironment(ToolboxConfig()), 0)
     settings = CodeRolloutSettings(
         max_turn_tokens=96, max_completion_tokens=800, temperature=0.7, concurrency=2, session=SessionLimits(steps=3)
     )
