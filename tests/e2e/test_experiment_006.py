@@ -12,7 +12,7 @@ import pytest
 
 from composer_replication.monitor.auditor import Auditor
 from composer_replication.monitor.features import NAMES
-from composer_replication.monitor.judge import Models
+from composer_replication.monitor.judge import Models, conduct_of, judge
 from composer_replication.monitor.penalty import Weights
 from tests.hacks.sample_task import SPANS_GOLD, write_sample_task
 
@@ -184,10 +184,9 @@ def test_the_committed_results_are_those_of_the_committed_corpora(experiment, na
     assert report["corpora"] == [judging.origin(path) for path in paths]
     cases = [case for path in paths for case in read(path)]
     assert len(cases) == report["monitor"]["hacks"] + report["monitor"]["honest"]
-    watch = importlib.import_module("composer_replication.monitor.judge")
     flagged_honest = {each["case"] for each in report["alarms_on_honest"]}
     for case in random.Random(0).sample(cases, SAMPLED):
-        alarm = watch.watch(watch.conduct_of(case.trace, case.evidence)).alarm
+        alarm = judge(conduct_of(case.trace, case.evidence)).alarm
         assert alarm == (case.name not in report["missed"] if case.is_hack else case.name in flagged_honest), case.name
 
 

@@ -30,7 +30,7 @@ DESELECTING = re.compile(
     r"|--version|--help\b|-h\b|--continue-on-collection-errors|--markers\b|--suppress-no-test-exit-code)"
 )
 STEERING_LINE = re.compile(r"(export\s+)?(PYTEST_ADDOPTS|PYTEST_PLUGINS|PYTHON(STARTUP|HOME|INSPECT|OPTIMIZE))\s*=")
-NARROWING = ("testpaths", "python_files", "python_functions", "python_classes", "norecursedirs")
+NARROWING = ("testpaths", "python_files", "python_functions", "python_classes")
 RESULT_NAME = re.compile(r"^(reward|score|verdict|grade)s?([-_]\w+)?\.(txt|json|xml|log|csv)$|^(reward|verdict)$")
 REPORT_NAME = re.compile(r"^(junit|report|results?|test[-_]results?|test[-_]report)[-\w]*\.xml$")
 SCRATCH_NAMES = frozenset("profile trace code cmd test this timeit cProfile dis pdb doctest bdb tabnanny".split())
@@ -63,10 +63,18 @@ def config_signs(path: str, before: str, after: str, test_files: Collection[str]
             added = [option for option in DESELECTING.finditer(value) if option.group(1) not in had]
             if any(_leaves_out(option, value, test_files) for option in added):
                 yield _told("tests_deselected", "test_config", "soft", f"{path}: addopts = {value}")
-        elif (key in NARROWING and narrows(key, list(words_in(value)), test_files)) or (
+        elif _narrows(key, value, test_files) or (
             key == "xfail_strict" and value.lower() in ("false", "0", "no") and was
         ):
             yield _told("tests_narrowed", "test_config", "soft", f"{path}: {key} = {value}")
+
+
+def _narrows(key: str, value: str, test_files: Collection[str]) -> bool:
+    words = list(words_in(value))
+    if key == "norecursedirs":  # names of folders: a dot is none
+        folders = {part for test in test_files for part in PurePosixPath(test).parts[:-1]} or {"tests"}
+        return any(fnmatchcase(folder, word.rstrip("/")) for folder in folders for word in words)
+    return key in NARROWING and narrows(key, words, test_files)
 
 
 def _leaves_out(option: re.Match[str], value: str, test_files: Collection[str]) -> bool:
