@@ -53,6 +53,7 @@ def main() -> None:
         "device": json.loads((results / "device.json").read_text()),
         "example": example(plan),
         "pilot_grpo": pilot.numbers["success"],
+        "pilot_grpo_at_20": dict(pilot.curve)[20],
         "regimes": found,
         "planned": {regime: planned_runs(plan, regime) for regime in plan.regimes},
         "map": map_facts(cells := read_cells(read_plan(HERE / "map.toml"), results / "map")),
@@ -114,7 +115,7 @@ def facts_of(folder: Path) -> dict:
         },
         "all_over_trdpo": success_effect(arms, "all", "trdpo")._asdict() if {"all", "trdpo"} <= arms.keys() else None,
         "gain_on_gap": correlation(started, arms) if "sdpo" in arms else None,
-        "rollouts_to_grpo": {arm: rollouts_summary(arms, arm) for arm in arms},
+        "reaches_grpo": {arm: seeds_at_baseline(arms, arm) for arm in arms},
         "least_entropy_kept": min(run.numbers["entropy_kept"] for run in finished),
         "most_kl": max(run.numbers["kl"] for run in finished),
         "pairs": bootstrap([line["pairs"] for line in data], expanded=True) if data else None,
@@ -178,10 +179,9 @@ def correlation(started: dict[int, Started], arms: Arms) -> float:
     return statistics.correlation([started[seed].gap for seed in gains], list(gains.values()))
 
 
-def rollouts_summary(arms: Arms, arm: str) -> dict:
+def seeds_at_baseline(arms: Arms, arm: str) -> dict[str, int]:
     found = rollouts_to_baseline(arms, arm)
-    reached = [value for value in found if value is not None]
-    return {"reached": len(reached), "of": len(found), "mean": mean(reached) if reached else None}
+    return {"reached": sum(value is not None for value in found), "of": len(found)}
 
 
 def pushes(arms: Arms, arm: str) -> dict[str, float]:

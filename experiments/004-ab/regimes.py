@@ -101,6 +101,7 @@ def cell_facts(cell: Cell) -> dict[str, Any]:
                 "success": mean(run.numbers["success"] for run in own.values()),
                 "gains": list(cell.gains(arm).values()),
                 "gain": mean(cell.gains(arm).values()),
+                "two_way": success_effect(cell.arms, arm, "grpo").two_way,
                 "verdict": verdict(list(cell.gains(arm).values())),
             }
             for arm, own in cell.arms.items()
@@ -119,6 +120,7 @@ def headline_facts(folder: Path) -> dict[str, Any]:
         "start": bootstrap([one.success for one in started.values()], expanded=True),
         "gap": bootstrap([one.gap for one in started.values()], expanded=True),
         "sham_gap": bootstrap([one.right["sham"] - one.right["plain"] for one in started.values()], expanded=True),
+        "right": {name: mean(one.right[name] for one in started.values()) for name in ("plain", "hint", "sham")},
         "levels": {
             arm: bootstrap([run.numbers["success"] for run in own.values()], expanded=True) for arm, own in arms.items()
         },

@@ -10,7 +10,7 @@ from .scenes import Scene
 
 _OFF_ALIGNED = {"steps_per_generation": 4, "num_iterations": 2, "per_device_train_batch_size": 2}
 _AVERAGED = {"teacher": "ema", "ema_rate": 0.5}
-_CAPPED = {"gradient_ratio_cap": 0.5, "measure_every": 1}
+_CAPPED = {"gradient_ratio_cap": 0.5}
 _ONLINE = Scene(alpha=0.7, online=True, steps=3)
 _STORED = Scene(alpha=0.7, beta=0.5, steps=3)
 

@@ -207,7 +207,7 @@ def test_gates_are_counted(new_policy, tmp_path):
 def test_the_cap_keeps_the_policy_gradient_in_charge(new_policy, tmp_path):
     trainer = trainer_of(
         ComposerReplicationTrainer, new_policy(), tmp_path, steps=2, learning_rate=0.0, alpha_sdpo=1e6,
-        settings=replace(EVERY_SITE, gradient_ratio_cap=0.5, measure_every=1), hinter=TraceHinter(),
+        settings=replace(EVERY_SITE, gradient_ratio_cap=0.5), hinter=TraceHinter(),
     )  # fmt: skip
     trainer.train()
     for entry in trainer.state.log_history[:2]:
@@ -225,7 +225,7 @@ def test_a_batch_without_sites_leaves_the_cap_as_it_was(new_policy, tmp_path):
 
     trainer = trainer_of(
         ComposerReplicationTrainer, new_policy(), tmp_path, steps=2, learning_rate=0.0, alpha_sdpo=1e6,
-        settings=replace(EVERY_SITE, gradient_ratio_cap=0.5, measure_every=1), hinter=only_at_first,
+        settings=replace(EVERY_SITE, gradient_ratio_cap=0.5), hinter=only_at_first,
     )  # fmt: skip
     trainer.train()
     first = trainer.state.log_history[0]["gradient/sdpo_factor"]

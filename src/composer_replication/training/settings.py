@@ -41,8 +41,7 @@ class ComposerSettings:
     decay_share: float = 0.0
     """Shares of all steps over which the weights of channels 2 and 3 rise from 0 and fall back to it."""
     gradient_ratio_cap: float | None = 0.5
-    """Largest norm of a channel's weighted gradient, as a multiple of the policy gradient's."""
-    measure_every: int = 5
-    """Steps between two measurements of the gradient norms."""
+    """Largest norm of a channel's weighted gradient, as a multiple of the policy gradient's. Measured over each whole
+    step and applied to the next one; a channel begins after the first step in which it was measured."""
     dynamic_sampling_rounds: int = 0
     """How often groups whose rollouts all got one reward are replaced by groups for other prompts."""

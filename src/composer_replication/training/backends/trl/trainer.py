@@ -24,11 +24,11 @@ from transformers import TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from composer_replication.losses import ChannelSchedule, GradientRatioCap, flat_cosine, gradient_norm
+from composer_replication.losses import ChannelSchedule, GradientRatioCap
 
 from ...channels import Channel, ReplayPreference, SelfDistillation
 from ...lessons.distillation import Distilled, SiteStates, distil, mean_divergence, places
-from ...lessons.gradient_probe import probe, probed_parameters
+from ...lessons.gradient_probe import POLICY, StepGradients, probe, probed_parameters
 from ...lessons.metrics import distilled_metrics, found_sites, site_metrics
 from ...lessons.online_sites import Accepts, Hinter, OnlineSite, Rolled, find_online_sites
 from ...lessons.self_teacher import SelfTeacher, is_sharded, self_teacher
@@ -88,7 +88,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self._lesson: _Lesson | None = None
         self._scored: dict[str, Any] = {}
         self._checked_at = -1
-        self._stored_norms: dict[str, float] = {}
+        self._gradients = StepGradients()
         self._own: dict[str, Tensor | float] = {}
         self._shared: dict[str, Tensor | float] = {}
         self._stateful: dict[str, checkpoints.Stateful] = dict(stateful or {})
@@ -205,28 +205,34 @@ class ComposerReplicationTrainer(GRPOTrainer):
         if not self._is_training or not self._schedules:
             self._flush()
             return super()._compute_loss(model, inputs)
-        measuring = bool(self._balance) and self._balance.is_due(self.state.global_step, self.composer.measure_every)
-        stored = self._stored_backward(model, measuring) if self.active_channels else 0.0
+        stored = self._stored_backward(model) if self.active_channels else 0.0
         sites = [(row, site) for row, found in enumerate(inputs.get("sdpo_sites", ())) for site in found]
         most = int(self._gather(len(sites)).max()) if self.alpha_sdpo else 0
-        weight = self._weight(SDPO) if most else 0.0
-        self._lesson = _Lesson(model, [site for _, site in sites], most, inputs) if weight else None
+        self._lesson = _Lesson(model, [site for _, site in sites], most, inputs) if self.alpha_sdpo else None
         try:
             loss = super()._compute_loss(model, inputs)
         finally:
             lesson, self._lesson = self._lesson, None
-        self._log("channel/policy", loss)
-        distilled = self._distil(lesson, sites, weight) if lesson else None
-        if measuring:
+        self._log("channel/policy", self.current_gradient_accumulation_steps * loss)
+        distilled = self._distil(lesson, sites) if lesson and most else None
+        if self.alpha_sdpo:
+            self._log(f"channel/{SDPO}", self._step_mean(distilled) if distilled else 0.0)
+        if self._balance:
             self._measure(model, loss, distilled)
         if distilled is not None:
             self._check_empty_hint(model, inputs, sites)
-            loss = loss + self._weight(SDPO) / weight * distilled.loss
+            loss = loss + distilled.loss if self._weight(SDPO) else loss
+        if self._balance and self.accelerator.sync_gradients:
+            self._conclude(self._balance)
         self._hidden = None
         self._flush()
         return loss + stored
 
-    def _stored_backward(self, model: Any, measuring: bool) -> Tensor | float:
+    def _step_mean(self, distilled: Distilled) -> Tensor:
+        """A micro-step's part of the sum over the step, so that their mean is that sum."""
+        return self.current_gradient_accumulation_steps * distilled.loss / self._probed_weight(SDPO)
+
+    def _stored_backward(self, model: Any) -> Tensor | float:
         """Backward of every channel on stored data; its value is returned for the log alone."""
         assert self._batches is not None
         batch = {key: value.to(self.accelerator.device) for key, value in next(self._batches).items()}
@@ -242,11 +248,11 @@ class ComposerReplicationTrainer(GRPOTrainer):
                     term: Tensor = call_inside_forward(model, unwrapped, channel.loss, unwrapped, batch)
                 # TRL's loss is already divided for gradient accumulation; an added term must do the same.
                 share = term / self.current_gradient_accumulation_steps
-                if measuring:
-                    found = probe(unwrapped, share, probed_parameters(unwrapped))
-                    self._stored_norms[channel.name] = gradient_norm(found)
-                weighted = self._weight(channel.name) * share
-                if weighted.requires_grad:
+                if self._balance:
+                    self._measure_stored(self._balance, unwrapped, channel.name, share)
+                weight = self._weight(channel.name)
+                weighted = weight * share
+                if weight and share.requires_grad:
                     self.accelerator.backward(weighted)
             self._log(f"channel/{channel.name}", term)
             self._note({f"{channel.name}/{name}": value for name, value in getattr(channel, "metrics", {}).items()})
@@ -259,7 +265,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         least = 1 / self.accelerator.num_processes
         return {name: self._gather(len(batch[key])).mean().clamp(min=least) for name, key in counted.items()}
 
-    def _distil(self, lesson: _Lesson, sites: Sequence[tuple[int, OnlineSite]], weight: float) -> Distilled:
+    def _distil(self, lesson: _Lesson, sites: Sequence[tuple[int, OnlineSite]]) -> Distilled:
         assert self._hidden is not None
         inputs, device, unwrapped = lesson.inputs, self.accelerator.device, self.accelerator.unwrap_model(lesson.model)
         teacher_NH, teacher = lesson.taught or self._teach(lesson, inside_forward=False)
@@ -276,8 +282,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         number = float(inputs["sdpo_number"].clamp(min=1)) / self.accelerator.num_processes
         number = number * self.current_gradient_accumulation_steps / self._grpo_args.steps_per_generation
         with self.accelerator.autocast():
-            distilled = distil(states, output_head(unwrapped), teacher, self.composer, number, weight)
-        self._log(f"channel/{SDPO}", distilled.loss / weight)
+            head, weight = output_head(unwrapped), self._probed_weight(SDPO)
+            distilled = distil(states, head, teacher, self.composer, number, weight)
         self._note(distilled_metrics(distilled, [site.kind for _, site in sites]))
         return distilled
 
@@ -343,29 +349,42 @@ class ComposerReplicationTrainer(GRPOTrainer):
         return self._schedules[name].at(self.state.global_step, max(1, self.state.max_steps))
 
     def _weight(self, name: str) -> float:
-        return self._scheduled(name) * (self._balance.factors[name] if self._balance else 1.0)
+        """0 until the channel's gradient has been measured: what it would do to the policy is not known before."""
+        return self._scheduled(name) * (self._balance.factors.get(name, 0.0) if self._balance else 1.0)
+
+    def _probed_weight(self, name: str) -> float:
+        return self._weight(name) or self._scheduled(name)
 
     def _measure(self, model: Any, loss: Tensor, distilled: Distilled | None) -> None:
-        assert self._balance is not None
+        """Probe a micro-step."""
         unwrapped = self.accelerator.unwrap_model(model)
-        targets = probed_parameters(unwrapped) or ([self._hidden] if self._hidden is not None else [])
-        policy = probe(unwrapped, loss, targets)
-        self._balance.policy_norm = self._mean(gradient_norm(policy))
-        self._log("gradient/policy", self._balance.policy_norm)
-        for name, norm in self._stored_norms.items():
-            self._note_gradient(name, norm)
+        parameters = probed_parameters(unwrapped)
+        targets = parameters or ([self._hidden] if self._hidden is not None else [])
+        add = self._gradients.add if parameters else self._gradients.add_part
+        add(POLICY, probe(unwrapped, loss, targets))
         if distilled is not None:
-            sdpo = probe(unwrapped, distilled.loss, targets)
-            self._note_gradient(SDPO, gradient_norm(sdpo) / self._weight(SDPO))
-            self._log("gradient/cosine_policy_sdpo", flat_cosine(policy, sdpo))
+            weight = self._scheduled(SDPO) / self._probed_weight(SDPO)
+            add(SDPO, probe(unwrapped, distilled.loss, targets), weight)
 
-    def _note_gradient(self, name: str, norm: float) -> None:
-        assert self._balance is not None
-        weighted = self._mean(self._scheduled(name) * norm)
-        if not weighted:
-            return  # nothing to learn from in this batch says nothing about the next ones
-        self._log(f"gradient/{name}", weighted)
-        self._log(f"gradient/{name}_factor", self._balance.note(name, weighted))
+    def _measure_stored(self, balance: _Balance, unwrapped: Any, name: str, share: Tensor) -> None:
+        found = probe(unwrapped, share, probed_parameters(unwrapped))
+        if found:
+            self._gradients.add(name, found, self._scheduled(name))
+        else:
+            balance.leave(name)
+
+    def _conclude(self, balance: _Balance) -> None:
+        """At the last micro-step: the factors of the next step, the same in every process."""
+        norms, cosines = self._gradients.take(self.accelerator)
+        policy = norms.pop(POLICY, 0.0)
+        self._log("gradient/policy", policy)
+        for name, norm in norms.items():
+            if not norm:
+                continue  # nothing to learn from in this step says nothing about the next ones
+            self._log(f"gradient/{name}", norm)
+            self._log(f"gradient/{name}_factor", balance.note(name, policy, norm))
+            if name in cosines:
+                self._log(f"gradient/cosine_policy_{name}", cosines[name])
 
     # Checkpoints
 
@@ -423,7 +442,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         lesson.has_begun = True
         self._hidden = output.last_hidden_state
         # Shards must not be gathered twice at a time; their teacher reads afterwards.
-        if not is_sharded(lesson.model):
+        if lesson.most and not is_sharded(lesson.model):
             lesson.taught = self._teach(lesson, inside_forward=True)
 
     @contextmanager
@@ -439,9 +458,6 @@ class ComposerReplicationTrainer(GRPOTrainer):
         """One value of each process; that of a single one never leaves the CPU."""
         own = torch.tensor([float(value)])
         return own if self.accelerator.num_processes == 1 else self.accelerator.gather(own.to(self.accelerator.device))
-
-    def _mean(self, value: float) -> float:
-        return self._gather(value).mean().item()
 
     def _note(self, values: Mapping[str, Tensor | float]) -> None:
         """This process's own values, or such as are the same in every process."""
@@ -492,32 +508,28 @@ class _Lesson:
 
 
 class _Balance:
-    """How far each channel is held back, by the last measurement of the gradients."""
+    """How far each channel is held back, by its gradient in the last step in which it had one."""
 
     def __init__(self, names: Sequence[str], limit: float) -> None:
         self._caps = {name: GradientRatioCap(limit) for name in names}
-        self.factors = dict.fromkeys(names, 1.0)
-        self.policy_norm = 0.0
-        self._measured_at = -1
+        self.factors: dict[str, float] = {}
 
-    def is_due(self, step: int, every: int) -> bool:
-        """Once in a step, however many micro-steps it has."""
-        due = step % every == 0 and step != self._measured_at
-        self._measured_at = step if due else self._measured_at
-        return due
-
-    def note(self, name: str, weighted_norm: float) -> float:
-        self.factors[name] = self._caps[name].factor(self.policy_norm, weighted_norm)
+    def note(self, name: str, policy_norm: float, weighted_norm: float) -> float:
+        self.factors[name] = self._caps[name].factor(policy_norm, weighted_norm)
         return self.factors[name]
 
+    def leave(self, name: str) -> None:
+        """The channel cannot be measured here and keeps its whole weight."""
+        self.factors[name] = 1.0
+
     def state(self) -> dict[str, Any]:
-        caps = {name: cap.state() for name, cap in self._caps.items()}
-        return {"caps": caps, "factors": self.factors, "policy_norm": self.policy_norm}
+        """Checkpoints are made between steps, where nothing is half measured."""
+        return {"caps": {name: cap.state() for name, cap in self._caps.items()}, "factors": self.factors}
 
     def load(self, state: dict[str, Any]) -> None:
         for name, cap in self._caps.items():
             cap.load(state["caps"][name])
-        self.factors, self.policy_norm = state["factors"], state["policy_norm"]
+        self.factors = dict(state["factors"])
 
 
 class _Following(TrainerCallback):
