@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain, product
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .config import ReplayConfig
 from .environments.toolbox import ToolboxTask, task_by_id
@@ -247,19 +247,21 @@ def pair(run: Run, progress: Progress) -> None:
     )
 
 
-def train(run: Run, progress: Progress) -> None:
-    """GRPO + alpha · SDPO + beta · TR-DPO, from the starting policy."""
+def train(run: Run, progress: Progress, backend: str = "trl") -> None:
+    """The channels of the config added up, GRPO + alpha · SDPO + beta · TR-DPO by default, from the starting policy."""
     from .training.libraries import load_libraries
     from .training.processes import all_or_none, is_main
 
     started, folder, inputs = time.monotonic(), run.path / "training", require_trained_on(run)
     load_libraries()
+    from .training.backends import open_backend
     from .training.card import model_card
     from .training.models.loading import whole_weights
     from .training.stored.examples import build_examples
     from .training.stored.policy_gradient import advantages
     from .training.stored.rendered_examples import render_examples
-    from .training.train import train as train_policy
+
+    train_policy = open_backend(backend)
 
     with all_or_none():
         if is_main() and not run.stage("policy").is_done:
@@ -285,6 +287,7 @@ def train(run: Run, progress: Progress) -> None:
     steps = train_policy(policy, run.config, examples, folder, progress)
     weights = whole_weights(policy.model)
     counts = {
+        "backend": backend,
         "steps": len(steps),
         "stored_traces": len(examples),
         "hinted_sites": sum(len(example.sites) for example in examples),
@@ -326,7 +329,8 @@ def evaluate(run: Run, progress: Progress) -> None:
 class Stage(NamedTuple):
     noun: str
     what: str
-    work: Callable[[Run, Progress], None]
+    work: Callable[..., None]
+    """Takes the run and its progress, and may take choices that are no settings of the run."""
 
 
 STAGES: tuple[Stage, ...] = (
@@ -341,15 +345,15 @@ STAGES: tuple[Stage, ...] = (
 )
 
 
-def run_stage(run: Run, noun: str, progress: Progress) -> None:
-    """Do one stage unless it is done already."""
+def run_stage(run: Run, noun: str, progress: Progress, **choices: Any) -> None:
+    """Do one stage unless it is done already. `choices` are further arguments of its function."""
     stage = next(stage for stage in STAGES if stage.noun == noun)
     refuse_stale(run, noun)
     if run.stage(noun).is_done:
         progress.note(f"{noun}: kept, finished earlier")
         return
     progress.stage(noun, stage.what)
-    stage.work(run, progress)
+    stage.work(run, progress, **choices)
 
 
 def refuse_stale(run: Run, noun: str) -> None:

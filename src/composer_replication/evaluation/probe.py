@@ -17,6 +17,7 @@ from composer_replication.config import Config
 from composer_replication.environments.toolbox import FINISH, Episode, ToolboxTask, next_call, task_stream
 from composer_replication.environments.toolbox.trace import replay_history
 from composer_replication.errors import UsageError
+from composer_replication.objective import SdpoSettings
 from composer_replication.records import StoredRecord
 
 from .stats import Estimate, mean_interval, paired_difference
@@ -117,7 +118,7 @@ def gaps(tried: Sequence[Tried]) -> list[KindGap]:
 
 
 def kinds_without_use(found: Sequence[KindGap]) -> tuple[str, ...]:
-    """What `training.sdpo_kinds_off` should hold."""
+    """What `kinds_off` of the channel `sdpo` should hold."""
     return tuple(sorted(one.kind for one in found if one.kind != "all" and not one.useful))
 
 
@@ -144,18 +145,18 @@ def _gap(kind: str, tried: Sequence[Tried]) -> KindGap:
 def _error_sites(policy: Policy, config: Config, wanted: int, generator: torch.Generator) -> list[Site]:
     from composer_replication.training.lessons.online_sites import TraceHinter, find_online_sites
     from composer_replication.training.rollouts.toolbox import sample_rolled
-    from composer_replication.training.settings import ComposerSettings
 
     tasks = task_stream(config.toolbox, "train", FIRST_PROBE_TASK + config.seed * TASKS_PER_SEED)
     hints = config.hints
     hinters = {sham: TraceHinter(hints.max_tokens, hints.max_leak_level, sham=sham) for sham in (False, True)}
-    every_site = ComposerSettings(sites_per_rollout=64, max_teacher_tokens=config.training.max_tokens)
+    every_site, room = SdpoSettings(sites_per_rollout=64), config.training.max_tokens
     sites: list[Site] = []
     for _ in range(0, MOST_ROLLOUTS, ROLLOUTS_AT_ONCE):
         batch = list(islice(tasks, ROLLOUTS_AT_ONCE))
         rolled = sample_rolled(policy, config, batch, generator)
         hinted, sham = (
-            find_online_sites(rolled, hinters[kind], policy.tokens, every_site)[0] for kind in (False, True)
+            find_online_sites(rolled, hinters[kind], policy.tokens, every_site, max_teacher_tokens=room)[0]
+            for kind in (False, True)
         )
         for task, row, real, false in zip(batch, rolled, hinted, sham, strict=True):
             sites += _sites_of(task, row, real, {site.turn: site for site in false})
