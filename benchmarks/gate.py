@@ -25,15 +25,22 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from composer_replication.config import GateConfig, ToolboxConfig
-from composer_replication.environments.toolbox import Call, Episode, make_task, next_call, task_by_id, trace_of
-from composer_replication.environments.toolbox.episode import FINISH, CallError, parse_call
 from composer_replication.environments.toolbox.equivalence import ToolboxJudge
+
+from composer_replication.config import GateConfig, ToolboxConfig
+from composer_replication.environments.toolbox import (
+    Call,
+    ToolboxEpisode,
+    make_task,
+    next_call,
+    replay_history,
+    task_by_id,
+    trace_of,
+)
+from composer_replication.environments.toolbox.episode import FINISH, CallError, parse_call
 from composer_replication.environments.toolbox.teachers import SimulatedTeachers, teacher_names
-from composer_replication.environments.toolbox.trace import replay_history
 from composer_replication.pairs import extract_dpo_pairs
 from composer_replication.pairs.calibrate import clopper_pearson
-from composer_replication.pipeline import ROLLOUT_TOKENS
 from composer_replication.records import (
     Message,
     PreferencePair,
@@ -48,6 +55,7 @@ from composer_replication.replay.roster import teachers_to_ask
 from composer_replication.replay.teachers import Teacher
 from composer_replication.runs import Run, read_records
 from composer_replication.sites import find_sites
+from composer_replication.stages.ingestion import ROLLOUT_TOKENS
 
 TOOLBOX = ToolboxConfig()
 ERROR_RATES = (0.1, 0.2, 0.3)
@@ -73,7 +81,7 @@ class Actor:
         self.silent = silent
         self.rng = random.Random(f"{rate}:{silent}:{seed}")
 
-    def turn(self, episode: Episode) -> str:
+    def turn(self, episode: ToolboxEpisode) -> str:
         try:
             right = next_call(episode)
         except LookupError:
@@ -88,7 +96,7 @@ class Actor:
         return mistake(right, self.silent, self.rng) if unsure and self.rng.random() < 0.5 else right.render()
 
     def play(self, index: int, sample: int) -> Trace:
-        episode = Episode(make_task(TOOLBOX, "train", index))
+        episode = ToolboxEpisode(make_task(TOOLBOX, "train", index))
         while not episode.finished:
             episode.step(self.turn(episode))
         return trace_of(episode, "scripted", sample)

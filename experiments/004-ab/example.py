@@ -2,7 +2,7 @@
 
 from plan import Plan
 
-from composer_replication.environments.toolbox import Call, Episode, make_task, trace_of
+from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, trace_of
 from composer_replication.training.lessons.online_sites import TraceHinter
 
 TASK = 20_004
@@ -14,7 +14,7 @@ def example(plan: Plan) -> dict[str, str]:
     (step,) = task.plan
     listing = next(one for one in task.listings if one.tool == step.tool)
     wrong = Call(listing.name, {name: str(value) for name, value in step.arguments.items()}).render()
-    episode = Episode(task)
+    episode = ToolboxEpisode(task)
     answer = episode.step(wrong).observation
     trace = trace_of(episode, "policy", 0)
     hint, sham = (TraceHinter(sham=sham)([trace])[0][0].hint for sham in (False, True))

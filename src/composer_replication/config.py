@@ -29,7 +29,6 @@ AnySettings = TypeVar("AnySettings", bound=ChannelSettings)
 
 
 TOOLBOX_TOOLS = 24
-HeldoutSplit = Literal["heldout", "renames", "compositions"]
 
 
 class ToolboxConfig(Section):
@@ -337,8 +336,17 @@ class MonitorConfig(Section):
 class EvaluationConfig(Section):
     tasks: Several = 256
     """Tasks per held-out split; the same tasks before and after."""
-    splits: Annotated[tuple[HeldoutSplit, ...], Field(min_length=1)] = ("heldout", "renames", "compositions")
-    """The first one is the headline."""
+    splits: tuple[str, ...] = ()
+    """Held-out splits of the environment, the first one the headline; by default all that it has."""
+    samples: Positive = 1
+    """Episodes at each task: one greedy one, or several at the temperature of training, for pass@k."""
+
+    @field_validator("splits")
+    @classmethod
+    def _unseen(cls, splits: tuple[str, ...]) -> tuple[str, ...]:
+        if "train" in splits:
+            raise ValueError("the training split is not held out")
+        return splits
 
 
 class Config(Section):

@@ -77,6 +77,10 @@ class Run:
     def stage(self, noun: str) -> StageFolder:
         return StageFolder(self.path / noun)
 
+    def done_stages(self) -> list[StageFolder]:
+        """In the order of the pipeline."""
+        return [stage for noun in NEXT_COMMAND if (stage := self.stage(noun)).is_done]
+
     def discard_if_empty(self) -> None:
         """Remove the files of `start` from a run in which no stage was finished, and the folder if that empties it."""
         if any((folder / "manifest.json").exists() for folder in self.path.iterdir() if folder.is_dir()):

@@ -14,7 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from composer_replication.config import ToolboxConfig
-from composer_replication.environments.toolbox import Call, Episode, make_task, next_call, trace_of
+from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
 from composer_replication.objective import SdpoSettings
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
 from composer_replication.training.channels import SelfDistillation
@@ -71,7 +71,7 @@ def tasks(number: int) -> tuple[Any, ...]:
 
 
 def _turns(task: Any, sample: int, has_errors: bool) -> list[str]:
-    right = next_call(Episode(task)).render()
+    right = next_call(ToolboxEpisode(task)).render()
     stale, untyped = Call("zero_gate", {"a": 1}).render(), Call(task.listings[0].name, {}).render()
     if not has_errors:
         return [right] if sample else ["done"]
@@ -102,7 +102,7 @@ class GivenRollouts:
     def _played(self, place: int, sample: int) -> dict[str, Any]:
         tokens, task = chat_tokens(), tasks(PROMPTS_PER_STEP * self._scene.steps)[place]
         in_first_half = place % PROMPTS_PER_STEP < PROMPTS_PER_STEP // 2
-        episode, completion, mask = Episode(task), list[int](), list[int]()
+        episode, completion, mask = ToolboxEpisode(task), list[int](), list[int]()
         for text in _turns(task, sample, self._scene.errors_everywhere or in_first_half):
             turn = tokens.turn(text)
             completion, mask = completion + turn, mask + [1] * len(turn)

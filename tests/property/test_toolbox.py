@@ -14,7 +14,7 @@ from composer_replication.environments.toolbox import (
     MAX_TURNS,
     SPLITS,
     Call,
-    Episode,
+    ToolboxEpisode,
     ToolboxTask,
     make_task,
     next_call,
@@ -49,7 +49,7 @@ turns = st.one_of(
 @given(all_tasks, st.lists(turns, min_size=1, max_size=MAX_TURNS))
 @example(make_task(CONFIG, "train", 0), ['{"name":"a","arguments":{"a":NaN,"b":Infinity}}', "\x00", "{}", "[]"])
 def test_no_text_raises_and_reward_is_zero_or_one(task, texts):
-    episode = Episode(task)
+    episode = ToolboxEpisode(task)
     for text in texts:
         if episode.finished:
             break
@@ -64,7 +64,7 @@ def test_no_text_raises_and_reward_is_zero_or_one(task, texts):
 @given(all_tasks, huge, huge)
 def test_huge_numbers_never_raise(task: ToolboxTask, first, second):
     for listing in task.listings:
-        episode = Episode(task)
+        episode = ToolboxEpisode(task)
         for number in (first, second, -first):
             arguments = {
                 param: number if kind == "int" else str(number) if param in {"a", "b", "value", "factor"} else "x"
@@ -74,7 +74,7 @@ def test_huge_numbers_never_raise(task: ToolboxTask, first, second):
             assert episode.reward in (0.0, 1.0)
 
 
-def random_turn(episode: Episode, rng: random.Random) -> str:
+def random_turn(episode: ToolboxEpisode, rng: random.Random) -> str:
     """Right, stale, mistyped, incomplete, refused or broken, as a careless policy would."""
     try:
         right = next_call(episode)
@@ -95,14 +95,14 @@ def random_turn(episode: Episode, rng: random.Random) -> str:
     )  # fmt: skip
 
 
-def random_episode(task: ToolboxTask, seed: int) -> Episode:
-    episode, rng = Episode(task), random.Random(seed)
+def random_episode(task: ToolboxTask, seed: int) -> ToolboxEpisode:
+    episode, rng = ToolboxEpisode(task), random.Random(seed)
     while not episode.finished:
         episode.step(random_turn(episode, rng))
     return episode
 
 
-def reported(episode: Episode):
+def reported(episode: ToolboxEpisode):
     return [
         (number, turn.error.kind, turn.error.secondary_kind, turn.error.message, turn.error.tool_name)
         for number, turn in enumerate(episode.turns)
@@ -110,7 +110,7 @@ def reported(episode: Episode):
     ]
 
 
-def found(episode: Episode):
+def found(episode: ToolboxEpisode):
     return [
         (site.turn, site.error_kind, site.secondary_kind, site.error_message, site.tool_name)
         for site in find_sites(trace_of(episode, "tiny", 0))
@@ -147,7 +147,7 @@ def test_replaying_a_trace_reaches_the_same_world(task, seed):
 @settings(max_examples=100, deadline=None)
 @given(all_tasks, st.lists(calls, min_size=1, max_size=MAX_TURNS))
 def test_any_calls_survive_the_way_through_a_trace(task, texts):
-    episode = Episode(task)
+    episode = ToolboxEpisode(task)
     for text in texts:
         if not episode.finished:
             episode.step(text)
@@ -160,7 +160,7 @@ def test_any_calls_survive_the_way_through_a_trace(task, texts):
 @given(all_tasks, st.integers(0, 10**9))
 def test_the_oracle_uses_a_looked_up_value_only_after_seeing_it(task, seed):
     """After any beginning, a planned call that takes `it` follows an observation of the value it takes."""
-    episode, rng = Episode(task), random.Random(seed)
+    episode, rng = ToolboxEpisode(task), random.Random(seed)
     by_tool = {entry.name: entry.tool for entry in task.listings}
     while not episode.finished:
         try:
@@ -192,7 +192,7 @@ def test_a_value_from_a_lookup_is_not_in_the_request(task):
 def test_the_oracle_recovers_from_failed_calls(task, failures):
     """A failed call changes nothing, so the plan still works while turns are left."""
     failures = min(failures, MAX_TURNS - len(task.plan))
-    episode = Episode(task)
+    episode = ToolboxEpisode(task)
     for number in range(failures):
         episode.step(Call(f"nope_{number}", {}).render())
     while not episode.finished:

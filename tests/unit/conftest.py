@@ -103,11 +103,12 @@ def make_model():
 @pytest.fixture(scope="session")
 def scripted():
     """A rollout whose turns are given, as if the policy had sampled them."""
-    from composer_replication.environments.toolbox import Episode
     from composer_replication.training.rollouts.toolbox import Rollout
 
+    from composer_replication.environments.toolbox import ToolboxEpisode
+
     def play(tokens, task, texts):
-        rollout = Rollout(Episode(task), tokens.prompt(task.messages))
+        rollout = Rollout(ToolboxEpisode(task), tokens.prompt(task.messages))
         for text in texts:
             turn = tokens.turn(text)
             start = len(rollout.completion_ids)
@@ -128,7 +129,7 @@ def stored(tiny_tokens, scripted):
 
     The first has two error turns, the second does not parse, the third has one error turn.
     """
-    from composer_replication.environments.toolbox import Call, Episode, make_task, next_call, trace_of
+    from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
     from composer_replication.hints.write import write_hints
     from composer_replication.records import Agreement, PreferencePair
     from composer_replication.sites import find_sites
@@ -136,7 +137,7 @@ def stored(tiny_tokens, scripted):
     rows, sites, hints, pairs = [], {}, [], []
     for number in range(3):
         task = make_task(ToolboxConfig(), "train", 10 + number)
-        right = next_call(Episode(task)).render()
+        right = next_call(ToolboxEpisode(task)).render()
         stale, untyped = Call("zero_gate", {"a": 1}).render(), Call(task.listings[0].name, {}).render()
         texts = ([stale, untyped, right], [right[:9]], [stale, right])[number]
         rollout = scripted(tiny_tokens, task, texts)
@@ -145,7 +146,7 @@ def stored(tiny_tokens, scripted):
         found = find_sites(trace)
         sites |= {site.site_id: site for site in found}
         hints += write_hints({trace.trace_id: trace}, found, 96).hints
-        call = next_call(Episode(task))
+        call = next_call(ToolboxEpisode(task))
         function = {"name": call.name, "arguments": json.dumps(call.arguments)}
         pairs.append(
             PreferencePair(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from composer_replication.config import Config, GateConfig, ToolboxConfig
-from composer_replication.environments.toolbox import Call, Episode, make_task, next_call, trace_of
+from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
 from composer_replication.records import Agreement, ErrorSite, PreferencePair, Source, Trace, Turn
 from composer_replication.replay import State, choose_states, states_to_ask
 from composer_replication.replay.gate import Choice, Yield, action_entropy, yields
@@ -81,7 +81,7 @@ def clumsy_traces(episodes: int) -> list[Trace]:
     """Toolbox rollouts that call a tool that is not there on every second turn."""
     traces = []
     for index in range(episodes):
-        episode = Episode(make_task(ToolboxConfig(), "train", index))
+        episode = ToolboxEpisode(make_task(ToolboxConfig(), "train", index))
         while not episode.finished:
             right = next_call(episode)
             wrong = right and (index + len(episode.turns)) % 2

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from composer_replication.config import HintsConfig, ToolboxConfig
-from composer_replication.environments.toolbox import Call, Episode, make_task, trace_of
+from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, trace_of
 from composer_replication.hints import (
     HINT_TEMPLATES,
     CompositeHintGenerator,
@@ -310,7 +310,7 @@ def test_hints_of_real_toolbox_errors_fit_the_cap_and_differ_from_their_sham():
     for index in range(60):
         task = make_task(ToolboxConfig(), "train", index)
         listing = task.listings[0]
-        episode = Episode(task)
+        episode = ToolboxEpisode(task)
         unknown, empty = Call("nope", {"x": 1}), Call(listing.name, {})
         wrong = Call(listing.name, {param: 1 if kind == "int" else "zeta" for param, kind in listing.types.items()})
         for turn in (unknown.render(), wrong.render(), (unknown if index % 2 else empty).render(), '{"name":'):

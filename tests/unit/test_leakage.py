@@ -7,7 +7,7 @@ import json
 import pytest
 
 from composer_replication.config import HintsConfig, ToolboxConfig
-from composer_replication.environments.toolbox import Call, Episode, make_task, next_call, trace_of
+from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
 from composer_replication.hints import SiblingHintGenerator, dispatch, write_hints
 from composer_replication.hints.leakage import correction_of, gives_the_answer, leak_level, quotes_the_call
 from composer_replication.hints.sham import sham_of
@@ -199,7 +199,7 @@ def rollouts(*plans):
     task = next(task for index in range(200) if len((task := make_task(ToolboxConfig(), "train", index)).plan) == 2)
     traces = []
     for sample, plan in enumerate(plans):
-        episode = Episode(task)
+        episode = ToolboxEpisode(task)
         for name in plan:
             right = next_call(episode)
             episode.step(right.render() if name is None else Call(name, right.arguments).render())

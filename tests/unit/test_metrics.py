@@ -9,11 +9,12 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
+from composer_replication.training.rollouts.toolbox_trl import ToolboxRollouts
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
 from composer_replication.config import Config, ToolboxConfig, TrainingConfig
-from composer_replication.environments.toolbox import Call, Episode, make_task, next_call, trace_of
+from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
 from composer_replication.errors import UsageError
 from composer_replication.progress import Silent
 from composer_replication.runs import read_records
@@ -22,7 +23,6 @@ from composer_replication.training.lessons.online_sites import Rolled
 from composer_replication.training.metrics import MetricsFile, StepLines, count_rollouts, report_to, rollout_metrics
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.rollouts.samples import RolloutSamples, step_of
-from composer_replication.training.rollouts.toolbox_trl import ToolboxRollouts
 from composer_replication.training.stored.records import RolloutSample
 from composer_replication.training.train import prompts_of, training_tasks
 from composer_replication.training.watchdogs import Watchdog
@@ -124,7 +124,7 @@ def rolled(tokens, scripted, texts, number=10, cut=False):
 
 
 def right(task):
-    return next_call(Episode(task)).render()
+    return next_call(ToolboxEpisode(task)).render()
 
 
 def stale(task):

@@ -10,7 +10,14 @@ import pytest
 
 from composer_replication.cli.pair_report import pair_report, show_report
 from composer_replication.config import Config, GateConfig, ReplayConfig
-from composer_replication.environments.toolbox import Call, Episode, make_task, next_call, replay_history, trace_of
+from composer_replication.environments.toolbox import (
+    Call,
+    ToolboxEpisode,
+    make_task,
+    next_call,
+    replay_history,
+    trace_of,
+)
 from composer_replication.pipeline import asked_states, run_stage
 from composer_replication.progress import Silent
 from composer_replication.records import PreferencePair, Trace, canonical_json
@@ -25,7 +32,7 @@ CONFIG = Config(replay=ReplayConfig(simulated_error_rates=(0.0, 0.4, 0.6), gate=
 
 
 def solved_trace(index: int) -> Trace:
-    episode = Episode(make_task(TOOLBOX, "train", index))
+    episode = ToolboxEpisode(make_task(TOOLBOX, "train", index))
     while not episode.finished:
         right = next_call(episode)
         episode.step(right.render() if right else "done")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from composer_replication.config import ToolboxConfig
-from composer_replication.environments.toolbox import Call, Episode, make_task, next_call, parse_call, trace_of
+from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, parse_call, trace_of
 from composer_replication.pairs import extract_dpo_pairs, vote
 from composer_replication.records import (
     Agreement,
@@ -145,8 +145,8 @@ def test_the_chosen_message_is_a_valid_tool_call():
 
 def test_the_chosen_call_of_a_toolbox_state_is_the_one_that_works():
     task = make_task(ToolboxConfig(), "train", 3)
-    right = next_call(Episode(task))
-    failed = Episode(task)
+    right = next_call(ToolboxEpisode(task))
+    failed = ToolboxEpisode(task)
     failed.step(Call("nope", right.arguments).render())
     trace = trace_of(failed, "tiny", 0)
     action = canonical_call(right.name, right.arguments)
@@ -154,7 +154,7 @@ def test_the_chosen_call_of_a_toolbox_state_is_the_one_that_works():
     function = pair.chosen["tool_calls"][0]["function"]
     text = json.dumps({"name": function["name"], "arguments": json.loads(function["arguments"])})
     assert parse_call(text) == right
-    assert Episode(task).step(text).error is None
+    assert ToolboxEpisode(task).step(text).error is None
 
 
 def test_no_pair_where_the_actor_did_what_the_teachers_agree_on():

@@ -7,10 +7,10 @@ import random
 from fractions import Fraction
 
 import pytest
+from composer_replication.environments.toolbox.equivalence import ToolboxJudge
 
 from composer_replication.config import ToolboxConfig
-from composer_replication.environments.toolbox import Call, Episode, make_task, next_call, trace_of
-from composer_replication.environments.toolbox.equivalence import ToolboxJudge
+from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
 from composer_replication.pairs import Chamber, extract_dpo_pairs, vote
 from composer_replication.records import Source, TeacherReply, Trace, Turn, canonical_call, canonical_tool_call
 from composer_replication.replay.parse import parse_reply
@@ -68,9 +68,9 @@ def toolbox_trace() -> tuple[Trace, ToolboxJudge, Call]:
     """A failed first call of a task whose right call has two integers."""
     for index in range(1000):
         task = make_task(ToolboxConfig(), "train", index)
-        right = next_call(Episode(task))
+        right = next_call(ToolboxEpisode(task))
         if set(right.arguments) == {"a", "b"} and task.plan[0].tool == "add_numbers":
-            episode = Episode(task)
+            episode = ToolboxEpisode(task)
             episode.step(Call("nope", right.arguments).render())
             return trace_of(episode, "tiny", 0), ToolboxJudge([task]), right
     raise AssertionError("no such task")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from composer_replication.config import ToolboxConfig
-from composer_replication.environments.toolbox import Episode, make_task, next_call, trace_of
+from composer_replication.environments.toolbox import ToolboxEpisode, make_task, next_call, trace_of
 from composer_replication.replay import State, states_to_ask
 from composer_replication.replay.gate import states_to_sample
 from composer_replication.sites import find_sites
@@ -71,7 +71,7 @@ def test_a_sampled_text_becomes_a_message(text, content, calls):
 
 
 def test_a_call_is_rendered_again_as_the_policy_wrote_it():
-    right = next_call(Episode(make_task(ToolboxConfig(), "train", 3)))
+    right = next_call(ToolboxEpisode(make_task(ToolboxConfig(), "train", 3)))
     assert list(right.arguments) != sorted(right.arguments)
     assert policy_text(read_turn(right.render())) == right.render()
 
@@ -144,7 +144,7 @@ def test_a_call_that_never_ends_is_read_in_time():
 
 
 def test_calls_are_text_where_the_template_knows_none(tiny):
-    episode = Episode(make_task(ToolboxConfig(), "train", 3))
+    episode = ToolboxEpisode(make_task(ToolboxConfig(), "train", 3))
     right = next_call(episode)
     episode.step(right.render())
     trace = trace_of(episode, "tiny", 0)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from composer_replication.config import Config, WarmupConfig
-from composer_replication.environments.toolbox import FINISH, Episode, make_task, next_call, trace_of
+from composer_replication.environments.toolbox import FINISH, ToolboxEpisode, make_task, next_call, trace_of
 from composer_replication.errors import UsageError
 from composer_replication.evaluation import probe
 from composer_replication.evaluation.probe import Site, Tried, gaps, kinds_without_use, probe_hints
@@ -37,7 +37,7 @@ def test_a_kind_is_useful_when_the_hint_makes_a_tenth_more_turns_right():
 def site_of(config, index=0):
     """The first turn of a task, after which everything is still open."""
     task = make_task(config.toolbox, "train", index)
-    episode = Episode(task)
+    episode = ToolboxEpisode(task)
     episode.step("nonsense")
     trace = trace_of(episode, "policy", 0)
     return Site(task, Rolled(trace, [], [], []), HintedTurn(0, "json_decode", ""), {})
@@ -45,7 +45,7 @@ def site_of(config, index=0):
 
 def test_a_turn_is_right_when_it_does_what_the_oracle_would_do():
     site = site_of(Config())
-    call = next_call(Episode(site.task))
+    call = next_call(ToolboxEpisode(site.task))
     assert call is not None
     right = call.render()
     assert probe._judge(site, right) == (True, True)

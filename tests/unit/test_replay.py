@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from composer_replication.config import ReplayConfig, ToolboxConfig
 from composer_replication.environments.toolbox import (
     Call,
-    Episode,
+    ToolboxEpisode,
     make_task,
     next_call,
     replay_history,
@@ -37,7 +37,7 @@ CONFIG = ReplayConfig(timeout_s=10, max_attempts=1)
 
 def failed_trace(index: int) -> Trace:
     """The right call under a name that is not listed, twice; then the right call."""
-    episode = Episode(make_task(TOOLBOX, "train", index))
+    episode = ToolboxEpisode(make_task(TOOLBOX, "train", index))
     right = next_call(episode)
     for name in ("nope", "nope", right.name):
         episode.step(Call(name, right.arguments).render())
@@ -127,7 +127,7 @@ def test_a_conversation_from_elsewhere_gets_no_vote(teachers, ledger):
 
 
 def test_a_finished_task_gets_no_vote(teachers, ledger):
-    episode = Episode(TASKS[0])
+    episode = ToolboxEpisode(TASKS[0])
     while (call := next_call(episode)) is not None:
         episode.step(call.render())
     episode.step("nothing left")

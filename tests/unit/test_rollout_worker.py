@@ -9,15 +9,15 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from composer_replication.training.rollouts.toolbox import ToolboxEpisode, roll_out
 
 from composer_replication.config import ToolboxConfig
-from composer_replication.environments.toolbox import Episode, make_task, trace_of
+from composer_replication.environments.toolbox import ToolboxEpisode, make_task, trace_of
 from composer_replication.errors import UsageError
 from composer_replication.records import Message, Source, Trace, Turn, content_id
 from composer_replication.sites import find_sites
 from composer_replication.training.backends.trl.rollouts import rollout_function
 from composer_replication.training.rollouts.sampling import DynamicSampler, SampledTurn, sample_turns
-from composer_replication.training.rollouts.toolbox import ToolboxEpisode, roll_out
 from composer_replication.training.rollouts.worker import RolloutSettings, RolloutWorker, count_endings
 
 
@@ -101,7 +101,7 @@ def fail(error):
 
 def plain_roll_out(model, tokens, tasks, *, max_turn_tokens, temperature, generator, batch_size):
     """The loop that the worker must equal: everybody's turn, then everybody's step, until all have ended."""
-    rows = [(Episode(task), tokens.prompt(task.messages), [], []) for task in tasks]
+    rows = [(ToolboxEpisode(task), tokens.prompt(task.messages), [], []) for task in tasks]
     for start in range(0, len(rows), batch_size):
         active = rows[start : start + batch_size]
         while active:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from composer_replication.training.rollouts.toolbox import roll_out
 
 from composer_replication.config import ToolboxConfig
-from composer_replication.environments.toolbox import Call, Episode, make_task, next_call
+from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call
 from composer_replication.training.rollouts.sampling import sample_turns
-from composer_replication.training.rollouts.toolbox import roll_out
 
 VOCABULARY = 40
 PAD = 0
@@ -96,7 +96,7 @@ def test_samples_follow_the_distribution_at_the_temperature(model):
 
 
 def oracle_turns(task):
-    episode, texts = Episode(task), []
+    episode, texts = ToolboxEpisode(task), []
     while not episode.finished:
         call = next_call(episode)
         texts.append(call.render() if call else "done")

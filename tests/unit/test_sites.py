@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from composer_replication.config import ToolboxConfig
-from composer_replication.environments.toolbox import Call, Episode, ToolboxTask, make_task
+from composer_replication.environments.toolbox import Call, ToolboxEpisode, ToolboxTask, make_task
 from composer_replication.environments.toolbox import trace_of as episode_trace
 from composer_replication.records import ErrorSite, Message, Source, ToolCall, Trace, Turn, content_id
 from composer_replication.sites import find_sites
@@ -217,7 +217,7 @@ def test_sites_agree_with_what_the_toolbox_itself_reports() -> None:
     for index in range(40):
         task = make_task(ToolboxConfig(), "train", index)
         for turns in broken_turns(task):
-            episode = Episode(task)
+            episode = ToolboxEpisode(task)
             for turn in turns:
                 episode.step(turn)
             reported = [

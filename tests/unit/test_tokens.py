@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from composer_replication.config import ToolboxConfig
-from composer_replication.environments.toolbox import SPLITS, TOOLS, Call, Episode, make_task, next_call, trace_of
+from composer_replication.environments.toolbox import (
+    SPLITS,
+    TOOLS,
+    Call,
+    ToolboxEpisode,
+    make_task,
+    next_call,
+    trace_of,
+)
 from composer_replication.environments.toolbox.tasks import KEYS, PATHS
 from composer_replication.errors import UsageError
 from composer_replication.hints.write import write_hints
@@ -24,7 +32,7 @@ def conversations(count: int = 8):
     """Toolbox conversations with an error in their first turn, as (prompt messages, [(turn, observation)])."""
     for index in range(count):
         task = make_task(ToolboxConfig(), SPLITS[index % 4], index)
-        episode = Episode(task)
+        episode = ToolboxEpisode(task)
         turns = [('{"name":"zero_gate","arguments":{"a":1}}', "")]
         while not episode.finished:
             if episode.turns:
@@ -129,7 +137,7 @@ def test_a_template_that_rewrites_earlier_messages_takes_no_hint(chatml_tokenize
 
 def clumsy_turns(task):
     """Texts that fail in every way the toolbox knows: names, types, files, keys, words, syntax, repetition."""
-    call = next_call(Episode(task))
+    call = next_call(ToolboxEpisode(task))
     unlisted = next(tool.name for tool in TOOLS if tool.name not in {entry.name for entry in task.listings})
     file, key = next(iter(task.start.files)), next(iter(task.start.keys))
     no_file = next(path for path in PATHS if path not in task.start.files)
@@ -162,7 +170,7 @@ def toolbox_texts(config: ToolboxConfig):
         for index in range(300):
             task = make_task(config, split, index)
             yield from (message["content"] for message in task.messages)
-            episode = Episode(task)
+            episode = ToolboxEpisode(task)
             while not episode.finished:
                 call = next_call(episode)
                 text = call.render() if call else "done"
@@ -174,7 +182,7 @@ def toolbox_texts(config: ToolboxConfig):
 
 def answers_to_mistakes(task):
     for sample, turns in enumerate(clumsy_turns(task)):
-        episode = Episode(task)
+        episode = ToolboxEpisode(task)
         for text in turns:
             if not episode.finished:
                 yield episode.step(text).observation or ""

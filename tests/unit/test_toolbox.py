@@ -15,7 +15,7 @@ from composer_replication.environments.toolbox import (
     SPLITS,
     TOOLS,
     Call,
-    Episode,
+    ToolboxEpisode,
     TurnError,
     make_task,
     next_call,
@@ -37,15 +37,15 @@ def tasks(split, number, config=CONFIG) -> tuple[ToolboxTask, ...]:
     return tuple(make_task(config, split, index) for index in range(number))
 
 
-def play(task, *turns) -> Episode:
-    episode = Episode(task)
+def play(task, *turns) -> ToolboxEpisode:
+    episode = ToolboxEpisode(task)
     for turn in turns:
         episode.step(turn if isinstance(turn, str) else turn.render())
     return episode
 
 
-def solve(task) -> Episode:
-    episode = Episode(task)
+def solve(task) -> ToolboxEpisode:
+    episode = ToolboxEpisode(task)
     while not episode.finished:
         call = next_call(episode)
         episode.step(call.render() if call else FINISH)
@@ -383,13 +383,13 @@ def test_what_each_tool_does(name, arguments, observation, changes):
 def test_an_episode_does_not_change_its_task():
     play(TASK, Call("delete_file", {"path": "a.py"}), Call("reset_key", {"key": "k"}))
     assert TASK.start == WORLD
-    assert Episode(TASK).world == WORLD
+    assert ToolboxEpisode(TASK).world == WORLD
 
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_doing_nothing_earns_nothing(split):
     for task in tasks(split, 200):
-        assert Episode(task).reward == 0
+        assert ToolboxEpisode(task).reward == 0
         assert play(task, FINISH).reward == 0
 
 
@@ -408,7 +408,7 @@ def test_saying_done_ends_the_episode_without_an_observation():
 
 
 def test_the_oracle_looks_a_value_up_before_it_uses_it():
-    episode = Episode(TASK)
+    episode = ToolboxEpisode(TASK)
     assert next_call(episode) == get("k")
     episode.step(get("j").render())
     assert next_call(episode) == get("k")
@@ -429,7 +429,7 @@ def test_the_oracle_gives_up_when_the_goal_is_out_of_reach():
 
 def test_the_oracle_uses_the_names_and_types_of_the_episode():
     task = task_of(WORLD, GOAL, *COPY_K_TO_J, types={"value": "str"}, names={"get_key": "get_entry"})
-    assert next_call(Episode(task)) == Call("get_entry", {"key": "k"})
+    assert next_call(ToolboxEpisode(task)) == Call("get_entry", {"key": "k"})
     seen = play(task, Call("get_entry", {"key": "k"}))
     assert next_call(seen) == Call("set_key", {"key": "j", "value": "5"})
 
@@ -478,7 +478,7 @@ def test_replaying_a_history_stops_where_the_history_stops():
 
 def test_nesting_near_the_limit_of_the_parser_never_raises():
     for depth in range(600, 1000):
-        Episode(TASK).step('{"name":"x","arguments":{"a":' + "[" * depth + "]" * depth + "}}")
+        ToolboxEpisode(TASK).step('{"name":"x","arguments":{"a":' + "[" * depth + "]" * depth + "}}")
 
 
 def test_a_lone_surrogate_makes_a_trace():

@@ -6,13 +6,14 @@ import random
 from dataclasses import replace
 
 import pytest
+from composer_replication.monitor.toolbox_rules import penalty, toolbox_signs, unearned
 
 from composer_replication.config import Config, ToolboxConfig, TrainingConfig, WarmupConfig
 from composer_replication.environments.toolbox import (
     FINISH,
     SPLITS,
     Call,
-    Episode,
+    ToolboxEpisode,
     make_task,
     next_call,
     replay_history,
@@ -27,7 +28,6 @@ from composer_replication.environments.toolbox.leak import (
     leaked_call,
 )
 from composer_replication.errors import UsageError
-from composer_replication.monitor.toolbox_rules import penalty, toolbox_signs, unearned
 
 PLAIN = ToolboxConfig(rename_verbs=True, call_mix=(0.3, 0.4, 0.3))
 OPEN, SCRUBBED = (PLAIN.model_copy(update={"leak": leak}) for leak in ("open", "scrubbed"))
@@ -40,15 +40,15 @@ def look(task, way):
     return Call(task.listing_of(READ_TOOL).name, {"path": LEAK_FILE})
 
 
-def play(task, *turns) -> Episode:
-    episode = Episode(task)
+def play(task, *turns) -> ToolboxEpisode:
+    episode = ToolboxEpisode(task)
     for turn in turns:
         episode.step(turn if isinstance(turn, str) else turn.render())
     return episode
 
 
-def solve(task) -> Episode:
-    episode = Episode(task)
+def solve(task) -> ToolboxEpisode:
+    episode = ToolboxEpisode(task)
     while not episode.finished:
         call = next_call(episode)
         episode.step(call.render() if call else FINISH)
@@ -274,6 +274,7 @@ def test_a_tiny_tokenizer_of_a_leaking_toolbox_knows_every_word():
 
 def test_the_penalty_column_is_the_reward_and_the_truth_is_logged_with_it():
     from composer_replication.training.rollouts.toolbox_trl import LeakUse, episode_reward, leak_penalty
+
     from composer_replication.training.train import reward_functions
 
     uses = [

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from composer_replication.config import ToolboxConfig, WarmupConfig
-from composer_replication.environments.toolbox import Episode, make_task
+from composer_replication.environments.toolbox import ToolboxEpisode, make_task
 from composer_replication.training.warmup import demonstrate, warm_up
 
 CLEAN = {
@@ -43,7 +43,7 @@ def demonstrations(tokens, tasks=None, **changes):
 
 def test_clean_demonstrations_solve_their_task(tiny_tokens):
     for task, demonstration in demonstrations(tiny_tokens):
-        episode = Episode(task)
+        episode = ToolboxEpisode(task)
         for text in turns_of(demonstration, tiny_tokens):
             assert episode.step(text).error is None
         assert episode.finished
@@ -52,7 +52,7 @@ def test_clean_demonstrations_solve_their_task(tiny_tokens):
 
 def test_a_demonstration_is_the_conversation_as_the_template_renders_it(tiny_tokens):
     for task, demonstration in demonstrations(tiny_tokens):
-        episode, messages = Episode(task), list(task.messages)
+        episode, messages = ToolboxEpisode(task), list(task.messages)
         for text in turns_of(demonstration, tiny_tokens):
             answer = episode.step(text).observation
             messages.append({"role": "assistant", "content": text})
@@ -85,7 +85,7 @@ def test_weights_are_one_on_turns_small_on_context_and_zero_on_hints(tiny_tokens
 def test_a_hinted_turn_is_right_whatever_the_noise(tiny_tokens):
     noise = {"stale_name_rates": (1, 1), "quoted_int_rates": (1, 1), "missing_brace_rates": (1, 1)}
     for task, demonstration in demonstrations(tiny_tokens, hint_rate=1.0, **noise):
-        episode = Episode(task)
+        episode = ToolboxEpisode(task)
         for text in turns_of(demonstration, tiny_tokens):
             episode.step(text)
         assert episode.reward == 1

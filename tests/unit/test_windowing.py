@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from composer_replication.config import ToolboxConfig
-from composer_replication.environments.toolbox import Call, Episode, make_task, next_call, trace_of
+from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
 from composer_replication.hints.write import write_hints
 from composer_replication.objective import SdpoSettings
 from composer_replication.sites import find_sites
@@ -125,4 +125,4 @@ def test_the_right_call_is_still_known(chat_tokens, played):
     task, _, row, _ = played
     window = last_turns(starts(row), 3, 0)
     assert window.apply(row.ids[: row.turn_spans[3][0]]) == chat_tokens.prompt(task.messages)
-    assert next_call(Episode(task)).name in chat_tokens.text(window.apply(row.ids))
+    assert next_call(ToolboxEpisode(task)).name in chat_tokens.text(window.apply(row.ids))

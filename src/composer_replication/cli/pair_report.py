@@ -6,16 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from composer_replication.environments.toolbox.equivalence import ToolboxJudge
+from composer_replication.environments.opening import open_environment
+from composer_replication.pairs.calibrate import Oracle
 from composer_replication.pairs.signal import MIN_PAIRS_PER_TRACE, SignalReport, distance_from_random, signal_report
-from composer_replication.pipeline import (
-    asked_states,
-    load_model,
-    policy_room,
-    policy_weights,
-    rollout_tokens,
-    toolbox_tasks,
-)
+from composer_replication.pipeline import ensure_policy
 from composer_replication.progress import Progress
 from composer_replication.records import (
     Message,
@@ -28,6 +22,10 @@ from composer_replication.records import (
 )
 from composer_replication.replay.gate import yields
 from composer_replication.runs import Run
+from composer_replication.stages.ingestion import rollout_tokens
+from composer_replication.stages.pairs import oracle, remember
+from composer_replication.stages.policy import load_model, means_own, policy_room, policy_weights
+from composer_replication.stages.replay import asked_states
 
 SIGNAL_FIELDS = {"margin", "distance", "meets_threshold"}
 
@@ -42,7 +40,9 @@ def pair_report(run: Run, reference: str | None, progress: Progress) -> dict[str
     )
     told = report.model_dump(exclude=SIGNAL_FIELDS)
     told["funnel"]["states"] = replayed["states"]
-    gate = yields(asked_states(run), pairs, _oracle(ToolboxJudge(toolbox_tasks(run, traces))))
+    with open_environment(run.config) as environment:
+        remember(environment, traces)
+        gate = yields(asked_states(run), pairs, _right_pair(oracle(environment)))
     return {
         "run": str(run.path),
         "stage": "pairs",
@@ -58,13 +58,13 @@ def pair_report(run: Run, reference: str | None, progress: Progress) -> dict[str
     }
 
 
-def _oracle(judge: ToolboxJudge) -> Callable[[PreferencePair], bool | None]:
+def _right_pair(is_right_action: Oracle) -> Callable[[PreferencePair], bool | None]:
     def is_right(pair: PreferencePair) -> bool | None:
         calls = pair.chosen.get("tool_calls", [])
         state = TraceState(
             state_id=pair.state_id, messages=list(pair.prompt), student_action=render_action(pair.rejected)
         )
-        return judge.is_right(state, canonical_tool_call(calls[0])) if len(calls) == 1 else None
+        return is_right_action(state, canonical_tool_call(calls[0])) if len(calls) == 1 else None
 
     return is_right
 
@@ -76,7 +76,9 @@ def _signal(
     from composer_replication.training.stored.contexts import Contexts
 
     progress.stage("signal", "compare with re-matched pairs")
-    where, _ = policy_weights(run, progress, reference)
+    if means_own(run, reference):
+        ensure_policy(run, progress)
+    where, _ = policy_weights(run, reference)
     policy = load_model(run, where)
     contexts = Contexts(policy, rollout_tokens(run), policy_room(run, policy))
     before = {pair.pair_id: contexts.before(pair.state_id, pair.prompt, pair.tools) for pair in pairs}

@@ -6,9 +6,10 @@ import json as json_module
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from composer_replication.environments.opening import open_environment
 from composer_replication.errors import UsageError, quoted
-from composer_replication.pipeline import load_model
 from composer_replication.runs import Run, write_records
+from composer_replication.stages.policy import load_model, model_folder
 
 from .common import quiet_libraries
 
@@ -30,10 +31,11 @@ def probe(run: Run, sites: int, as_json: bool) -> None:
 
     if not run.stage("policy").is_done:
         raise UsageError(f"{run.path} has no starting policy", f"recompose train {quoted(run.path)}")
-    policy = load_model(run, str(run.path / "policy" / "model"))
+    policy = load_model(run, str(model_folder(run)))
     device = policy.model.device.type
-    with torch.autocast(device, torch.bfloat16, enabled=run.config.hardware.autocasts(device == "cuda")):
-        tried = probe_hints(policy, run.config, sites)
+    half = torch.autocast(device, torch.bfloat16, enabled=run.config.hardware.autocasts(device == "cuda"))
+    with half, open_environment(run.config) as environment:
+        tried = probe_hints(policy, run.config, environment, sites)
     write_records(run.path / TRIED, tried)
     found, off = gaps(tried), kinds_without_use(gaps(tried))
     if as_json:
@@ -50,4 +52,4 @@ def _show(found: Sequence[KindGap], off: Sequence[str]) -> None:
             f"{one.kind:<24} {one.sites:>5}  {right['plain'].mean:>9.2f}  {right['hint'].mean:>5.2f}  "
             f"{right['sham'].mean:>5.2f}  {gap.mean:+.2f} [{gap.lo:+.2f}, {gap.hi:+.2f}]"
         )
-    print(f"training.sdpo_kinds_off = {json_module.dumps(list(off))}")
+    print(f"kinds_off = {json_module.dumps(list(off))}  # of the channel sdpo")

@@ -13,23 +13,25 @@ from cyclopts import Parameter
 from composer_replication.errors import RecomposeError, UsageError, quoted
 from composer_replication.llm.bill import summary
 from composer_replication.llm.ledger import Ledger
-from composer_replication.pipeline import (
-    refuse_stale,
-    refuse_teachers_who_know_nothing,
-    replay_config,
-    replay_plan,
-    replay_teachers,
-)
-from composer_replication.pipeline import replay as replay_stage
-from composer_replication.pipeline import sample as sample_policy
+from composer_replication.pipeline import ensure_policy, refuse_stale
 from composer_replication.progress import Progress
-from composer_replication.records import ErrorSite, TeacherReply, Trace
+from composer_replication.records import ErrorSite, Trace
 from composer_replication.replay.askable import askable
 from composer_replication.replay.choice import FORM, configured_teachers, written_teachers
 from composer_replication.replay.estimate import Estimate, estimate
 from composer_replication.replay.runner import endpoint_of
 from composer_replication.replay.teachers import Teacher
-from composer_replication.runs import Run, StageFolder
+from composer_replication.runs import Run
+from composer_replication.stages.policy import means_own
+from composer_replication.stages.replay import (
+    refuse_other_options,
+    refuse_teachers_who_know_nothing,
+    replay_config,
+    replay_plan,
+    replay_teachers,
+)
+from composer_replication.stages.replay import replay as replay_stage
+from composer_replication.stages.samples import sample as sample_policy
 
 from .common import Json, RunFolder, quiet_libraries, tell
 from .progress import open_progress
@@ -71,7 +73,7 @@ def replay(
     refuse_stale(opened, "replay")
     is_done = opened.stage("replay").is_done and not dry_run
     if is_done:
-        _refuse_other_options(opened, chosen, own_family, policy)
+        refuse_other_options(opened, chosen, own_family, policy)
     elif not chosen and not no_teachers:
         refuse_teachers_who_know_nothing(opened)
     progress = open_progress()
@@ -91,39 +93,12 @@ def replay(
 
 
 def _sample(run: Run, policy: str, progress: Progress) -> None:
-    progress.stage("samples", "sample the policy")
     with run.lock():
+        if means_own(run, policy):
+            ensure_policy(run, progress)
+            refuse_stale(run, "sites")
+        progress.stage("samples", "sample the policy")
         sample_policy(run, progress, policy)
-
-
-def _refuse_other_options(run: Run, chosen: Sequence[Teacher], own_family: bool, policy: str | None) -> None:
-    """What was asked for is what the finished stage was made with. Without any option that is always so."""
-    stage = run.stage("replay")
-    with_own_family = stage.counts.get("own_family", False)
-    wrong = ""
-    if chosen and {teacher.model for teacher in chosen} != (asked := _asked_models(stage, chosen)):
-        wrong = f"with other teachers ({', '.join(sorted(asked)) or 'none'})"
-    elif own_family and not with_own_family:
-        wrong = "without --own-family"
-    elif chosen and with_own_family and not replay_config(run, own_family).own_family:
-        wrong = "with --own-family"
-    elif policy and not (run.stage("samples").is_done and "samples" in stage.require()["inputs"]):
-        wrong = "without samples of a policy"
-    if wrong:
-        raise UsageError(
-            f"{run.path} was replayed {wrong}",
-            f"delete {quoted(stage.path)} and what comes after, then run the same command: no answer is paid again",
-        )
-
-
-def _asked_models(stage: StageFolder, chosen: Sequence[Teacher]) -> set[str]:
-    """Stages of earlier versions do not tell: there, who replied was asked, and a later tier may have been."""
-    if "teachers" in stage.counts:
-        return set(stage.counts["teachers"])
-    first = min(teacher.tier for teacher in chosen)
-    return {reply.teacher for reply in stage.read(TeacherReply)} | {
-        teacher.model for teacher in chosen if teacher.tier > first and not stage.counts.get("simulated")
-    }
 
 
 def _spend(

@@ -8,8 +8,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from composer_replication.evaluation.compare import SPLIT_LABELS
-
 
 def show_result(result: Mapping[str, Any]) -> None:
     console = Console(highlight=False)
@@ -19,11 +17,11 @@ def show_result(result: Mapping[str, Any]) -> None:
         f"{result['replies']} replies of {teachers} → {result['pairs']} pairs → {result['steps']} steps"
     )
     headline = {key: result[f"success_{key}"] for key in ("before", "after")} | {"difference": result["difference"]}
-    table = Table("held-out success", "before", "after", "difference [95 %]", "tasks")
+    table = Table(f"held-out success, {result['environment']}", "before", "after", "difference [95 %]", "tasks")
     for split, row in {result["split"]: headline, **result["other_splits"]}.items():
         change = row["difference"]
         table.add_row(
-            SPLIT_LABELS[split],
+            result["split_names"][split],
             f"{row['before']['mean']:.3f}",
             f"{row['after']['mean']:.3f}",
             f"{change['mean']:+.3f} [{change['lo']:+.3f}, {change['hi']:+.3f}]",

@@ -9,18 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from composer_replication.environments.opening import open_environment
 from composer_replication.errors import RecomposeError, UsageError, quoted
-from composer_replication.pipeline import (
-    load_model,
-    policy_weights,
-    refuse_stale,
-    require_trained_on,
-    rollout_tokens,
-    run_stage,
-)
+from composer_replication.pipeline import ensure_policy, refuse_stale, run_stage
 from composer_replication.progress import Silent
 from composer_replication.records import ErrorSite, Hint, PreferencePair
 from composer_replication.runs import Run, write_atomically
+from composer_replication.stages.ingestion import rollout_tokens
+from composer_replication.stages.policy import load_model, model_folder
+from composer_replication.stages.training import trained_on
 from composer_replication.training import processes as launched
 from composer_replication.training.backends import BACKENDS, refuse_unknown_backend
 
@@ -80,7 +77,7 @@ def _train_together(path: Path, backend: str, as_json: bool) -> None:
     run, is_main = Run.open(path), launched.is_main()
     refuse_stale(run, "training")
     if not run.stage("training").is_done:
-        require_trained_on(run)
+        trained_on(run)
     with ExitStack() as held:
         with launched.all_or_none():
             if is_main:
@@ -108,7 +105,8 @@ def _plan(run: Run, processes: int, is_sharded: bool, on_gpu: bool, as_json: boo
     refuse_what_would_do_nothing(run.config, processes)
     refuse_what_processes_cannot_do(run.config, processes, is_sharded)
     machine = Machine(processes, is_sharded, on_gpu or torch.cuda.is_available())
-    plan = plan_training(run, rollout_tokens(run), machine)
+    with open_environment(run.config) as environment:
+        plan = plan_training(run, environment, rollout_tokens(run), machine)
     if as_json:
         print(json_module.dumps(plan))
     else:
@@ -121,12 +119,14 @@ def _check(run: Run, as_json: bool) -> None:
     from composer_replication.training.planning.plan import Machine, plan_training
     from composer_replication.training.planning.selfcheck import check_machine
 
-    with working_on(run) as progress:
-        folder, _ = policy_weights(run, progress, "policy")
-        plan = plan_training(run, rollout_tokens(run), Machine(on_gpu=torch.cuda.is_available()))
+    with working_on(run) as progress, open_environment(run.config) as environment:
+        ensure_policy(run, progress)
+        folder = str(model_folder(run))
+        plan = plan_training(run, environment, rollout_tokens(run), Machine(on_gpu=torch.cuda.is_available()))
         card = check_machine(
             lambda: load_model(run, folder),
             run.config,
+            environment,
             _stored_examples(run, load_model(run, folder)),
             run.path / "selfcheck",
             plan["memory"]["peak_mib"] if plan["memory"] else None,

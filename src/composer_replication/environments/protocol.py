@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from composer_replication.records import JsonObject, Message, Trace, TraceState
 
@@ -131,10 +131,17 @@ class SimulatedTeacher(NamedTuple):
     base_url: str
 
 
-class LoggedTurn(NamedTuple):
-    """`hint` stood before the turn; `answer` is what the agent read next."""
+class LoggedHint(NamedTuple):
+    """What a hint that stood before a turn was about; the hint templates word it."""
 
-    hint: str | None
+    kind: str
+    facts: Mapping[str, Any]
+
+
+class LoggedTurn(NamedTuple):
+    """`answer` is what the agent read next."""
+
+    hint: LoggedHint | None
     text: str
     answer: str | None
 

@@ -1,27 +1,38 @@
-"""Success of two policies on the same held-out tasks."""
+"""Success of two policies on the same held-out tasks: pass@1, pass@k, and by what the environment tells tasks apart by.
+
+A task is passed with the full reward. With one sample an episode is greedy; with several it is sampled as in training.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from statistics import fmean
 from typing import TYPE_CHECKING, Literal, get_args
 
-from composer_replication.config import Config, HeldoutSplit
-from composer_replication.environments.toolbox import make_task
+from composer_replication.config import Config
+from composer_replication.environments.protocol import Environment, Episode
 from composer_replication.records import ErrorKind, StoredRecord
+from composer_replication.sites import find_sites
 
+from .measures import pass_at_k
 from .report import ComparisonRow
 from .stats import mean_interval, paired_difference
 
 if TYPE_CHECKING:
     from composer_replication.training.models.loading import Policy
+    from composer_replication.training.rollouts.worker import Rollout
 
 Phase = Literal["before", "after"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
+MEASURING_SEED = 7
+FEWEST_TASKS = 2
+"""Of a label, for a row of its own."""
 
 
 class TaskOutcome(StoredRecord):
-    """One greedy episode of one policy."""
+    """One episode of one policy."""
 
     task_id: str
     split: str
@@ -29,57 +40,99 @@ class TaskOutcome(StoredRecord):
     reward: float
     turns: int
     errors: tuple[ErrorKind, ...]
+    sample: int = 0
+    labels: dict[str, str] = {}
 
 
-SPLIT_LABELS: dict[str, str] = {
-    "heldout": "unseen tasks",
-    "renames": "unseen tool names",
-    "compositions": "unseen tool sequences",
-}
+def evaluate_policy(
+    policy: Policy, config: Config, environment: Environment, phase: Phase, split: str
+) -> list[TaskOutcome]:
+    """Episodes on one held-out split. The tasks depend on the environment's settings alone, not on the seed."""
+    import torch
 
+    from composer_replication.training.rollouts.playing import roll_out
 
-def evaluate_policy(policy: Policy, config: Config, phase: Phase, split: HeldoutSplit) -> list[TaskOutcome]:
-    """Greedy episodes on one held-out split. The tasks depend on the toolbox settings alone, not on the seed."""
-    from composer_replication.training.rollouts.toolbox import roll_out
-
-    tasks = [make_task(config.toolbox, split, index) for index in range(config.evaluation.tasks)]
+    tasks = list(islice(environment.tasks(split, "evaluation"), config.evaluation.tasks))
+    samples = config.evaluation.samples
     rollouts = roll_out(
-        policy.model, policy.tokens, tasks, max_turn_tokens=config.training.max_turn_tokens, temperature=0.0
+        policy.model,
+        policy.tokens,
+        environment,
+        [task for task in tasks for _ in range(samples)],
+        max_turn_tokens=config.training.max_turn_tokens,
+        temperature=config.training.temperature if samples > 1 else 0.0,
+        generator=torch.Generator(device=policy.model.device).manual_seed(MEASURING_SEED) if samples > 1 else None,
     )
-    return [
-        TaskOutcome(
-            task_id=episode.task.task_id,
-            split=split,
-            phase=phase,
-            reward=episode.reward,
-            turns=len(episode.turns),
-            errors=tuple(turn.error.kind for turn in episode.turns if turn.error),
-        )
-        for episode in (rollout.episode for rollout in rollouts)
-    ]
+    return [_outcome(rollout, policy.name, split, phase, row % samples) for row, rollout in enumerate(rollouts)]
 
 
-def compare(outcomes: Sequence[TaskOutcome]) -> list[ComparisonRow]:
-    """Paired by task, one comparison per split, in the order in which the splits were run."""
-    comparisons: list[ComparisonRow] = []
+def _outcome(rollout: Rollout[Episode], name: str, split: str, phase: Phase, sample: int) -> TaskOutcome:
+    trace, task = rollout.trace(name, sample), rollout.episode.task
+    return TaskOutcome(
+        task_id=task.task_id,
+        split=split,
+        phase=phase,
+        reward=rollout.reward,
+        turns=len(trace.turns),
+        errors=tuple(site.error_kind for site in find_sites(trace) if site.fault == "policy"),
+        sample=sample,
+        labels=dict(task.labels),
+    )
+
+
+def compare(outcomes: Sequence[TaskOutcome], names: Mapping[str, str]) -> list[ComparisonRow]:
+    """Paired by task: a row per split, in the order in which they were run, then its finer rows. The first is the
+    headline."""
+    rows: list[ComparisonRow] = []
     for split in dict.fromkeys(outcome.split for outcome in outcomes):
-        rewards: dict[str, dict[str, float]] = {"before": {}, "after": {}}
-        for outcome in outcomes:
-            if outcome.split == split:
-                rewards[outcome.phase][outcome.task_id] = outcome.reward
-        tasks = list(rewards["before"])
-        before, after = ([rewards[phase][task] for task in tasks] for phase in ("before", "after"))
-        comparisons.append(
-            ComparisonRow(
-                split=split,
-                label=SPLIT_LABELS[split],
-                headline=not comparisons,
-                before=mean_interval(before),
-                after=mean_interval(after),
-                difference=paired_difference(before, after),
-            )
-        )
-    return comparisons
+        own = [outcome for outcome in outcomes if outcome.split == split]
+        name = names.get(split, split)
+        rows.append(_row(own, split, name, _passed).model_copy(update={"headline": not rows}))
+        rows += _finer_rows(own, split, name)
+    return rows
+
+
+def _finer_rows(outcomes: Sequence[TaskOutcome], split: str, name: str) -> Iterator[ComparisonRow]:
+    samples = 1 + max(outcome.sample for outcome in outcomes)
+    if samples > 1:
+        yield _row(outcomes, f"{split}, pass@{samples}", f"{name}, pass@{samples}", _passed_once)
+    if any(outcome.reward not in (0.0, 1.0) for outcome in outcomes):
+        yield _row(outcomes, f"{split}, mean reward", f"{name}, mean reward", fmean)
+    groups: dict[tuple[str, str], list[TaskOutcome]] = defaultdict(list)
+    for outcome in outcomes:
+        for label in outcome.labels.items():
+            groups[label].append(outcome)
+    for (label, value), own in sorted(groups.items()):
+        enough = len({outcome.task_id for outcome in own}) >= FEWEST_TASKS
+        if enough and len(own) < len(outcomes):
+            yield _row(own, f"{split}, {label} {value}", f"{name}, {label} {value}", _passed)
+
+
+def _row(
+    outcomes: Sequence[TaskOutcome], split: str, label: str, measure: Callable[[Sequence[float]], float]
+) -> ComparisonRow:
+    rewards: dict[str, dict[str, list[float]]] = {phase: defaultdict(list) for phase in PHASES}
+    for outcome in outcomes:
+        rewards[outcome.phase][outcome.task_id].append(outcome.reward)
+    tasks = list(rewards["before"])
+    before, after = ([measure(rewards[phase][task]) for task in tasks] for phase in PHASES)
+    return ComparisonRow(
+        split=split,
+        label=label,
+        before=mean_interval(before),
+        after=mean_interval(after),
+        difference=paired_difference(before, after),
+    )
+
+
+def _passed(rewards: Sequence[float]) -> float:
+    """pass@1, over all samples of the task."""
+    return fmean(reward >= 1 for reward in rewards)
+
+
+def _passed_once(rewards: Sequence[float]) -> float:
+    """pass@k with k the number of samples."""
+    return pass_at_k(sum(reward >= 1 for reward in rewards), len(rewards), len(rewards))
 
 
 def error_kinds(outcomes: Sequence[TaskOutcome], split: str, phase: Phase) -> tuple[dict[str, int], int]:

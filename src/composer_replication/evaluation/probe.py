@@ -1,6 +1,7 @@
 """Do hints help this policy at all? Error turns are written again: as before, behind the hint, and behind a sham.
 
-A turn is *accepted* when the environment raises no error on it, and *right* when it does what the oracle would do next.
+A turn is *accepted* when the environment raises no error on it, and *right* when the environment says so: in the
+toolbox, when it does what the oracle would do next.
 The gap of a kind is right with the hint minus right without. Channel 2 teaches the policy to write what it would have
 written behind the hint: where the gap is small there is nothing to teach, and the kind is switched off.
 """
@@ -14,8 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from composer_replication.config import Config
-from composer_replication.environments.toolbox import FINISH, Episode, ToolboxTask, next_call, task_stream
-from composer_replication.environments.toolbox.trace import replay_history
+from composer_replication.environments.protocol import TRAIN, Environment
 from composer_replication.errors import UsageError
 from composer_replication.objective import SdpoSettings
 from composer_replication.records import StoredRecord
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 Condition = Literal["plain", "hint", "sham"]
 CONDITIONS: tuple[Condition, ...] = ("plain", "hint", "sham")
 SMALLEST_USEFUL_GAP = 0.10
-# Far from the tasks of warm-up, training and ingestion.
-FIRST_PROBE_TASK = 300_000_000
-TASKS_PER_SEED = 1_000_000
 ROLLOUTS_AT_ONCE = 256
 TURNS_AT_ONCE = 512
 MOST_ROLLOUTS = 8192
@@ -66,20 +63,21 @@ class KindGap(StoredRecord):
 
 
 class Site(NamedTuple):
-    task: ToolboxTask
     rolled: Rolled
     hinted: HintedTurn
     contexts: dict[Condition, list[int]]
 
 
-def probe_hints(policy: Policy, config: Config, sites: int = 256, tries: int = 4) -> list[Tried]:
+def probe_hints(
+    policy: Policy, config: Config, environment: Environment, sites: int = 256, tries: int = 4
+) -> list[Tried]:
     """At least `sites` error turns of fresh rollouts, each written again `tries` times per condition."""
     import torch
 
     from composer_replication.training.rollouts.sampling import sample_turns
 
     generator = torch.Generator(device=policy.model.device).manual_seed(config.seed)
-    found = _error_sites(policy, config, sites, generator)
+    found = _error_sites(policy, config, environment, sites, generator)
     jobs = list(product(range(len(found)), CONDITIONS, range(tries)))
     judged: dict[tuple[int, Condition], list[tuple[bool, bool]]] = defaultdict(list)
     for start in range(0, len(jobs), TURNS_AT_ONCE):
@@ -94,7 +92,7 @@ def probe_hints(policy: Policy, config: Config, sites: int = 256, tries: int = 4
             generator=generator,
         )
         for (number, condition, _), turn in zip(part, turns, strict=True):
-            judged[number, condition].append(_judge(found[number], policy.tokens.text(turn.ids)))
+            judged[number, condition].append(_judge(environment, found[number], policy.tokens.text(turn.ids)))
     return [
         Tried(
             site=number,
@@ -142,24 +140,26 @@ def _gap(kind: str, tried: Sequence[Tried]) -> KindGap:
     )
 
 
-def _error_sites(policy: Policy, config: Config, wanted: int, generator: torch.Generator) -> list[Site]:
+def _error_sites(
+    policy: Policy, config: Config, environment: Environment, wanted: int, generator: torch.Generator
+) -> list[Site]:
     from composer_replication.training.lessons.online_sites import TraceHinter, find_online_sites
-    from composer_replication.training.rollouts.toolbox import sample_rolled
+    from composer_replication.training.rollouts.playing import repeated, sample_rolled
 
-    tasks = task_stream(config.toolbox, "train", FIRST_PROBE_TASK + config.seed * TASKS_PER_SEED)
+    tasks = repeated(environment.tasks(TRAIN, "probe"))
     hints = config.hints
     hinters = {sham: TraceHinter(hints.max_tokens, hints.max_leak_level, sham=sham) for sham in (False, True)}
     every_site, room = SdpoSettings(sites_per_rollout=64), config.training.max_tokens
     sites: list[Site] = []
     for _ in range(0, MOST_ROLLOUTS, ROLLOUTS_AT_ONCE):
         batch = list(islice(tasks, ROLLOUTS_AT_ONCE))
-        rolled = sample_rolled(policy, config, batch, generator)
+        rolled = sample_rolled(policy, environment, config, batch, generator)
         hinted, sham = (
             find_online_sites(rolled, hinters[kind], policy.tokens, every_site, max_teacher_tokens=room)[0]
             for kind in (False, True)
         )
-        for task, row, real, false in zip(batch, rolled, hinted, sham, strict=True):
-            sites += _sites_of(task, row, real, {site.turn: site for site in false})
+        for row, real, false in zip(rolled, hinted, sham, strict=True):
+            sites += _sites_of(row, real, {site.turn: site for site in false})
         if len(sites) >= wanted:
             return sites[:wanted]
     raise UsageError(
@@ -167,12 +167,11 @@ def _error_sites(policy: Policy, config: Config, wanted: int, generator: torch.G
     )
 
 
-def _sites_of(task: ToolboxTask, row: Rolled, hinted: Sequence[OnlineSite], sham: dict[int, OnlineSite]) -> list[Site]:
+def _sites_of(row: Rolled, hinted: Sequence[OnlineSite], sham: dict[int, OnlineSite]) -> list[Site]:
     from composer_replication.training.lessons.online_sites import HintedTurn
 
     return [
         Site(
-            task,
             row,
             HintedTurn(site.turn, site.kind, site.hint),
             {
@@ -186,23 +185,11 @@ def _sites_of(task: ToolboxTask, row: Rolled, hinted: Sequence[OnlineSite], sham
     ]
 
 
-def _judge(site: Site, text: str) -> tuple[bool, bool]:
-    """Whether the environment accepts the turn, and whether the oracle would have done the same."""
+def _judge(environment: Environment, site: Site, text: str) -> tuple[bool, bool]:
     trace = site.rolled.trace
-    before = trace.messages[: trace.turns[site.hinted.turn].start]
-    episode, reference = replay_history(site.task, before), replay_history(site.task, before)
-    accepted = episode.step(text).error is None
-    try:
-        right = next_call(reference)
-    except LookupError:
-        return accepted, False
-    reference.step(right.render() if right else FINISH)
-    return accepted, accepted and _same(episode, reference)
-
-
-def _same(one: Episode, other: Episode) -> bool:
-    return (one.world, one.turns[-1].observation, one.finished) == (
-        other.world,
-        other.turns[-1].observation,
-        other.finished,
-    )
+    assert trace.task_id is not None
+    environment.task(trace.task_id)
+    judged = environment.judge(trace.state(site.hinted.turn), text)
+    if judged is None:
+        raise UsageError(f"{environment.name} cannot judge a single turn", "probe hints in another environment")
+    return judged.accepted, judged.right is True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,31 +16,32 @@ from composer_replication.training.stored.records import TrainingStep
 from .compare import TaskOutcome, compare, error_kinds
 from .report import Example, FunnelRow, LossPoint, ReportData, render_report
 
-STAGES = ("policy", "ingestion", "sites", "hints", "replay", "pairs", "training", "evaluation")
 EXAMPLES = 4
 
 
 def summarise(run: Run) -> dict[str, Any]:
     """What `--json` prints. Estimates are {mean, lo, hi, n}; losses are means over the last quarter of the steps."""
-    counts = {noun: run.stage(noun).counts for noun in STAGES}
-    comparisons = compare(run.stage("evaluation").read(TaskOutcome))
+    counts = defaultdict(dict[str, Any], {stage.noun: stage.counts for stage in run.done_stages()})
+    comparisons = compare(run.stage("evaluation").read(TaskOutcome), counts["evaluation"].get("labels", {}))
     steps = run.stage("training").read(TrainingStep)
     headline = comparisons[0]
     return {
-        "traces": counts["ingestion"]["traces"],
-        "sites": counts["sites"]["sites"],
-        "hints": counts["hints"]["hints"],
-        "replies": counts["replay"]["replies"],
-        "simulated_teachers": counts["replay"]["simulated"],
-        "pairs": counts["pairs"]["pairs"],
+        "environment": run.config.environment.name,
+        "traces": counts["ingestion"].get("traces", 0),
+        "sites": counts["sites"].get("sites", 0),
+        "hints": counts["hints"].get("hints", 0),
+        "replies": counts["replay"].get("replies", 0),
+        "simulated_teachers": counts["replay"].get("simulated", False),
+        "pairs": counts["pairs"].get("pairs", 0),
         "steps": counts["training"]["steps"],
         "split": headline.split,
+        "split_names": {row.split: row.label for row in comparisons},
         "success_before": headline.before.model_dump(),
         "success_after": headline.after.model_dump(),
         "difference": headline.difference.model_dump(),
         "other_splits": {c.split: c.model_dump(include={"before", "after", "difference"}) for c in comparisons[1:]},
         "losses": {name: late_mean(steps, name) for name in ("policy", *channel_names(steps))},
-        "spent_micros": counts["replay"]["spent_micros"],
+        "spent_micros": counts["replay"].get("spent_micros", 0),
         "seconds": round(sum(_seconds(run).values()), 1),
         "config_hash": run.config.hash,
         "version": __version__,
@@ -81,7 +83,7 @@ def channel_names(steps: Sequence[TrainingStep]) -> list[str]:
 def report_data(run: Run) -> ReportData:
     config = run.config
     outcomes = run.stage("evaluation").read(TaskOutcome)
-    headline = config.evaluation.splits[0]
+    headline = outcomes[0].split
     before, turns_before = error_kinds(outcomes, headline, "before")
     after, turns_after = error_kinds(outcomes, headline, "after")
     return ReportData(
@@ -98,35 +100,43 @@ def report_data(run: Run) -> ReportData:
         error_kinds_after=after,
         turns_before=turns_before,
         turns_after=turns_after,
-        comparisons=compare(outcomes),
+        comparisons=compare(outcomes, run.stage("evaluation").counts.get("labels", {})),
         examples=_examples(run),
         skipped=_skipped(run),
-        spent_micros=run.stage("replay").counts["spent_micros"],
+        spent_micros=_counts(run, "replay").get("spent_micros", 0),
         stage_seconds=_seconds(run),
         notes=_notes(config),
     )
 
 
+def _counts(run: Run, noun: str) -> dict[str, Any]:
+    """Empty for a stage that this run did without."""
+    stage = run.stage(noun)
+    return stage.counts if stage.is_done else {}
+
+
 def _funnel(run: Run) -> list[FunnelRow]:
     ingestion, sites, hints, replay, pairs, training = (
-        run.stage(noun).counts for noun in ("ingestion", "sites", "hints", "replay", "pairs", "training")
+        _counts(run, noun) for noun in ("ingestion", "sites", "hints", "replay", "pairs", "training")
     )
-    verdicts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in pairs["verdicts"].items())
+    simulated = replay.get("simulated", False)
     return [
         FunnelRow(
             label="traces",
-            count=ingestion["traces"],
-            note=f"{ingestion['rollouts']} rollouts of the policy, {ingestion['files']} session files",
+            count=ingestion.get("traces", 0),
+            note=f"{ingestion.get('rollouts', 0)} rollouts of the policy, {ingestion.get('files', 0)} session files",
         ),
-        FunnelRow(label="error sites", count=sites["sites"], note=_listed(sites["kinds"])),
-        FunnelRow(label="hints", count=hints["hints"], note=_listed(hints["layers"])),
+        FunnelRow(label="error sites", count=sites.get("sites", 0), note=_listed(sites.get("kinds", {}))),
+        FunnelRow(label="hints", count=hints.get("hints", 0), note=_listed(hints.get("layers", {}))),
         FunnelRow(
             label="replies",
-            count=replay["replies"],
-            note=f"at {replay['states']} states; {_listed(replay['outcomes'])}",
-            simulated=replay["simulated"],
+            count=replay.get("replies", 0),
+            note=f"at {replay.get('states', 0)} states; {_listed(replay.get('outcomes', {}))}",
+            simulated=simulated,
         ),
-        FunnelRow(label="pairs", count=pairs["pairs"], note=verdicts, simulated=replay["simulated"]),
+        FunnelRow(
+            label="pairs", count=pairs.get("pairs", 0), note=_listed(pairs.get("verdicts", {})), simulated=simulated
+        ),
         FunnelRow(
             label="steps",
             count=training["steps"],
@@ -137,6 +147,8 @@ def _funnel(run: Run) -> list[FunnelRow]:
 
 def _examples(run: Run) -> list[Example]:
     """Sites that got both a hint and a pair, one per error kind."""
+    if not run.stage("pairs").is_done:
+        return []
     traces = {trace.trace_id: trace for trace in run.stage("ingestion").read(Trace)}
     hints = {hint.site_id: hint for hint in run.stage("hints").read(Hint)}
     pairs = {(pair.trace_id, pair.turn): pair for pair in run.stage("pairs").read(PreferencePair)}
@@ -157,16 +169,16 @@ def _examples(run: Run) -> list[Example]:
 
 
 def _skipped(run: Run) -> dict[str, int]:
-    ingestion = run.stage("ingestion").counts
-    skipped: dict[str, int] = {f"ingestion: {name}": count for name, count in ingestion["skipped"].items()}
-    skipped["ingestion: quarantined"] = sum(ingestion["quarantined"].values())
-    skipped |= {f"hints: {name}": count for name, count in run.stage("hints").counts["dropped"].items()}
-    skipped |= {f"training: {name}": count for name, count in run.stage("training").counts["skipped"].items()}
+    ingestion = _counts(run, "ingestion")
+    skipped: dict[str, int] = {f"ingestion: {name}": count for name, count in ingestion.get("skipped", {}).items()}
+    skipped["ingestion: quarantined"] = sum(ingestion.get("quarantined", {}).values())
+    skipped |= {f"hints: {name}": count for name, count in _counts(run, "hints").get("dropped", {}).items()}
+    skipped |= {f"training: {name}": count for name, count in _counts(run, "training").get("skipped", {}).items()}
     return {name.replace("_", " "): count for name, count in skipped.items() if count}
 
 
 def _seconds(run: Run) -> dict[str, float]:
-    return {noun: (run.stage(noun).manifest or {}).get("seconds", 0.0) for noun in STAGES}
+    return {stage.noun: stage.require().get("seconds", 0.0) for stage in run.done_stages()}
 
 
 def _listed(counts: dict[str, int]) -> str:
@@ -175,13 +187,17 @@ def _listed(counts: dict[str, int]) -> str:
 
 
 def _notes(config: Config) -> list[str]:
-    notes = [
-        "“Before” is the warmed-up policy: what the warm-up taught is not counted as gain.",
-        "The warm-up imitates noisy old logs (stale tool names, quoted integers, missing braces), and one turn in five "
-        "follows a hint. Training removes some of these habits: the error chart shows which, the harder splits show "
-        "what it does not teach.",
+    notes = [f"Measured in the environment {config.environment.name}, on tasks that no training saw."]
+    if config.replay.simulated:
+        notes.append("Teachers are simulated: noisy oracles of the environment behind a loopback server.")
+    if config.warmup.steps:
+        notes += [
+            "“Before” is the warmed-up policy: what the warm-up taught is not counted as gain.",
+            "The warm-up imitates noisy old logs (stale tool names, quoted integers, missing braces), and one turn in "
+            "five follows a hint. Training removes some of these habits: the error chart shows which, the harder splits "
+            "show what it does not teach.",
+        ]
+    return [
+        *notes,
         "Errors are counted per turn. A policy whose episodes last longer has more turns in which to repeat an error.",
     ]
-    if config.replay.simulated:
-        notes.insert(0, "Teachers are simulated: noisy oracles of the environment behind a loopback server.")
-    return notes

@@ -1,4 +1,4 @@
-"""The policy's own stages: making the starting model, and playing the toolbox to make traces."""
+"""The policy's own stages: making the starting model, and playing to make traces."""
 
 from __future__ import annotations
 
@@ -7,28 +7,25 @@ from itertools import islice
 from pathlib import Path
 
 from composer_replication.config import Config
-from composer_replication.environments.toolbox import task_stream, trace_of
+from composer_replication.environments.evidence import TraceEvidence
+from composer_replication.environments.protocol import TRAIN, Environment
 from composer_replication.progress import Progress
 from composer_replication.records import Trace
 
 from .models.loading import Policy, load_policy
-from .rollouts.toolbox import sample_rollouts
+from .rollouts.playing import repeated, sample_rollouts
 from .stored.records import StartingPolicy, TokenizedTrace
 from .warmup import warm_up
 
-# Far from the tasks of the warm-up, which start at 0, and from those of training.
-FIRST_ROLLOUT_TASK = 200_000_000
-TASKS_PER_SEED = 1_000_000
 
-
-def prepare_policy(config: Config, folder: Path, progress: Progress) -> StartingPolicy:
+def prepare_policy(config: Config, environment: Environment, folder: Path, progress: Progress) -> StartingPolicy:
     """Load or build the model, warm it up on noisy old logs, and save it."""
-    policy = load_policy(config.model.name, config.toolbox, config.seed)
+    policy = load_policy(config.model.name, environment, config.seed)
 
     def on_step(step: int, loss: float) -> None:
         progress.step(step, config.warmup.steps, f"loss {loss:.2f}")
 
-    warm_up(policy.model, policy.tokens, config.toolbox, config.warmup, config.seed, on_step)
+    warm_up(policy.model, policy.tokens, environment, config.warmup, config.seed, on_step)
     policy.save(folder)
     weights = b"".join(path.read_bytes() for path in sorted(folder.glob("*.safetensors")))
     return StartingPolicy(
@@ -39,14 +36,20 @@ def prepare_policy(config: Config, folder: Path, progress: Progress) -> Starting
     )
 
 
-def play(policy: Policy, config: Config) -> tuple[list[Trace], list[TokenizedTrace]]:
-    """Toolbox rollouts as traces, and the ids that were sampled."""
-    first = FIRST_ROLLOUT_TASK + config.seed * TASKS_PER_SEED
+def play(
+    policy: Policy, config: Config, environment: Environment
+) -> tuple[list[Trace], list[TokenizedTrace], list[TraceEvidence]]:
+    """Rollouts as traces, the ids that were sampled, and what the episodes left behind."""
     each = config.ingestion.rollouts_per_task
-    different = islice(task_stream(config.toolbox, "train", first), -(-config.ingestion.rollouts // each))
+    different = islice(repeated(environment.tasks(TRAIN, "ingestion")), -(-config.ingestion.rollouts // each))
     tasks = [task for task in different for _ in range(each)][: config.ingestion.rollouts]
-    rollouts = sample_rollouts(policy, config, tasks)
-    traces = [trace_of(rollout.episode, policy.name, sample) for sample, rollout in enumerate(rollouts)]
+    rollouts = sample_rollouts(policy, environment, config, tasks)
+    traces = [rollout.trace(policy.name, sample) for sample, rollout in enumerate(rollouts)]
     fingerprint = policy.tokenizer_fingerprint
     rows = [rollout.stored(trace.trace_id, fingerprint) for trace, rollout in zip(traces, rollouts, strict=True)]
-    return traces, rows
+    evidence = [
+        TraceEvidence(trace_id=trace.trace_id, evidence=left)
+        for trace, rollout in zip(traces, rollouts, strict=True)
+        if (left := rollout.episode.evidence)
+    ]
+    return traces, rows, evidence

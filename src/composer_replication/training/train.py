@@ -1,4 +1,4 @@
-"""Three channels in one step: fresh toolbox rollouts for the policy gradient, stored traces for the other two.
+"""All channels in one step: fresh rollouts for the policy gradient, stored traces for what is added to it.
 
 Reads the starting policy, tokenised rollouts, hints and pairs; returns one `TrainingStep` per optimiser step and leaves
 the trained weights in the policy.
@@ -7,6 +7,7 @@ the trained weights in the policy.
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -17,9 +18,8 @@ from accelerate import PartialState
 from transformers import PrinterCallback, TrainerCallback
 
 from composer_replication.config import Config
-from composer_replication.environments.toolbox import ToolboxTask, task_stream
+from composer_replication.environments.protocol import TRAIN, Environment, EnvironmentTask
 from composer_replication.errors import UsageError, quoted
-from composer_replication.monitor.toolbox_rules import toolbox_signs
 from composer_replication.objective import GrpoSettings, SdpoSettings, TrdpoSettings
 from composer_replication.progress import Progress
 
@@ -27,6 +27,7 @@ from . import processes
 from .backends.trl.arguments import grpo_config, offline_arguments
 from .backends.trl.checkpoints import latest, made_by
 from .backends.trl.offline import OfflineComposerTrainer
+from .backends.trl.rollouts import REWARD_COLUMNS, EnvironmentRollouts, prompts_of
 from .backends.trl.trainer import ComposerReplicationTrainer
 from .channels import open_channels
 from .lessons.online_sites import TraceHinter
@@ -40,7 +41,6 @@ from .planning.refusals import (
 )
 from .processes import all_or_none
 from .rollouts.samples import RolloutSamples
-from .rollouts.toolbox_trl import ToolboxRollouts, episode_reward, error_penalty, leak_penalty
 from .stored.batches import StoredBatches
 from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
@@ -52,14 +52,11 @@ from .watchdogs import Thresholds, Watchdog
 if TYPE_CHECKING:
     from .rollouts.monitoring import RolloutMonitor
 
-# Training tasks start beyond those of any warm-up.
-FIRST_TRAINING_TASK = 100_000_000
-TASKS_PER_SEED = 1_000_000
-
 
 def train(
     policy: Policy,
     config: Config,
+    environment: Environment,
     examples: Sequence[TraceExample],
     folder: Path,
     progress: Progress,
@@ -92,7 +89,7 @@ def train(
     if not config.training.rollouts and not any(example.advantage for example in stored):
         progress.note("no task was tried twice with different outcomes: channel 1 has no advantage to learn from")
     make = _online_trainer if config.training.rollouts else _offline_trainer
-    trainer = make(policy, config, stored, collator, arguments, watchers)
+    trainer = make(policy, config, environment, stored, collator, arguments, watchers)
     trainer.remove_callback(PrinterCallback)
     if checkpoint:
         progress.note(f"training goes on from {checkpoint.name}")
@@ -108,25 +105,28 @@ def train(
 def _online_trainer(
     policy: Policy,
     config: Config,
+    environment: Environment,
     stored: Sequence[TraceExample],
     collator: ComposerDataCollator,
     arguments: Any,
     callbacks: Sequence[TrainerCallback],
 ) -> ComposerReplicationTrainer:
     settings, sdpo, state = config.training, config.channel(SdpoSettings), PartialState()
-    tasks = training_tasks(config)
+    tasks = training_tasks(environment, config)
     place = (state.process_index, state.num_processes)
     batches = StoredBatches(stored, collator, settings.traces_per_step, config.seed, *place) if stored else None
     folder = Path(arguments.output_dir).parent
-    monitor = toolbox_monitor(config, folder, state.process_index) if config.monitor.enabled else None
-    rollouts = ToolboxRollouts(policy, tasks, config, state.process_index, monitor)
+    monitor = rollout_monitor(environment, config, folder, state.process_index) if config.monitor.enabled else None
+    rollouts = EnvironmentRollouts(
+        policy, environment, tasks, settings, seed=config.seed, rank=state.process_index, watcher=monitor
+    )
     samples = RolloutSamples(folder / "samples")
     hinter = TraceHinter(config.hints.max_tokens, config.hints.max_leak_level, sham=sdpo.sham)
     return ComposerReplicationTrainer(
         model=policy.model,
         processing_class=policy.tokenizer,
         args=arguments,
-        reward_funcs=[*reward_functions(config), *([monitor.monitor_penalty] if monitor else [])],
+        reward_funcs=[*rollouts.reward_functions(), *([monitor.monitor_penalty] if monitor else [])],
         train_dataset=prompts_of(tasks),
         rollout_func=rollouts,
         samples=samples,
@@ -149,6 +149,7 @@ def _online_trainer(
 def _offline_trainer(
     policy: Policy,
     config: Config,
+    environment: Environment,
     stored: Sequence[TraceExample],
     collator: ComposerDataCollator,
     arguments: Any,
@@ -167,12 +168,6 @@ def _offline_trainer(
     )
 
 
-def reward_functions(config: Config) -> list[Any]:
-    """The unpenalised reward is always the first, and logged by its own name."""
-    penalties = [error_penalty] if config.training.error_turn_penalty else []
-    return [episode_reward, *penalties, *([leak_penalty] if config.toolbox.leak != "none" else [])]
-
-
 def last_checkpoint(scratch: Path) -> Path | None:
     """To go on from, with as many processes as made it."""
     checkpoint = latest(scratch)
@@ -184,17 +179,10 @@ def last_checkpoint(scratch: Path) -> Path | None:
     return checkpoint
 
 
-def toolbox_monitor(config: Config, folder: Path, rank: int) -> RolloutMonitor:
+def rollout_monitor(environment: Environment, config: Config, folder: Path, rank: int) -> RolloutMonitor:
     from .rollouts.monitoring import RolloutMonitor
 
-    training = config.training
-    return RolloutMonitor(
-        folder,
-        config.monitor,
-        rank=rank,
-        signs=lambda trace: toolbox_signs(trace, training.leak_ways_known),
-        reward_columns=("episode_reward", "penalty"),
-    )
+    return RolloutMonitor(folder, config.monitor, rank=rank, signs=environment.signs, reward_columns=REWARD_COLUMNS)
 
 
 def with_adapters(model: Any, lora: Any | None) -> Any:
@@ -205,16 +193,18 @@ def with_adapters(model: Any, lora: Any | None) -> Any:
     return get_peft_model(model, lora)
 
 
-def training_tasks(config: Config) -> list[ToolboxTask]:
-    first = FIRST_TRAINING_TASK + config.seed * TASKS_PER_SEED
-    needed = config.training.steps * config.training.prompts_per_step
-    return list(islice(task_stream(config.toolbox, "train", first), needed))
-
-
-def prompts_of(tasks: Sequence[ToolboxTask]) -> Any:
-    from datasets import Dataset
-
-    return Dataset.from_list([{"prompt": task.messages} for task in tasks])
+def training_tasks(environment: Environment, config: Config) -> list[EnvironmentTask]:
+    """One for each prompt of the run. Where there are fewer, they come again, in another order each time."""
+    needed, drawn = config.training.steps * config.training.prompts_per_step, random.Random(f"tasks:{config.seed}")
+    tasks = environment.tasks(TRAIN, "training")
+    if not isinstance(tasks, Sequence):
+        return list(islice(tasks, needed))
+    if not tasks:
+        raise UsageError(f"{environment.name} has no task to train on", "give it more tasks, or hold fewer out")
+    chosen: list[EnvironmentTask] = []
+    while len(chosen) < needed:
+        chosen += drawn.sample(tasks, len(tasks))
+    return chosen[:needed]
 
 
 class _Progress(TrainerCallback):

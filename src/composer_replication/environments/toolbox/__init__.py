@@ -1,15 +1,32 @@
 """A deterministic tool-calling world for CPU: 24 tools, per-episode names, typed JSON arguments, exact splits."""
 
-from .episode import FINISH, MAX_TURNS, Call, Episode, TurnError, TurnResult, parse_call
+from .episode import FINISH, MAX_TURNS, Call, ToolboxEpisode, TurnError, TurnResult, parse_call, replay_history
 from .leak import WAYS, Way
 from .oracle import next_call
 from .tasks import SPLITS, Split, ToolboxTask, make_task, task_by_id, task_stream
 from .tools import TOOLS
-from .trace import replay_history, trace_of
+from .trace import trace_of
 from .world import World
 
 __all__ = [
-    "FINISH", "MAX_TURNS", "SPLITS", "TOOLS", "WAYS", "Call", "Episode", "Split", "ToolboxTask", "TurnError",
-    "TurnResult", "Way", "World", "make_task", "next_call", "parse_call", "replay_history", "task_by_id",
-    "task_stream", "trace_of",
+    "FINISH",
+    "MAX_TURNS",
+    "SPLITS",
+    "TOOLS",
+    "WAYS",
+    "Call",
+    "Split",
+    "ToolboxEpisode",
+    "ToolboxTask",
+    "TurnError",
+    "TurnResult",
+    "Way",
+    "World",
+    "make_task",
+    "next_call",
+    "parse_call",
+    "replay_history",
+    "task_by_id",
+    "task_stream",
+    "trace_of",
 ]  # fmt: skip

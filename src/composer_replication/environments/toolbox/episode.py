@@ -6,37 +6,25 @@ with reward 0 and stays in its trace, so that breaking a call on purpose never p
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from composer_replication.records import ErrorKind, canonical_json
+from composer_replication.records import ErrorKind, JsonObject, Message, Trace
 
+from ..calls import Call, CallError, parse_call
 from .leak import LEAK_FILE, LEAK_TOOL, Way, canary_of
 from .tasks import Listing, ToolboxTask
 from .tools import BY_NAME
+from .trace import text_of, trace_of
 
+__all__ = ["Call", "CallError", "ToolboxEpisode", "TurnError", "TurnResult", "parse_call", "replay_history"]
 FINISH = "done"
 MAX_TURNS = 4
-MAX_BRACKETS = 64
 
 
 _INTEGER = re.compile(r"-?[0-9]+")
-
-
-@dataclass(frozen=True)
-class Call:
-    name: str
-    arguments: dict[str, Any]
-
-    @property
-    def key(self) -> str:
-        return canonical_json({"name": self.name, "arguments": self.arguments})
-
-    def render(self) -> str:
-        """The text a policy writes for this call."""
-        return json.dumps({"name": self.name, "arguments": self.arguments}, separators=(",", ":"))
 
 
 @dataclass(frozen=True)
@@ -56,15 +44,16 @@ class TurnResult:
     observation: str | None
     error: TurnError | None = None
 
-
-class CallError(Exception):
-    def __init__(self, kind: ErrorKind, message: str) -> None:
-        super().__init__(message)
-        self.kind: ErrorKind = kind
+    @property
+    def failed(self) -> bool:
+        return self.error is not None
 
 
-class Episode:
+class ToolboxEpisode:
     """Steps through at most `MAX_TURNS` turns of one task."""
+
+    evidence = None
+    """The conversation tells everything."""
 
     def __init__(self, task: ToolboxTask) -> None:
         self.task = task
@@ -73,6 +62,14 @@ class Episode:
         self.finished = False
         self._unparsable = False
         self._failed_calls: set[str] = set()
+
+    @property
+    def messages(self) -> list[Message]:
+        return self.task.messages
+
+    @property
+    def tools(self) -> tuple[JsonObject, ...]:
+        return self.task.tool_schemas
 
     @property
     def reward(self) -> float:
@@ -98,13 +95,19 @@ class Episode:
     def _is_leak_tool(self, call: Call) -> bool:
         return any(entry.tool == LEAK_TOOL and entry.name == call.name for entry in self.task.listings)
 
-    def step(self, text: str) -> TurnResult:
+    def step(self, turn: str) -> TurnResult:
         if self.finished:
             raise RuntimeError(f"episode of {self.task.task_id} has ended")
-        result = self._take_turn(text.strip().encode("utf-8", "replace").decode())
+        result = self._take_turn(turn.strip().encode("utf-8", "replace").decode())
         self.turns.append(result)
         self.finished = self.finished or len(self.turns) >= MAX_TURNS
         return result
+
+    def trace(self, source_model: str, sample: int) -> Trace:
+        return trace_of(self, source_model, sample)
+
+    def close(self) -> None:
+        """Nothing is held."""
 
     def _take_turn(self, text: str) -> TurnResult:
         if text == FINISH:
@@ -141,19 +144,13 @@ class Episode:
         return TurnError(error.kind, str(error), call.name)
 
 
-def parse_call(text: str) -> Call:
-    try:
-        if text.count("{") + text.count("[") > MAX_BRACKETS:
-            raise ValueError("too deep")
-        value: object = json.loads(text)
-        canonical_json(value).encode()  # a lone surrogate parses, but no file could hold it
-    except ValueError as error:
-        raise CallError("json_decode", "the turn is not valid json") from error
-    fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-    name, arguments = fields.get("name"), fields.get("arguments")
-    if set(fields) != {"name", "arguments"} or not isinstance(name, str) or not isinstance(arguments, dict):
-        raise CallError("json_decode", "the turn is not one call with name and arguments")
-    return Call(name, cast("dict[str, Any]", arguments))
+def replay_history(task: ToolboxTask, history: Sequence[Message]) -> ToolboxEpisode:
+    """The episode in the state that a conversation has reached."""
+    episode = ToolboxEpisode(task)
+    for message in history:
+        if message["role"] == "assistant":
+            episode.step(text_of(message))
+    return episode
 
 
 def _check_types(listing: Listing, arguments: dict[str, Any]) -> None:

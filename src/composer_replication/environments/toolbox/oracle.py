@@ -6,7 +6,7 @@ have been observed in this episode, so imitating the oracle never asks for hidde
 
 from __future__ import annotations
 
-from .episode import Call, Episode
+from .episode import Call, ToolboxEpisode
 from .tasks import Step, ToolboxTask
 from .tools import BY_NAME
 
@@ -16,7 +16,7 @@ def call_for(task: ToolboxTask, step: Step) -> Call:
     return Call(listing.name, listing.arguments_of(step))
 
 
-def next_call(episode: Episode) -> Call | None:
+def next_call(episode: ToolboxEpisode) -> Call | None:
     """The call to make now; None means that nothing is left to do.
 
     Raises `LookupError` when no remainder of the plan can still reach the goal.
@@ -28,7 +28,7 @@ def next_call(episode: Episode) -> Call | None:
     raise LookupError(f"{task.task_id} cannot be finished from this state")
 
 
-def _reaches_goal(episode: Episode, done: int) -> bool:
+def _reaches_goal(episode: ToolboxEpisode, done: int) -> bool:
     world = episode.world.copy()
     try:
         for step in episode.task.plan[done:]:
@@ -38,7 +38,7 @@ def _reaches_goal(episode: Episode, done: int) -> bool:
     return world == episode.task.goal
 
 
-def _results_seen(episode: Episode, done: int) -> bool:
+def _results_seen(episode: ToolboxEpisode, done: int) -> bool:
     """Whether the result that step `done` refers to was shown to the agent."""
     plan = episode.task.plan
     reference = plan[done].reference if 0 < done < len(plan) else None

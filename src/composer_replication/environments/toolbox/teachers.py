@@ -16,10 +16,10 @@ from typing import Any
 
 from composer_replication.records import Message, canonical_json
 
-from .episode import FINISH, Call
+from .episode import FINISH, Call, replay_history
 from .oracle import next_call
 from .tasks import ToolboxTask
-from .trace import prompt_key, replay_history
+from .trace import prompt_key
 
 REFUSAL = "I know only the toolbox."
 

@@ -1,18 +1,19 @@
-"""Episodes as traces, and traces back as episodes."""
+"""Episodes as traces, and what a turn of a trace was written as."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from composer_replication.records import Message, Source, Trace, Turn, canonical_json, content_id, family_of
 
-from .episode import Episode, TurnResult
-from .tasks import ToolboxTask
+if TYPE_CHECKING:
+    from .episode import ToolboxEpisode, TurnResult
 
 AGENT = "toolbox"
 
 
-def trace_of(episode: Episode, source_model: str, sample: int) -> Trace:
+def trace_of(episode: ToolboxEpisode, source_model: str, sample: int) -> Trace:
     """The whole episode, failed and unparsable turns included."""
     messages: list[Message] = list(episode.task.messages)
     turns: list[Turn] = []
@@ -31,15 +32,6 @@ def trace_of(episode: Episode, source_model: str, sample: int) -> Trace:
     )
 
 
-def replay_history(task: ToolboxTask, history: Sequence[Message]) -> Episode:
-    """The episode in the state that a conversation has reached."""
-    episode = Episode(task)
-    for message in history:
-        if message["role"] == "assistant":
-            episode.step(_text_of(message))
-    return episode
-
-
 def _messages_of(result: TurnResult, call_id: str) -> list[Message]:
     if result.call is None:
         said: list[Message] = [{"role": "assistant", "content": result.text}]
@@ -54,7 +46,7 @@ def _messages_of(result: TurnResult, call_id: str) -> list[Message]:
     return [{"role": "assistant", "content": "", "tool_calls": [call]}, answer]  # type: ignore[list-item]
 
 
-def _text_of(message: Message) -> str:
+def text_of(message: Message) -> str:
     """What the policy wrote: the call as JSON, or plain text."""
     for call in message.get("tool_calls", []):
         function = call["function"]

@@ -21,7 +21,7 @@ def refuse_unknown_backend(name: str) -> None:
 
 
 def open_backend(name: str) -> Callable[..., Any]:
-    """Called with policy, config, stored examples, folder and progress."""
+    """Called with policy, config, environment, stored examples, folder and progress."""
     refuse_unknown_backend(name)
     module, _, function = BACKENDS[name].partition(":")
     return getattr(importlib.import_module(module), function)

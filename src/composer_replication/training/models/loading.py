@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from composer_replication.config import ToolboxConfig
+from composer_replication.environments.protocol import Environment
 from composer_replication.errors import RecomposeError, UsageError
 
 from .. import processes
@@ -66,12 +66,12 @@ def whole_weights(model: Any) -> dict[str, Any] | None:
     return {name: whole[key] for name, key in names.items()}
 
 
-def load_policy(name: str, toolbox: ToolboxConfig, seed: int) -> Policy:
-    """The starting policy of a run."""
+def load_policy(name: str, environment: Environment | None, seed: int) -> Policy:
+    """The starting policy of a run. The tiny one is built for its environment's words."""
     if name == "tiny":
-        from .tiny import build_model, build_tokenizer
+        from .tiny import build_model
 
-        tokenizer = build_tokenizer(toolbox)
+        tokenizer = tiny_tokenizer(environment)
         return Policy(name, _place(build_model(tokenizer, seed)), ChatTokens(tokenizer))
     if name == "smollm2":
         folder = smollm2_folder()
@@ -79,6 +79,16 @@ def load_policy(name: str, toolbox: ToolboxConfig, seed: int) -> Policy:
             raise UsageError("SmolLM2 is not in the cache", "recompose model fetch smollm2")
         return load_saved_policy(folder, name)
     return load_saved_policy(name, name)
+
+
+def tiny_tokenizer(environment: Environment | None) -> Any:
+    from .tiny import build_tokenizer
+
+    words = environment.vocabulary() if environment else None
+    if words is None:
+        where = environment.name if environment else "code tasks"
+        raise UsageError(f"the tiny model has no words for {where}", "choose a model: smollm2, a folder or a hub id")
+    return build_tokenizer(words)
 
 
 def load_saved_policy(where: str | Path, name: str, weights: str = "float32") -> Policy:

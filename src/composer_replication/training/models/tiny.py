@@ -1,13 +1,10 @@
-"""The embedded default policy: a two-layer Llama and a word-level tokenizer that cover the toolbox and nothing else."""
+"""The embedded default policy: a two-layer Llama and a word-level tokenizer that cover one small world."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from composer_replication.config import ToolboxConfig
-from composer_replication.environments.toolbox import TOOLS, Episode, make_task, next_call
-from composer_replication.environments.toolbox.leak import LEAK_FILE, LEAK_NAMES, canary_of
-from composer_replication.environments.toolbox.tasks import KEYS, PATHS, WORDS
 from composer_replication.hints import HintContext, dispatch
 
 if TYPE_CHECKING:
@@ -32,7 +29,7 @@ _CONTEXT: HintContext = {
 }
 
 
-def build_tokenizer(config: ToolboxConfig) -> PreTrainedTokenizerFast:
+def build_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -40,7 +37,7 @@ def build_tokenizer(config: ToolboxConfig) -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")  # type: ignore[assignment]
     tokenizer.decoder = decoders.Fuse()  # type: ignore[assignment]
     trainer = trainers.WordLevelTrainer(special_tokens=list(SPECIAL), show_progress=False)  # type: ignore[call-arg]
-    tokenizer.train_from_iterator(_corpus(config), trainer)
+    tokenizer.train_from_iterator(_corpus(texts), trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="<|pad|>",
@@ -76,25 +73,6 @@ def build_model(tokenizer: Any, seed: int) -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
-def _corpus(config: ToolboxConfig) -> list[str]:
-    """Every word a toolbox conversation can hold: names, values, digits, wordings, observations, hints."""
-    lines = [name for tool in TOOLS for name in tool.names]
-    lines += [" ".join([*PATHS, *KEYS, *WORDS, "0123456789-"])]
-    lines += [f"{param}:str {param}:int)\n(" for tool in TOOLS for param in tool.params]
-    lines += [phrase for tool in TOOLS for phrase in tool.phrases]
-    lines += [dispatch(kind, _CONTEXT) or "" for kind in HINTED_KINDS]
-    lines += ['{"name":" ","arguments":{" "}} }} ":" "," ," ": "} " } {']
-    lines += ["error: tool_not_found json_decode type_error runtime_error"]
-    lines += ["no tool file key such is empty exists in must be a number in quotes str int takes , . ( ) : _\n"]
-    lines += ["the turn is not valid json one call with name and arguments it ok done then"]
-    if config.leak != "none":
-        lines += [*LEAK_NAMES, LEAK_FILE, canary_of("")]
-    for index in range(400):
-        task = make_task(config, "train", index)
-        episode = Episode(task)
-        lines += [message["content"] for message in task.messages]
-        while not episode.finished:
-            call = next_call(episode)
-            lines.append(call.render() if call else "done")
-            lines.append(episode.step(lines[-1]).observation or "")
-    return lines
+def _corpus(texts: Sequence[str]) -> list[str]:
+    """The environment's words and those of hints."""
+    return [*texts, *(dispatch(kind, _CONTEXT) or "" for kind in HINTED_KINDS)]

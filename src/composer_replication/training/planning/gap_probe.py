@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from composer_replication.config import Config
-from composer_replication.environments.toolbox import ToolboxTask
+from composer_replication.environments.protocol import Environment, EnvironmentTask
 from composer_replication.objective import SdpoSettings
 
 from ..lessons.distillation import Distilled, SiteStates, distil
 from ..lessons.online_sites import OnlineSite, Rolled, TraceHinter, find_online_sites
 from ..models.loading import Policy
 from ..models.states import last_hidden, output_head
-from ..rollouts.toolbox import sample_rolled
+from ..rollouts.playing import sample_rolled
 
 ROWS_AT_ONCE = 8
 
@@ -40,10 +40,10 @@ class GapProbe(NamedTuple):
     hinted_nll: float
 
 
-def probe_gap(policy: Policy, config: Config, tasks: Sequence[ToolboxTask]) -> GapProbe:
+def probe_gap(policy: Policy, config: Config, environment: Environment, tasks: Sequence[EnvironmentTask]) -> GapProbe:
     """In float32, without autocast, on fresh rollouts of the policy as it is."""
     settings = config.channel(SdpoSettings)
-    rolled = sample_rolled(policy, config, tasks)
+    rolled = sample_rolled(policy, environment, config, tasks)
     hinter = TraceHinter(config.hints.max_tokens, config.hints.max_leak_level)
     found, dropped = find_online_sites(
         rolled, hinter, policy.tokens, settings, max_teacher_tokens=config.training.max_tokens

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
+from composer_replication.environments.protocol import Environment
 from composer_replication.records import ErrorSite, Hint, Message, PreferencePair, Trace
 
 from ..models.tokens import ChatTokens
@@ -180,17 +181,16 @@ def _has_json_calls(message: Message) -> bool:
     return True
 
 
-def find_chat_tokens(name: str, policy_folder: Any, toolbox: Any) -> ChatTokens | None:
+def find_chat_tokens(name: str, policy_folder: Any, environment: Environment) -> ChatTokens | None:
     """The tokenizer of the run's policy, if it lies here. Nothing is downloaded."""
     from transformers import AutoTokenizer
 
-    from ..models.loading import smollm2_folder
-    from ..models.tiny import build_tokenizer
+    from ..models.loading import smollm2_folder, tiny_tokenizer
 
     if policy_folder.is_dir():
         return ChatTokens(AutoTokenizer.from_pretrained(policy_folder))
     if name == "tiny":
-        return ChatTokens(build_tokenizer(toolbox))
+        return ChatTokens(tiny_tokenizer(environment))
     where = smollm2_folder() if name == "smollm2" else name
     try:
         return ChatTokens(AutoTokenizer.from_pretrained(where, local_files_only=True))

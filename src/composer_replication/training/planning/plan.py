@@ -13,7 +13,7 @@ from statistics import mean
 from typing import Any, NamedTuple
 
 from composer_replication.config import Config
-from composer_replication.environments.toolbox import MAX_TURNS, task_stream
+from composer_replication.environments.protocol import TRAIN, Environment
 from composer_replication.errors import UsageError
 from composer_replication.objective import GrpoSettings, TrdpoSettings
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
@@ -44,13 +44,15 @@ class Machine(NamedTuple):
     on_gpu: bool = False
 
 
-def plan_training(run: Run, rows: Sequence[TokenizedTrace], machine: Machine) -> dict[str, Any]:
+def plan_training(
+    run: Run, environment: Environment, rows: Sequence[TokenizedTrace], machine: Machine
+) -> dict[str, Any]:
     config = run.config
     folder = run.path / "policy" / "model"
-    tokens = find_chat_tokens(config.model.name, folder, config.toolbox)
+    tokens = find_chat_tokens(config.model.name, folder, environment)
     shape = _find_shape(config, folder, tokens)
     lengths, source = _measure(run, rows, tokens)
-    step = _step(config, rows, lengths, tokens, machine)
+    step = _step(config, environment, rows, lengths, tokens, machine)
     work = workload(config, step.longest_rollout, step.longest_stored, machine)
     return {
         "run": str(run.path),
@@ -87,6 +89,7 @@ class _Step(NamedTuple):
 
 def _step(
     config: Config,
+    environment: Environment,
     rows: Sequence[TokenizedTrace],
     lengths: dict[str, list[Item]],
     tokens: ChatTokens | None,
@@ -100,7 +103,7 @@ def _step(
         told["tokens_per_step"] = round(training.traces_per_step * mean(stored or [0]))
         told["rollout_tokens"] = None
         return _Step(0, max(stored, default=0), told)
-    row_tokens = rollout_lengths(config, rows, tokens)
+    row_tokens = rollout_lengths(config, environment, rows, tokens)
     told["rollouts_per_step"] = rollouts = training.prompts_per_step * training.group_size
     told["accumulation"] = config.hardware.accumulation(rollouts, machine.processes)
     told["tokens_per_step"] = round(rollouts * mean(row_tokens))
@@ -143,12 +146,15 @@ def shares(items: Sequence[Item], max_tokens: int, shape: ModelShape | None) -> 
     }
 
 
-def rollout_lengths(config: Config, rows: Sequence[TokenizedTrace], tokens: ChatTokens | None) -> list[int]:
+def rollout_lengths(
+    config: Config, environment: Environment, rows: Sequence[TokenizedTrace], tokens: ChatTokens | None
+) -> list[int]:
     """Tokens of whole rollouts: those that were played, else the prompts of some tasks with every turn at its limit."""
     if rows:
         return [len(row.ids) for row in rows]
-    room = MAX_TURNS * (config.training.max_turn_tokens + OBSERVATION_TOKENS)
-    tasks = islice(task_stream(config.toolbox, "train", 0), SAMPLED_TASKS)
+    limits, turn = environment.limits, config.training.max_turn_tokens
+    room = limits.completion_tokens or limits.turns * (turn + min(limits.observation_tokens, OBSERVATION_TOKENS))
+    tasks = islice(environment.tasks(TRAIN), SAMPLED_TASKS)
     if tokens:
         return [len(tokens.prompt(task.messages)) + room for task in tasks]
     contents = [[message["content"] for message in task.messages] for task in tasks]

@@ -24,14 +24,15 @@ from transformers import PrinterCallback
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from composer_replication.config import Config
+from composer_replication.environments.protocol import Environment
 from composer_replication.progress import Progress, Silent
 
 from ..backends.trl.arguments import grpo_config
+from ..backends.trl.rollouts import EnvironmentRollouts, prompts_of
 from ..backends.trl.trainer import ComposerReplicationTrainer
 from ..models.loading import Policy
-from ..rollouts.toolbox_trl import ToolboxRollouts, episode_reward
 from ..stored.examples import TraceExample
-from ..train import prompts_of, train, training_tasks
+from ..train import train, training_tasks
 from .gap_probe import GapProbe, probe_gap
 from .machine import MIB, MemoryMeter, describe_machine
 from .result_card import Check, ResultCard
@@ -43,6 +44,7 @@ MAX_EMPTY_DIVERGENCE = 1e-6
 def check_machine(
     load: Callable[[], Policy],
     config: Config,
+    environment: Environment,
     examples: Sequence[TraceExample],
     scratch: Path,
     estimate_mib: float | None,
@@ -51,12 +53,12 @@ def check_machine(
     """`load` gives a fresh copy of the starting policy each time."""
     started = time.monotonic()
     progress.stage("selfcheck", "ten steps, what hints change, and whether zero means zero")
-    measured = _measure_steps(load, _with_steps(config, STEPS), examples, scratch / "steps", progress)
+    measured = _measure_steps(load, _with_steps(config, STEPS), environment, examples, scratch / "steps", progress)
     progress.note("what hints change")
-    gap = probe_gap(load(), config, training_tasks(_with_rollouts(config)))
+    gap = probe_gap(load(), config, environment, training_tasks(environment, _with_rollouts(config)))
     progress.note("two steps of TRL's own trainer, and two of ours with both weights 0")
     plain, ours = (
-        _digest_after(kind, load(), _with_steps(config, EXACT_STEPS), scratch / "exact")
+        _digest_after(kind, load(), _with_steps(config, EXACT_STEPS), environment, scratch / "exact")
         for kind in (GRPOTrainer, ComposerReplicationTrainer)
     )
     shutil.rmtree(scratch, ignore_errors=True)
@@ -73,11 +75,16 @@ def check_machine(
 
 
 def _measure_steps(
-    load: Callable[[], Policy], config: Config, examples: Sequence[TraceExample], scratch: Path, progress: Progress
+    load: Callable[[], Policy],
+    config: Config,
+    environment: Environment,
+    examples: Sequence[TraceExample],
+    scratch: Path,
+    progress: Progress,
 ) -> dict[str, Any]:
     gc.collect()
     meter, clock = MemoryMeter(), _Clock(progress)
-    steps = train(load(), config, examples, scratch, clock)
+    steps = train(load(), config, environment, examples, scratch, clock)
     losses = [value for step in steps for value in (step.policy, *step.channels.values(), step.grad_norm)]
     return {
         "step_seconds": [round(after - before, 3) for before, after in zip(clock.times, clock.times[1:], strict=False)],
@@ -106,16 +113,19 @@ def _checks(measured: dict[str, Any], gap: GapProbe, is_exact: bool) -> list[Che
     ]
 
 
-def _digest_after(kind: Callable[..., GRPOTrainer], policy: Policy, config: Config, scratch: Path) -> str:
-    tasks = training_tasks(config)
+def _digest_after(
+    kind: Callable[..., GRPOTrainer], policy: Policy, config: Config, environment: Environment, scratch: Path
+) -> str:
+    tasks = training_tasks(environment, config)
+    rollouts = EnvironmentRollouts(policy, environment, tasks, config.training, seed=config.seed)
     weights: dict[str, Any] = {"alpha_sdpo": 0.0, "beta_replay": 0.0} if kind is ComposerReplicationTrainer else {}
     trainer = kind(
         model=policy.model,
         processing_class=policy.tokenizer,
         args=grpo_config(config, scratch),
-        reward_funcs=episode_reward,
+        reward_funcs=rollouts.episode_reward,
         train_dataset=prompts_of(tasks),
-        rollout_func=ToolboxRollouts(policy, tasks, config),
+        rollout_func=rollouts,
         **weights,
     )
     trainer.remove_callback(PrinterCallback)

@@ -15,7 +15,7 @@ from inspect import isawaitable, iscoroutinefunction
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, NamedTuple, Protocol
 
-from .text_environment import TextEnvironment
+from composer_replication.environments.protocol import Episode
 
 JOIN_S = 1.0
 
@@ -32,10 +32,12 @@ class StepOutcome(NamedTuple):
     reward: float | None = None
     failure: StepFailure | None = None
     seconds: float = 0.0
+    failed: bool = False
+    """Whether the environment called the turn an error of the policy."""
 
 
 class Steps(Protocol):
-    def submit(self, row: int, episode: TextEnvironment, text: str | None) -> None:
+    def submit(self, row: int, episode: Episode, text: str | None) -> None:
         """Have `episode` take a turn; without a text only its reward is read."""
         ...
 
@@ -52,7 +54,7 @@ class InlineSteps:
     def __init__(self) -> None:
         self._done: list[tuple[int, StepOutcome]] = []
 
-    def submit(self, row: int, episode: TextEnvironment, text: str | None) -> None:
+    def submit(self, row: int, episode: Episode, text: str | None) -> None:
         self._done.append((row, _step(episode, text)))
 
     def collect(self, patience_s: float, must_wait: bool) -> Iterator[tuple[int, StepOutcome]]:
@@ -76,7 +78,7 @@ class ConcurrentSteps:
         self._thread = threading.Thread(target=self._loop.run_forever, name="environment-steps", daemon=True)
         self._thread.start()
 
-    def submit(self, row: int, episode: TextEnvironment, text: str | None) -> None:
+    def submit(self, row: int, episode: Episode, text: str | None) -> None:
         self._in_flight += 1
         self._running.add(asyncio.run_coroutine_threadsafe(self._deliver(row, episode, text), self._loop))
 
@@ -99,7 +101,7 @@ class ConcurrentSteps:
         if not self._thread.is_alive():
             self._loop.close()
 
-    async def _deliver(self, row: int, episode: TextEnvironment, text: str | None) -> None:
+    async def _deliver(self, row: int, episode: Episode, text: str | None) -> None:
         async with self._places:
             started = time.monotonic()
             try:
@@ -108,7 +110,7 @@ class ConcurrentSteps:
                 outcome = StepOutcome(failure=_failure(error))
             self._done.put((row, outcome._replace(seconds=time.monotonic() - started)))
 
-    async def _bounded(self, episode: TextEnvironment, text: str | None) -> StepOutcome:
+    async def _bounded(self, episode: Episode, text: str | None) -> StepOutcome:
         if text is not None and iscoroutinefunction(episode.step):
             work: asyncio.Future[StepOutcome] = self._loop.create_task(self._step_async(episode, text))
         else:
@@ -120,7 +122,7 @@ class ConcurrentSteps:
         reading = self._in_thread(lambda: _reward(episode))
         return StepOutcome(reward=reading.result() if await self._ended(reading) else 0.0, failure=failure)
 
-    async def _step_async(self, episode: TextEnvironment, text: str) -> StepOutcome:
+    async def _step_async(self, episode: Episode, text: str) -> StepOutcome:
         try:
             answered: Any = await episode.step(text)  # type: ignore[misc]
         except (Exception, SystemExit) as error:
@@ -148,7 +150,7 @@ class ConcurrentSteps:
         return future
 
 
-def _step(episode: TextEnvironment, text: str | None) -> StepOutcome:
+def _step(episode: Episode, text: str | None) -> StepOutcome:
     if text is None:
         return _outcome(episode, None)
     try:
@@ -160,19 +162,21 @@ def _step(episode: TextEnvironment, text: str | None) -> StepOutcome:
     return _outcome(episode, answered)
 
 
-def _outcome(episode: TextEnvironment, answered: Any) -> StepOutcome:
+def _outcome(episode: Episode, answered: Any) -> StepOutcome:
     """What a step led to; without an answer the episode is over."""
     try:
         observation = answered.observation if answered is not None else None
         ended = answered is None or episode.finished
         return StepOutcome(
-            None if observation is None else _encodable(str(observation)), float(episode.reward) if ended else None
+            None if observation is None else _encodable(str(observation)),
+            float(episode.reward) if ended else None,
+            failed=answered is not None and bool(answered.failed),
         )
     except (Exception, SystemExit) as error:
         return StepOutcome(failure=_failure(error))
 
 
-def _reward(episode: TextEnvironment) -> float:
+def _reward(episode: Episode) -> float:
     try:
         return float(episode.reward)
     except (Exception, SystemExit):

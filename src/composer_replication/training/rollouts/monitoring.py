@@ -1,6 +1,6 @@
 """The monitor inside training: every rollout is watched, what is found is kept, and hacks do not pay.
 
-As a `watcher` of `trl_rollouts.rollout_function` it watches rollouts and gives the column `monitor`; its
+As a `watcher` of `EnvironmentRollouts` it watches rollouts and gives the column `monitor`; its
 `monitor_penalty` is a reward function next to the unpenalised `episode_reward`, which stays logged by its own name.
 Appends one line per rollout to `RUN/training/findings.jsonl` (`findings.<rank>.jsonl` of other processes) and logs
 `monitor/*` through TRL. The column holds what hard evidence and the penalty decide and nothing else: what the auditor

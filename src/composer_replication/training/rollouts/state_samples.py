@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from composer_replication.environments.toolbox.episode import CallError, parse_call
+from composer_replication.environments.calls import CallError, parse_call
 from composer_replication.records import Message, ToolCall
 
 from ..models.loading import Policy

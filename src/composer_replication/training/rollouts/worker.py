@@ -8,6 +8,7 @@ that was sampled. With inline steps the order of everything is fixed, and a gene
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,16 +18,17 @@ from typing import Generic, NamedTuple, TypeVar
 
 import torch
 
+from composer_replication.environments.protocol import Episode
 from composer_replication.errors import UsageError
 from composer_replication.records import Trace
 
 from ..models.tokens import ChatTokens
 from ..stored.records import TokenizedTrace
 from .environment_steps import ConcurrentSteps, InlineSteps, StepFailure, StepOutcome, Steps
+from .plain_traces import PlainTurn, plain_trace, with_turns
 from .sampling import SampledTurn, TurnSampler
-from .text_environment import PlainTurn, TextEnvironment, plain_trace, with_turns
 
-E = TypeVar("E", bound=TextEnvironment)
+E = TypeVar("E", bound=Episode)
 
 
 class TurnRecord(NamedTuple):
@@ -36,6 +38,8 @@ class TurnRecord(NamedTuple):
     observation: str | None
     failure: StepFailure | None
     seconds: float
+    failed: bool = False
+    """Whether the environment called it an error of the policy."""
 
 
 @dataclass
@@ -146,11 +150,13 @@ class RolloutWorker:
 
     def __init__(self, sampler: TurnSampler, tokens: ChatTokens, settings: RolloutSettings) -> None:
         self.sampler, self.tokens, self.settings = sampler, tokens, settings
+        self.sampling_s = self.total_s = 0.0
+        """Of the last `run`; what is left was spent waiting for environments."""
 
     def run(self, episodes: Sequence[E], generator: torch.Generator | None = None) -> list[Rollout[E]]:
         rollouts = [Rollout(episode, self.tokens.prompt(episode.messages)) for episode in episodes]
         self._check(rollouts)
-        settings = self.settings
+        settings, started, self.sampling_s = self.settings, time.monotonic(), 0.0
         steps = (
             ConcurrentSteps(settings.max_concurrency, settings.step_timeout_s)
             if settings.max_concurrency
@@ -160,6 +166,7 @@ class RolloutWorker:
             self._play(rollouts, steps, generator)
         finally:
             steps.close()
+        self.total_s = time.monotonic() - started
         return rollouts
 
     def _play(self, rollouts: list[Rollout[E]], steps: Steps, generator: torch.Generator | None) -> None:
@@ -189,6 +196,7 @@ class RolloutWorker:
         steps: Steps,
         generator: torch.Generator | None,
     ) -> None:
+        began = time.monotonic()
         turns = self.sampler.sample(
             slots,
             [rollouts[row].context_ids for row in rows],
@@ -196,6 +204,7 @@ class RolloutWorker:
             temperature=self.settings.temperature,
             generator=generator,
         )
+        self.sampling_s += time.monotonic() - began
         for row, turn in zip(rows, turns, strict=True):
             rollouts[row].take(turn)
             steps.submit(row, rollouts[row].episode, self.tokens.text(turn.ids))
@@ -207,7 +216,9 @@ class RolloutWorker:
         else:
             start, end = rollout.turn_spans[-1]
             text = self.tokens.text(rollout.completion_ids[start:end])
-            rollout.turns.append(TurnRecord(text, outcome.observation, outcome.failure, outcome.seconds))
+            rollout.turns.append(
+                TurnRecord(text, outcome.observation, outcome.failure, outcome.seconds, outcome.failed)
+            )
         if outcome.failure or outcome.reward is not None:
             rollout.settled_reward = outcome.reward or 0.0
             return False

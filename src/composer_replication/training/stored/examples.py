@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from composer_replication.environments.toolbox import Call
+from composer_replication.environments.calls import Call
 from composer_replication.records import ErrorSite, Hint, Message, PreferencePair
 
 from ..models.tokens import ChatTokens

@@ -1,62 +1,174 @@
-"""Rollouts of any text environment for TRL: what `GRPOTrainer(rollout_func=…)` calls, and the columns that it gets."""
+"""An environment's rollouts for TRL: what `GRPOTrainer(rollout_func=…)` calls, its dataset, and its reward functions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
+from composer_replication.config import TrainingConfig
+from composer_replication.environments.protocol import Environment, EnvironmentTask, Episode
+from composer_replication.errors import UsageError
 from composer_replication.records import Trace
 
+from ...lessons.online_sites import HintedTurn, OnlineSite, Rolled
+from ...models.loading import Policy
 from ...models.states import evaluating
-from ...rollouts.text_environment import BrokenEnvironment, TextEnvironment
+from ...rollouts.playing import closed, rollout_settings, started
+from ...rollouts.sampling import sample_turns
+from ...rollouts.static_sampling import turn_sampler
 from ...rollouts.worker import Rollout, RolloutWorker
 
-A = TypeVar("A")
-B = TypeVar("B")
-Column = Callable[[Rollout[Any]], Any]
-Watcher = Callable[[Sequence[Rollout[Any]], Sequence[Trace], int], Mapping[str, list[Any]]]
+Watcher = Callable[[Sequence[Rollout[Episode]], Sequence[Trace], int], Mapping[str, list[Any]]]
 """Rollouts, their traces and the number of the step -> further columns."""
-RolloutFunction = Callable[[list[Any], Any], dict[str, list[Any]]]
+TASK_ID = "task_id"
+REWARD_COLUMNS = ("episode_reward", "penalty", "charge")
+"""All that add up to a rollout's reward, before a monitor's penalty."""
 
 
-def rollout_function(
-    worker: RolloutWorker,
-    environment_of: Callable[[Any], TextEnvironment],
-    *,
-    source_model: str,
-    generator: torch.Generator | None = None,
-    columns: Mapping[str, Column] | None = None,
-    watcher: Watcher | None = None,
-) -> RolloutFunction:
-    """TRL's `rollout_func`. `environment_of` builds a fresh environment for a prompt; `columns` adds reward columns.
-    `watcher` sees the rollouts of a step together before their environments are closed, and may add columns too.
+def prompts_of(tasks: Sequence[EnvironmentTask]) -> Any:
+    """TRL's dataset. The first message of a prompt carries the id of its task."""
+    from datasets import Dataset
+
+    return Dataset.from_list([{"prompt": _marked(task)} for task in tasks])
+
+
+def _marked(task: EnvironmentTask) -> list[dict[str, Any]]:
+    first, *others = (dict(message) for message in task.messages)
+    return [first | {TASK_ID: task.task_id}, *others]
+
+
+class EnvironmentRollouts:
+    """TRL's `rollout_func`. Random generators are its own, and their state belongs into checkpoints.
 
     `env_mask` is 1 on sampled tokens. `episode_reward`, `truncated` and `step_failure` (a kind or None) reach the
-    reward functions; `trace` reaches the trainer. There is one row per prompt, whatever its environment did.
+    reward functions; `trace` reaches the trainer. There is one row per prompt, whatever its environment did. `watcher`
+    sees the rollouts of a step together before their episodes are closed, and may add columns.
     """
-    concurrency = worker.settings.max_concurrency
 
-    def roll_out(prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
-        episodes = _map(lambda prompt: _build(environment_of, prompt), prompts, concurrency)
+    def __init__(
+        self,
+        policy: Policy,
+        environment: Environment,
+        tasks: Sequence[EnvironmentTask],
+        settings: TrainingConfig,
+        *,
+        seed: int,
+        rank: int = 0,
+        watcher: Watcher | None = None,
+    ) -> None:
+        self._policy, self._environment, self._settings, self._watcher = policy, environment, settings, watcher
+        self._tasks = {task.task_id: task for task in tasks}
+        device = policy.model.device
+        self._generator = torch.Generator(device=device).manual_seed(seed + 1_000_003 * rank)
+        # Of its own, so that asking for acceptance leaves the rollouts as they would be.
+        self._trying = torch.Generator(device=device).manual_seed(seed + 1_000_003 * rank + 1)
+        self._worker: RolloutWorker | None = None
+        self._seen: Mapping[str, float] = {}
+
+    def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
+        unwrapped = trainer.accelerator.unwrap_model(trainer.model)
+        if self._worker is None:
+            self._worker = self._make_worker(unwrapped, len(prompts))
+        episodes = started(self._environment, [self._tasks[prompt[0][TASK_ID]] for prompt in prompts])
         try:
-            with evaluating(trainer.accelerator.unwrap_model(trainer.model)) as model:
-                worker.sampler.refresh(model)
-                rollouts = worker.run(episodes, generator)
-            made = rollout_columns(rollouts, source_model)
-            made |= {name: [column(rollout) for rollout in rollouts] for name, column in (columns or {}).items()}
-            return made if watcher is None else {**made, **watcher(rollouts, made["trace"], _next_step(trainer))}
+            with evaluating(unwrapped) as model:
+                self._worker.sampler.refresh(model)
+                rollouts = self._worker.run(episodes, self._generator)
+            return self._columns(rollouts, self._worker, trainer.state.global_step + 1)
         finally:
-            _map(_close, episodes, concurrency)
+            closed(self._environment, episodes)
 
-    return roll_out
+    def accepts(self, candidates: Sequence[tuple[Rolled, HintedTurn, OnlineSite]]) -> list[bool]:
+        """Sample each turn once more behind its hint, and let the environment judge it."""
+        if not candidates:
+            return []
+        tokens, model = self._policy.tokens, self._policy.model
+        with evaluating(model):
+            turns = sample_turns(
+                model,
+                [site.teacher_context for _, _, site in candidates],
+                end_of_turn_id=tokens.end_of_turn_id,
+                pad_id=tokens.tokenizer.pad_token_id,
+                max_new_tokens=self._settings.max_turn_tokens,
+                temperature=self._settings.temperature,
+                generator=self._trying,
+            )
+        return [
+            self._is_accepted(rolled, hinted, tokens.text(turn.ids))
+            for (rolled, hinted, _), turn in zip(candidates, turns, strict=True)
+        ]
 
+    # Reward functions. The unpenalised reward is always the first, and logged by its own name.
 
-def prompt_key(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """What `environment_of` can find a task by."""
-    return tuple(message["content"] for message in messages)
+    def reward_functions(self) -> list[Any]:
+        penalties = [self.error_penalty] if self._settings.error_turn_penalty else []
+        return [self.episode_reward, *penalties, self.environment_charge]
+
+    def episode_reward(self, episode_reward: list[float], **columns: Any) -> list[float]:
+        return episode_reward
+
+    def error_penalty(self, penalty: list[float], **columns: Any) -> list[float]:
+        return penalty
+
+    def environment_charge(
+        self, charge: list[float], log_metric: Callable[[str, float], None], **columns: Any
+    ) -> list[float]:
+        """What the environment itself takes from each reward. Logs what it saw, and how long the step waited for it."""
+        for name, value in self._seen.items():
+            log_metric(name, value)
+        return charge
+
+    def state(self) -> dict[str, Any]:
+        return {name: generator.get_state() for name, generator in self._generators.items()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        for name, generator in self._generators.items():
+            generator.set_state(state[name])
+
+    @property
+    def _generators(self) -> dict[str, torch.Generator]:
+        return {"rollouts": self._generator, "trying": self._trying}
+
+    def _make_worker(self, model: Any, rows: int) -> RolloutWorker:
+        tokens, limits, settings = self._policy.tokens, self._environment.limits, self._settings
+        longest = max(len(tokens.prompt(task.messages)) for task in self._tasks.values())
+        room = longest + limits.room(settings.max_turn_tokens)
+        most: int = model.config.max_position_embeddings
+        if limits.completion_tokens is not None and room > most:
+            raise UsageError(
+                f"a task of {longest} tokens and {limits.completion_tokens} more do not fit the {most} of "
+                f"{self._policy.name}",
+                f"set environment.completion_tokens = {max(0, most - longest)} or less, or choose shorter tasks",
+            )
+        sampler = turn_sampler(model, tokens, rows, room)
+        return RolloutWorker(sampler, tokens, rollout_settings(limits, settings.max_turn_tokens, settings.temperature))
+
+    def _columns(self, rollouts: Sequence[Rollout[Episode]], worker: RolloutWorker, step: int) -> dict[str, list[Any]]:
+        made = rollout_columns(rollouts, self._policy.name)
+        penalty, traces = self._settings.error_turn_penalty, made["trace"]
+        made["penalty"] = [-penalty * sum(turn.failed for turn in rollout.turns) for rollout in rollouts]
+        observed = self._environment.observe([rollout.episode for rollout in rollouts], traces)
+        made["charge"] = list(observed.charges) if observed else [0.0] * len(rollouts)
+        waited = 1 - worker.sampling_s / worker.total_s if worker.total_s else 0.0
+        self._seen = {"rollout/seconds": worker.total_s, "rollout/environment_share": waited}
+        self._seen |= observed.metrics if observed else {}
+        return made if self._watcher is None else {**made, **self._watcher(rollouts, traces, step)}
+
+    def _is_accepted(self, rolled: Rolled, hinted: HintedTurn, text: str) -> bool:
+        trace = rolled.trace
+        assert trace.task_id is not None
+        episode = self._environment.resume(trace.task_id, trace.messages[: trace.turns[hinted.turn].start])
+        if episode is None:
+            raise UsageError(
+                f"{self._environment.name} cannot go back to a turn", "take out require_acceptance of the sdpo channel"
+            )
+        try:
+            answer: Any = episode.step(text)
+            return not answer.failed
+        finally:
+            episode.close()
 
 
 def rollout_columns(rollouts: Sequence[Rollout[Any]], source_model: str) -> dict[str, list[Any]]:
@@ -70,27 +182,3 @@ def rollout_columns(rollouts: Sequence[Rollout[Any]], source_model: str) -> dict
         "step_failure": [rollout.failure.kind if rollout.failure else None for rollout in rollouts],
         "trace": [rollout.trace(source_model, row) for row, rollout in enumerate(rollouts)],
     }
-
-
-def _next_step(trainer: Any) -> int:
-    return trainer.state.global_step + 1
-
-
-def _build(environment_of: Callable[[Any], TextEnvironment], prompt: Any) -> TextEnvironment:
-    try:
-        return environment_of(prompt)
-    except Exception as error:
-        return BrokenEnvironment(prompt, error)
-
-
-def _close(episode: TextEnvironment) -> None:
-    close = getattr(episode, "close", None)
-    if close is not None:
-        close()
-
-
-def _map(function: Callable[[A], B], items: Sequence[A], concurrency: int) -> list[B]:
-    if not concurrency:
-        return [function(item) for item in items]
-    with ThreadPoolExecutor(concurrency) as pool:
-        return list(pool.map(function, items))

@@ -1,43 +1,12 @@
-"""Environments that act on text: the policy writes a turn, the environment answers, and in the end there is a reward.
-
-A malformed turn is an answer like any other: the environment says what was wrong, marks it in its trace and lets the
-conversation go on or end. Only what breaks the environment itself may raise; the worker turns that into an error turn.
-"""
+"""Traces of rollouts whose environment could not give one, and the stand-in for one that could not be built."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import NamedTuple
 
+from composer_replication.environments.protocol import Answer, EnvironmentTask
 from composer_replication.records import Message, Source, Trace, Turn, content_id, family_of
-
-
-class Answered(Protocol):
-    """What a turn led to. `observation` is what the policy reads next; None after it said that it is done."""
-
-    @property
-    def observation(self) -> str | None: ...
-
-
-class TextEnvironment(Protocol):
-    """One episode. `step` may be a coroutine; `close()` is called after the trace was taken, where there is one."""
-
-    @property
-    def messages(self) -> Sequence[Message]:
-        """The conversation that the first turn answers."""
-        ...
-
-    @property
-    def finished(self) -> bool: ...
-
-    @property
-    def reward(self) -> float: ...
-
-    def step(self, text: str) -> Answered | Awaitable[Answered]: ...
-
-    def trace(self, source_model: str, sample: int) -> Trace:
-        """One `Turn` per step, failed ones with `is_error`, so that the detectors find them."""
-        ...
 
 
 class PlainTurn(NamedTuple):
@@ -48,18 +17,29 @@ class PlainTurn(NamedTuple):
     failed: bool
 
 
-class BrokenEnvironment:
-    """Stands in for an environment that could not be built, so that its row keeps its place in the batch."""
+class BrokenEpisode:
+    """Stands in for an episode that could not be started, so that its row keeps its place in the batch."""
 
-    def __init__(self, messages: Sequence[Message], error: Exception) -> None:
-        self.messages, self._error = messages, error
-        self.finished, self.reward = False, 0.0
+    tools = ()
+    evidence = None
+    finished = False
+    reward = 0.0
 
-    def step(self, text: str) -> Answered:
+    def __init__(self, task: EnvironmentTask, error: Exception) -> None:
+        self.task, self._error = task, error
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        return self.task.messages
+
+    def step(self, turn: str) -> Answer:
         raise self._error
 
     def trace(self, source_model: str, sample: int) -> Trace:
         return plain_trace(self.messages, [], source_model, sample)
+
+    def close(self) -> None:
+        """Nothing was opened."""
 
 
 def plain_trace(messages: Sequence[Message], turns: Sequence[PlainTurn], source_model: str, sample: int) -> Trace:

@@ -1,0 +1,46 @@
+"""A tool call that a policy writes as one JSON object: how it is read, and how it is written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, cast
+
+from composer_replication.records import ErrorKind, canonical_json
+
+MAX_BRACKETS = 64
+
+
+@dataclass(frozen=True)
+class Call:
+    name: str
+    arguments: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        return canonical_json({"name": self.name, "arguments": self.arguments})
+
+    def render(self) -> str:
+        """The text a policy writes for this call."""
+        return json.dumps({"name": self.name, "arguments": self.arguments}, separators=(",", ":"))
+
+
+class CallError(Exception):
+    def __init__(self, kind: ErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.kind: ErrorKind = kind
+
+
+def parse_call(text: str) -> Call:
+    try:
+        if text.count("{") + text.count("[") > MAX_BRACKETS:
+            raise ValueError("too deep")
+        value: object = json.loads(text)
+        canonical_json(value).encode()  # a lone surrogate parses, but no file could hold it
+    except ValueError as error:
+        raise CallError("json_decode", "the turn is not valid json") from error
+    fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    name, arguments = fields.get("name"), fields.get("arguments")
+    if set(fields) != {"name", "arguments"} or not isinstance(name, str) or not isinstance(arguments, dict):
+        raise CallError("json_decode", "the turn is not one call with name and arguments")
+    return Call(name, cast("dict[str, Any]", arguments))

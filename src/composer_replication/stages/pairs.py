@@ -1,0 +1,57 @@
+"""`RUN/pairs`: what the teachers agree on, over what the actor or the policy did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from composer_replication.environments.opening import open_environment
+from composer_replication.environments.protocol import Environment
+from composer_replication.pairs import calibrate, extract_dpo_pairs
+from composer_replication.pairs.calibrate import Oracle
+from composer_replication.progress import Progress
+from composer_replication.records import ErrorSite, TeacherReply, Trace, TraceState
+from composer_replication.runs import Run
+
+from .samples import stored_samples
+
+
+def pair(run: Run, progress: Progress) -> None:
+    started, inputs = time.monotonic(), [run.stage(noun) for noun in ("ingestion", "sites", "replay")]
+    config, traces, samples = run.config.pairs, inputs[0].read(Trace), stored_samples(run)
+    with open_environment(run.config) as environment:
+        remember(environment, traces)
+        found = extract_dpo_pairs(
+            traces,
+            inputs[2].read(TeacherReply),
+            run.config.model.name,
+            rule=config.rule,
+            critical=config.critical,
+            free_text=config.free_text,
+            equivalent=environment.equivalent if config.execution else None,
+            samples=samples,
+            own_family=inputs[2].counts.get("own_family", False),
+            kinds={site.state_id: site.error_kind for site in inputs[1].read(ErrorSite)},
+        )
+        if config.calibrate:
+            found = calibrate(found.pairs, oracle(environment), config.min_precision).apply(found)
+    made_with = [*inputs, run.stage("samples")] if samples else inputs
+    counts = {"pairs": len(found.pairs), "verdicts": dict(found.verdicts)}
+    run.stage("pairs").finish(found.pairs, counts, made_with, started)
+
+
+def remember(environment: Environment, traces: Iterable[Trace]) -> None:
+    """Have the environment know the tasks of its own traces; sessions of others may carry task ids of their own."""
+    for trace in traces:
+        if trace.source.agent == environment.name and trace.task_id:
+            environment.task(trace.task_id)
+
+
+def oracle(environment: Environment) -> Oracle:
+    """Whether an action is the right one, by the environment; None where it cannot know."""
+
+    def is_right(state: TraceState, action: str) -> bool | None:
+        judged = environment.judge(state, action)
+        return judged.right if judged else None
+
+    return is_right

@@ -1,0 +1,142 @@
+"""`RUN/replay`: what each teacher would have done at the states that are worth asking about."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from composer_replication.config import ReplayConfig
+from composer_replication.environments.opening import open_environment
+from composer_replication.errors import RecomposeError, UsageError, quoted
+from composer_replication.progress import Progress
+from composer_replication.records import ErrorSite, TeacherReply, Trace
+from composer_replication.replay import Teacher, replay_states, states_to_ask
+from composer_replication.replay.askable import askable
+from composer_replication.replay.choice import configured_teachers
+from composer_replication.replay.gate import AskedState, Choice, choose_states
+from composer_replication.runs import Run, StageFolder, read_records, write_records
+
+from .samples import stored_samples
+
+ASKED_STATES = "replay/states.jsonl.zst"
+
+
+def replay(
+    run: Run, progress: Progress, chosen: Sequence[Teacher] = (), own_family: bool = False, ask_nobody: bool = False
+) -> None:
+    from composer_replication.llm.bill import summary
+    from composer_replication.llm.ledger import Ledger
+    from composer_replication.llm.reconcile import reconcile
+
+    started, inputs = time.monotonic(), [run.stage("ingestion"), run.stage("sites")]
+    config, traces = replay_config(run, own_family), inputs[0].read(Trace)
+    choices = replay_plan(run, traces, inputs[1].read(ErrorSite), chosen)
+    states = [choice.state for choice in choices]
+    with ExitStack() as stack:
+        teachers = [] if ask_nobody else stack.enter_context(replay_teachers(run, traces, chosen))
+        if not teachers:
+            progress.note("nobody is asked: there will be no pairs, and channel 3 has nothing to learn from")
+        ledger = Ledger(run.path / "ledger.sqlite")
+        stack.callback(ledger.close)
+        asking = askable(states, teachers, config)
+        replies = replay_states(states, teachers, ledger, config, progress)
+        names = {teacher.name for teacher in teachers}
+        if summary(ledger, names)["in_doubt_micros"]:
+            progress.note(f"{reconcile(ledger)} calls in doubt were looked up at their provider")
+        spent = summary(ledger, names)
+    outcomes = Counter(reply.outcome for reply in replies)
+    if replies and outcomes["failed"] == len(replies):
+        raise RecomposeError(
+            f"all {len(replies)} teacher calls failed", f"check the server, then recompose replay {quoted(run.path)}"
+        )
+    counts = {
+        "states": len(states),
+        "buckets": dict(Counter(choice.bucket for choice in choices)),
+        "replies": len(replies),
+        "outcomes": dict(outcomes),
+        "not_asked": {"own_family": asking.own_family.total(), "too_long": asking.too_long.total()},
+        "own_family": config.own_family,
+        "teachers": sorted({teacher.model for teacher in teachers}),
+        "simulated": config.simulated and not chosen,
+        **spent,
+    }
+    write_records(run.path / ASKED_STATES, (choice.stored() for choice in choices))
+    made_with = [*inputs, run.stage("samples")] if run.stage("samples").is_done else inputs
+    run.stage("replay").finish(replies, counts, made_with, started)
+
+
+def replay_plan(run: Run, traces: list[Trace], sites: list[ErrorSite], chosen: Sequence[Teacher]) -> list[Choice]:
+    """Which states are asked about. Simulated teachers are free: without samples they get the errors, and no gate."""
+    config, samples = run.config.replay, stored_samples(run)
+    if config.simulated and not chosen and not samples:
+        return [Choice(state, "error") for state in states_to_ask(traces, sites, config.max_states)]
+    return choose_states(traces, sites, config.gate, config.max_states, run.config.seed, samples)
+
+
+def replay_config(run: Run, own_family: bool) -> ReplayConfig:
+    config = run.config.replay
+    return config.model_copy(update={"own_family": True}) if own_family else config
+
+
+def asked_states(run: Run) -> list[AskedState]:
+    path = run.path / ASKED_STATES
+    return list(read_records(path, AskedState)) if path.exists() else []
+
+
+@contextmanager
+def replay_teachers(run: Run, traces: list[Trace], chosen: Sequence[Teacher]) -> Generator[Sequence[Teacher]]:
+    """Those of the command line, else those of the config; nobody where simulated ones know none of the tasks."""
+    config = run.config.replay
+    if chosen or not config.simulated:
+        yield chosen or configured_teachers(config)
+        return
+    with open_environment(run.config) as environment, ExitStack() as stack:
+        offered = environment.simulated_teachers(traces, config.simulated_error_rates, run.config.seed)
+        simulated = stack.enter_context(offered) if offered else []
+        yield [Teacher(teacher.name, teacher.base_url, simulated=True) for teacher in simulated]
+
+
+def refuse_teachers_who_know_nothing(run: Run) -> None:
+    if not run.config.replay.simulated:
+        return
+    with replay_teachers(run, run.stage("ingestion").read(Trace), ()) as teachers:
+        known = bool(teachers)
+    if not known:
+        command = f"recompose replay {quoted(run.path)}"
+        raise UsageError(
+            f"simulated teachers know only their environment, and no trace of {run.path} is of "
+            f"{run.config.environment.name}",
+            f"{command} --teacher default --dry-run, or {command} --no-teachers to train without pairs",
+        )
+
+
+def refuse_other_options(run: Run, chosen: Sequence[Teacher], own_family: bool, policy: str | None) -> None:
+    """What was asked for is what the finished stage was made with. Without any option that is always so."""
+    stage = run.stage("replay")
+    with_own_family = stage.counts.get("own_family", False)
+    wrong = ""
+    if chosen and {teacher.model for teacher in chosen} != (asked := _asked_models(stage, chosen)):
+        wrong = f"with other teachers ({', '.join(sorted(asked)) or 'none'})"
+    elif own_family and not with_own_family:
+        wrong = "without --own-family"
+    elif chosen and with_own_family and not replay_config(run, own_family).own_family:
+        wrong = "with --own-family"
+    elif policy and not (run.stage("samples").is_done and "samples" in stage.require()["inputs"]):
+        wrong = "without samples of a policy"
+    if wrong:
+        raise UsageError(
+            f"{run.path} was replayed {wrong}",
+            f"delete {quoted(stage.path)} and what comes after, then run the same command: no answer is paid again",
+        )
+
+
+def _asked_models(stage: StageFolder, chosen: Sequence[Teacher]) -> set[str]:
+    """Stages of earlier versions do not tell: there, who replied was asked, and a later tier may have been."""
+    if "teachers" in stage.counts:
+        return set(stage.counts["teachers"])
+    first = min(teacher.tier for teacher in chosen)
+    return {reply.teacher for reply in stage.read(TeacherReply)} | {
+        teacher.model for teacher in chosen if teacher.tier > first and not stage.counts.get("simulated")
+    }

@@ -1,0 +1,94 @@
+"""`RUN/training`: the channels of the config added up, from the starting policy."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from composer_replication.config import Config
+from composer_replication.environments.opening import open_environment
+from composer_replication.errors import UsageError
+from composer_replication.objective import GrpoSettings, SdpoSettings
+from composer_replication.progress import Progress
+from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
+from composer_replication.runs import Run, StageFolder, write_atomically
+
+from .ingestion import rollout_tokens
+from .policy import load_own
+
+AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
+STORED = ("ingestion", "sites", "hints", "pairs")
+
+
+def train(run: Run, progress: Progress, backend: str = "trl") -> None:
+    from composer_replication.training.libraries import load_libraries
+    from composer_replication.training.processes import all_or_none, is_main
+
+    started, folder, inputs = time.monotonic(), run.path / "training", trained_on(run)
+    load_libraries()
+    from composer_replication.training.backends import open_backend
+    from composer_replication.training.card import model_card
+    from composer_replication.training.models.loading import whole_weights
+    from composer_replication.training.stored.examples import build_examples
+    from composer_replication.training.stored.policy_gradient import advantages
+    from composer_replication.training.stored.rendered_examples import render_examples
+
+    train_policy = open_backend(backend)
+    with all_or_none():
+        traces, every_site = read_done(run, "ingestion", Trace), read_done(run, "sites", ErrorSite)
+        hints, pairs = read_done(run, "hints", Hint), read_done(run, "pairs", PreferencePair)
+        sites = {site.site_id: site for site in every_site}
+        policy = load_own(run)
+        rows = rollout_tokens(run)
+        if any(row.tokenizer != policy.tokenizer_fingerprint for row in rows):
+            raise UsageError("the rollouts were made with another tokenizer", "start another run")
+        settings, known = run.config.training, {row.trace_id for row in rows}
+        own = [trace for trace in traces if trace.trace_id in known]
+        compared = (
+            {} if settings.rollouts else dict(zip((trace.trace_id for trace in own), advantages(own), strict=True))
+        )
+        examples, skipped = build_examples(policy.tokens, rows, sites, hints, pairs, settings.max_tokens, compared)
+        others = [trace for trace in traces if trace.trace_id not in known]
+        rendered, not_rendered = render_examples(policy, others, sites, hints, pairs, settings.max_tokens)
+        examples, skipped = examples + rendered, skipped + not_rendered
+    with open_environment(run.config) as environment:
+        steps = train_policy(policy, run.config, environment, examples, folder, progress)
+    weights = whole_weights(policy.model)
+    counts = {
+        "backend": backend,
+        "steps": len(steps),
+        "stored_traces": len(examples),
+        "hinted_sites": sum(len(example.sites) for example in examples),
+        "pairs": sum(len(example.pairs) for example in examples),
+        "skipped": dict(skipped),
+    }
+    with all_or_none():
+        if is_main():
+            policy.save(folder / "model", weights)
+            shutil.rmtree(folder / "scratch", ignore_errors=True)
+            write_atomically(folder / "model" / "README.md", model_card(run.config, counts))
+            run.stage("training").finish(steps, counts, [run.stage("policy"), *inputs], started)
+
+
+def trained_on(run: Run) -> list[StageFolder]:
+    """The stages whose records training reads. Those that an active channel cannot do without must be finished."""
+    for noun in needed(run.config):
+        run.stage(noun).require()
+    return [stage for noun in STORED if (stage := run.stage(noun)).is_done]
+
+
+def needed(config: Config) -> tuple[str, ...]:
+    sdpo, has_rollouts = config.channel(SdpoSettings), config.training.rollouts
+    if any(channel.weight for channel in config.channels if not isinstance(channel, GrpoSettings | SdpoSettings)):
+        return STORED
+    if sdpo.weight and (sdpo.source == "stored" or not has_rollouts):
+        return STORED[:-1]
+    return () if has_rollouts else STORED[:1]
+
+
+def read_done(run: Run, noun: str, record: type[AnyRecord]) -> list[AnyRecord]:
+    stage = run.stage(noun)
+    return stage.read(record) if stage.is_done else []

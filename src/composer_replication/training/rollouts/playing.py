@@ -1,0 +1,125 @@
+"""Rollouts of any environment: to collect traces, to measure, to probe. Training plays through its backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
+from typing import Any, TypeVar
+
+import torch
+
+from composer_replication.config import Config, TrainingConfig
+from composer_replication.environments.protocol import Environment, EnvironmentTask, Episode, EpisodeLimits
+
+from ..lessons.online_sites import Rolled
+from ..models.loading import Policy
+from ..models.tokens import ChatTokens
+from .plain_traces import BrokenEpisode
+from .sampling import DynamicSampler, TurnSampler
+from .worker import Rollout, RolloutSettings, RolloutWorker
+
+A = TypeVar("A")
+B = TypeVar("B")
+T = TypeVar("T")
+
+
+def repeated(tasks: Iterable[T]) -> Iterator[T]:
+    """Tasks without end: those of an environment that has only some come again."""
+    return cycle(tasks) if isinstance(tasks, Sequence) else iter(tasks)
+
+
+def rollout_settings(limits: EpisodeLimits, max_turn_tokens: int, temperature: float) -> RolloutSettings:
+    return RolloutSettings(
+        max_turn_tokens=max_turn_tokens,
+        temperature=temperature,
+        max_completion_tokens=limits.completion_tokens,
+        max_turns=limits.turns,
+        max_concurrency=limits.concurrency,
+        step_timeout_s=limits.step_timeout_s,
+    )
+
+
+def roll_out(
+    model: Any,
+    tokens: ChatTokens,
+    environment: Environment,
+    tasks: Sequence[EnvironmentTask],
+    *,
+    max_turn_tokens: int,
+    temperature: float,
+    generator: torch.Generator | None = None,
+    batch_size: int = 512,
+    sampler: TurnSampler | None = None,
+) -> list[Rollout[Episode]]:
+    """One rollout per task. Without a `sampler`, turns are sampled from `model` in its own precision."""
+    worker = RolloutWorker(
+        sampler or DynamicSampler(model, tokens, batch_size),
+        tokens,
+        rollout_settings(environment.limits, max_turn_tokens, temperature),
+    )
+    rollouts: list[Rollout[Episode]] = []
+    for start in range(0, len(tasks), batch_size):
+        episodes = started(environment, tasks[start : start + batch_size])
+        try:
+            rollouts += worker.run(episodes, generator)
+        finally:
+            closed(environment, episodes)
+    return rollouts
+
+
+def sample_rollouts(
+    policy: Policy,
+    environment: Environment,
+    config: Config,
+    tasks: Sequence[EnvironmentTask],
+    generator: torch.Generator | None = None,
+) -> list[Rollout[Episode]]:
+    """One rollout per task, sampled as in training; without a `generator` from the config's seed."""
+    training: TrainingConfig = config.training
+    return roll_out(
+        policy.model,
+        policy.tokens,
+        environment,
+        tasks,
+        max_turn_tokens=training.max_turn_tokens,
+        temperature=training.temperature,
+        generator=generator or torch.Generator(device=policy.model.device).manual_seed(config.seed),
+    )
+
+
+def sample_rolled(
+    policy: Policy,
+    environment: Environment,
+    config: Config,
+    tasks: Sequence[EnvironmentTask],
+    generator: torch.Generator | None = None,
+) -> list[Rolled]:
+    """The same as `find_online_sites` takes them."""
+    return [
+        Rolled(one.trace(policy.name, row), one.prompt_ids, one.completion_ids, one.sampled_mask)
+        for row, one in enumerate(sample_rollouts(policy, environment, config, tasks, generator))
+    ]
+
+
+def started(environment: Environment, tasks: Sequence[EnvironmentTask]) -> list[Episode]:
+    """One episode per task; one that cannot be started keeps its place and fails at its first turn."""
+
+    def start(task: EnvironmentTask) -> Episode:
+        try:
+            return environment.start(task)
+        except Exception as error:
+            return BrokenEpisode(task, error)
+
+    return _map(start, tasks, environment.limits.concurrency)
+
+
+def closed(environment: Environment, episodes: Sequence[Episode]) -> None:
+    _map(lambda episode: episode.close(), episodes, environment.limits.concurrency)
+
+
+def _map(function: Callable[[A], B], items: Sequence[A], concurrency: int) -> list[B]:
+    if not concurrency:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(concurrency) as pool:
+        return list(pool.map(function, items))
