@@ -41,6 +41,7 @@ from composer_replication.environments.toolbox.episode import FINISH, CallError,
 from composer_replication.environments.toolbox.teachers import SimulatedTeachers, teacher_names
 from composer_replication.pairs import extract_dpo_pairs
 from composer_replication.pairs.calibrate import clopper_pearson
+from composer_replication.stages.ingestion import ROLLOUT_TOKENS
 from composer_replication.records import (
     Message,
     PreferencePair,
@@ -55,7 +56,6 @@ from composer_replication.replay.roster import teachers_to_ask
 from composer_replication.replay.teachers import Teacher
 from composer_replication.runs import Run, read_records
 from composer_replication.sites import find_sites
-from composer_replication.stages.ingestion import ROLLOUT_TOKENS
 
 TOOLBOX = ToolboxConfig()
 ERROR_RATES = (0.1, 0.2, 0.3)

@@ -18,10 +18,10 @@ from composer_replication.environments.code.episodes import session as session_m
 from composer_replication.environments.code.episodes.session import SessionLimits
 from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.errors import UsageError
+from composer_replication.stages.ingestion import ROLLOUT_TOKENS
 from composer_replication.records import Trace
 from composer_replication.runs import Run, read_records
 from composer_replication.sites import find_sites
-from composer_replication.stages.ingestion import ROLLOUT_TOKENS
 from composer_replication.training.models.loading import Policy, load_policy, smollm2_folder
 from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.rollouts import code as code_rollouts

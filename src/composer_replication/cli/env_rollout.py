@@ -15,10 +15,10 @@ from cyclopts import Parameter
 from composer_replication.config import Config, ModelConfig, TrainingConfig, WarmupConfig, load_config
 from composer_replication.environments.code.tasks.task import TaskFolder
 from composer_replication.errors import UsageError
+from composer_replication.stages.ingestion import ROLLOUT_TOKENS
 from composer_replication.progress import Progress
 from composer_replication.records import JsonObject, canonical_json
 from composer_replication.runs import Run, StageFolder, write_records
-from composer_replication.stages.ingestion import ROLLOUT_TOKENS
 
 from .common import Json, tell, working_on
 
