@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from composer_replication.config import Config
 from composer_replication.environments.opening import open_environment
 from composer_replication.errors import UsageError
-from composer_replication.objective import GrpoSettings, SdpoSettings
+from composer_replication.objective import GrpoSettings, OwnSettings, SdpoSettings
 from composer_replication.progress import Progress
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
 from composer_replication.runs import Run, StageFolder, write_atomically
@@ -75,9 +75,18 @@ def train(run: Run, progress: Progress, backend: str = "trl") -> None:
 
 def trained_on(run: Run) -> list[StageFolder]:
     """The stages whose records training reads. Those that an active channel cannot do without must be finished."""
+    check_own_channels(run.config)
     for noun in needed(run.config):
         run.stage(noun).require()
     return [stage for noun in STORED if (stage := run.stage(noun)).is_done]
+
+
+def check_own_channels(config: Config) -> None:
+    """Their classes are found and take their settings; told before anything is made."""
+    if any(isinstance(entry, OwnSettings) for entry in config.channels):
+        from composer_replication.training.channels import open_channels
+
+        open_channels(config)
 
 
 def needed(config: Config) -> tuple[str, ...]:

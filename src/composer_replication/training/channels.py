@@ -148,7 +148,8 @@ def open_channel(entry: ChannelSettings) -> Channel:
     try:
         kind: Any = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"no channel {path}: {error}", "check [[channels]], or install what holds it") from error
+        known = f"choose one of {', '.join(CHANNELS)}, or package.module:Class that can be imported"
+        raise UsageError(f"channel {entry.name}: {error}", known) from error
     try:
         return kind(kind.Settings.model_validate(entry.model_dump()))
     except ValidationError as error:
