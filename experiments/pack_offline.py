@@ -55,7 +55,10 @@ def pack_site(archive: Path, scratch: Path, python: str, host_has: set[str]) -> 
 
 
 def without_caches(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return None if "__pycache__" in entry.name or "/results" in entry.name else entry
+    """Neither bytecode nor an experiment's results, which are the folder `experiments/<name>/results`."""
+    parts = Path(entry.name).parts
+    is_results = parts[:1] == ("experiments",) and parts[2:3] == ("results",)
+    return None if "__pycache__" in parts or is_results else entry
 
 
 def needed(package: str, extras: set[str], host_has: set[str]) -> list[str]:

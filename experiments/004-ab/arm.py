@@ -28,31 +28,53 @@ KEPT = (
     "channel/policy", "channel/sdpo", "channel/replay", "gradient/policy", "gradient/sdpo", "gradient/replay",
     "gradient/sdpo_factor", "gradient/replay_factor", "gradient/cosine_policy_sdpo", "gradient/cosine_policy_replay",
     "sdpo/sites", "sdpo/sites_per_rollout", "replay/pairs", "replay/margin", "replay/accuracy", "replay/chosen_shift",
-    "rollout/error_turns_per_turn",
+    "rollout/error_turns_per_turn", "dynamic_sampling/flat_groups_left",
 )  # fmt: skip
 SPLITS = ("heldout", "renames", "compositions")
 
 
 class Curve(TrainerCallback):
-    """Held-out success every few steps; the time it takes is kept apart."""
+    """Held-out success on the way, by `samples_at` steps, until the arm's last; the time it takes is kept apart."""
 
-    def __init__(self, measure: Measure, policy: Policy, every: int, last: int, part: str, tasks: int) -> None:
-        self._measure, self._policy, self._every, self._last = measure, policy, every, last
+    def __init__(
+        self, measure: Measure, policy: Policy, samples_at: dict[int, int], last: int, part: str, tasks: int
+    ) -> None:
+        self._measure, self._policy, self._samples_at, self._last = measure, policy, samples_at, last
         self._part, self._tasks = part, tasks
         self.lines: list[dict[str, Any]] = []
         self.seconds = 0.0
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step % self._every or state.global_step == self._last:
+        step = state.global_step
+        if step >= self._last:
+            control.should_training_stop = True
+            return
+        samples = self._samples_at.get(step)
+        if samples is None:
             return
         started = time.monotonic()
-        found = self._measure.episodes(self._policy, "heldout", self._part, self._tasks, 1)
-        self.lines.append({"line": "curve", "step": state.global_step, **summary(found)})
+        found = self._measure.episodes(self._policy, "heldout", self._part, self._tasks, samples)
+        solved = [sum(task["rewards"]) for task in outcomes(found)]
+        self.lines.append({"line": "curve", "step": step, "samples": samples, **summary(found), "solved": solved})
         self.seconds += time.monotonic() - started
 
 
+def samples_on_the_way(measuring: dict[str, Any], last: int) -> dict[int, int]:
+    """`curve` names steps and their samples; `curve_every` means one sample each time."""
+    if "curve" in measuring:
+        return {int(step): samples for step, samples in measuring["curve"].items()}
+    return dict.fromkeys(range(measuring["curve_every"], last, measuring["curve_every"]), 1)
+
+
 def run_arm(
-    config: Config, start: Path, data: Path, scratch: Path, result: Path, measuring: dict[str, Any], about: dict
+    config: Config,
+    last: int,
+    start: Path,
+    data: Path,
+    scratch: Path,
+    result: Path,
+    measuring: dict[str, Any],
+    about: dict,
 ) -> None:
     began = time.monotonic()
     policy = load_saved_policy(start, config.model.name)
@@ -60,7 +82,7 @@ def run_arm(
     part, tasks, samples = measuring["part"], measuring["tasks"], measuring["samples"]
     measure = Measure(config)
     examples = examples_of(policy, data, config) if config.channel(TrdpoSettings).weight else []
-    curve = Curve(measure, policy, measuring["curve_every"], config.training.steps, part, tasks)
+    curve = Curve(measure, policy, samples_on_the_way(measuring, last), last, part, tasks)
     stopped = None
     torch.cuda.reset_peak_memory_stats() if torch.cuda.is_available() else None
     loaded = time.monotonic()
@@ -85,6 +107,7 @@ def run_arm(
         "line": "run",
         **about,
         "seed": config.seed,
+        "last_step": last,
         "config": config.model_dump(mode="json"),
         "start_sha256": weights_hash(start),
         "stored_traces": len(examples),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from reminded import RemindedEpisode, RemindedTokens, Reminder
 
 from composer_replication.config import Config, HeldoutSplit
 from composer_replication.environments.toolbox import ToolboxTask, make_task
@@ -20,7 +21,7 @@ from composer_replication.training.rollouts.worker import Rollout, RolloutSettin
 
 ROWS = 256
 LOGPROB_ROWS = 32
-FIRST_TASK = {"dev": 10_000, "test": 20_000, "map": 22_000, "headline": 24_000}
+FIRST_TASK = {"dev": 10_000, "test": 20_000, "map": 22_000, "headline": 24_000, "rates": 26_000}
 """Neither overlaps with what any other experiment or the quickstart has looked at, which is 0 to 255."""
 MEASURING_SEED = 77
 
@@ -28,31 +29,37 @@ MEASURING_SEED = 77
 class Measure:
     """Keeps one sampler for all policies of a process, so that its graphs are captured once."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    def __init__(self, config: Config, hint_tokens: int = 0) -> None:
+        """`hint_tokens` is the room that hints of one turn may take."""
+        self._config, self._hint_tokens = config, hint_tokens
         self._sampler: TurnSampler | None = None
 
     def episodes(
-        self, policy: Policy, split: HeldoutSplit, part: str, tasks: int, samples: int
+        self, policy: Policy, split: HeldoutSplit, part: str, tasks: int, samples: int, hint: Reminder | None = None
     ) -> list[Rollout[ToolboxEpisode]]:
+        """With `hint`, what it says stands before every turn."""
         wanted = [make_task(self._config.toolbox, split, FIRST_TASK[part] + index) for index in range(tasks)]
-        return self._play(policy, [task for task in wanted for _ in range(samples)])
+        return self._play(policy, [task for task in wanted for _ in range(samples)], hint)
 
-    def _play(self, policy: Policy, tasks: Sequence[ToolboxTask]) -> list[Rollout[ToolboxEpisode]]:
+    def _play(
+        self, policy: Policy, tasks: Sequence[ToolboxTask], hint: Reminder | None
+    ) -> list[Rollout[ToolboxEpisode]]:
         training = self._config.training
         if self._sampler is None:
             longest = max(len(policy.tokens.prompt(task.messages)) for task in tasks)
             # Prompts of other splits may be somewhat longer; no answer of the toolbox comes near its limit.
             room = longest + 64 + MAX_TURNS * (training.max_turn_tokens + MAX_OBSERVATION_TOKENS // 3)
+            room += MAX_TURNS * self._hint_tokens
             self._sampler = turn_sampler(policy.model, policy.tokens, min(ROWS, len(tasks)), room)
         self._sampler.refresh(policy.model)
-        worker = RolloutWorker(
-            self._sampler, policy.tokens, RolloutSettings(training.max_turn_tokens, training.temperature)
-        )
+        tokens = RemindedTokens(policy.tokenizer) if hint else policy.tokens
+        worker = RolloutWorker(self._sampler, tokens, RolloutSettings(training.max_turn_tokens, training.temperature))
         generator = torch.Generator(device=policy.model.device).manual_seed(MEASURING_SEED)
         rollouts: list[Rollout[ToolboxEpisode]] = []
         for begin in range(0, len(tasks), ROWS):
-            rollouts += worker.run([ToolboxEpisode(task) for task in tasks[begin : begin + ROWS]], generator)
+            part = tasks[begin : begin + ROWS]
+            episodes = [RemindedEpisode(task, hint(task)) if hint else ToolboxEpisode(task) for task in part]
+            rollouts += worker.run(episodes, generator)
         return rollouts
 
 

@@ -35,6 +35,10 @@ class Plan:
         own = self.raw["regimes"][regime].get("config", {})
         return Config.model_validate(merged(self.raw["base"], own, self.raw["arms"][arm], {"seed": seed}))
 
+    def last_step(self, regime: str, arm: str) -> int:
+        """Where an arm ends; `training.steps`, which the order of the tasks hangs on, may go beyond it."""
+        return self.raw.get("last_steps", {}).get(arm, self.config(regime, arm, 0).training.steps)
+
     def start_config(self, regime: str, seed: int) -> Config:
         return Config.model_validate(
             merged(self.raw["base"], self.raw["regimes"][regime].get("config", {}), {"seed": seed})

@@ -3,8 +3,8 @@
     recompose experiment run experiments/004-ab -- --slice-s 540 --processes 6 --only 'main/*'
 
 Reads plan.toml; writes results/<regime>/<arm>-<seed>.jsonl.zst. Weights go to --work and are not results: arms of one
-seed must share one start, so keep that folder until every arm of its seeds is done (a start is made again, and its arms
-with it, where the weights are gone).
+seed must share one start. Where its weights are gone and an arm is missing, it is made again; arms that began from
+other weights than the new ones are set aside in results/<regime>/orphans and run again.
 """
 
 import argparse
@@ -16,6 +16,8 @@ from pathlib import Path
 
 from plan import HERE, read_plan
 from work import chosen, jobs_of
+
+from composer_replication.evaluation.queue import Job
 
 
 def main() -> None:
@@ -29,13 +31,14 @@ def main() -> None:
     given = parser.parse_args()
     plan = read_plan(given.plan)
     jobs = chosen(jobs_of(plan, given.work, given.results), given.only)
-    forget_lost_starts(given.work, given.results, plan.regimes)
+    forget_lost_starts(jobs, given.work)
     until = time.time() + given.slice_s
     given.work.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(HERE / "work.py"), "--plan", str(given.plan), "--work", str(given.work),
                "--results", str(given.results), "--until", str(until), "--only", *given.only]  # fmt: skip
     logs = [(given.work / f"worker-{number}.log").open("a") for number in range(given.processes)]
-    environment = {"OMP_NUM_THREADS": "2"} | dict(os.environ)
+    # cuBLAS repeats itself only with a workspace of fixed size.
+    environment = {"OMP_NUM_THREADS": "2", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"} | dict(os.environ)
     workers = [subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment) for log in logs]
     codes = [worker.wait() for worker in workers]
     left = [job.name for job in jobs if not job.result.exists()]
@@ -47,14 +50,18 @@ def main() -> None:
         sys.exit(1)
 
 
-def forget_lost_starts(work: Path, results: Path, regimes: list[str]) -> None:
-    """A start whose weights are gone is made anew while arms of its seed are missing; see the module's docstring."""
-    for regime in regimes:
-        for start in (results / regime).glob("start-*.jsonl.zst"):
-            seed = start.name.removeprefix("start-").removesuffix(".jsonl.zst")
-            others = [path for path in (results / regime).glob(f"*-{seed}.jsonl.zst") if path != start]
-            if not others and not (work / regime / f"start-{seed}" / "model").exists():
-                start.unlink()
+def forget_lost_starts(jobs: list[Job], work: Path) -> None:
+    """What a missing job needs and whose files are gone from `work` counts as not done; see the module's docstring."""
+    by_name, waiting = {job.name: job for job in jobs}, [job for job in jobs if not job.result.exists()]
+    while waiting:
+        for need in waiting.pop().needs:
+            regime, _, name = need.partition("/")
+            kind, _, seed = name.rpartition("-")
+            files = work / regime / f"start-{seed}" / {"start": "model", "data": "data"}.get(kind, "")
+            job = by_name[need]
+            if kind in ("start", "data") and job.result.exists() and not files.exists():
+                job.result.unlink()
+                waiting.append(job)
 
 
 if __name__ == "__main__":

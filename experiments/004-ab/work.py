@@ -6,6 +6,8 @@ import shutil
 import sys
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from plan import TEACHERS, Plan, read_plan
 from composer_replication.cli.common import quiet_libraries
 from composer_replication.config import Config
 from composer_replication.evaluation.queue import Job, Queue
-from composer_replication.evaluation.result_lines import read_result
+from composer_replication.evaluation.result_lines import SUFFIX, read_result
 from composer_replication.objective import SdpoSettings, TrdpoSettings
 from composer_replication.records import ERROR_KINDS
 
@@ -29,7 +31,7 @@ def jobs_of(plan: Plan, work: Path, results: Path) -> list[Job]:
     jobs: dict[str, Job] = {}
 
     def add(name: str, result: Path, kind: str, *needs: str) -> None:
-        jobs.setdefault(name, Job(name, result, expected[kind], needs))
+        jobs.setdefault(name, Job(name, result, expected.get(kind, expected["arm"]), needs))
 
     for regime in plan.regimes:
         owner = plan.teachers_of(regime)
@@ -45,7 +47,7 @@ def jobs_of(plan: Plan, work: Path, results: Path) -> list[Job]:
                 if seed in plan.seeds(regime, arm):
                     name = f"{regime}/{arm}-{seed}"
                     needed = data if plan.config(regime, arm, seed).channel(TrdpoSettings).weight else start
-                    add(name, results / f"{name}.jsonl.zst", "arm", needed)
+                    add(name, results / f"{name}.jsonl.zst", arm, needed)
     return list(jobs.values())
 
 
@@ -90,17 +92,26 @@ class Worker:
         from arm import weights_hash
         from block import warmed_up
         from measure import Measure, outcomes, summary
+        from reminded import REMINDERS
 
         from composer_replication.evaluation.probe import gaps, probe_hints
         from composer_replication.evaluation.result_lines import write_result
 
         config, measuring = self._plan.start_config(regime, seed), self._plan.raw["measuring"]
         folder = self._work / regime / f"start-{seed}"
-        policy = warmed_up(config, folder / "model")
-        lines = [{"line": "start", "regime": regime, "seed": seed, "start_sha256": weights_hash(folder / "model")}]
-        found = Measure(config).episodes(policy, "heldout", measuring["part"], measuring["tasks"], measuring["samples"])
+        with repeatable():
+            policy = warmed_up(config, folder / "model")
+        sha256 = weights_hash(folder / "model")
+        set_aside_orphans(result.parent, seed, sha256)
+        lines = [{"line": "start", "regime": regime, "seed": seed, "start_sha256": sha256}]
+        measured = ("heldout", measuring["part"], measuring["tasks"], measuring["samples"])
+        found = Measure(config).episodes(policy, *measured)
         lines.append({"line": "final", "split": "heldout", **summary(found)})
         lines += [{"line": "task", "split": "heldout", **one} for one in outcomes(found)]
+        for name in measuring.get("reminders", ()):
+            found = Measure(config, config.hints.max_tokens).episodes(policy, *measured, REMINDERS[name])
+            lines.append({"line": "reminded", "condition": name, **summary(found)})
+            lines += [{"line": "reminded_task", "condition": name, **one} for one in outcomes(found)]
         with torch.autocast(policy.model.device.type, torch.bfloat16, enabled=policy.model.device.type == "cuda"):
             tried = probe_hints(policy, config, measuring["probe_sites"], measuring["probe_tries"])
         lines += [{"line": "tried", **one.model_dump()} for one in tried]
@@ -129,6 +140,7 @@ class Worker:
             config = with_kinds_off(config, self._results / regime / f"start-{seed}.jsonl.zst")
         run_arm(
             config,
+            self._plan.last_step(regime, arm),
             start / "model",
             start / "data",
             scratch,
@@ -137,6 +149,25 @@ class Worker:
             {"regime": regime, "arm": arm},
         )
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def repeatable() -> Iterator[None]:
+    """The same weights again on the same kind of device, so that a lost start can be made once more."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def set_aside_orphans(folder: Path, seed: int, sha256: str) -> None:
+    """Arms that began from another start of this seed cannot be compared with those to come; they are run again."""
+    for path in folder.glob(f"*-{seed}{SUFFIX}"):
+        first = next(iter(read_result(path)))
+        if first["line"] == "run" and first["start_sha256"] != sha256:
+            (folder / "orphans").mkdir(exist_ok=True)
+            path.rename(folder / "orphans" / path.name)
 
 
 def with_kinds_off(config: Config, start: Path) -> Config:

@@ -1,0 +1,42 @@
+"""What travels to a machine without network: all of the package, and no raw results."""
+
+from __future__ import annotations
+
+import importlib.util
+import tarfile
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "experiments" / "pack_offline.py"
+
+
+@pytest.fixture(scope="module")
+def without_caches():
+    spec = importlib.util.spec_from_file_location("pack_offline", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.without_caches
+
+
+@pytest.mark.parametrize(
+    ("path", "travels"),
+    [
+        ("composer_replication/sites/results.py", True),
+        ("composer_replication/evaluation/result_lines.py", True),
+        ("experiments/004-ab/results.md.jinja", True),
+        ("experiments/004-ab/results", False),
+        ("experiments/004-ab/results/main/grpo-11.jsonl.zst", False),
+        ("composer_replication/sites/__pycache__/results.cpython-312.pyc", False),
+    ],
+)
+def test_only_results_of_experiments_and_bytecode_stay_behind(without_caches, path, travels):
+    assert (without_caches(tarfile.TarInfo(path)) is not None) == travels
+
+
+def test_every_module_of_the_package_travels(without_caches, tmp_path):
+    source = SCRIPT.parents[1] / "src" / "composer_replication"
+    with tarfile.open(tmp_path / "site.tar", "w") as tar:
+        tar.add(source, "composer_replication", filter=without_caches)
+        packed = {name for name in tar.getnames() if name.endswith(".py")}
+    assert packed == {f"composer_replication/{path.relative_to(source)}" for path in source.rglob("*.py")}
