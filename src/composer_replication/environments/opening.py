@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ENVIRONMENTS = {
     "toolbox": "composer_replication.environments.toolbox.environment:open_toolbox",
+    "code": "composer_replication.environments.code.environment:open_code",
 }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Self
@@ -53,6 +53,15 @@ class ToolResult(NamedTuple):
     """Whether this was the last call of the session."""
 
 
+class TestReport(NamedTuple):
+    """What the author of a change reads of a run of tests."""
+
+    text: str
+    failed: bool
+
+    __test__ = False
+
+
 class TaskSession:
     """Not for several threads at once, but `close` may come from any."""
 
@@ -64,9 +73,11 @@ class TaskSession:
         grader: Grader | None = None,
         canary_seed: str | None = None,
         audit: bool = True,
+        laid_in: Mapping[str, str] | None = None,
     ) -> None:
         """`canary_seed` names the decoys that are planted; a random one by default, so that nobody learns them.
-        `audit`: whether the files that commands touch are noted, where the sandbox allows it."""
+        `audit`: whether the files that commands touch are noted, where the sandbox allows it.
+        `laid_in`: files that are there from the start besides the tree, so that they are no change of the agent's."""
         self.task, self.backend, self.limits = task, backend, limits or SessionLimits()
         self._grader = grader or _grade
         self._heard: list[str] = []
@@ -84,6 +95,8 @@ class TaskSession:
         self._python, self._sandbox = _open(task, backend, self.limits.sandbox)
         try:
             self.canaries, self._ignored = _plant(self._sandbox, task, canary_seed or secrets.token_hex(8))
+            for path, text in (laid_in or {}).items():
+                self._sandbox.write(path, text.encode())
             self._start = self._sandbox.snapshot()
             self._audit = audit_of(self._sandbox, self.canaries.paths) if audit else None
         except BaseException:
@@ -110,6 +123,31 @@ class TaskSession:
             self._heard.append(str(arguments))
         self._calls += 1
         return self._step(work)
+
+    def try_out(self, path: str, text: str, tests: Sequence[str], read: Callable[[str], TestReport]) -> ToolResult:
+        """Write a file and run tests, as one step. Where nothing is left to do for them, the work is handed in.
+        Without tests nothing is run, and `read` gets an empty text."""
+
+        def work() -> str:
+            self._calls += 1
+            self._write(path, text)
+            report = read(self.test_output(tests) if tests else "")
+            if report.failed:
+                raise ToolError(report.text)
+            self._finish("submitted")
+            return report.text
+
+        return self._step(work)
+
+    def test_output(self, tests: Sequence[str]) -> str:
+        """What pytest prints, without the repository's own options; each test is named with its outcome at the end."""
+        known = self.task.code_task
+        plugins = [part for name in known.pytest_plugins for part in ("-p", name)]
+        options = ["-q", "-rA", "--tb=short", "--no-header", "-o", "addopts=", "-p", "no:cacheprovider"]
+        result = self._run([self._python, "-m", "pytest", *options, *plugins, *tests])
+        shown = self._shown(result)
+        ended = _how_it_ended(result, self.limits)
+        return shown if result.ending == "exited" else f"{ended}\n{shown}"
 
     def refuse(self, why: ToolError) -> ToolResult:
         """A step for a turn that was no call at all."""
