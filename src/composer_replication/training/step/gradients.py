@@ -18,6 +18,7 @@ from torch.distributed.fsdp import FSDPModule
 from composer_replication.losses import flat_cosine, gradient_norm
 
 from ..models.states import language_model
+from .engine import Engine
 
 POLICY = "policy"
 
@@ -42,13 +43,13 @@ class StepGradients:
             square = (weight * gradient_norm(grads)) ** 2
             self._squares[name] = self._squares.get(name, grads[0].new_zeros(())).float() + square
 
-    def take(self, accelerator: Any) -> tuple[dict[str, float], dict[str, float]]:
+    def take(self, engine: Engine) -> tuple[dict[str, float], dict[str, float]]:
         """Norms, and cosines with the policy's; the next step begins. Every process must call this."""
-        sums = {name: accelerator.reduce(whole, "mean") for name, whole in self._sums.items()}
-        squares = {name: accelerator.reduce(square, "mean").item() for name, square in self._squares.items()}
+        sums = {name: engine.mean(whole) for name, whole in self._sums.items()}
+        squares = {name: engine.mean(square).item() for name, square in self._squares.items()}
         self._sums, self._squares = {}, {}
         norms = {name: gradient_norm([whole]) for name, whole in sums.items()}
-        norms |= {name: math.sqrt(square / accelerator.num_processes) for name, square in squares.items()}
+        norms |= {name: math.sqrt(square / engine.processes) for name, square in squares.items()}
         others = sums.keys() - {POLICY} if POLICY in sums else set[str]()
         return norms, {name: flat_cosine([sums[POLICY]], [sums[name]]) for name in others}
 
