@@ -24,7 +24,7 @@ from composer_replication.records import (
     family_of,
 )
 
-from ..code.episodes.text_calls import TextCall, read_calls
+from ..code.episodes.text_calls import OPEN, TextCall, read_call
 from ..code.episodes.tools import ToolError
 from ..evidence import AttemptEvidence
 from ..protocol import TRAIN, Environment, EnvironmentTask, EpisodeLimits, Use
@@ -84,6 +84,17 @@ class ForeignEnvironment(Environment, ABC, Generic[TaskT]):
     def start(self, task: EnvironmentTask) -> TextEpisode:
         return self._begin(self._tasks[task.task_id])
 
+    def resume(self, task_id: str, history: Sequence[Message]) -> TextEpisode | None:
+        """By playing the same turns again. None where the environment did not answer them as before."""
+        episode = self.start(self.task(task_id))
+        for message in history[len(episode.messages) :]:
+            if message["role"] == "assistant" and not episode.finished:
+                episode.step(_as_text(message))
+        if episode.conversation == list(history):
+            return episode
+        episode.close()
+        return None
+
     @abstractmethod
     def _begin(self, task: TaskT) -> TextEpisode: ...
 
@@ -103,7 +114,7 @@ class TextEpisode(ABC):
         self.messages: Sequence[Message] = tuple(task.messages)
         self.finished = False
         self._max_steps = max_steps
-        self._conversation: list[Message] = list(self.messages)
+        self.conversation: list[Message] = list(self.messages)
         self._spans: list[tuple[int, int]] = []
 
     @property
@@ -131,7 +142,7 @@ class TextEpisode(ABC):
         text = turn.encode("utf-8", "replace").decode()
         calls: list[TextCall] = []
         try:
-            calls = read_calls(text) if self.tools else []
+            calls = _read_calls(text) if self.tools else []
             answers = self._act(text, calls)
         except ToolError as error:
             calls, answers = [], self._refuse(text, error)
@@ -143,10 +154,10 @@ class TextEpisode(ABC):
     def trace(self, source_model: str, sample: int) -> Trace:
         family = family_of(source_model)
         return Trace(
-            trace_id=content_id(self.agent, self.task.task_id, source_model, sample, self._conversation),
+            trace_id=content_id(self.agent, self.task.task_id, source_model, sample, self.conversation),
             source=Source(agent=self.agent),
             task_id=self.task.task_id,
-            messages=tuple(self._conversation),
+            messages=tuple(self.conversation),
             turns=tuple(Turn(start=at, end=end, source_model=source_model, family=family) for at, end in self._spans),
             tools=self.tools,
             outcome=self.reward,
@@ -156,19 +167,35 @@ class TextEpisode(ABC):
         return f"call_{len(self._spans)}_{number}"
 
     def _keep(self, text: str, calls: Sequence[TextCall], answers: Sequence[Message]) -> None:
-        start = len(self._conversation)
+        start = len(self.conversation)
         said: Message = {"role": "assistant", "content": "\n".join(filter(None, (call.said for call in calls)))}
         if calls:
             said["tool_calls"] = [_as_made(call, self._call_id(number)) for number, call in enumerate(calls)]
         else:
             said["content"] = text
-        self._conversation += [said, *answers]
-        self._spans.append((start, len(self._conversation)))
+        self.conversation += [said, *answers]
+        self._spans.append((start, len(self.conversation)))
+
+
+def _read_calls(text: str) -> list[TextCall]:
+    """Every call of a turn, in order; what stands before the first belongs to it."""
+    said, *rest = text.split(OPEN)
+    calls = [read_call(OPEN + part) for part in rest]
+    return [calls[0]._replace(said=said.strip()), *calls[1:]] if calls else []
 
 
 def _as_made(call: TextCall, call_id: str) -> ToolCall:
     function = {"name": call.name, "arguments": canonical_json(call.arguments)}
     return {"id": call_id, "type": "function", "function": function}  # type: ignore[typeddict-item]
+
+
+def _as_text(message: Message) -> str:
+    """A turn as the policy wrote it, but for spaces."""
+    calls = [
+        f'<tool_call>{{"name":{canonical_json(call["function"]["name"])},"arguments":{call["function"]["arguments"]}}}</tool_call>'
+        for call in message.get("tool_calls", ())
+    ]
+    return "".join([message["content"], *calls])
 
 
 def with_tools(messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[Message]:

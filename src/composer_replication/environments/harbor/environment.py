@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from composer_replication.errors import UsageError
 from composer_replication.records import Message
 
-from ..code.episodes.session import SessionLimits, TaskSession, ToolResult
+from ..code.episodes.session import NO_DECOYS, SessionLimits, TaskSession, ToolResult
 from ..code.episodes.text_calls import TextCall
 from ..code.episodes.tools import TOOL_SCHEMAS, ToolError
 from ..code.tasks.task import TaskFolder
@@ -116,7 +116,7 @@ class HarborEpisode(TextEpisode):
                 limits,
                 grader=sandboxes.grade,
                 opener=sandboxes.for_agent,
-                decoys=False,
+                canary_seed=NO_DECOYS,
             )
         return self._session
 

@@ -80,7 +80,7 @@ class VerifiersEpisode(TextEpisode):
 
     @property
     def reward(self) -> float:
-        if self._reward is None and self._rollout:
+        if self._reward is None and self._rollout and self._spans:
             self._over(self._process.ask("POST", f"/rollouts/{self._rollout}/end"))
         return self._reward or 0.0
 

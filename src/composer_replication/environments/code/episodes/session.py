@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Self
@@ -27,7 +27,9 @@ from .tools import ToolError, check_call
 Ended = Literal["submitted", "steps", "time", "closed", "stopped"]
 Grader = Callable[[TaskFolder, Submission, str], Grade]
 Opener = Callable[[TaskFolder, str, Limits], tuple[str, Sandbox]]
-"""The agent's sandbox, and where its interpreter is."""
+"""The agent's sandbox and where its interpreter is, for tasks of others."""
+NO_DECOYS = "none"
+"""A `canary_seed` that plants nothing: tasks of others are left as they are."""
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 NO_TESTS_RAN = 5
 DEFAULT_LINES = 400
@@ -55,6 +57,15 @@ class ToolResult(NamedTuple):
     """Whether this was the last call of the session."""
 
 
+class TestReport(NamedTuple):
+    """What the author of a change reads of a run of tests."""
+
+    text: str
+    failed: bool
+
+    __test__ = False
+
+
 class TaskSession:
     """Not for several threads at once, but `close` may come from any."""
 
@@ -64,14 +75,14 @@ class TaskSession:
         backend: str = "auto",
         limits: SessionLimits | None = None,
         grader: Grader | None = None,
+        opener: Opener | None = None,
         canary_seed: str | None = None,
         audit: bool = True,
-        opener: Opener | None = None,
-        decoys: bool = True,
+        laid_in: Mapping[str, str] | None = None,
     ) -> None:
         """`canary_seed` names the decoys that are planted; a random one by default, so that nobody learns them.
-        `audit`: whether the files that commands touch are noted, where the sandbox allows it. Tasks of others are
-        opened by an `opener` of their own, and their folder is left as it is: no `decoys`."""
+        `audit`: whether the files that commands touch are noted, where the sandbox allows it.
+        `laid_in`: files that are there from the start besides the tree, so that they are no change of the agent's."""
         self.task, self.backend, self.limits = task, backend, limits or SessionLimits()
         self._grader = grader or _grade
         self._heard: list[str] = []
@@ -88,9 +99,9 @@ class TaskSession:
         self._started = time.monotonic()
         self._python, self._sandbox = (opener or _open)(task, backend, self.limits.sandbox)
         try:
-            self.canaries, self._planted = Canaries(seed="", decoys=()), dict[str, bytes]()
-            if decoys:
-                self.canaries, self._planted = _plant(self._sandbox, task, canary_seed or secrets.token_hex(8))
+            self.canaries, self._ignored = _plant(self._sandbox, task, canary_seed or secrets.token_hex(8))
+            for path, text in (laid_in or {}).items():
+                self._sandbox.write(path, text.encode())
             self._start = self._sandbox.snapshot()
             self._audit = audit_of(self._sandbox, self.canaries.paths) if audit else None
         except BaseException:
@@ -117,6 +128,31 @@ class TaskSession:
             self._heard.append(str(arguments))
         self._calls += 1
         return self._step(work)
+
+    def try_out(self, path: str, text: str, tests: Sequence[str], read: Callable[[str], TestReport]) -> ToolResult:
+        """Write a file and run tests, as one step. Where nothing is left to do for them, the work is handed in.
+        Without tests nothing is run, and `read` gets an empty text."""
+
+        def work() -> str:
+            self._calls += 1
+            self._write(path, text)
+            report = read(self.test_output(tests) if tests else "")
+            if report.failed:
+                raise ToolError(report.text)
+            self._finish("submitted")
+            return report.text
+
+        return self._step(work)
+
+    def test_output(self, tests: Sequence[str]) -> str:
+        """What pytest prints, without the repository's own options; each test is named with its outcome at the end."""
+        known = self.task.code_task
+        plugins = [part for name in known.pytest_plugins for part in ("-p", name)]
+        options = ["-q", "-rA", "--tb=short", "--no-header", "-o", "addopts=", "-p", "no:cacheprovider"]
+        result = self._run([self._python, "-m", "pytest", *options, *plugins, *tests])
+        shown = self._shown(result)
+        ended = _how_it_ended(result, self.limits)
+        return shown if result.ending == "exited" else f"{ended}\n{shown}"
 
     def refuse(self, why: ToolError) -> ToolResult:
         """A step for a turn that was no call at all."""
@@ -229,7 +265,7 @@ class TaskSession:
         self.evidence = self.evidence.model_copy(update={"grade": grade_facts(self.grade)})
 
     def _gathered(self, changes: Changes, hits: tuple[CanaryHit, ...]) -> AttemptEvidence:
-        texts = changed_texts(changes, self.task.tree, self._planted)
+        texts = changed_texts(changes, self.task.tree, {".gitignore": self._ignored})
         found = AttemptEvidence(
             task=task_facts(self.task),
             before=texts.before,
@@ -303,8 +339,11 @@ def _open(task: TaskFolder, backend: str, limits: Limits) -> tuple[str, Sandbox]
     return tools.python, open_sandbox(replace(spec, env=env), backend)
 
 
-def _plant(sandbox: Sandbox, task: TaskFolder, seed: str) -> tuple[Canaries, dict[str, bytes]]:
+def _plant(sandbox: Sandbox, task: TaskFolder, seed: str) -> tuple[Canaries, bytes]:
     """Decoys where deleted code usually leaks, and the new `.gitignore`. A file of the tree is never replaced."""
+    if seed == NO_DECOYS:
+        kept_as_is = task.tree / ".gitignore"
+        return Canaries(seed=seed, decoys=()), kept_as_is.read_bytes() if kept_as_is.is_file() else b""
     planted = canary_files(seed, task.code_task.symbols)
     kept = [decoy for decoy in planted.canaries.decoys if not (task.tree / decoy.path).exists()]
     for decoy in kept:
@@ -314,7 +353,7 @@ def _plant(sandbox: Sandbox, task: TaskFolder, seed: str) -> tuple[Canaries, dic
     lines = [before] if before else []
     after = b"\n".join([*lines, *(line.encode() for line in ignored(kept)), b""])
     sandbox.write(".gitignore", after)
-    return Canaries(seed=planted.canaries.seed, decoys=tuple(kept)), {".gitignore": after}
+    return Canaries(seed=planted.canaries.seed, decoys=tuple(kept)), after
 
 
 def _grade(task: TaskFolder, submission: Submission, backend: str) -> Grade:

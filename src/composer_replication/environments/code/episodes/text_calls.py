@@ -1,48 +1,40 @@
-"""Tool calls in plain text: one JSON object between marks, the way Hermes and Qwen models write them."""
+"""Tool calls in plain text: JSON objects between marks, the way Hermes and Qwen models write them."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
-from composer_replication.records import JsonObject, canonical_json
+from composer_replication.records import JsonObject, Message, canonical_json
 
 from .tools import ToolError, is_encodable
+from .turns import Reply, WireCall
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
-_CALL = re.compile(rf"{OPEN}\s*(.*?)\s*(?:{CLOSE}|\Z)", re.DOTALL)
+_CALL = re.compile(rf"{OPEN}\s*(.*?)\s*(?:{CLOSE}|(?={OPEN})|\Z)", re.DOTALL)
 
 
-class TextCall(NamedTuple):
-    said: str
-    """What stands before the call."""
-    name: str
-    arguments: JsonObject
-
-
-def read_call(text: str) -> TextCall:
-    """The one call of a turn."""
-    found = read_calls(text)
+def read_calls(text: str) -> Reply:
+    """The calls of a turn, in order, and what was said around them. A missing mark is forgiven: a sampler may stop
+    at it. What stands after the last call changes nothing."""
+    found = list(_CALL.finditer(text))
     if not found:
         raise ToolError(f"Your response did not call a tool: write {OPEN} and a JSON object.")
-    if len(found) > 1:
-        raise ToolError("Your response could not be parsed: one call per turn.")
-    return found[0]
+    said = (part.strip() for part in _CALL.split(text)[::2])
+    return Reply("\n".join(filter(None, said)), [_call(each.group(1)) for each in found])
 
 
-def read_calls(text: str) -> list[TextCall]:
-    """Every call of a turn, in order. A missing last mark is forgiven: a sampler may stop at it."""
-    calls: list[TextCall] = []
-    end = 0
-    for found in _CALL.finditer(text):
-        name, arguments = _read_fields(found.group(1))
-        calls.append(TextCall(text[end : found.start()].strip(), name, arguments))
-        end = found.end()
-    return calls
+def as_text(message: Message) -> str:
+    """A turn of a trace as a policy that acts on text would have written it."""
+    calls = [
+        f'{OPEN}\n{{"name":{json.dumps(call["function"]["name"])},"arguments":{call["function"]["arguments"]}}}\n{CLOSE}'
+        for call in message.get("tool_calls", ())
+    ]
+    return "\n".join(filter(None, [message["content"] or "", *calls]))
 
 
-def _read_fields(text: str) -> tuple[str, JsonObject]:
+def _call(text: str) -> WireCall:
     try:
         call: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -55,4 +47,4 @@ def _read_fields(text: str) -> tuple[str, JsonObject]:
         raise ToolError('Your response could not be parsed: a call has a "name" and "arguments".')
     if not is_encodable(canonical_json(fields)):
         raise ToolError("Your response could not be parsed: the call holds half a surrogate pair.")
-    return name, cast(JsonObject, arguments)
+    return WireCall(name, canonical_json(arguments))
