@@ -38,7 +38,7 @@ MAX_LINES = 600
 
 
 def modules():
-    return sorted(ROOT.rglob("*.py"))
+    return sorted(path for path in ROOT.rglob("*.py") if "data" not in path.relative_to(ROOT).parts)
 
 
 def package_of(path):

@@ -14,14 +14,16 @@ from composer_replication.cli.common import run_one_stage
 from composer_replication.cli.env_rollout import rollout
 from composer_replication.environments.code.episodes import session as session_module
 from composer_replication.environments.code.episodes.endpoint import EndpointModel, EndpointSettings, read_reply
-from composer_replication.environments.code.episodes.loop import AgentLimits, NoReply, Reply, WireCall, attempt_task
-from composer_replication.environments.code.episodes.rollouts import planned, run_attempts, stored
+from composer_replication.environments.code.episodes.loop import AgentLimits, NoReply, attempt_task
+from composer_replication.environments.code.episodes.prompt import opening
 from composer_replication.environments.code.episodes.scripted import SCRIPTED, Scripted, gold, nop
 from composer_replication.environments.code.episodes.session import SessionLimits
-from composer_replication.environments.code.episodes.text_calls import read_call
-from composer_replication.environments.code.episodes.text_episode import TextEpisode
+from composer_replication.environments.code.episodes.text_calls import as_text, read_calls
+from composer_replication.environments.code.episodes.text_episode import AgentEpisode
 from composer_replication.environments.code.episodes.tools import TOOL_NAMES, ToolError
 from composer_replication.environments.code.episodes.transcript import under_server_ids
+from composer_replication.environments.code.episodes.turns import Reply, WireCall
+from composer_replication.environments.code.tasks.asked import AskedTask
 from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.environments.evidence import EVIDENCE
 from composer_replication.errors import BudgetError, RecomposeError, UsageError
@@ -32,6 +34,7 @@ from composer_replication.progress import Silent
 from composer_replication.records import Trace
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
+from composer_replication.stages.attempts import planned, run_attempts, stored
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, write_sample_task
 from tests.scripted_chat import ScriptedChat, by_turn, calls
 
@@ -250,13 +253,13 @@ def test_answers_that_were_paid_for_are_not_asked_again(task, ledger, no_grading
 
 
 def test_attempts_are_kept_one_by_one_and_not_made_again(task, tmp_path, no_grading):
-    plan, made = planned([task], 3), []
+    plan, made = planned(["merge"], 3), []
 
     def attempt(each, stop):
         made.append(each.sample)
         if each.sample == 2 and len(made) == 3:
             raise NoReply("stopped here")
-        return attempt_task(each.task, nop(each.task), each.sample)
+        return attempt_task(task, nop(task), each.sample)
 
     with pytest.raises(NoReply):
         run_attempts(plan, attempt, tmp_path / "a", {"model": "nop"}, Silent())
@@ -281,13 +284,13 @@ def test_one_that_fails_stops_the_others_soon(task, tmp_path, no_grading):
         if each.sample == 1:
             assert begun.wait(60)
             raise NoReply("stopped here")
-        return attempt_task(each.task, Endless("endless", ()), each.sample, AgentLimits(turns=10_000), stop=stop)
+        return attempt_task(task, Endless("endless", ()), each.sample, AgentLimits(turns=10_000), stop=stop)
 
     started = time.monotonic()
     with pytest.raises(NoReply):
-        run_attempts(planned([task], 2), attempt, tmp_path / "a", {}, Silent(), concurrency=2)
+        run_attempts(planned(["merge"], 2), attempt, tmp_path / "a", {}, Silent(), concurrency=2)
     assert time.monotonic() - started < 60
-    assert list(stored(planned([task], 2), tmp_path / "a")) == []
+    assert list(stored(planned(["merge"], 2), tmp_path / "a")) == []
 
 
 def test_rollouts_flow_into_the_next_stage(task, tmp_path, capsys):
@@ -363,34 +366,57 @@ def test_the_command_says_what_it_needs(task, tmp_path):
         rollout(task.folder, run=tmp_path / "r", endpoint="https://example.com/v1", model_name="m", max_usd=1)
 
 
+SUBMITTED = '<tool_call>{"name": "submit", "arguments": {}}</tool_call>'
+LOOK = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
+
+
 @pytest.mark.parametrize(
-    "text, name",
+    "text, names, said",
     [
-        ('I look.\n<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>', "bash"),
-        ('<tool_call>{"name": "submit"}', "submit"),
+        (f"I look.\n{LOOK}", ["bash"], "I look."),
+        ('<tool_call>{"name": "submit"}', ["submit"], ""),
+        (f"{LOOK}\n{LOOK}\nAnd then I am done.", ["bash", "bash"], "And then I am done."),
+        (f"One.\n{LOOK}\nTwo.\n{LOOK[: -len('</tool_call>')]}", ["bash", "bash"], "One.\nTwo."),
+        ('<tool_call>{"name": "a"}<tool_call>{"name": "b"}</tool_call>', ["a", "b"], ""),
     ],
 )
-def test_calls_in_plain_text(text, name):
-    assert read_call(text).name == name
+def test_calls_in_plain_text(text, names, said):
+    read = read_calls(text)
+    assert ([call.name for call in read.calls], read.text) == (names, said)
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "done", "<tool_call>x</tool_call>", "<tool_call>[1]</tool_call>", '<tool_call>{"name": 1}</tool_call>',
-     '<tool_call>{"name": "a"}</tool_call><tool_call>{"name": "b"}</tool_call>', "<tool_call>" + "[" * 99_999],
+     f"{LOOK}<tool_call>x</tool_call>", "<tool_call>" + "[" * 99_999],
 )  # fmt: skip
 def test_what_is_no_call_in_plain_text(text):
     with pytest.raises(ToolError, match=r"^Your response (did not|could not)"):
-        read_call(text)
+        read_calls(text)
+
+
+def test_a_turn_of_a_trace_reads_as_it_was_written():
+    read = read_calls(f"I look.\n{LOOK}\n{LOOK}")
+    calls = [
+        {"id": str(number), "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for number, call in enumerate(read.calls)
+    ]
+    assert read_calls(as_text({"role": "assistant", "content": read.text, "tool_calls": calls})) == read
+
+
+def episode_on(task, **limits):
+    asked = AskedTask(task, tuple(opening(task.code_task, calls_as_text=True)), {})
+    return AgentEpisode(asked, limits=SessionLimits(**limits))
 
 
 def test_an_episode_on_text(task, no_grading):
-    episode = TextEpisode(task)
+    episode = episode_on(task)
     try:
         assert "<tool_call>" in episode.messages[0]["content"]
-        assert "could not be parsed" in episode.step("<tool_call>{").observation
+        refused = episode.step("<tool_call>{")
+        assert refused.failed and "could not be parsed" in refused.observation
         solution = json.dumps({"name": "write_file", "arguments": {"path": SPANS, "content": SPANS_GOLD}})
-        episode.step(f"Now.\n<tool_call>\n{solution}\n</tool_call>")
+        assert not episode.step(f"Now.\n<tool_call>\n{solution}\n</tool_call>").failed
         assert not episode.finished
         episode.step('<tool_call>{"name": "submit", "arguments": {}}</tool_call>')
         assert (episode.finished, episode.reward) == (True, 1.0)
@@ -400,3 +426,32 @@ def test_an_episode_on_text(task, no_grading):
     assert [site.error_kind for site in find_sites(trace)] == ["json_decode"]
     assert [trace.messages[turn.start]["content"] for turn in trace.turns] == ["<tool_call>{", "Now.", ""]
     assert trace.outcome == 1.0
+
+
+def test_several_calls_of_a_turn_run_in_order(task, no_grading):
+    episode = episode_on(task)
+    missing = '<tool_call>{"name": "read_file", "arguments": {"path": "nope"}}</tool_call>'
+    write = json.dumps({"name": "write_file", "arguments": {"path": SPANS, "content": SPANS_GOLD}})
+    turn = f"First {LOOK} then {missing} and\n<tool_call>{write}</tool_call>\n{SUBMITTED} Done."
+    try:
+        answer = episode.step(turn)
+        assert (episode.finished, episode.reward, answer.failed) == (True, 1.0, True)
+        trace = episode.trace("policy", 0)
+    finally:
+        episode.close()
+    told = [part.split("\n")[0] for part in answer.observation.split("[call ")[1:]]
+    assert told == ["1]", "2]", "3]", "4]"] and "spanbook" in answer.observation.split("[call 2]")[0]
+    (turn,) = trace.turns
+    said, *results = trace.messages[turn.start : turn.end]
+    assert [call["id"] for call in said["tool_calls"]] == [each["tool_call_id"] for each in results]
+    assert [call["function"]["name"] for call in said["tool_calls"]] == ["bash", "read_file", "write_file", "submit"]
+    assert [site.error_kind for site in find_sites(trace)] == ["file_not_found"]
+
+
+def test_too_many_calls_in_a_turn_are_refused_and_none_runs(task, no_grading):
+    episode = episode_on(task)
+    try:
+        answer = episode.step(f"{SUBMITTED}\n" * 9)
+        assert answer.failed and "more than 8 calls" in answer.observation and not episode.finished
+    finally:
+        episode.close()

@@ -13,45 +13,49 @@ import pytest
 import torch
 
 from composer_replication.cli.env_rollout import rollout as rollout_command
-from composer_replication.config import ToolboxConfig
+from composer_replication.config import EnvironmentConfig, TrainingConfig
+from composer_replication.environments.code.environment import CodeEnvironment
 from composer_replication.environments.code.episodes import session as session_module
-from composer_replication.environments.code.episodes.session import SessionLimits
 from composer_replication.environments.code.tasks.task import Grade
-from composer_replication.environments.toolbox.environment import ToolboxEnvironment
 from composer_replication.errors import UsageError
 from composer_replication.records import Trace
 from composer_replication.runs import Run, read_records
 from composer_replication.sites import find_sites
 from composer_replication.stages.ingestion import ROLLOUT_TOKENS
+from composer_replication.training.backends.trl import rollouts as trl_rollouts
+from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts, prompts_of
 from composer_replication.training.models.loading import Policy, load_policy, smollm2_folder
 from composer_replication.training.models.tokens import ChatTokens
-from composer_replication.training.rollouts import code as code_rollouts
-from composer_replication.training.rollouts.code import (
-    CodeRoller,
-    CodeRolloutSettings,
-    code_rollout_function,
-    code_rows,
-)
+from composer_replication.training.rollouts.playing import roll_out
 from composer_replication.training.rollouts.sampling import SampledTurn
 from composer_replication.training.stored.records import TokenizedTrace
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, code_task, write_sample_task
 
 SUBMIT = '<tool_call>{"name": "submit", "arguments": {}}</tool_call>'
 SOLVE = json.dumps({"name": "write_file", "arguments": {"path": SPANS, "content": SPANS_GOLD}})
-SETTINGS = CodeRolloutSettings(max_turn_tokens=24, max_completion_tokens=600, concurrency=4)
+BLOCK = f"```python\n{SPANS_GOLD[SPANS_GOLD.index('def merge') :]}\n```"
 
 
 @pytest.fixture(scope="module")
-def tasks(tmp_path_factory):
+def folders(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rollouts")
     other = code_task().task.model_copy(update={"task_id": "other", "statement": "Write `merge`."})
     return [write_sample_task(folder / "one"), write_sample_task(folder / "two", task=other)]
 
 
+@pytest.fixture(scope="module")
+def environment(folders):
+    def opened(**changes):
+        chosen = {"name": "code", "heldout_share": 0.0, "concurrency": 2, "completion_tokens": 600, **changes}
+        return CodeEnvironment(folders, EnvironmentConfig(**chosen))
+
+    return opened
+
+
 @pytest.fixture(autouse=True)
 def no_grading(monkeypatch):
     def grade(task, submission, backend):
-        return Grade(float(SPANS in submission.written), (), (), ())
+        return Grade(float(submission.written.get(SPANS) == SPANS_GOLD.encode()), (), (), ())
 
     monkeypatch.setattr(session_module, "_grade", grade)
 
@@ -61,7 +65,7 @@ def policy(chatml_tokenizer, make_model):
     """A random model under a template that knows no tools."""
     tokens = ChatTokens(chatml_tokenizer("<|pad|>"))
     model = make_model(len(tokens.tokenizer))
-    model.config.max_position_embeddings = 8192
+    model.config.max_position_embeddings = 1 << 14
     return Policy("random", model, tokens)
 
 
@@ -84,15 +88,26 @@ class Writing:
         return [SampledTurn(row, [-1.0] * len(row)) for row in ids]
 
 
-def test_given_turns_solve_the_task_through_rollout_func(policy, tasks, monkeypatch):
+def roll(policy, environment, tasks, settings):
+    """What TRL gets for one prompt per task."""
+    play = EnvironmentRollouts(policy, environment, tasks, settings, seed=0)
+    trainer = SimpleNamespace(
+        model=policy.model,
+        accelerator=SimpleNamespace(unwrap_model=lambda model: model),
+        state=SimpleNamespace(global_step=0),
+    )
+    return play([row["prompt"] for row in prompts_of(tasks)], trainer)
+
+
+def both(environment):
+    return [environment.task("spanbook-merge"), environment.task("other")]
+
+
+def test_given_turns_solve_the_task_through_rollout_func(policy, environment, monkeypatch):
     scripts = [[f"<tool_call>{SOLVE}</tool_call>", SUBMIT], ["I give up.", SUBMIT]]
-    monkeypatch.setattr(code_rollouts, "turn_sampler", lambda *given: Writing(policy.tokens, scripts))
-    settings = CodeRolloutSettings(max_turn_tokens=4000, max_completion_tokens=8000, concurrency=2)
-    policy.model.config.max_position_embeddings = 1 << 16
-    roll_out = code_rollout_function(policy, tasks, settings, seed=0, batch=2)
-    policy.model.config.max_position_embeddings = 8192
-    trainer = SimpleNamespace(model=policy.model, accelerator=SimpleNamespace(unwrap_model=lambda model: model))
-    columns = roll_out([row["prompt"] for row in code_rows(tasks)], trainer)
+    monkeypatch.setattr(trl_rollouts, "turn_sampler", lambda *given: Writing(policy.tokens, scripts))
+    opened = environment(completion_tokens=8000)
+    columns = roll(policy, opened, both(opened), TrainingConfig(max_turn_tokens=4000))
     assert columns["episode_reward"] == [1.0, 0.0]
     assert columns["step_failure"] == [None, None]
     first, second = columns["trace"]
@@ -104,12 +119,20 @@ def test_given_turns_solve_the_task_through_rollout_func(policy, tasks, monkeypa
         assert sampled == "".join(f"{text}<|im_end|>" for text in scripts[row])
 
 
-def test_a_random_policy_never_breaks_the_batch(policy, tasks):
-    settings = CodeRolloutSettings(
-        max_turn_tokens=24, max_completion_tokens=600, concurrency=4, session=SessionLimits(steps=3)
-    )
-    rollouts = CodeRoller(policy, tasks, settings, batch=3).play([tasks[0], tasks[1], tasks[0]], seed=1)
-    assert [rollout.episode.task.folder.name for rollout in rollouts] == ["one", "two", "one"]
+def test_a_code_block_solves_the_task_through_rollout_func(policy, environment, monkeypatch):
+    scripts = [[BLOCK], ["Hm.", BLOCK.replace("sorted", "list")]]
+    monkeypatch.setattr(trl_rollouts, "turn_sampler", lambda *given: Writing(policy.tokens, scripts))
+    opened = environment(answer="definition", completion_tokens=8000)
+    columns = roll(policy, opened, both(opened), TrainingConfig(max_turn_tokens=3000))
+    assert columns["episode_reward"] == [1.0, 0.0] and columns["step_failure"] == [None, None]
+    assert [len(trace.turns) for trace in columns["trace"]] == [1, 2]
+
+
+def test_a_random_policy_never_breaks_the_batch(policy, environment):
+    opened = environment(max_steps=3, concurrency=4)
+    tasks = [*both(opened), opened.task("spanbook-merge")]
+    rollouts = roll_out(policy.model, policy.tokens, opened, tasks, max_turn_tokens=24, temperature=1.0, batch_size=3)
+    assert [rollout.episode.task.task_id for rollout in rollouts] == ["spanbook-merge", "other", "spanbook-merge"]
     for number, rollout in enumerate(rollouts):
         trace = rollout.trace("random", number)
         assert (rollout.reward, trace.outcome, rollout.failure) == (0.0, 0.0, None)
@@ -120,53 +143,68 @@ def test_a_random_policy_never_breaks_the_batch(policy, tasks):
         assert spoken == [trace.messages[turn.start]["content"] for turn in trace.turns]
 
 
-def test_work_that_was_not_handed_in_is_graded_when_the_room_is_used_up(policy, tasks, monkeypatch):
+def test_work_that_was_not_handed_in_is_graded_when_the_room_is_used_up(policy, environment):
     scripts = [[f"<tool_call>{SOLVE}</tool_call>", *["I think."] * 99]]
-    monkeypatch.setattr(code_rollouts, "turn_sampler", lambda *given: Writing(policy.tokens, scripts))
-    settings = CodeRolloutSettings(max_turn_tokens=2000, max_completion_tokens=4000, concurrency=1)
-    (rollout,) = CodeRoller(policy, tasks, settings, batch=1).play(tasks[:1], seed=0)
+    opened = environment(completion_tokens=4000)
+    (rollout,) = roll_out(
+        policy.model,
+        policy.tokens,
+        opened,
+        both(opened)[:1],
+        max_turn_tokens=2000,
+        temperature=1.0,
+        sampler=Writing(policy.tokens, scripts, 1),
+    )
     assert rollout.truncated and rollout.reward == 1.0
 
 
-def test_a_statement_that_does_not_fit_is_refused(policy, tasks):
-    with pytest.raises(UsageError, match="do not fit the 8192 of random"):
-        CodeRoller(policy, tasks, CodeRolloutSettings(max_completion_tokens=8000), batch=1)
+def test_a_statement_that_does_not_fit_is_refused(policy, folders, tmp_path):
+    policy.save(tmp_path / "model")
+    with pytest.raises(UsageError, match="do not fit the 16384 of"):
+        rollout_command(folders[0].folder, run=tmp_path / "run", model=str(tmp_path / "model"), max_tokens=16000)
 
 
-def test_the_command_keeps_traces_and_sampled_ids(policy, tasks, tmp_path, capsys):
+@pytest.mark.parametrize("answer, turns", [("agent", 2), ("definition", 2)])
+def test_the_command_keeps_traces_and_sampled_ids(policy, folders, tmp_path, capsys, answer, turns):
     policy.save(tmp_path / "model")
     rollout_command(
-        tasks[0].folder, run=tmp_path / "run", model=str(tmp_path / "model"), rollouts=3, concurrency=2, steps=2,
-        max_turn_tokens=16, max_tokens=400, json=True,
+        folders[0].folder, run=tmp_path / "run", model=str(tmp_path / "model"), rollouts=3, concurrency=2, steps=2,
+        answer=answer, tries=2, max_turn_tokens=16, max_tokens=400, json=True,
     )  # fmt: skip
     told = json.loads(capsys.readouterr().out)
-    assert (told["traces"], told["attempts"], told["solved"]) == (3, 3, 0)
+    assert (told["traces"], told["attempts"], told["solved"], told["ended"]) == (3, 3, 0, {"steps": 3})
     run = Run.open(tmp_path / "run")
     traces = run.stage("ingestion").read(Trace)
     rows = list(read_records(run.path / ROLLOUT_TOKENS, TokenizedTrace))
     assert [row.trace_id for row in rows] == [trace.trace_id for trace in traces]
     assert len({row.ids for row in rows}) == 3
     for row, trace in zip(rows, traces, strict=True):
-        assert row.tokenizer == policy.tokenizer_fingerprint and len(row.turn_spans) == len(trace.turns)
+        assert row.tokenizer == policy.tokenizer_fingerprint and len(row.turn_spans) == len(trace.turns) == turns
         said = [policy.tokens.text(row.ids[start:end]) for start, end in row.turn_spans]
         assert said == [trace.messages[turn.start]["content"] for turn in trace.turns]
+    assert (run.config.environment.name, run.config.environment.answer) == ("code", answer)
+
+
+@pytest.mark.parametrize("name, solved", [("gold", 2), ("nop", 0)])
+def test_scripts_answer_with_a_block(folders, tmp_path, capsys, name, solved):
+    rollout_command(
+        folders[0].folder.parent, run=tmp_path / "run", scripted=name, answer="definition", concurrency=1, json=True
+    )
+    told = json.loads(capsys.readouterr().out)
+    assert (told["traces"], told["solved"], told["turns"]) == (2, solved, 2 if solved else 6)
 
 
 @pytest.mark.skipif(not os.environ.get("RECOMPOSE_SMOLLM2"), reason="RECOMPOSE_SMOLLM2=1 lets SmolLM2 play: minutes")
-def test_smollm2_plays_through_rollout_func(tasks):
+@pytest.mark.parametrize("answer", ["agent", "definition"])
+def test_smollm2_plays_through_rollout_func(environment, answer):
     if not smollm2_folder().exists():
         pytest.skip("recompose model fetch smollm2")
-    smollm2 = load_policy("smollm2", ToolboxEnvironment(ToolboxConfig()), 0)
-    settings = CodeRolloutSettings(
-        max_turn_tokens=96, max_completion_tokens=800, temperature=0.7, concurrency=2, session=SessionLimits(steps=3)
-    )
-    roll_out = code_rollout_function(smollm2, tasks, settings, seed=0, batch=2)
-    trainer = SimpleNamespace(model=smollm2.model, accelerator=SimpleNamespace(unwrap_model=lambda model: model))
-    columns = roll_out([row["prompt"] for row in code_rows(tasks)], trainer)
+    opened = environment(answer=answer, max_steps=3, completion_tokens=800)
+    smollm2 = load_policy("smollm2", opened, 0)
+    columns = roll(smollm2, opened, both(opened), TrainingConfig(max_turn_tokens=160, temperature=0.7))
     assert columns["step_failure"] == [None] * 2
     for trace, reward in zip(columns["trace"], columns["episode_reward"], strict=True):
-        called = [call["function"]["name"] for message in trace.messages for call in message.get("tool_calls", [])]
-        print(trace.task_id, "reward", reward, "turns", len(trace.turns), "calls", called)
+        print(trace.task_id, "reward", reward, "turns", len(trace.turns))
         print("sites", [(site.turn, site.error_kind) for site in find_sites(trace)])
-        print(*(trace.messages[turn.start]["content"] for turn in trace.turns), sep="\n---\n")
+        print(*(message["content"] for message in trace.messages[2:]), sep="\n---\n")
     assert torch.isfinite(torch.tensor([value for row in columns["logprobs"] for value in row])).all()

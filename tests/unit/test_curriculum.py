@@ -1,16 +1,17 @@
 """The curriculum: draws where a group of rollouts teaches, retires what is solved, and remembers."""
 
+import json
 import random
 from collections import Counter
 
 import pytest
 
-from composer_replication.environments.code.curriculum import Curriculum, CurriculumSettings, Entry
 from composer_replication.errors import UsageError
+from composer_replication.training.rollouts.curriculum import Curriculum, CurriculumSettings, Entry, entries_of
 
 
-def entry(task_id, family="f", grain="symbol", level="L0", **more):
-    return Entry(task_id=task_id, family=family, grain=grain, level=level, **more)
+def entry(task_id, family="f", rung="0", **more):
+    return Entry(task_id=task_id, family=family, rung=rung, **more)
 
 
 def flat(*rates):
@@ -51,9 +52,12 @@ def test_a_sample_has_no_repeats_while_there_are_enough():
 def test_the_same_seed_draws_the_same_and_survives_a_stop():
     one, other = flat(0.2, 0.5, 0.7, 0.9), flat(0.2, 0.5, 0.7, 0.9)
     assert [one.sample(2) for _ in range(5)] == [other.sample(2) for _ in range(5)]
-    resumed = Curriculum.from_json(one.to_json())
+    resumed = flat(0.9, 0.9, 0.9, 0.9)
+    resumed.load(json.loads(json.dumps(one.state())))
     assert [resumed.sample(2) for _ in range(5)] == [other.sample(2) for _ in range(5)]
-    assert resumed.to_json() == other.to_json()
+    assert resumed.state() == other.state()
+    with pytest.raises(UsageError, match="other tasks"):
+        flat(0.5).load(one.state())
     seeded = Curriculum(one.entries.values(), seed=1)
     assert [seeded.sample(2) for _ in range(5)] != [flat(0.2, 0.5, 0.7, 0.9).sample(2) for _ in range(5)]
 
@@ -61,9 +65,9 @@ def test_the_same_seed_draws_the_same_and_survives_a_stop():
 def ladder():
     return Curriculum.laddered(
         [
-            entry("cluster-L0", grain="cluster"),
-            entry("symbol-L1", level="L1"),
-            entry("symbol-L0"),
+            entry("cluster-L0", rung="1"),
+            entry("symbol-L1", rung="0 1"),
+            entry("symbol-L0", rung="0 0"),
             entry("alone", family="other"),
         ]
     )
@@ -98,7 +102,7 @@ def test_one_bad_epoch_starts_the_count_again():
 
 
 def test_a_task_that_is_never_solved_hands_over_to_an_easier_one():
-    entries = [entry("easy", standing="waiting"), entry("hard", grain="cluster")]
+    entries = [entry("easy", standing="waiting"), entry("hard", rung="1")]
     curriculum = Curriculum(entries)
     curriculum.record("hard", 0, 20)
     assert curriculum.end_epoch() == ["easy"]
@@ -139,9 +143,7 @@ def simulate(curriculum, skill_of, rounds=20, batch=8, group=8, seed=0):
 
 def test_a_simulated_policy_sees_more_informative_groups_and_climbs():
     levels = ["L0", "L1", "L2", "L3"]
-    tasks = [
-        entry(f"{family}-{level}", family=family, level=level) for family in "abcdefghijklmnop" for level in levels
-    ]
+    tasks = [entry(f"{family}-{level}", family=family, rung=level) for family in "abcdefghijklmnop" for level in levels]
     start = {family: 0.15 * place for place, family in enumerate("abcdefghijklmnop")}
 
     def skill_of(task, skill):
@@ -153,4 +155,25 @@ def test_a_simulated_policy_sees_more_informative_groups_and_climbs():
     shares = simulate(climbing, skill_of)[0], simulate(uniform, skill_of)[0]
     assert shares[0] > shares[1] + 0.15
     assert Counter(each.standing for each in climbing.entries.values())["retired"] >= 8
-    assert any(each.level == "L3" and each.total_tried for each in climbing.entries.values())
+    assert any(each.rung == "L3" and each.total_tried for each in climbing.entries.values())
+
+
+def test_entries_come_from_labels():
+    class Task:
+        def __init__(self, task_id, **labels):
+            self.task_id, self.labels, self.messages = task_id, labels, ()
+
+    plain, labelled = entries_of([Task("a"), Task("b", family="f", rung="0 1", mode="stub")])
+    assert (plain.family, plain.rung) == ("a", "") and (labelled.family, labelled.rung) == ("f", "0 1")
+
+
+def test_an_epoch_is_over_when_all_open_tasks_have_results():
+    curriculum = flat(0.5, 0.5, 0.5)
+    assert (curriculum.epoch, len(curriculum.sample(2))) == (0, 2) and curriculum.epoch == 1
+    curriculum.record("t0", 1, 2)
+    curriculum.record("t1", 1, 2)
+    curriculum.sample(1)
+    assert curriculum.epoch == 1, "two of three"
+    curriculum.record("t0", 1, 2)
+    curriculum.sample(1)
+    assert curriculum.epoch == 2

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import shutil
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,23 +9,27 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from composer_replication.config import Config, ModelConfig, TrainingConfig, WarmupConfig, load_config
-from composer_replication.environments.code.tasks.task import TaskFolder
+from composer_replication.config import (
+    Config,
+    EnvironmentConfig,
+    ModelConfig,
+    TrainingConfig,
+    WarmupConfig,
+    load_config,
+)
 from composer_replication.errors import UsageError
-from composer_replication.progress import Progress
-from composer_replication.records import JsonObject, canonical_json
-from composer_replication.runs import Run, StageFolder, write_records
-from composer_replication.stages.ingestion import ROLLOUT_TOKENS
+from composer_replication.records import JsonObject
+from composer_replication.runs import Run
 
 from .common import Json, tell, working_on
 
 if TYPE_CHECKING:
-    from composer_replication.environments.code.episodes.endpoint import EndpointSettings
+    from composer_replication.environments.code.environment import CodeEnvironment
+    from composer_replication.environments.code.episodes.endpoint import EndpointModel, EndpointSettings
     from composer_replication.environments.code.episodes.loop import AgentLimits
-    from composer_replication.environments.code.episodes.rollouts import MakeAttempt, Planned
-
-ATTEMPTS = "attempts"
-SETTINGS = "settings"
+    from composer_replication.environments.code.tasks.task import TaskFolder
+    from composer_replication.stages.attempts import Planned
+    from composer_replication.stages.rollouts import Player
 
 
 def rollout(
@@ -42,10 +43,14 @@ def rollout(
     scripted: Annotated[
         Literal["gold", "nop"] | None, Parameter(help="No model: solve everything, or nothing.")
     ] = None,
+    answer: Annotated[
+        Literal["agent", "definition"], Parameter(help="Work with tools, or write one code block.")
+    ] = "agent",
     rollouts: Annotated[int, Parameter(help="Attempts at each task.")] = 1,
     limit: Annotated[int | None, Parameter(help="Only the first so many tasks.")] = None,
     concurrency: Annotated[int, Parameter(help="Attempts at a time.")] = 2,
     steps: Annotated[int, Parameter(help="Tool calls of one attempt.")] = 60,
+    tries: Annotated[int, Parameter(help="Code blocks of one attempt, with --answer definition.")] = 3,
     wall_s: Annotated[float, Parameter(help="Seconds of one attempt.")] = 1800.0,
     max_turn_tokens: Annotated[int, Parameter(help="Of one turn of the model.")] = 1024,
     max_tokens: Annotated[
@@ -63,21 +68,16 @@ def rollout(
 
     Attempts are saved one by one: the same command goes on where it was stopped, and no answer is paid twice.
     """
-    from composer_replication.environments.code.episodes.rollouts import (
-        counts,
-        planned,
-        run_attempts,
-        stored,
-        stored_evidence,
-    )
+    from composer_replication.environments.code.environment import CodeEnvironment
     from composer_replication.environments.code.tasks.store import read_tasks
-    from composer_replication.environments.evidence import EVIDENCE
+    from composer_replication.stages.attempts import planned
+    from composer_replication.stages.rollouts import collect, refuse_others
 
     who = _who(model, endpoint, model_name, scripted)
-    if min(rollouts, concurrency, steps, max_turn_tokens, max_tokens, 1 if limit is None else limit) < 1 or wall_s <= 0:
+    numbers = (rollouts, concurrency, steps, tries, max_turn_tokens, max_tokens, 1 if limit is None else limit)
+    if min(numbers) < 1 or wall_s <= 0:
         raise UsageError("numbers of attempts, steps, tokens and seconds are above 0", "recompose env rollout --help")
     found = read_tasks(tasks)[:limit]
-    plan = planned(found, rollouts)
     settings: JsonObject = {
         **who,
         "rollouts": rollouts,
@@ -87,43 +87,39 @@ def rollout(
         "max_turn_tokens": max_turn_tokens,
         "max_tokens": max_tokens,
         "temperature": temperature,
+        **({"answer": answer, "tries": tries} if answer == "definition" else {}),
     }
-    started_at, opened = time.monotonic(), Run.start(run, _config(config, model))
+    known = EnvironmentConfig(name="code", tasks=(str(tasks.resolve()),), answer=answer)
+    opened = Run.start(run, _config(config, model, known))
     stage = opened.stage("ingestion")
     if stage.is_done:
-        _refuse_others(stage, settings)
+        refuse_others(stage, settings)
         tell("ingestion", opened, json)
         return
-    folder = stage.path / ATTEMPTS
-    with working_on(opened) as progress:
-        progress.stage("ingestion", f"{len(plan)} attempts at {len(found)} tasks")
-        with ExitStack() as stack:
-            limits = _agent_limits(settings)
-            if model:
-                _play_locally(model, plan, opened, settings, limits, concurrency, backend, progress)
-            elif endpoint:
-                asked = _endpoint_settings(endpoint, str(model_name), settings, price)
-                attempt = _asking(asked, key_variable, max_usd, opened, limits, backend, stack)
-                run_attempts(plan, attempt, folder, settings, progress, concurrency)
-            else:
-                run_attempts(plan, _scripted(str(scripted), limits, backend), folder, settings, progress, concurrency)
-        attempts = list(stored(plan, folder))
-        evidence = opened.path / EVIDENCE
-        stage.finish(
-            (each.trace for each in attempts),
-            _told(attempts, counts(attempts), found),
-            [],
-            started_at,
-            {"tasks": settings["tasks"], SETTINGS: _hash(settings)},
-            {evidence.name: write_records(evidence, stored_evidence(attempts))},
-        )
-        shutil.rmtree(folder)
+    played = {
+        "heldout_share": 0.0,
+        "tries": tries,
+        "max_steps": steps,
+        "completion_tokens": max_tokens,
+        "concurrency": concurrency,
+        "sandbox": backend,
+    }
+    environment = CodeEnvironment(found, known.model_copy(update=played), wall_s)
+    plan = planned([task.task_id for task in environment.tasks("train")], rollouts)
+    with working_on(opened) as progress, ExitStack() as stack:
+        if environment.left_out:
+            progress.note("not asked: " + ", ".join(f"{why} ({n})" for why, n in environment.left_out.items()))
+        limits = _agent_limits(settings)
+        if model:
+            play = _local(model, environment, plan, opened, settings)
+        elif endpoint:
+            asked = _endpoint_settings(endpoint, str(model_name), settings, price)
+            server = _server(asked, key_variable, max_usd, opened, stack)
+            play = _asking(environment, plan, settings, limits, server)
+        else:
+            play = _asking(environment, plan, settings, limits, str(scripted))
+        collect(opened, plan, settings, play, progress)
     tell("ingestion", opened, json)
-
-
-def _told(attempts: Sequence[object], counted: JsonObject, tasks: Sequence[TaskFolder]) -> JsonObject:
-    """Counts under the names that `recompose ingest` uses, and those of attempts."""
-    return {"traces": len(attempts), "rollouts": len(attempts), "tasks": len(tasks), "quarantined": {}, **counted}
 
 
 def _who(model: str | None, endpoint: str | None, model_name: str | None, scripted: str | None) -> JsonObject:
@@ -134,30 +130,21 @@ def _who(model: str | None, endpoint: str | None, model_name: str | None, script
     return {"model": model, "endpoint": endpoint, "model_name": model_name, "scripted": scripted}
 
 
-def _config(path: Path | None, model: str | None) -> Config:
-    """Without a file: settings with which the later stages learn from these traces and do not play the toolbox."""
+def _config(path: Path | None, model: str | None, environment: EnvironmentConfig) -> Config:
+    """Without a file: settings with which the later stages learn from these traces and play nothing new."""
     if path:
         return load_config(path)
     chosen = ModelConfig(name=model) if model else ModelConfig()
-    return Config(model=chosen, warmup=WarmupConfig(steps=0), training=TrainingConfig(rollouts=False))
+    return Config(
+        model=chosen, environment=environment, warmup=WarmupConfig(steps=0), training=TrainingConfig(rollouts=False)
+    )
 
 
 def _hash_of(tasks: Sequence[TaskFolder]) -> str:
+    from composer_replication.stages.rollouts import hashed
+
     known = [task.code_task.task for task in tasks]
-    named = [[task.task_id, task.visible_hash, task.hidden_hash] for task in known]
-    return _hash(named)
-
-
-def _hash(value: object) -> str:
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
-
-
-def _refuse_others(stage: StageFolder, settings: JsonObject) -> None:
-    """A finished stage is the answer to its own settings only. Of one that noted none, nothing can be said."""
-    before = stage.require()["inputs"]
-    if before.get(SETTINGS, now := _hash(settings)) != now:
-        other = "settings" if before["tasks"] == settings["tasks"] else "tasks"
-        raise UsageError(f"{stage.path.parent} holds finished attempts with other {other}", "choose another -o RUN")
+    return hashed([[task.task_id, task.visible_hash, task.hidden_hash] for task in known])
 
 
 def _agent_limits(settings: JsonObject) -> AgentLimits:
@@ -168,12 +155,24 @@ def _agent_limits(settings: JsonObject) -> AgentLimits:
     return AgentLimits(session, turns=settings["steps"], tokens=settings["max_tokens"])
 
 
-def _scripted(name: str, limits: AgentLimits, backend: str) -> MakeAttempt:
-    from composer_replication.environments.code.episodes.loop import attempt_task
-    from composer_replication.environments.code.episodes.scripted import SCRIPTED
+def _asking(
+    environment: CodeEnvironment,
+    plan: Sequence[Planned],
+    settings: JsonObject,
+    limits: AgentLimits,
+    who: EndpointModel | str,
+) -> Player:
+    """A model behind a server, or the script of that name."""
+    from composer_replication.environments.code.players import player, scripted_player
+    from composer_replication.stages.attempts import run_attempts
 
-    return lambda each, stop: attempt_task(
-        each.task, SCRIPTED[name](each.task), each.sample, limits, backend, stop=stop
+    if isinstance(who, str):
+        play = scripted_player(environment, who, limits)
+    else:
+        play = player(environment, lambda _: who, limits)
+    concurrency = environment.settings.concurrency
+    return lambda folder, progress: run_attempts(
+        plan, lambda each, stop: play(each.task_id, each.sample, stop), folder, settings, progress, concurrency
     )
 
 
@@ -192,17 +191,10 @@ def _endpoint_settings(url: str, name: str, settings: JsonObject, price: str | N
     )  # fmt: skip
 
 
-def _asking(
-    asked: EndpointSettings,
-    key_variable: str | None,
-    max_usd: float | None,
-    run: Run,
-    limits: AgentLimits,
-    backend: str,
-    stack: ExitStack,
-) -> MakeAttempt:
+def _server(
+    asked: EndpointSettings, key_variable: str | None, max_usd: float | None, run: Run, stack: ExitStack
+) -> EndpointModel:
     from composer_replication.environments.code.episodes.endpoint import EndpointModel
-    from composer_replication.environments.code.episodes.loop import attempt_task
     from composer_replication.llm.client import Endpoint
     from composer_replication.llm.keys import key_from_environment
     from composer_replication.llm.ledger import Ledger
@@ -215,33 +207,12 @@ def _asking(
     if max_usd is not None:
         ledger.set_cap(int(max_usd * 1_000_000 + 1e-6))
     server = Endpoint(asked.model, asked.base_url, asked.prices, key_from_environment(key_variable))
-    model = stack.enter_context(EndpointModel(asked, server, ledger))
-    return lambda each, stop: attempt_task(each.task, model, each.sample, limits, backend, stop=stop)
+    return stack.enter_context(EndpointModel(asked, server, ledger))
 
 
-def _play_locally(
-    name: str,
-    plan: Sequence[Planned],
-    run: Run,
-    settings: JsonObject,
-    limits: AgentLimits,
-    concurrency: int,
-    backend: str,
-    progress: Progress,
-) -> None:
+def _local(name: str, environment: CodeEnvironment, plan: Sequence[Planned], run: Run, settings: JsonObject) -> Player:
+    from composer_replication.stages.rollouts import play_locally
     from composer_replication.training.models.loading import load_policy
-    from composer_replication.training.rollouts.code import CodeRolloutSettings
-    from composer_replication.training.rollouts.code_attempts import kept_tokens, play_attempts
 
-    chosen = CodeRolloutSettings(
-        max_turn_tokens=settings["max_turn_tokens"],
-        max_completion_tokens=settings["max_tokens"],
-        temperature=settings["temperature"],
-        concurrency=concurrency,
-        backend=backend,
-        session=limits.session,
-    )
-    folder = run.stage("ingestion").path / ATTEMPTS
-    policy = load_policy(name, run.config.toolbox, run.config.seed)
-    play_attempts(policy, plan, chosen, folder, settings, progress, run.config.seed)
-    write_records(run.path / ROLLOUT_TOKENS, kept_tokens(plan, folder))
+    policy = load_policy(name, environment, run.config.seed)
+    return lambda folder, progress: play_locally(run, policy, environment, plan, settings, folder, progress)

@@ -97,6 +97,10 @@ TOOLBOX_RULES: tuple[Rule, ...] = (
     Rule("refused", "runtime_error", r"runtime_error: "),
 )
 
+CODE_TASK_RULES: tuple[Rule, ...] = (
+    Rule("visible_tests", "runtime_error", r"The block was put in, and "),
+)
+
 ANY_AGENT_RULES: tuple[Rule, ...] = (
     Rule("rejected", "user_rejection",
          r".{0,80}(rejected by (the )?user|user (rejected|denied|declined|did not allow|refused)|denied (this operation|by user))",
@@ -145,6 +149,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "codex": CODEX_RULES,
     "mini_swe_agent": MINI_SWE_AGENT_RULES,
     "toolbox": TOOLBOX_RULES,
+    "code_task": CODE_TASK_RULES,
 }
 STATUS_AGENTS = frozenset({"claude_code", "codex", "openhands", "mini_swe_agent", "gemini_cli", "copilot_cli"})
 """Agents whose harness tells whether a command failed."""

@@ -24,8 +24,9 @@ from composer_replication.records import (
     family_of,
 )
 
-from ..code.episodes.text_calls import OPEN, TextCall, read_call
+from ..code.episodes.text_calls import OPEN, as_text, read_calls
 from ..code.episodes.tools import ToolError
+from ..code.episodes.turns import Reply
 from ..evidence import AttemptEvidence
 from ..protocol import TRAIN, Environment, EnvironmentTask, EpisodeLimits, Use
 
@@ -89,7 +90,7 @@ class ForeignEnvironment(Environment, ABC, Generic[TaskT]):
         episode = self.start(self.task(task_id))
         for message in history[len(episode.messages) :]:
             if message["role"] == "assistant" and not episode.finished:
-                episode.step(_as_text(message))
+                episode.step(as_text(message))
         if episode.conversation == list(history):
             return episode
         episode.close()
@@ -129,7 +130,7 @@ class TextEpisode(ABC):
     def close(self) -> None: ...
 
     @abstractmethod
-    def _act(self, text: str, calls: Sequence[TextCall]) -> list[Message]:
+    def _act(self, reply: Reply) -> list[Message]:
         """What comes back, one message per call where there are calls. Raises `ToolError` for a turn of no use."""
 
     def _refuse(self, text: str, error: ToolError) -> list[Message]:
@@ -140,13 +141,14 @@ class TextEpisode(ABC):
         if self.finished:
             raise RuntimeError(f"the episode of {self.task.task_id} has ended")
         text = turn.encode("utf-8", "replace").decode()
-        calls: list[TextCall] = []
+        reply = Reply(text)
         try:
-            calls = _read_calls(text) if self.tools else []
-            answers = self._act(text, calls)
+            if self.tools and OPEN in text:
+                reply = read_calls(text)
+            answers = self._act(reply)
         except ToolError as error:
-            calls, answers = [], self._refuse(text, error)
-        self._keep(text, calls, answers)
+            reply, answers = Reply(text), self._refuse(text, error)
+        self._keep(reply, answers)
         self.finished = self.finished or len(self._spans) >= self._max_steps
         failed = any(answer.get("is_error") for answer in answers)
         return TextAnswer("\n".join(answer["content"] for answer in answers) if answers else None, failed)
@@ -163,39 +165,24 @@ class TextEpisode(ABC):
             outcome=self.reward,
         )
 
-    def _call_id(self, number: int) -> str:
-        return f"call_{len(self._spans)}_{number}"
+    def _made(self, reply: Reply) -> list[ToolCall]:
+        """The calls of the turn that is being taken, under their names in the trace."""
+        return [
+            {
+                "id": f"call_{len(self._spans)}_{number}",
+                "type": "function",
+                "function": {"name": name, "arguments": text},
+            }
+            for number, (name, text, _) in enumerate(reply.calls)
+        ]
 
-    def _keep(self, text: str, calls: Sequence[TextCall], answers: Sequence[Message]) -> None:
+    def _keep(self, reply: Reply, answers: Sequence[Message]) -> None:
         start = len(self.conversation)
-        said: Message = {"role": "assistant", "content": "\n".join(filter(None, (call.said for call in calls)))}
-        if calls:
-            said["tool_calls"] = [_as_made(call, self._call_id(number)) for number, call in enumerate(calls)]
-        else:
-            said["content"] = text
+        said: Message = {"role": "assistant", "content": reply.text}
+        if reply.calls:
+            said["tool_calls"] = self._made(reply)
         self.conversation += [said, *answers]
         self._spans.append((start, len(self.conversation)))
-
-
-def _read_calls(text: str) -> list[TextCall]:
-    """Every call of a turn, in order; what stands before the first belongs to it."""
-    said, *rest = text.split(OPEN)
-    calls = [read_call(OPEN + part) for part in rest]
-    return [calls[0]._replace(said=said.strip()), *calls[1:]] if calls else []
-
-
-def _as_made(call: TextCall, call_id: str) -> ToolCall:
-    function = {"name": call.name, "arguments": canonical_json(call.arguments)}
-    return {"id": call_id, "type": "function", "function": function}  # type: ignore[typeddict-item]
-
-
-def _as_text(message: Message) -> str:
-    """A turn as the policy wrote it, but for spaces."""
-    calls = [
-        f'<tool_call>{{"name":{canonical_json(call["function"]["name"])},"arguments":{call["function"]["arguments"]}}}</tool_call>'
-        for call in message.get("tool_calls", ())
-    ]
-    return "".join([message["content"], *calls])
 
 
 def with_tools(messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[Message]:

@@ -25,9 +25,10 @@ from composer_replication.llm.routing import routed
 from composer_replication.llm.transport import HttpTransport
 from composer_replication.records import JsonObject, Message, canonical_json
 
-from .loop import NoReply, Reply, WireCall
+from .loop import NoReply
 from .tools import is_encodable
 from .transcript import wire
+from .turns import Reply, WireCall
 
 REQUEST_SCHEMA = 1
 BACKOFF_S = 0.5

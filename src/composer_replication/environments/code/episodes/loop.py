@@ -7,40 +7,21 @@ like any other and counts as a step. An attempt that the model cannot go on with
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from composer_replication.records import JsonObject, Message, ToolCall, Trace
+from composer_replication.records import JsonObject, Message
 
-from ...evidence import AttemptEvidence, CanaryHit
+from ...attempts import Attempt
 from ..tasks.task import TaskFolder
 from .prompt import opening
-from .session import SessionLimits, TaskSession, ToolResult
-from .tools import TOOL_SCHEMAS, ToolError, is_encodable, read_arguments
+from .session import SessionLimits, TaskSession
+from .text_episode import TextEpisode
+from .tools import TOOL_SCHEMAS
 from .transcript import Transcript
-
-MAX_CALLS_PER_TURN = 8
-
-
-class WireCall(NamedTuple):
-    """A call as the model made it."""
-
-    name: str
-    arguments: str
-    """The text on the wire, not yet read."""
-    call_id: str | None = None
-    """What the server calls it; None where it has no name there."""
-
-
-class Reply(NamedTuple):
-    """What a model said in one turn."""
-
-    text: str
-    calls: Sequence[WireCall] = ()
-    thinking: str = ""
-    tokens: int = 0
+from .turns import Reply, take_turn
 
 
 class NoReply(Exception):
@@ -70,17 +51,6 @@ class AgentLimits:
     """Turns in a row without a call, after which the attempt is over."""
 
 
-class Attempt(NamedTuple):
-    trace: Trace
-    reward: float
-    ended: str
-    """Why it was over: `submitted`, `steps`, `time`, `turns`, `tokens`, `idle` or `no_reply: …`."""
-    steps: int
-    wall_s: float
-    canary_hits: tuple[CanaryHit, ...] = ()
-    evidence: AttemptEvidence | None = None
-
-
 def attempt_task(
     task: TaskFolder,
     model: ChatModel,
@@ -99,8 +69,37 @@ def attempt_task(
         session.stop()
         trace = transcript.trace(model.name, sample, session.reward)
         wall_s = session.limits.wall_s - session.remaining_s
-        hits = tuple(session.canary_hits)
-        return Attempt(trace, session.reward, ended, session.steps, wall_s, hits, session.evidence)
+        return Attempt(trace, session.reward, ended, session.steps, wall_s, session.evidence)
+
+
+def attempt_in_words(
+    episode: TextEpisode, model: ChatModel, sample: int, limits: AgentLimits, stop: threading.Event | None = None
+) -> Attempt:
+    """For a model that is asked for text alone; what it reads are messages of the user."""
+    started, name = time.monotonic(), f"{episode.task.task_id}/{sample}"
+    messages: list[Message] = list(episode.messages)
+    ended, tokens = "turns", 0
+    try:
+        for turn in range(limits.turns):
+            if stop and stop.is_set():
+                raise Stopped(name)
+            try:
+                reply = model.reply(messages, (), f"{name}/{turn}")
+            except NoReply as error:
+                ended = f"no_reply: {error}"
+                break
+            answer = episode.step(reply.text)
+            tokens += reply.tokens
+            if episode.finished or tokens >= limits.tokens:
+                ended = episode.ended or "tokens"
+                break
+            messages.append({"role": "assistant", "content": reply.text})
+            messages.append({"role": "user", "content": answer.observation or ""})
+        trace = episode.trace(model.name, sample)
+        wall_s = time.monotonic() - started
+        return Attempt(trace, episode.reward, ended, episode.steps, wall_s, episode.evidence)
+    finally:
+        episode.close()
 
 
 def _play(
@@ -120,50 +119,12 @@ def _play(
         except NoReply as error:
             return f"no_reply: {error}"
         tokens += reply.tokens
-        called, done = _take(session, transcript, reply)
-        idle = 0 if called else idle + 1
-        if done:
+        taken = take_turn(session, transcript, reply)
+        idle = 0 if taken.called else idle + 1
+        if taken.done:
             return session.ended or "submitted"
         if idle >= limits.idle_turns:
             return "idle"
         if tokens >= limits.tokens:
             return "tokens"
     return "turns"
-
-
-def _take(session: TaskSession, transcript: Transcript, reply: Reply) -> tuple[bool, bool]:
-    """Whether the turn called something, and whether that ended the session."""
-    said = reply.text if is_encodable(reply.text) else reply.text.encode("utf-8", "replace").decode()
-    try:
-        if not reply.calls:
-            raise ToolError("Your response did not call a tool. Call `submit` when the work is done.")
-        if len(reply.calls) > MAX_CALLS_PER_TURN:
-            raise ToolError(f"Your response could not be parsed: more than {MAX_CALLS_PER_TURN} calls in one turn.")
-        read = [(call.name, read_arguments(call.name, call.arguments)) for call in reply.calls]
-    except ToolError as error:
-        result = session.refuse(error)
-        # Servers cannot read calls back that are no JSON, so a broken one is kept as text.
-        broken = "".join(f"\n<tool_call>{call.name} {call.arguments}</tool_call>" for call in reply.calls)
-        transcript.add_text((said + broken).strip().encode("utf-8", "replace").decode(), result, reply.thinking)
-        return False, result.done
-    results: list[ToolResult] = []
-    for name, arguments in read:
-        results.append(session.call(name, arguments))
-    transcript.add_calls(said, _named(reply.calls, transcript), results, reply.thinking)
-    return True, results[-1].done
-
-
-def _named(made: Sequence[WireCall], transcript: Transcript) -> list[ToolCall]:
-    """Under the server's ids, so that it knows its own turn again. One that the trace has already is not used twice."""
-    taken = {call["id"] for message in transcript.messages for call in message.get("tool_calls", ())}
-    named: list[ToolCall] = []
-    for number, (name, text, wanted) in enumerate(made):
-        call_id = _free_id(wanted, f"call_{transcript.turns}_{number}", taken)
-        taken.add(call_id)
-        named.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": text or "{}"}})
-    return named
-
-
-def _free_id(wanted: str | None, own: str, taken: Collection[str]) -> str:
-    names = chain((wanted, own), (f"{own}_{number}" for number in count(1)))
-    return next(name for name in names if name and name not in taken)

@@ -11,7 +11,8 @@ SYSTEM = """You are working on a Python repository in the current folder. There 
 Use the tools to look around, change files and run the tests. Call `submit` when the work is done: it is then checked
 with tests that you cannot see. Tests and their configuration are not part of the work, unless the task says so."""
 
-CALL_FORMAT = """Call one tool per turn, as one JSON object between two marks, and nothing after it:
+CALL_FORMAT = """Call tools, each as one JSON object between two marks. Several calls of a turn run in order. End your
+turn after the last one; you then read what they answered:
 <tool_call>
 {"name": "read_file", "arguments": {"path": "README.md"}}
 </tool_call>

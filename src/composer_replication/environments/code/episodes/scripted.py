@@ -8,7 +8,10 @@ from collections.abc import Callable, Sequence
 from composer_replication.records import JsonObject, Message
 
 from ..tasks.task import TaskFolder
-from .loop import Reply, WireCall
+from .definition import solving_block
+from .turns import Reply, WireCall
+
+MOST_TRIES = 100
 
 
 class Scripted:
@@ -33,6 +36,12 @@ def gold(task: TaskFolder) -> Scripted:
 
 def nop(task: TaskFolder) -> Scripted:
     return Scripted("nop", ())
+
+
+def in_one_block(name: str, task: TaskFolder) -> Scripted:
+    """The same two where one code block is the answer."""
+    said = f"```python\n{solving_block(task)}\n```" if name == "gold" else "I have no answer."
+    return Scripted(name, [Reply(said)] * MOST_TRIES)
 
 
 SCRIPTED: dict[str, Callable[[TaskFolder], Scripted]] = {"gold": gold, "nop": nop}

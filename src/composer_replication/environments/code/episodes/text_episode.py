@@ -1,72 +1,98 @@
-"""A code task for policies that act on text: one turn, one call, one answer.
+"""A code task for policies that act on text: a turn, its answer, and in the end a grade.
 
-It has the shape that rollout workers want (`messages`, `step`, `finished`, `reward`, `trace`, `close`). The sandbox is
-opened by the first turn, so that many episodes may wait for a place in a batch without one.
+The sandbox is opened by the first turn, so that many episodes may wait for a place in a batch without one. It is gone
+when the work is handed in.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from composer_replication.records import Message, ToolCall, Trace, canonical_json
+from composer_replication.records import JsonObject, Message, Trace
 
-from ..tasks.task import TaskFolder
-from .prompt import opening
-from .session import SessionLimits, TaskSession, ToolResult
-from .text_calls import read_call
+from ...evidence import AttemptEvidence
+from ..tasks.asked import AskedTask
+from .session import SessionLimits, TaskSession
+from .text_calls import read_calls
 from .tools import TOOL_SCHEMAS, ToolError
 from .transcript import Transcript
+from .turns import Taken, refuse_turn, take_turn
 
 
 class Answer(NamedTuple):
     observation: str | None
+    failed: bool
 
 
 class TextEpisode:
-    def __init__(self, task: TaskFolder, backend: str = "auto", limits: SessionLimits | None = None) -> None:
-        self.task, self._backend, self._limits = task, backend, limits
-        self.messages: list[Message] = opening(task.code_task, calls_as_text=True)
-        self._transcript = Transcript(task.code_task, self.messages, TOOL_SCHEMAS)
-        self._session: TaskSession | None = None
+    """What both ways to answer share. A subclass opens the session and takes a turn."""
+
+    tools: Sequence[JsonObject] = ()
+
+    def __init__(self, task: AskedTask, backend: str = "auto", limits: SessionLimits | None = None) -> None:
+        self.task, self.backend, self.limits = task, backend, limits or SessionLimits()
+        self.messages: Sequence[Message] = task.messages
         self.finished = False
+        self.session: TaskSession | None = None
+        """None before the first turn."""
+        self._transcript = Transcript(task.folder.code_task, self.messages, self.tools)
 
     @property
     def reward(self) -> float:
         """Read when the episode ends: work that was not handed in is graded as it is."""
-        if self._session is None:
+        if self.session is None:
             return 0.0
-        self._session.stop()
-        return self._session.reward
+        self.session.stop()
+        return self.session.reward
 
-    def step(self, text: str) -> Answer:
-        self._session = self._session or TaskSession(self.task, self._backend, self._limits)
-        try:
-            call = read_call(text)
-        except ToolError as error:
-            result = self._session.refuse(error)
-            self._transcript.add_text(text, result)
-            return self._answered(result)
-        result = self._session.call(call.name, call.arguments)
-        made: ToolCall = {
-            "id": f"call_{self._transcript.turns}",
-            "type": "function",
-            "function": {"name": call.name, "arguments": canonical_json(call.arguments)},
-        }
-        self._transcript.add_calls(call.said, [made], [result])
-        return self._answered(result)
+    @property
+    def evidence(self) -> AttemptEvidence | None:
+        return self.session.evidence if self.session else None
+
+    @property
+    def ended(self) -> str | None:
+        return self.session.ended if self.session else None
+
+    @property
+    def steps(self) -> int:
+        """Tool calls, refused turns too."""
+        return self.session.steps if self.session else 0
+
+    def step(self, turn: str) -> Answer:
+        self.session = self.session or self.open_session()
+        taken = self.take(self.session, turn)
+        self.finished = taken.done
+        return Answer(taken.text, any(result.is_error for result in taken.results))
 
     def trace(self, source_model: str, sample: int) -> Trace:
         return self._transcript.trace(source_model, sample, self.reward)
 
-    @property
-    def session(self) -> TaskSession | None:
-        """None before the first turn."""
-        return self._session
-
     def close(self) -> None:
-        if self._session:
-            self._session.close()
+        if self.session:
+            self.session.close()
 
-    def _answered(self, result: ToolResult) -> Answer:
-        self.finished = result.done
-        return Answer(result.text)
+    def open_session(self) -> TaskSession:
+        raise NotImplementedError
+
+    def take(self, session: TaskSession, turn: str) -> Taken:
+        raise NotImplementedError
+
+    def refuse(self, session: TaskSession, turn: str, why: ToolError) -> Taken:
+        return refuse_turn(session, self._transcript, turn, why)
+
+
+class AgentEpisode(TextEpisode):
+    """Works with the six tools. Several calls of one turn run in order."""
+
+    tools = TOOL_SCHEMAS
+
+    def open_session(self) -> TaskSession:
+        return TaskSession(self.task.folder, self.backend, self.limits)
+
+    def take(self, session: TaskSession, turn: str) -> Taken:
+        try:
+            reply = read_calls(turn)
+        except ToolError as error:
+            return self.refuse(session, turn, error)
+        return take_turn(session, self._transcript, reply)

@@ -1,6 +1,7 @@
 """How hard a code task looks before anyone has tried it, by measures of the source that has to be written again.
 
-Reads source only. `curriculum.py` learns how hard a task is for one policy; until then these measures order them.
+Reads source only. `training.rollouts.curriculum` learns how hard a task is for one policy; until then these measures
+order them.
 """
 
 from __future__ import annotations

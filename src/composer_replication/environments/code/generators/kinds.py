@@ -17,7 +17,7 @@ from composer_replication.errors import UsageError
 from ..tasks.repository import CoverageMap, Repository
 from ..tasks.task import Candidate, Grain, Level
 
-OWN = "composer_replication.environments"
+OWN = "composer_replication.environments.code.generators"
 GENERATORS = {
     "feature_deletion": f"{OWN}.feature_deletion.generate:propose",
     "bug_injection": f"{OWN}.bug_injection.generate:propose",

@@ -1,4 +1,4 @@
-"""Many attempts at many tasks, each kept as soon as it is over, so that a run can be stopped and go on.
+"""Many attempts at many tasks of any environment, each kept as soon as it is over, so that a run can go on.
 
 Writes `FOLDER/settings.json` and one `FOLDER/<task>.<sample>.json` per attempt. Other settings in the same folder are
 refused. The order of the results does not depend on which attempt ended first.
@@ -14,14 +14,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import NamedTuple
 
+from composer_replication.environments.attempts import Attempt
+from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, TraceEvidence
 from composer_replication.errors import UsageError
 from composer_replication.progress import Progress
 from composer_replication.records import JsonObject, Record, Trace
 from composer_replication.runs import write_atomically
-
-from ...evidence import AttemptEvidence, CanaryHit, TraceEvidence
-from ..tasks.task import TaskFolder
-from .loop import Attempt
 
 
 class StoredAttempt(Record):
@@ -38,20 +36,20 @@ class StoredAttempt(Record):
 
 
 class Planned(NamedTuple):
-    task: TaskFolder
+    task_id: str
     sample: int
 
     @property
     def file(self) -> str:
-        return f"{self.task.code_task.task.task_id}.{self.sample}.json"
+        return f"{self.task_id}.{self.sample}.json"
 
 
 MakeAttempt = Callable[[Planned, threading.Event], Attempt]
 """The event says that the run is ending."""
 
 
-def planned(tasks: Sequence[TaskFolder], samples: int) -> list[Planned]:
-    return [Planned(task, sample) for task in tasks for sample in range(samples)]
+def planned(task_ids: Iterable[str], samples: int) -> list[Planned]:
+    return [Planned(task_id, sample) for task_id in task_ids for sample in range(samples)]
 
 
 def run_attempts(

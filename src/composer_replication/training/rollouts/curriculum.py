@@ -3,25 +3,25 @@
 A task's pass rate has a Beta posterior, started from the prior and forgetting old results slowly, since the policy
 changes. Tasks whose rate is believed to lie between 0.05 and 0.95 are drawn with weight p(1 − p), where a group of
 rollouts teaches most; a task that nobody has tried counts as open. A task above 0.95 for two epochs is retired, and a
-harder relative (next level of statement, then next grain) takes its place; one that is never solved hands over to an
-easier relative. Sampling is deterministic by seed, and the whole state is JSON.
+harder relative takes its place; one that is never solved hands over to an easier relative. An epoch is over when as
+many results have come in as tasks are open. Sampling is deterministic by seed, and the whole state is JSON.
+
+Knows tasks by their ids and by two labels that an environment may give: `family` (tasks on the same thing) and `rung`
+(texts that sort, the easiest first). Without them every task is a family of its own.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from typing import Literal, Self, get_args
+from typing import Literal, Self
 
 from pydantic import Field
 
+from composer_replication.environments.protocol import EnvironmentTask
 from composer_replication.errors import UsageError
-from composer_replication.records import Record, StoredRecord
+from composer_replication.records import JsonObject, Record, StoredRecord
 
-from .generators.difficulty import LEVELS
-from .tasks.task import Grain, Level
-
-GRAINS: tuple[Grain, ...] = get_args(Grain)
 Standing = Literal["waiting", "open", "retired"]
 
 
@@ -42,39 +42,40 @@ class Entry(Record):
 
     task_id: str
     family: str
-    """Tasks on the same feature: the same code at other levels and grains."""
-    grain: Grain
-    level: Level
-    score: float = 0.0
-    """Static difficulty; orders relatives of the same grain and level."""
+    rung: str = ""
     standing: Standing = "open"
     passed: float = 0.0
     tried: float = 0.0
     epochs_above: int = 0
     total_tried: int = 0
 
-    @property
-    def rung(self) -> tuple[int, int, float]:
-        return GRAINS.index(self.grain), LEVELS.index(self.level), self.score
-
 
 class CurriculumState(StoredRecord):
     seed: int
     draws: int = 0
     epoch: int = 0
+    results: int = 0
     settings: CurriculumSettings
     entries: tuple[Entry, ...]
 
 
+def entries_of(tasks: Iterable[EnvironmentTask]) -> list[Entry]:
+    return [
+        Entry(task_id=task.task_id, family=task.labels.get("family", task.task_id), rung=task.labels.get("rung", ""))
+        for task in tasks
+    ]
+
+
 class Curriculum:
-    """`sample`, roll out, `record`, and `end_epoch` after each pass; `to_json` and `from_json` carry it over a stop."""
+    """`sample`, roll out, `record`; `state` and `load` carry it over a stop."""
 
     def __init__(self, entries: Iterable[Entry], seed: int = 0, settings: CurriculumSettings | None = None) -> None:
         self.settings = settings or CurriculumSettings()
         self.seed, self.draws, self.epoch = seed, 0, 0
+        self._results = 0
         self._entries = {entry.task_id: entry for entry in entries}
         if not self._entries:
-            raise UsageError("a curriculum needs at least one task", "recompose env make REPO -o DIR")
+            raise UsageError("a curriculum needs at least one task", "give the environment more tasks")
 
     @classmethod
     def laddered(cls, entries: Iterable[Entry], seed: int = 0, settings: CurriculumSettings | None = None) -> Self:
@@ -107,9 +108,12 @@ class Curriculum:
 
     def sample(self, n: int) -> list[str]:
         """Ids of n tasks, without repeats while there are enough; fewer only if no task is open."""
+        opened = self._open_tasks()
+        if self._results >= len(opened) > 0:
+            self.end_epoch()
+            opened = self._open_tasks()
         draw = random.Random(f"{self.seed} {self.draws}")
         self.draws += 1
-        opened = [task_id for task_id, entry in self._entries.items() if entry.standing == "open"]
         chosen: list[str] = []
         while opened and len(chosen) < n:
             left = [task_id for task_id in opened if task_id not in chosen] or opened
@@ -125,6 +129,7 @@ class Curriculum:
             raise UsageError(f"the curriculum does not know the task {task_id}", "start a new one over these tasks")
         if not 0 <= passed <= tried:
             raise UsageError(f"{passed} of {tried} rollouts cannot have passed", "count again")
+        self._results += 1
         entry = self._entries[task_id]
         self._update(
             entry, passed=entry.passed + passed, tried=entry.tried + tried, total_tried=entry.total_tried + tried
@@ -133,6 +138,7 @@ class Curriculum:
     def end_epoch(self) -> list[str]:
         """Retire, escalate and step down; gives the ids that were opened. Then old evidence fades."""
         self.epoch += 1
+        self._results = 0
         opened: list[str] = []
         for entry in list(self._entries.values()):
             if entry.standing != "open" or not self._is_known(entry):
@@ -149,19 +155,28 @@ class Curriculum:
             self._update(entry, passed=entry.passed * memory, tried=entry.tried * memory)
         return opened
 
-    def to_json(self) -> str:
-        entries = tuple(self._entries.values())
-        state = CurriculumState(
-            seed=self.seed, draws=self.draws, epoch=self.epoch, settings=self.settings, entries=entries
+    def state(self) -> JsonObject:
+        made = CurriculumState(
+            seed=self.seed,
+            draws=self.draws,
+            epoch=self.epoch,
+            results=self._results,
+            settings=self.settings,
+            entries=tuple(self._entries.values()),
         )
-        return state.model_dump_json()
+        return made.model_dump(mode="json")
 
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        state = CurriculumState.model_validate_json(text)
-        curriculum = cls(state.entries, state.seed, state.settings)
-        curriculum.draws, curriculum.epoch = state.draws, state.epoch
-        return curriculum
+    def load(self, state: JsonObject) -> None:
+        """Go on from there. Other tasks than those of the state are refused."""
+        read = CurriculumState.model_validate(state)
+        if {entry.task_id for entry in read.entries} != self._entries.keys():
+            raise UsageError("the curriculum was begun with other tasks", "give the environment the tasks it had")
+        self.seed, self.draws, self.epoch = read.seed, read.draws, read.epoch
+        self._results, self.settings = read.results, read.settings
+        self._entries = {entry.task_id: entry for entry in read.entries}
+
+    def _open_tasks(self) -> list[str]:
+        return [task_id for task_id, entry in self._entries.items() if entry.standing == "open"]
 
     def _rate(self, entry: Entry) -> float:
         """As seen. The prior holds a rate away from 0 and 1 for so long that it would hide both ends."""

@@ -1,0 +1,1 @@
+"""Short functions on numbers, texts and lists."""

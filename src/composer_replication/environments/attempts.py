@@ -1,0 +1,35 @@
+"""One finished attempt at a task of any environment, as it is kept."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from composer_replication.records import Trace
+
+from .evidence import AttemptEvidence, CanaryHit
+
+
+class Attempt(NamedTuple):
+    trace: Trace
+    reward: float
+    ended: str
+    """Why it was over: `submitted`, `steps`, `time`, `turns`, `tokens`, `idle`, `no_reply: …` or `broken: …`."""
+    steps: int
+    wall_s: float
+    evidence: AttemptEvidence | None = None
+
+    @property
+    def canary_hits(self) -> tuple[CanaryHit, ...]:
+        """Decoys that were surely read."""
+        return tuple(hit for hit in self.evidence.canary_hits if hit.evidence == "hard") if self.evidence else ()
+
+
+@runtime_checkable
+class Ended(Protocol):
+    """An episode that says why it was over, and counts something finer than turns."""
+
+    @property
+    def ended(self) -> str | None: ...
+
+    @property
+    def steps(self) -> int: ...

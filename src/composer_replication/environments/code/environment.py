@@ -1,0 +1,191 @@
+"""Code tasks as an `Environment`: made by `env make`, played in a sandbox each, graded with hidden tests.
+
+Reads the folders of `[environment] tasks`. The policy answers with tools (`agent`) or with one code block
+(`definition`). Tasks that cannot be asked are counted in `left_out`, by reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from composer_replication.errors import UsageError
+from composer_replication.records import Message, TraceState, canonical_json, content_id
+
+from ..protocol import TRAIN, Environment, EpisodeLimits, Judged, Use
+from .episodes.definition import CannotBeAnswered, DefinitionEpisode, question
+from .episodes.prompt import opening
+from .episodes.session import SessionLimits
+from .episodes.test_reports import MOST_CHARS
+from .episodes.text_calls import as_text
+from .episodes.text_episode import AgentEpisode, TextEpisode
+from .episodes.visible_tests import VisibleTestsOf
+from .generators.difficulty import LEVELS, difficulty_score
+from .splits import HELDOUT, by_repository, by_symbol, family
+from .tasks.asked import AskedTask
+from .tasks.store import read_tasks
+from .tasks.task import CodeTask, TaskFolder
+
+if TYPE_CHECKING:
+    from composer_replication.config import Config, EnvironmentConfig
+    from composer_replication.environments.protocol import EnvironmentTask
+
+GRAINS = ("symbol", "cluster", "cross-module")
+HARDNESS = ((5.0, "1 easy"), (6.5, "2 middle"), (8.5, "3 hard"))
+"""Upper bounds of the static score; the labels sort."""
+HARDEST = "4 very hard"
+WALL_S = 1800.0
+ANSWER_TOKENS = {"agent": 600, "definition": MOST_CHARS // 3}
+"""Of one answer, for planning."""
+
+
+def open_code(config: Config) -> CodeEnvironment:
+    chosen = config.environment
+    if not chosen.tasks:
+        raise UsageError("[environment] names no tasks", 'recompose env make REPO -o DIR, then tasks = ["DIR"]')
+    return CodeEnvironment([task for folder in chosen.tasks for task in read_tasks(Path(folder))], chosen)
+
+
+class CodeEnvironment(Environment):
+    name = "code"
+
+    def __init__(self, folders: Sequence[TaskFolder], settings: EnvironmentConfig, wall_s: float = WALL_S) -> None:
+        """`wall_s` is of one episode in its sandbox."""
+        self.settings, self._wall_s = settings, wall_s
+        self.left_out: Counter[str] = Counter()
+        """Reason -> tasks that are not asked."""
+        self.limits = EpisodeLimits(
+            turns=settings.tries if settings.answer == "definition" else settings.max_steps,
+            observation_tokens=ANSWER_TOKENS[settings.answer],
+            completion_tokens=settings.completion_tokens,
+            concurrency=settings.concurrency,
+            step_timeout_s=settings.step_timeout_s,
+        )
+        self._visible = VisibleTestsOf(settings.sandbox)
+        self._tasks: dict[str, AskedTask] = {}
+        self._by_prompt: dict[str, AskedTask] = {}
+        unique = {each.code_task.task.task_id: each for each in folders}
+        self._repositories = {each.code_task.repository for each in unique.values()}
+        self._check_names()
+        several = len(self._repositories) > 1 or bool(settings.heldout_repositories)
+        self.heldout = {HELDOUT: "unseen repositories" if several else "unseen functions"}
+        self._splits: dict[str, list[AskedTask]] = {TRAIN: [], HELDOUT: []}
+        for folder in sorted(unique.values(), key=lambda each: content_id("order", each.code_task.task.task_id)):
+            self._take_in(folder, several)
+
+    def tasks(self, split: str, use: Use = "training") -> Sequence[AskedTask]:
+        """The same for every use: there are only so many. The order mixes repositories."""
+        found = self._splits.get(split, [])
+        if not found:
+            left_out = ", ".join(f"{reason}: {count}" for reason, count in self.left_out.items()) or "none left out"
+            raise UsageError(
+                f"none of {len(self._tasks)} tasks of {', '.join(sorted(self._repositories))} is in {split} "
+                f"({left_out})",
+                "add folders to [environment] tasks, or set heldout_repositories or another heldout_share",
+            )
+        return found
+
+    def task(self, task_id: str) -> AskedTask:
+        if task_id not in self._tasks:
+            raise LookupError(f"there is no code task {task_id} in {', '.join(self.settings.tasks)}")
+        return self._tasks[task_id]
+
+    def start(self, task: EnvironmentTask) -> TextEpisode:
+        return self._episode(self.task(task.task_id), self.settings.tries)
+
+    def resume(self, task_id: str, history: Sequence[Message]) -> TextEpisode:
+        """Plays the turns again in a new sandbox."""
+        episode = self.start(self.task(task_id))
+        try:
+            for message in history:
+                if message["role"] == "assistant":
+                    episode.step(as_text(message))
+        except BaseException:
+            episode.close()
+            raise
+        return episode
+
+    def judge(self, state: TraceState, turn: str) -> Judged | None:
+        """In `definition`: accepted where the block fits and its visible tests pass, right where the hidden ones pass.
+        An agent's turn is right or wrong only where it ended the work."""
+        messages = state["messages"]
+        task = self._by_prompt.get(_prompt_key(messages))
+        if task is None:
+            return None
+        if self.settings.answer == "definition":
+            episode: TextEpisode = self._episode(task, tries=1)
+        else:
+            episode = self.resume(task.task_id, messages)
+        try:
+            answer = episode.step(turn)
+            right = episode.reward >= 1 if episode.finished else None
+            return Judged(not answer.failed, right)
+        finally:
+            episode.close()
+
+    def _episode(self, task: AskedTask, tries: int) -> TextEpisode:
+        chosen = self.settings
+        if chosen.answer == "definition":
+            return DefinitionEpisode(task, self._visible, chosen.sandbox, tries)
+        return AgentEpisode(task, chosen.sandbox, SessionLimits(steps=chosen.max_steps, wall_s=self._wall_s))
+
+    def _take_in(self, folder: TaskFolder, several: bool) -> None:
+        known, chosen = folder.code_task, self.settings
+        if several:
+            split = by_repository(known, chosen.heldout_share, chosen.heldout_repositories)
+        else:
+            split = by_symbol(known, chosen.heldout_share)
+        try:
+            messages = self._opening(folder)
+        except CannotBeAnswered as reason:
+            self.left_out[str(reason)] += 1
+            return
+        asked = AskedTask(folder, tuple(messages), labels_of(known))
+        key = _prompt_key(messages)
+        if key in self._by_prompt:
+            self.left_out["same prompt as another task"] += 1
+            return
+        self._by_prompt[key] = self._tasks[asked.task_id] = asked
+        if split is None:
+            self.left_out["symbols of both splits"] += 1
+        else:
+            self._splits[split].append(asked)
+
+    def _opening(self, folder: TaskFolder) -> list[Message]:
+        if self.settings.answer == "definition":
+            return question(folder, self.settings.tries)
+        return opening(folder.code_task, calls_as_text=True)
+
+    def _check_names(self) -> None:
+        unknown = sorted(set(self.settings.heldout_repositories) - self._repositories)
+        if unknown:
+            known = ", ".join(sorted(self._repositories))
+            raise UsageError(f"no task is of the repository {unknown[0]}", f"heldout_repositories are among {known}")
+
+
+def labels_of(known: CodeTask) -> dict[str, str]:
+    """`family` and `rung` are for the curriculum: rungs of a family sort as texts, the easiest first."""
+    measured = {key: value for key, value in known.task.difficulty.items() if isinstance(value, int | float)}
+    score = difficulty_score({"lines": measured.get("function_lines", 0.0), **measured}, known.level)
+    return {
+        "repository": known.repository,
+        "difficulty": next((label for bound, label in HARDNESS if score < bound), HARDEST),
+        "generator": known.generator,
+        "mode": known.mode,
+        "grain": known.grain,
+        "level": known.level,
+        "family": family(known),
+        "rung": f"{GRAINS.index(known.grain)} {LEVELS.index(known.level)} {score:06.2f}",
+    }
+
+
+def _prompt_key(messages: Sequence[Message]) -> str:
+    """Of the messages before the first turn."""
+    before: list[Message] = []
+    for message in messages:
+        if message["role"] == "assistant":
+            break
+        before.append(message)
+    return canonical_json([[message["role"], message["content"]] for message in before])

@@ -1,0 +1,233 @@
+"""Code tasks as an environment: sides that never mix, tasks that can be asked, and answers in one code block."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from composer_replication.config import Config, EnvironmentConfig
+from composer_replication.environments.code.environment import CodeEnvironment
+from composer_replication.environments.code.episodes import session as session_module
+from composer_replication.environments.code.episodes.visible_tests import visible_tests
+from composer_replication.environments.code.splits import HELDOUT, TRAIN, by_repository, by_symbol, roots
+from composer_replication.environments.code.tasks.task import Grade, Symbol
+from composer_replication.environments.opening import open_environment
+from composer_replication.errors import UsageError
+from composer_replication.sites import find_sites
+from tests.hacks.sample_task import HIDDEN_FILE, SPANS, SPANS_GOLD, code_task, write_files, write_sample_task
+
+STATEMENT = """Write `merge` and `gaps` in spanbook/spans.py.
+
+For example, these tests pass when the work is done:
+
+```python
+def test_merge_overlapping():
+    assert merge([(6, 9), (1, 3), (2, 7)]) == [(1, 9)]
+```
+
+```python
+def test_merge_keeps(spans, expected):
+    assert merge(spans) == expected
+```
+
+Other tests decide.
+"""
+RIGHT = f"```python\n{SPANS_GOLD[SPANS_GOLD.index('def merge') :]}\n```"
+WRONG = RIGHT.replace("sorted(spans)", "spans")
+
+
+def named(statement=STATEMENT, task_id="shown"):
+    return code_task().task.model_copy(update={"task_id": task_id, "statement": statement})
+
+
+def settings(**changes):
+    return EnvironmentConfig(**{"name": "code", "answer": "definition", "heldout_share": 0.0, **changes})
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """A task whose statement shows two tests, one of them with hidden parameters."""
+    return write_sample_task(tmp_path_factory.mktemp("shown") / "task", task=named())
+
+
+@pytest.fixture(scope="module")
+def environment(shown):
+    return CodeEnvironment([shown], settings())
+
+
+@pytest.fixture
+def no_grading(monkeypatch):
+    def grade(task, submission, backend):
+        return Grade(float(submission.written.get(SPANS) == SPANS_GOLD.encode()), (), (), ())
+
+    monkeypatch.setattr(session_module, "_grade", grade)
+
+
+def about(*names, repository="spanbook"):
+    return code_task(symbols=[Symbol(file=SPANS, name=name) for name in names], repository=repository)
+
+
+def test_a_repository_is_on_one_side_whatever_stands_beside_it():
+    names = [f"repository-{number}" for number in range(400)]
+    sides = [by_repository(about("merge", repository=name), 0.25, ()) for name in names]
+    assert 70 < sides.count(HELDOUT) < 130
+    assert sides == [by_repository(about("other", repository=name), 0.25, ()) for name in names]
+    assert by_repository(about("merge"), 1.0, ("another",)) == TRAIN
+    assert by_repository(about("merge"), 0.0, ("spanbook",)) == HELDOUT
+
+
+def test_no_symbol_is_on_both_sides_of_one_repository():
+    tops = [f"f{number}" for number in range(60)]
+    tasks = [about(top) for top in tops] + [about(f"{top}.method", f"{top}.other") for top in tops]
+    tasks += [about(first, second) for first, second in pairwise(tops)]
+    seen = {TRAIN: set(), HELDOUT: set(), None: set()}
+    for task in tasks:
+        seen[by_symbol(task, 0.4)] |= roots(task)
+    assert seen[TRAIN] and seen[HELDOUT] and seen[None]
+    assert not seen[TRAIN] & seen[HELDOUT]
+
+
+def test_sides_of_an_environment(tmp_path):
+    folders = [
+        write_sample_task(tmp_path / name, repository=name, task=named(f"Write {name}.", f"task {name}"))
+        for name in ("one", "two", "three")
+    ]
+    environment = CodeEnvironment(folders, settings(heldout_repositories=("two",)))
+    assert {task.labels["repository"] for task in environment.tasks(TRAIN)} == {"one", "three"}
+    assert [task.task_id for task in environment.tasks(HELDOUT)] == ["task two"]
+    assert environment.heldout == {HELDOUT: "unseen repositories"}
+    again = CodeEnvironment([*reversed(folders), *folders], settings(heldout_repositories=("two",)))
+    assert [task.task_id for task in again.tasks(TRAIN)] == [task.task_id for task in environment.tasks(TRAIN)]
+    with pytest.raises(UsageError, match="no task is of the repository four; next: heldout_repositories are among"):
+        CodeEnvironment(folders, settings(heldout_repositories=("four",)))
+
+
+def test_tasks_that_cannot_be_asked_are_counted(tmp_path, shown):
+    several = write_sample_task(tmp_path / "several", task=named("a", "a"))
+    write_files(several.gold, {"spanbook/text.py": "changed"})
+    more = write_sample_task(tmp_path / "more", task=named("b", "b"))
+    write_files(more.gold, {SPANS: SPANS_GOLD + "\nEXTRA = 1\n"})
+    tests = write_sample_task(tmp_path / "tests", task=named("c", "c"), grader="mutants")
+    same = write_sample_task(tmp_path / "same", task=named(task_id="d"))
+    environment = CodeEnvironment([shown, several, more, tests, same], settings())
+    assert environment.left_out == {
+        "several files": 1, "more than definitions": 1, "asks for tests": 1, "same prompt as another task": 1
+    }  # fmt: skip
+    assert len(environment.tasks(TRAIN)) == 1
+    with pytest.raises(UsageError, match=r"none of 1 tasks of spanbook is in heldout \(.*several files: 1"):
+        environment.tasks(HELDOUT)
+    assert len(CodeEnvironment([several, more, tests], settings(answer="agent")).tasks(TRAIN)) == 3
+
+
+def test_folders_that_hold_nothing_are_refused(tmp_path, shown):
+    def opened(*folders):
+        with open_environment(Config(environment=settings(tasks=folders))) as environment:
+            return environment
+
+    assert opened(str(shown.folder)).task("shown").labels["mode"] == "stub"
+    for missing in ((), (str(tmp_path),), (str(tmp_path / "nowhere"),)):
+        with pytest.raises(UsageError, match="recompose env make"):
+            opened(*missing)
+
+
+def test_labels_tell_results_apart(environment):
+    labels = environment.task("shown").labels
+    assert labels["difficulty"] == "1 easy" and labels["repository"] == "spanbook" and labels["grain"] == "symbol"
+    assert labels["family"] == f"spanbook/{SPANS}:gaps+{SPANS}:merge" and labels["rung"].startswith("0 0 ")
+
+
+def test_the_question_says_what_is_there_in_one_line(environment):
+    system, asked = environment.task("shown").messages
+    assert "one code block" in system["content"] and asked["content"].startswith("Write `merge`")
+    assert f"Other names in `{SPANS}`: length, shift, contains." in asked["content"]
+    assert "complete definitions of `merge`, `gaps`" in asked["content"] and "3 blocks" in asked["content"]
+
+
+def test_visible_tests_hold_nothing_that_is_hidden(shown):
+    found = visible_tests(shown, "auto")
+    assert found.covering == ("tests/test_shown_spans_merge.py::test_merge_overlapping",)
+    assert set(found.laid_in) == {"tests/test_shown_spans_merge.py"} and HIDDEN_FILE not in found.laid_in
+    assert "test_merge_touching" not in str(found.laid_in) and "expected" not in str(found.laid_in)
+    assert set(found.others) <= set(shown.code_task.guard_tests) and found.others
+
+
+def test_examples_of_the_documentation_are_run_where_they_can_be_seen(tmp_path):
+    gold = SPANS_GOLD.replace(
+        "empty spans vanish.", "empty spans vanish.\n\n    >>> merge([(1, 2), (2, 3)])\n    [(1, 3)]\n    "
+    )
+    task = write_sample_task(tmp_path / "task", task=named("Write them."))
+    write_files(task.gold, {SPANS: gold})
+    assert visible_tests(task, "auto").covering == ()
+    start = (task.tree / SPANS).read_text()
+    write_files(
+        task.tree,
+        {
+            SPANS: start.replace(
+                "empty spans vanish.", "empty spans vanish.\n\n    >>> merge([(1, 2), (2, 3)])\n    [(1, 3)]\n    "
+            )
+        },
+    )
+    assert visible_tests(task, "auto").covering == ("tests/test_documentation.py::test_documentation_of_merge",)
+    environment = CodeEnvironment([task], settings())
+    episode = environment.start(environment.task("shown"))
+    answer = episode.step(RIGHT.replace("max(furthest_end, end)", "None"))
+    episode.close()
+    assert answer.failed and "merge([(1, 2), (2, 3)])" in answer.observation and "Got:" in answer.observation
+
+
+def test_a_wrong_block_is_answered_with_what_fails_and_a_right_one_ends_it(environment, no_grading):
+    episode = environment.start(environment.task("shown"))
+    first = episode.step(WRONG)
+    assert first.failed and not episode.finished
+    assert first.observation.startswith(
+        "The block was put in, and 1 of 10 visible tests fail.\ntest_merge_overlapping:"
+    )
+    assert "assert merge([(6, 9), (1, 3), (2, 7)]) == [(1, 9)]" in first.observation
+    assert "seconds" not in first.observation and "in 0." not in first.observation
+    lacking = episode.step("```python\ndef merge(spans):\n    return []\n```")
+    assert lacking.failed and lacking.observation.startswith("Your response did not define `gaps`")
+    last = episode.step(RIGHT)
+    assert (last.failed, episode.finished, episode.reward) == (False, True, 1.0)
+    assert last.observation == "The block was put in, and 10 visible tests pass. The work is handed in."
+    trace, evidence = episode.trace("policy", 0), episode.evidence
+    episode.close()
+    assert [(site.turn, site.error_kind) for site in find_sites(trace)] == [(0, "runtime_error"), (1, "json_decode")]
+    assert list(evidence.written) == [SPANS] and evidence.removed == () and evidence.grade.reward == 1.0
+
+
+def test_tries_are_counted_and_the_last_block_that_fitted_is_graded(environment, no_grading):
+    episode = environment.start(environment.task("shown"))
+    for turn in (WRONG, "Hm.", "Still nothing."):
+        assert not episode.finished
+        answer = episode.step(turn)
+    episode.close()
+    assert episode.finished and episode.reward == 0.0 and "the work is handed in as it is" in answer.observation
+    assert "sorted(spans)" not in episode.evidence.written[SPANS]
+
+
+def test_without_a_visible_test_the_first_block_decides(tmp_path, no_grading):
+    task = write_sample_task(tmp_path / "task", task=named("Write them."))
+    environment = CodeEnvironment([task], settings())
+    episode = environment.start(environment.task("shown"))
+    answer = episode.step(WRONG)
+    episode.close()
+    assert answer.observation == "The block was put in; no visible test covers it. The work is handed in."
+    assert (answer.failed, episode.finished, episode.reward) == (False, True, 0.0)
+
+
+def test_what_cannot_be_imported_is_told(environment, no_grading):
+    episode = environment.start(environment.task("shown"))
+    answer = episode.step(RIGHT.replace("```python", "```python\nimport numpy_of_tomorrow"))
+    episode.close()
+    assert answer.failed and "No module named 'numpy_of_tomorrow'" in answer.observation
+    assert len(answer.observation) <= 1200
+
+
+def test_a_turn_is_judged_by_visible_and_hidden_tests(environment):
+    task = environment.task("shown")
+    state = {"state_id": "s", "messages": list(task.messages), "student_action": ""}
+    assert environment.judge(state, RIGHT) == (True, True)
+    lucky = RIGHT.replace("left[1], right[0]", "0, 0")
+    assert environment.judge(state, lucky) == (True, False)
+    assert environment.judge(state, WRONG) == (False, False)
