@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from composer_replication.config import Config
 
 DEFAULT_SEEDS = 64
-POLICYS_FAULT = ("(code: VALIDATION_ERROR)", "(code: EXECUTION_ERROR)")
+DOES_NOT_FIT, RAISED = "(code: VALIDATION_ERROR)", "(code: EXECUTION_ERROR)"
 OVER = "The episode is over: this call was not made."
 
 
@@ -115,7 +115,9 @@ class OpenEnvEpisode(TextEpisode):
         try:
             result: Result = self._session.step(action)
         except RuntimeError as error:
-            if str(error).endswith(POLICYS_FAULT):
+            if str(error).endswith(DOES_NOT_FIT):
+                raise ToolError("Your response could not be parsed: the action does not fit its schema.") from error
+            if str(error).endswith(RAISED):
                 raise ToolError(f"Error: the server refused the action: {error}") from error
             raise RecomposeError(f"the server broke off {self.task.task_id}: {error}", "look at its log") from error
         except (OSError, TimeoutError, WebSocketException) as error:
