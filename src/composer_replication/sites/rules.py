@@ -97,9 +97,7 @@ TOOLBOX_RULES: tuple[Rule, ...] = (
     Rule("refused", "runtime_error", r"runtime_error: "),
 )
 
-CODE_TASK_RULES: tuple[Rule, ...] = (
-    Rule("visible_tests", "runtime_error", r"The block was put in, and "),
-)
+CODE_TASK_RULES: tuple[Rule, ...] = (Rule("visible_tests", "runtime_error", r"The block was put in, and "),)
 
 ANY_AGENT_RULES: tuple[Rule, ...] = (
     Rule("rejected", "user_rejection",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.records import (
@@ -28,7 +28,7 @@ from ..code.episodes.text_calls import OPEN, as_text, read_calls
 from ..code.episodes.tools import ToolError
 from ..code.episodes.turns import Reply
 from ..evidence import AttemptEvidence
-from ..protocol import TRAIN, Environment, EnvironmentTask, EpisodeLimits, Use
+from ..protocol import TRAIN, Environment, EnvironmentTask, EpisodeLimits, PlainAnswer, Use
 
 if TYPE_CHECKING:
     from composer_replication.config import EnvironmentConfig
@@ -82,10 +82,10 @@ class ForeignEnvironment(Environment, ABC, Generic[TaskT]):
     def task(self, task_id: str) -> TaskT:
         return self._tasks[task_id]
 
-    def start(self, task: EnvironmentTask) -> TextEpisode:
+    def start(self, task: EnvironmentTask) -> ForeignEpisode:
         return self._begin(self._tasks[task.task_id])
 
-    def resume(self, task_id: str, history: Sequence[Message]) -> TextEpisode | None:
+    def resume(self, task_id: str, history: Sequence[Message]) -> ForeignEpisode | None:
         """By playing the same turns again. None where the environment did not answer them as before."""
         episode = self.start(self.task(task_id))
         for message in history[len(episode.messages) :]:
@@ -97,15 +97,10 @@ class ForeignEnvironment(Environment, ABC, Generic[TaskT]):
         return None
 
     @abstractmethod
-    def _begin(self, task: TaskT) -> TextEpisode: ...
+    def _begin(self, task: TaskT) -> ForeignEpisode: ...
 
 
-class TextAnswer(NamedTuple):
-    observation: str | None
-    failed: bool
-
-
-class TextEpisode(ABC):
+class ForeignEpisode(ABC):
     """Subclasses say how a turn is acted on. Safe to close twice."""
 
     agent: ClassVar[str]
@@ -137,7 +132,7 @@ class TextEpisode(ABC):
         """What is answered to a turn that was not acted on."""
         return [{"role": "tool", "content": str(error), "is_error": True}]
 
-    def step(self, turn: str) -> TextAnswer:
+    def step(self, turn: str) -> PlainAnswer:
         if self.finished:
             raise RuntimeError(f"the episode of {self.task.task_id} has ended")
         text = turn.encode("utf-8", "replace").decode()
@@ -151,7 +146,7 @@ class TextEpisode(ABC):
         self._keep(reply, answers)
         self.finished = self.finished or len(self._spans) >= self._max_steps
         failed = any(answer.get("is_error") for answer in answers)
-        return TextAnswer("\n".join(answer["content"] for answer in answers) if answers else None, failed)
+        return PlainAnswer("\n".join(answer["content"] for answer in answers) if answers else None, failed)
 
     def trace(self, source_model: str, sample: int) -> Trace:
         family = family_of(source_model)

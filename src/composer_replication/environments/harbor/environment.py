@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 from composer_replication.errors import UsageError
 from composer_replication.records import JsonObject, Message, ToolCall
 
-from ..code.episodes.session import NO_DECOYS, SessionLimits, TaskSession, ToolResult
+from ..code.episodes.session import SessionLimits, TaskSession, ToolResult
 from ..code.episodes.tools import TOOL_SCHEMAS, ToolError
 from ..code.episodes.turns import Reply
 from ..code.tasks.task import TaskFolder
 from ..evidence import AttemptEvidence
 from ..foreign.play import (
     ForeignEnvironment,
+    ForeignEpisode,
     ForeignTask,
-    TextEpisode,
     check_settings,
     in_range,
     reward_range,
@@ -68,7 +68,7 @@ class HarborTask(ForeignTask):
         return with_tools(opening, TOOL_SCHEMAS)
 
 
-class HarborEpisode(TextEpisode):
+class HarborEpisode(ForeignEpisode):
     """The sandbox is opened by the first turn, so that many episodes may wait without one."""
 
     agent = "harbor"
@@ -117,7 +117,7 @@ class HarborEpisode(TextEpisode):
                 limits,
                 grader=sandboxes.grade,
                 opener=sandboxes.for_agent,
-                canary_seed=NO_DECOYS,
+                decoys=False,
             )
         return self._session
 

@@ -21,8 +21,8 @@ from ..code.episodes.tools import ToolError
 from ..code.episodes.turns import Reply
 from ..foreign.play import (
     ForeignEnvironment,
+    ForeignEpisode,
     ForeignTask,
-    TextEpisode,
     check_settings,
     in_range,
     reward_range,
@@ -65,7 +65,7 @@ class OpenEnvTask(ForeignTask):
         return with_tools(opening, self._server.tools)
 
 
-class OpenEnvEpisode(TextEpisode):
+class OpenEnvEpisode(ForeignEpisode):
     agent = "openenv"
 
     def __init__(self, server: OpenEnvServer, task: OpenEnvTask, max_steps: int, rewards: tuple[float, float]) -> None:

@@ -19,8 +19,8 @@ from ..code.episodes.tools import ToolError
 from ..code.episodes.turns import Reply
 from ..foreign.play import (
     ForeignEnvironment,
+    ForeignEpisode,
     ForeignTask,
-    TextEpisode,
     check_settings,
     in_range,
     reward_range,
@@ -67,7 +67,7 @@ class VerifiersTask(ForeignTask):
         return told["rollout"], tuple(with_tools(opening, self.tools))
 
 
-class VerifiersEpisode(TextEpisode):
+class VerifiersEpisode(ForeignEpisode):
     agent = "verifiers"
 
     def __init__(
