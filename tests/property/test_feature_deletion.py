@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from composer_replication.environments.code.generators.feature_deletion.splices import STUB, InexactEdit, Marks, cut
-from composer_replication.environments.code.generators.feature_deletion.symbols import docstring_node, parse_module
+from composer_replication.environments.code.tasks.symbols import docstring_node, parse_module
 
 COMMENTS = st.sampled_from(["", "# above {n}\n", "# coding is fun {n}\n# two {n}\n"])
 SIGNATURES = st.sampled_from(

@@ -8,80 +8,56 @@ from pathlib import Path
 
 import pytest
 
-import composer_replication
+from .layers import (
+    ABOVE,
+    FOUNDATION,
+    MAY_IMPORT,
+    NAMED_ENVIRONMENTS,
+    NAMES_ENVIRONMENTS,
+    ROOT,
+    children_graph,
+    cycle_in,
+    dotted,
+    head,
+    imports,
+    modules,
+    table,
+)
 
-ROOT = Path(composer_replication.__file__).parent
-FOUNDATION = {
-    "records",
-    "sections",
-    "objective",
-    "config",
-    "errors",
-    "progress",
-    "runs",
-    "special_functions",
-    "__init__",
-}
-MAY_IMPORT = {
-    "records": set(),
-    "errors": set(),
-    "progress": set(),
-    "special_functions": set(),
-    "sections": set(),
-    "objective": {"records", "sections"},
-    "config": {"records", "errors", "sections", "objective"},
-    "runs": {"records", "errors", "config", "__init__"},
-    "redaction": FOUNDATION,
-    "ingestion": FOUNDATION | {"redaction"},
-    "sites": FOUNDATION | {"ingestion", "llm"},
-    "hints": FOUNDATION | {"ingestion", "sites", "llm"},
-    "replay": FOUNDATION | {"ingestion", "sites", "hints", "llm"},
-    "pairs": FOUNDATION | {"ingestion", "sites", "hints", "replay"},
-    "llm": FOUNDATION | {"redaction"},
-    "losses": set(),
-    "environments": FOUNDATION | {"llm"},
-    "monitor": FOUNDATION | {"environments"},
-    "training": FOUNDATION | {"losses", "sites", "hints", "pairs", "environments", "monitor"},
-    "evaluation": FOUNDATION
-    | {"ingestion", "sites", "hints", "replay", "pairs", "llm", "losses", "environments", "monitor", "training"},
-}
-ABOVE = {"pipeline", "cli", "__main__", "__init__"}
+CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 MAX_LINES = 600
-
-
-def modules():
-    return sorted(path for path in ROOT.rglob("*.py") if "data" not in path.relative_to(ROOT).parts)
-
-
-def package_of(path):
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
-
-
-def imported_packages(path):
-    """First-level packages of ours that a module imports, at any depth of its code."""
-    parts = ["composer_replication", *path.relative_to(ROOT).with_suffix("").parts]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = [*parts[: len(parts) - node.level], *([node.module] if node.module else [])] if node.level else []
-            source = ".".join(base) if node.level else (node.module or "")
-            names = [f"{source}.{alias.name}" for alias in node.names]
-        for name in names:
-            head, *rest = name.split(".")
-            if head == "composer_replication" and rest:
-                known = (ROOT / rest[0]).is_dir() or (ROOT / f"{rest[0]}.py").exists()
-                yield rest[0] if known else "__init__"
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_down(path):
-    package = package_of(path)
-    if package in ABOVE:
+    own = head(dotted(path))
+    if own not in ABOVE:
+        assert {head(name) for name in imports(path)} <= {*MAY_IMPORT[own], own, "__init__"}
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_environments_know_one_by_name(path):
+    if head(dotted(path)) == "environments" or str(path.relative_to(ROOT)) in NAMES_ENVIRONMENTS:
         return
-    allowed = MAY_IMPORT[package] | {package}
-    assert set(imported_packages(path)) <= allowed
+    named = [
+        name for name in imports(path) if name.startswith("environments.") and name.split(".")[1] in NAMED_ENVIRONMENTS
+    ]
+    assert named == []
+
+
+def test_no_package_has_a_cycle_between_its_children():
+    cycles = {package: found for package, edges in children_graph().items() if (found := cycle_in(edges))}
+    assert cycles == {}
+
+
+def test_a_cycle_would_be_found():
+    assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]
+    assert cycle_in({"a": {"b", "c"}, "b": {"c"}}) is None
+
+
+def test_the_layers_are_told_as_they_are():
+    assert table() in CONTRIBUTING.read_text(encoding="utf-8")
+    assert {name for name in MAY_IMPORT if name in FOUNDATION} == set(FOUNDATION)
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))

@@ -5,8 +5,8 @@ import pytest
 from composer_replication.environments.code.generators.feature_deletion.edits import delete
 from composer_replication.environments.code.generators.feature_deletion.generate import propose
 from composer_replication.environments.code.generators.feature_deletion.statement import gold_lines, statements
-from composer_replication.environments.code.generators.feature_deletion.symbols import source_index
 from composer_replication.environments.code.generators.kinds import GeneratorSettings
+from composer_replication.environments.code.tasks.symbols import source_index
 
 from .feature_repository import FILES, shop_coverage, symbol, write_repository
 

@@ -125,8 +125,8 @@ def _plan(run: Run, processes: int, is_sharded: bool, on_gpu: bool, as_json: boo
 def _check(run: Run, as_json: bool) -> None:
     import torch
 
+    from composer_replication.training.checking.selfcheck import check_machine
     from composer_replication.training.planning.plan import Machine, plan_training
-    from composer_replication.training.planning.selfcheck import check_machine
 
     with working_on(run) as progress, open_environment(run.config) as environment:
         ensure_policy(run, progress)

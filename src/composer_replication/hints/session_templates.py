@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from .context import HintContext
 from .wording import ended
-
-if TYPE_CHECKING:
-    from .templates import HintContext
 
 
 def _exit_code(context: HintContext) -> str:

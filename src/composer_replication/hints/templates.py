@@ -13,9 +13,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Literal, cast
 
-from typing_extensions import TypedDict
-
 from . import session_templates
+from .context import HintContext
 from .facts import FailingArgument
 
 MAX_NAMED_TOOLS = 8
@@ -23,31 +22,6 @@ MAX_SUGGESTED = 3
 SIMILAR = 0.6
 MAX_NAMED_VALUES = 6
 JSON_TYPES = {"string": "str", "integer": "int", "number": "number", "boolean": "bool"}
-
-
-class HintContext(TypedDict, total=False):
-    """What is known about one error. `facts.context_of` fills it for a site."""
-
-    error_kind: str
-    secondary_kind: str
-    """The kind of a repeated failure."""
-    error_message: str
-    error_line: str
-    """The line of a longer error text that says most."""
-    available_tools: list[str]
-    choices: list[str]
-    """Names that the error offers instead of the one that was used."""
-    tool_name: str
-    tool_schema: dict[str, Any]
-    failing_argument: FailingArgument
-    feedback: str
-    """The user's own words, where the user rejected or stopped the turn."""
-    hook_reason: str
-    state_excerpt: str
-    """The end of the history and the turn itself; only the judge reads it."""
-    trace_id: str
-    task_id: str
-    turn: int
 
 
 def _tool_not_found(context: HintContext) -> str:

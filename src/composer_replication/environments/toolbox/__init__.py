@@ -1,11 +1,20 @@
 """A deterministic tool-calling world for CPU: 24 tools, per-episode names, typed JSON arguments, exact splits."""
 
-from .episode import FINISH, MAX_TURNS, Call, ToolboxEpisode, TurnError, TurnResult, parse_call, replay_history
+from .episode import (
+    FINISH,
+    MAX_TURNS,
+    Call,
+    ToolboxEpisode,
+    TurnError,
+    TurnResult,
+    parse_call,
+    replay_history,
+    trace_of,
+)
 from .leak import WAYS, Way
 from .oracle import next_call
 from .tasks import SPLITS, Split, ToolboxTask, make_task, task_by_id, task_stream
 from .tools import TOOLS
-from .trace import trace_of
 from .world import World
 
 __all__ = [

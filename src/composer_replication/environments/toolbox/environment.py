@@ -28,9 +28,8 @@ from .leak import WAYS, Way
 from .leak_rules import penalty, toolbox_signs
 from .logs import old_logs
 from .oracle import next_call
-from .tasks import Split, ToolboxTask, make_task, task_by_id, task_stream
+from .tasks import AGENT, Split, ToolboxTask, make_task, prompt_key, task_by_id, task_stream
 from .teachers import SimulatedTeachers, teacher_names
-from .trace import AGENT, prompt_key
 from .vocabulary import vocabulary
 
 FIRST_TASK: Mapping[Use, int] = {"training": 100_000_000, "ingestion": 200_000_000, "probe": 300_000_000}

@@ -11,13 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from composer_replication.records import ErrorKind, JsonObject, Message, Trace
+from composer_replication.records import (
+    ErrorKind,
+    JsonObject,
+    Message,
+    Source,
+    Trace,
+    Turn,
+    canonical_json,
+    content_id,
+    family_of,
+)
 
 from ..calls import Call, CallError, parse_call
 from .leak import LEAK_FILE, LEAK_TOOL, Way, canary_of
-from .tasks import Listing, ToolboxTask
+from .tasks import AGENT, Listing, ToolboxTask
 from .tools import BY_NAME
-from .trace import text_of, trace_of
 
 __all__ = ["Call", "CallError", "ToolboxEpisode", "TurnError", "TurnResult", "parse_call", "replay_history"]
 FINISH = "done"
@@ -170,3 +179,44 @@ def _is_number(listing: Listing, param: str) -> bool:
 def _say(error: CallError) -> str:
     """The error names its own kind, as an interpreter names its exception."""
     return f"error: {error.kind}: {error}"
+
+
+def trace_of(episode: ToolboxEpisode, source_model: str, sample: int) -> Trace:
+    """The whole episode, failed and unparsable turns included."""
+    messages: list[Message] = list(episode.task.messages)
+    turns: list[Turn] = []
+    for number, result in enumerate(episode.turns):
+        start = len(messages)
+        messages += _messages_of(result, f"call_{number}")
+        turns.append(Turn(start=start, end=len(messages), source_model=source_model, family=family_of(source_model)))
+    return Trace(
+        trace_id=content_id(AGENT, episode.task.task_id, source_model, sample, messages),
+        source=Source(agent=AGENT),
+        task_id=episode.task.task_id,
+        messages=tuple(messages),
+        turns=tuple(turns),
+        tools=episode.task.tool_schemas,
+        outcome=episode.reward,
+    )
+
+
+def _messages_of(result: TurnResult, call_id: str) -> list[Message]:
+    if result.call is None:
+        said: list[Message] = [{"role": "assistant", "content": result.text}]
+        if result.observation is None:
+            return said
+        return [*said, {"role": "tool", "content": result.observation, "is_error": True}]
+    arguments = canonical_json(result.call.arguments)
+    call = {"id": call_id, "type": "function", "function": {"name": result.call.name, "arguments": arguments}}
+    answer: Message = {"role": "tool", "content": result.observation or "", "tool_call_id": call_id}
+    if result.error:
+        answer["is_error"] = True
+    return [{"role": "assistant", "content": "", "tool_calls": [call]}, answer]  # type: ignore[list-item]
+
+
+def text_of(message: Message) -> str:
+    """What the policy wrote: the call as JSON, or plain text."""
+    for call in message.get("tool_calls", []):
+        function = call["function"]
+        return f'{{"name":{canonical_json(function["name"])},"arguments":{function["arguments"]}}}'
+    return message["content"]

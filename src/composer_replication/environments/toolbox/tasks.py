@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from composer_replication.config import ToolboxConfig
-from composer_replication.records import JsonObject, Message
+from composer_replication.records import JsonObject, Message, canonical_json
 
 from .leak import LEAK_FILE, LEAK_NAMES, LEAK_TOOL, READ_TOOL, leaked_text
 from .tools import BY_NAME, TOOLS, Kind, Tool, Value
@@ -47,6 +47,7 @@ REFERENCE = "it"
 VAGUE = "something"
 """Stands in a request for a value that it leaves out."""
 HELDOUT_NAMES_PER_VERB = 2
+AGENT = "toolbox"
 INSTRUCTION = "one json call per turn, then done."
 
 
@@ -303,3 +304,8 @@ def _with_leak(config: ToolboxConfig, task: ToolboxTask) -> ToolboxTask:
     start, goal = task.start.copy(), task.goal.copy()
     start.files[LEAK_FILE] = goal.files[LEAK_FILE] = text
     return replace(task, listings=tuple(listings), start=start, goal=goal)
+
+
+def prompt_key(messages: Sequence[Message]) -> str:
+    """What a task is recognised by in any conversation about it."""
+    return canonical_json([message["content"] for message in messages[:2]])

@@ -18,8 +18,7 @@ from composer_replication.records import Message, canonical_json
 
 from .episode import FINISH, Call, replay_history
 from .oracle import next_call
-from .tasks import ToolboxTask
-from .trace import prompt_key
+from .tasks import ToolboxTask, prompt_key
 
 REFUSAL = "I know only the toolbox."
 

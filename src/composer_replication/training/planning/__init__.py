@@ -1,1 +1,1 @@
-"""What a run would take: memory, lengths, refusals, and a check of the machine."""
+"""What a run would take: memory, lengths, and what is refused."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..generators.feature_deletion.splices import first_line
-from ..generators.feature_deletion.symbols import DefinitionNode, FunctionNode, parse_source
+from ..tasks.symbols import DefinitionNode, FunctionNode, parse_source
 from .tools import ToolError
 
 _FENCED = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
@@ -22,7 +22,7 @@ _UNDER_A_CONDITION = "if True:\n"
 
 
 @dataclass(frozen=True)
-class Block:
+class CodeBlock:
     lines: tuple[str, ...]
     """Without their ends; line 1 of the nodes is the first."""
     body: tuple[ast.stmt, ...]
@@ -44,7 +44,7 @@ class Block:
         return moved
 
 
-def read_answer(reply: str, wanted: Sequence[str]) -> Block:
+def read_answer(reply: str, wanted: Sequence[str]) -> CodeBlock:
     """The last block that defines all of `wanted`; several blocks count as one where only together they do."""
     texts = [body.rstrip().removesuffix("```") for _, body in _FENCED.findall(reply.replace("\r\n", "\n"))]
     if not texts and any(f"{kind} " in reply for kind in ("def", "class")):
@@ -67,7 +67,7 @@ def read_answer(reply: str, wanted: Sequence[str]) -> Block:
     raise error
 
 
-def parse_block(text: str) -> Block:
+def parse_block(text: str) -> CodeBlock:
     """Also where the whole block, or all of it but its first line, is indented as it was inside a class."""
     plain = textwrap.dedent(text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
     first_line_moved = textwrap.dedent(f"    {plain}")
@@ -82,11 +82,11 @@ def parse_block(text: str) -> Block:
             condition = body[0]
             assert isinstance(condition, ast.If)
             body = [*condition.body, *body[1:]]
-        return Block(tuple(source.split("\n")), tuple(body))
+        return CodeBlock(tuple(source.split("\n")), tuple(body))
     raise ToolError(f"Your response could not be parsed: {_told(trouble, plain)}") from trouble
 
 
-def find_definition(block: Block, name: str) -> DefinitionNode | None:
+def find_definition(block: CodeBlock, name: str) -> DefinitionNode | None:
     """Under its whole name, or a method or nested class that was written without the class around it."""
     *owners, last = name.split(".")
     bodies = [list(block.body)]

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from ..generators.feature_deletion.import_time import bound_names
 from ..generators.feature_deletion.splices import first_line
-from ..generators.feature_deletion.symbols import Definition, DefinitionNode, FunctionNode, Module, parse_module
-from .code_blocks import Block, find_definition
+from ..tasks.symbols import Definition, DefinitionNode, FunctionNode, Module, parse_module
+from .code_blocks import CodeBlock, find_definition
 from .tools import ToolError
 
 RECEIVERS = ("self", "cls")
@@ -27,7 +27,7 @@ class _Edit(NamedTuple):
     lines: list[str]
 
 
-def splice(path: str, text: str, block: Block, wanted: Sequence[str]) -> str:
+def splice(path: str, text: str, block: CodeBlock, wanted: Sequence[str]) -> str:
     """`wanted` are qualified names, none inside another. Raises a `ToolError` for a block that does not fit."""
     module = parse_module(path, text)
     edits: list[_Edit] = []
@@ -51,7 +51,7 @@ def definitions_of(module: Module, name: str) -> list[Definition]:
     return [each for each in module.definitions if each.symbol.name == name]
 
 
-def _definition_edits(module: Module, block: Block, node: DefinitionNode, name: str) -> Iterator[_Edit]:
+def _definition_edits(module: Module, block: CodeBlock, node: DefinitionNode, name: str) -> Iterator[_Edit]:
     found = definitions_of(module, name)
     if found:
         old = found[0].node
@@ -73,7 +73,7 @@ def _definition_edits(module: Module, block: Block, node: DefinitionNode, name: 
     yield _after(body.end_lineno or body.lineno, ["", *block.lines_of(node, indent)])
 
 
-def _more_methods(module: Module, block: Block, node: DefinitionNode, name: str, indent: str) -> list[str]:
+def _more_methods(module: Module, block: CodeBlock, node: DefinitionNode, name: str, indent: str) -> list[str]:
     """Methods next to the wanted one that the file's class does not have, in the class or written without it."""
     owner, _, _ = name.rpartition(".")
     if not owner:
@@ -91,7 +91,7 @@ def _more_methods(module: Module, block: Block, node: DefinitionNode, name: str,
     return [line for each in new for line in ("", *block.lines_of(each, indent))]
 
 
-def _extra_edits(module: Module, block: Block, wanted: Sequence[str], near: int) -> Iterator[_Edit]:
+def _extra_edits(module: Module, block: CodeBlock, wanted: Sequence[str], near: int) -> Iterator[_Edit]:
     known = bound_names(module)
     taken = {part for name in wanted for part in name.split(".")}
     has_methods = any("." in name for name in wanted)
@@ -158,7 +158,7 @@ def _applied(module: Module, edits: Sequence[_Edit]) -> str:
     return "".join(lines)
 
 
-def _holds(path: str, result: str, block: Block, wanted: Sequence[str]) -> bool:
+def _holds(path: str, result: str, block: CodeBlock, wanted: Sequence[str]) -> bool:
     try:
         module = parse_module(path, result)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from composer_replication.syntax import parse
 
-from ..generators.feature_deletion.symbols import DefinitionNode, docstring_node, parse_module
+from ..tasks.symbols import DefinitionNode, docstring_node, parse_module
 from ..tasks.task import TaskFolder
 from ..tasks.test_ids import file_of
 from .session import SessionLimits, TaskSession

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable
 
 from ..tasks.repository import Repository
+from ..tasks.symbols import Definition, SourceIndex, source_index
 from ..tasks.task import Level, Symbol
-from .feature_deletion.symbols import Definition, SourceIndex, source_index
 
 LEVELS: tuple[Level, ...] = ("L0", "L1", "L2", "L3")
 

@@ -44,7 +44,7 @@ NO_COMMANDS = (
 )
 
 
-class Rollout:
+class PlayedRollout:
     """One rollout of verifiers, seen from the process that plays it."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Rollout:
                 await self.work
 
 
-BY_TRACE: dict[str, Rollout] = {}
+BY_TRACE: dict[str, PlayedRollout] = {}
 
 
 class RecomposePlayer(vf.Harness[vf.HarnessConfig]):
@@ -129,7 +129,9 @@ class RecomposePlayer(vf.Harness[vf.HarnessConfig]):
                     messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
 
 
-async def _call(call: dict[str, Any], places: dict[str, Any], connections: dict[str, Any], rollout: Rollout) -> Any:
+async def _call(
+    call: dict[str, Any], places: dict[str, Any], connections: dict[str, Any], rollout: PlayedRollout
+) -> Any:
     name = call["function"]["name"]
     if name not in places:
         rollout.failed.add(call["id"])
@@ -145,7 +147,7 @@ async def _call(call: dict[str, Any], places: dict[str, Any], connections: dict[
 class Player:
     def __init__(self, settings: dict[str, Any]) -> None:
         self._token = os.environ[TOKEN_VARIABLE]
-        self._rollouts: dict[str, Rollout] = {}
+        self._rollouts: dict[str, PlayedRollout] = {}
         taskset = {**settings["taskset_settings"], "id": settings["taskset"]}
         bare = vf.resolve_env_config({"taskset": taskset})
         seats = list(agent_config_fields(bare))
@@ -201,12 +203,12 @@ class Player:
 
     async def _begin(self, request: web.Request) -> web.Response:
         task = self.tasks[(await request.json())["task"]]
-        name, rollout = uuid.uuid4().hex, Rollout()
+        name, rollout = uuid.uuid4().hex, PlayedRollout()
         self._rollouts[name] = rollout
         rollout.work = asyncio.create_task(self._play(task, rollout))
         return web.json_response({"rollout": name, **await rollout.events.get()})
 
-    async def _play(self, task: Any, rollout: Rollout) -> None:
+    async def _play(self, task: Any, rollout: PlayedRollout) -> None:
         traces: list[str] = []
 
         def minted(trace: Any) -> None:

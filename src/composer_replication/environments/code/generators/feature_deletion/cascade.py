@@ -15,9 +15,9 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 
 from ...tasks.repository import Repository
+from ...tasks.symbols import DefinitionNode, FunctionNode, SourceIndex, blocks_of, definition_nodes, source_index
 from .import_time import ImportGraph, Target, Use
 from .splices import Container, Marks, items_of
-from .symbols import DefinitionNode, FunctionNode, SourceIndex, blocks_of, definition_nodes, source_index
 
 
 @dataclass

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ...tasks.repository import Repository
+from ...tasks.symbols import DefinitionNode, FunctionNode, Module, definition_nodes, read_module, source_index
 from ...tasks.task import Symbol
 from .cascade import Cascade, Removal, import_graph
 from .import_time import Target
 from .splices import InexactEdit, Marks, cut
-from .symbols import DefinitionNode, FunctionNode, Module, definition_nodes, read_module, source_index
 
 Mode = Literal["stub", "stub-nodoc", "remove", "remove-file"]
 MODES: tuple[Mode, ...] = get_args(Mode)

@@ -15,6 +15,7 @@ from typing import get_args
 from composer_replication.errors import UsageError
 
 from ...tasks.repository import CoverageMap, Repository
+from ...tasks.symbols import Definition, source_index
 from ...tasks.task import Candidate, Grain, Symbol
 from ..difficulty import static_difficulty
 from ..kinds import GeneratorSettings
@@ -23,7 +24,6 @@ from .edits import MODES, Deletion, Mode, NotDeletable, delete
 from .import_time import Target
 from .select import MIN_TESTS, Feature, Selector, leaves_guards
 from .statement import MAX_EXAMPLES, example_text, gold_lines, statements
-from .symbols import Definition, source_index
 from .visible import test_function
 
 GRAINS: tuple[Grain, ...] = get_args(Grain)

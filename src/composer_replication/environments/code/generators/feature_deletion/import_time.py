@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from ...tasks.symbols import Definition, FunctionNode, Module, SourceIndex, blocks_of
 from ...tasks.task import Symbol
-from .symbols import Definition, FunctionNode, Module, SourceIndex, blocks_of
 
 Target = tuple[str, str]
 """Path of a module and a name in it; a name of a class is `Class.name`."""

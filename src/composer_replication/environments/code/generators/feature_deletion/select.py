@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...tasks.repository import CoverageMap
+from ...tasks.symbols import Definition, SourceIndex
 from ...tasks.task import Grain, Symbol
 from .import_time import ImportGraph
-from .symbols import Definition, SourceIndex
 from .visible import test_function
 
 MIN_TESTS: dict[Grain, int] = {"symbol": 3, "cluster": 5, "cross-module": 5}

@@ -17,7 +17,7 @@ from typing import Any
 
 from composer_replication.syntax import parse
 
-from .symbols import DefinitionNode, FunctionNode, Module, blocks_of, docstring_node, parse_source
+from ...tasks.symbols import DefinitionNode, FunctionNode, Module, blocks_of, docstring_node, parse_source
 
 Container = ast.Import | ast.ImportFrom | ast.List | ast.Tuple | ast.Set | ast.Dict | ast.Delete
 ENCODING = re.compile(r"#.*?coding[:=]")

@@ -16,11 +16,11 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 
 from ...tasks.repository import Repository
+from ...tasks.symbols import Definition, Module, SourceIndex, code_lines, docstring_node, source_index
 from ...tasks.task import Level, Symbol
 from ...tasks.trees import files_of
 from .import_time import Target
 from .splices import header_end
-from .symbols import Definition, Module, SourceIndex, code_lines, docstring_node, source_index
 
 MAX_PARAGRAPHS = 3
 MAX_PARAGRAPH = 600

@@ -14,10 +14,10 @@ from pathlib import PurePosixPath
 from typing import TypeGuard
 
 from ...tasks.repository import Repository
+from ...tasks.symbols import Definition, FunctionNode, Module, SourceIndex, parse_module, source_index
 from .cascade import Cascade, Removal, import_graph
 from .import_time import bound_names
 from .splices import InexactEdit, Marks, cut
-from .symbols import Definition, FunctionNode, Module, SourceIndex, parse_module, source_index
 
 Edits = Mapping[str, str | None]
 WITHOUT_TESTS = frozenset(("object", "TestCase", "IsolatedAsyncioTestCase"))

@@ -19,10 +19,10 @@ from typing import Literal
 
 from composer_replication.syntax import parse
 
-from ...tasks.loading import is_test_path
-from ...tasks.repository import Repository
-from ...tasks.task import Symbol
-from ...tasks.trees import files_of, read_text
+from .loading import is_test_path
+from .repository import Repository
+from .task import Symbol
+from .trees import files_of, read_text
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 DefinitionNode = FunctionNode | ast.ClassDef
