@@ -24,6 +24,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from trl import GRPOConfig
 
 from composer_replication.config import ToolboxConfig
+from composer_replication.environments.toolbox.vocabulary import vocabulary
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
 from composer_replication.training.lessons.online_sites import OnlineSite
 from composer_replication.training.models.tiny import build_tokenizer
@@ -45,11 +46,11 @@ class Bench:
     def __init__(self, shape: str, rows: int, tokens: int, folder: Path) -> None:
         self.rows, self.tokens = rows, tokens
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.tokenizer = build_tokenizer(ToolboxConfig())
+        self.tokenizer = build_tokenizer(vocabulary(ToolboxConfig()))
         torch.manual_seed(0)
-        vocabulary = {"vocab_size": len(self.tokenizer), **SHAPES[shape]}
+        shape_of = {"vocab_size": len(self.tokenizer), **SHAPES[shape]}
         self.model = LlamaForCausalLM(
-            LlamaConfig(**vocabulary, max_position_embeddings=4 * tokens, tie_word_embeddings=True)
+            LlamaConfig(**shape_of, max_position_embeddings=4 * tokens, tie_word_embeddings=True)
         ).to(self.device)
         self.vocabulary, self.folder = vocabulary["vocab_size"], folder
 

@@ -25,8 +25,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from composer_replication.environments.toolbox.equivalence import ToolboxJudge
-
 from composer_replication.config import GateConfig, ToolboxConfig
 from composer_replication.environments.toolbox import (
     Call,
@@ -37,11 +35,11 @@ from composer_replication.environments.toolbox import (
     task_by_id,
     trace_of,
 )
+from composer_replication.environments.toolbox.environment import ToolboxEnvironment
 from composer_replication.environments.toolbox.episode import FINISH, CallError, parse_call
 from composer_replication.environments.toolbox.teachers import SimulatedTeachers, teacher_names
 from composer_replication.pairs import extract_dpo_pairs
 from composer_replication.pairs.calibrate import clopper_pearson
-from composer_replication.stages.ingestion import ROLLOUT_TOKENS
 from composer_replication.records import (
     Message,
     PreferencePair,
@@ -56,6 +54,8 @@ from composer_replication.replay.roster import teachers_to_ask
 from composer_replication.replay.teachers import Teacher
 from composer_replication.runs import Run, read_records
 from composer_replication.sites import find_sites
+from composer_replication.stages.ingestion import ROLLOUT_TOKENS
+from composer_replication.stages.pairs import oracle, remember
 
 TOOLBOX = ToolboxConfig()
 ERROR_RATES = (0.1, 0.2, 0.3)
@@ -163,12 +163,14 @@ def tiered(replies: Sequence[TeacherReply]) -> list[TeacherReply]:
 def compare(traces: Sequence[Trace], seed: int, samples: Samples) -> dict[str, Any]:
     """Calls and correct pairs of an ungated replay and of four gated ones."""
     replies = ask_all(traces, seed)
-    judge = ToolboxJudge([task_by_id(TOOLBOX, trace.task_id) for trace in traces if trace.task_id])
+    environment = ToolboxEnvironment(TOOLBOX)
+    remember(environment, traces)
+    is_right_action = oracle(environment)
     known = {trace.trace_id: trace for trace in traces}
 
     @cache
     def judged(trace_id: str, turn: int, call: str) -> bool | None:
-        return judge.is_right(known[trace_id].state(turn), call)
+        return is_right_action(known[trace_id].state(turn), call)
 
     def is_right(pair: PreferencePair) -> bool | None:
         return judged(pair.trace_id, pair.turn, canonical_tool_call(pair.chosen.get("tool_calls", [])[0]))

@@ -17,6 +17,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from composer_replication.environments.toolbox.environment import open_toolbox
+from composer_replication.environments.toolbox.vocabulary import vocabulary
+
 SMOLLM2_SHAPE = {
     "vocab_size": 49_152,
     "hidden_size": 576,
@@ -130,7 +133,7 @@ def measure(case: dict[str, Any], steps: int) -> dict[str, Any]:
     )
     hardware = HardwareConfig(gradient_checkpointing=case.get("checkpointing", False))
     config = Config.model_validate({**Config(training=training).model_dump(), "hardware": hardware.model_dump()})
-    tokens = ChatTokens(build_tokenizer(config.toolbox))
+    tokens = ChatTokens(build_tokenizer(vocabulary(config.toolbox)))
     meter = MemoryMeter()
     small = {"pad_token_id": tokens.tokenizer.pad_token_id, "eos_token_id": tokens.tokenizer.eos_token_id}
     shape = LlamaConfig(**case["shape"], **small, bos_token_id=None) if "shape" in case else None
@@ -144,7 +147,7 @@ def measure(case: dict[str, Any], steps: int) -> dict[str, Any]:
         workload(config, longest, 0, Machine(on_gpu=torch.cuda.is_available())),
     )
     with tempfile.TemporaryDirectory() as scratch:
-        train(policy, config, [], Path(scratch), Silent())
+        train(policy, config, open_toolbox(config), [], Path(scratch), Silent())
     return {
         "rollouts": prompts * group,
         "row_tokens": longest,
@@ -155,11 +158,13 @@ def measure(case: dict[str, Any], steps: int) -> dict[str, Any]:
 
 def longest_rollout(policy: Any, config: Any) -> int:
     """A random model writes no call, so its first turn is also its last: such rollouts are shorter than planned."""
-    from composer_replication.training.rollouts.toolbox import roll_out
+    from composer_replication.training.rollouts.playing import roll_out
     from composer_replication.training.train import training_tasks
 
     limits = {"max_turn_tokens": config.training.max_turn_tokens, "temperature": config.training.temperature}
-    played = roll_out(policy.model, policy.tokens, training_tasks(config), **limits)
+    played = roll_out(
+        policy.model, policy.tokens, open_toolbox(config), training_tasks(open_toolbox(config), config), **limits
+    )
     return max(len(one.prompt_ids) + len(one.completion_ids) for one in played)
 
 

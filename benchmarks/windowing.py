@@ -22,11 +22,12 @@ import torch
 
 from composer_replication.config import Config, ToolboxConfig, WarmupConfig
 from composer_replication.environments.toolbox import task_stream, trace_of
+from composer_replication.environments.toolbox.environment import ToolboxEnvironment
 from composer_replication.training.lessons.distillation import SiteStates, distil
 from composer_replication.training.lessons.online_sites import TraceHinter
 from composer_replication.training.models.loading import Policy, load_policy
 from composer_replication.training.models.states import last_hidden, output_head
-from composer_replication.training.rollouts.toolbox import roll_out
+from composer_replication.training.rollouts.playing import roll_out
 from composer_replication.training.settings import ComposerSettings
 from composer_replication.training.stored.windowing import last_turns
 from composer_replication.training.warmup import warm_up
@@ -51,9 +52,9 @@ def main() -> None:
 
 def measure(warmup_steps: int, rollouts: int, seed: int) -> dict[str, Any]:
     started = time.monotonic()
-    policy = load_policy("tiny", TOOLBOX, seed)
+    policy = load_policy("tiny", ToolboxEnvironment(TOOLBOX), seed)
     warmup = WarmupConfig(steps=warmup_steps)
-    warm_up(policy.model, policy.tokens, TOOLBOX, warmup, seed, lambda step, loss: None)
+    warm_up(policy.model, policy.tokens, ToolboxEnvironment(TOOLBOX), warmup, seed, lambda step, loss: None)
     policy.model.eval()
     sites = error_turns(policy, rollouts, seed)
     full = divergences(policy, [(ids, hint, turn_ids) for ids, _, _, hint, turn_ids in sites])
@@ -76,6 +77,7 @@ def error_turns(policy: Policy, rollouts: int, seed: int) -> list[tuple[list[int
     played = roll_out(
         policy.model,
         policy.tokens,
+        ToolboxEnvironment(TOOLBOX),
         tasks,
         max_turn_tokens=config.training.max_turn_tokens,
         temperature=1.0,

@@ -21,13 +21,16 @@ from composer_replication.config import Config, IngestionConfig, ReplayConfig, T
 from composer_replication.llm.ledger import Ledger
 from composer_replication.pairs import extract_dpo_pairs
 from composer_replication.pairs.signal import distance_from_random, signal_report
-from composer_replication.pipeline import load_model, policy_room, replay_teachers, rollout_tokens, run_stage
+from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
 from composer_replication.records import ErrorSite, Message, PreferencePair, TeacherReply, Trace
 from composer_replication.replay import DEFAULT_TEACHERS, State, replay_states
 from composer_replication.replay.askable import askable
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
+from composer_replication.stages.ingestion import rollout_tokens
+from composer_replication.stages.policy import load_model, policy_room
+from composer_replication.stages.replay import replay_teachers
 from composer_replication.training.models.turn_logprob import turn_logprob
 from composer_replication.training.stored.contexts import Contexts
 

@@ -15,6 +15,7 @@ from measure import Measure, kl_to, outcomes, summary
 from transformers import TrainerCallback
 
 from composer_replication.config import Config
+from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import RecomposeError
 from composer_replication.evaluation.result_lines import write_result
 from composer_replication.progress import Silent
@@ -86,7 +87,7 @@ def run_arm(
     torch.cuda.reset_peak_memory_stats() if torch.cuda.is_available() else None
     loaded = time.monotonic()
     try:
-        train(policy, config, examples, scratch / "training", Silent(), [curve])
+        train(policy, config, open_toolbox(config), examples, scratch / "training", Silent(), [curve])
     except RecomposeError as error:  # a watchdog ended it: what it has learnt so far is its result
         stopped = str(error)
     trained = time.monotonic()

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 
 from composer_replication.config import Config
-from composer_replication.environments.toolbox import task_by_id
+from composer_replication.environments.toolbox.environment import ToolboxEnvironment, open_toolbox
 from composer_replication.environments.toolbox.episode import CallError, parse_call
-from composer_replication.environments.toolbox.equivalence import ToolboxJudge
 from composer_replication.pairs import extract_dpo_pairs
 from composer_replication.records import (
     ErrorSite,
@@ -22,6 +21,7 @@ from composer_replication.records import (
 )
 from composer_replication.runs import read_records, write_records
 from composer_replication.sites import find_sites
+from composer_replication.stages.pairs import oracle, remember
 from composer_replication.training.models.loading import Policy, load_policy, load_saved_policy
 from composer_replication.training.policy import play
 from composer_replication.training.rollouts.sampling import sample_turns
@@ -34,15 +34,23 @@ STATES_AT_ONCE = 256
 
 def warmed_up(config: Config, folder: Path) -> Policy:
     """A policy after its warm-up, kept in `folder`."""
-    policy = load_policy(config.model.name, config.toolbox, config.seed)
-    warm_up(policy.model, policy.tokens, config.toolbox, config.warmup, config.seed, lambda step, loss: None)
+    policy = load_policy(config.model.name, ToolboxEnvironment(config.toolbox), config.seed)
+    warm_up(
+        policy.model,
+        policy.tokens,
+        ToolboxEnvironment(config.toolbox),
+        config.warmup,
+        config.seed,
+        lambda step, loss: None,
+    )
     policy.save(folder)
     return policy
 
 
 def make_data(start: Policy, teachers: dict[str, Path], config: Config, folder: Path) -> dict[str, Any]:
     """Rollouts of the start, what every teacher does at each of their turns, and the pairs that follow; counts."""
-    traces, rows = play(start, config)
+    environment = open_toolbox(config)
+    traces, rows, _ = play(start, config, environment)
     states = [(trace, turn, list(row.ids[: row.turn_spans[turn][0]])) for trace, row in zip(traces, rows, strict=True)
               for turn in range(len(trace.turns))]  # fmt: skip
     replies: list[TeacherReply] = []
@@ -53,11 +61,12 @@ def make_data(start: Policy, teachers: dict[str, Path], config: Config, folder: 
     write_records(folder / "traces.jsonl.zst", traces)
     write_records(folder / "rows.jsonl.zst", rows)
     write_records(folder / "pairs.jsonl.zst", found.pairs)
-    judge = ToolboxJudge([task_by_id(config.toolbox, trace.task_id) for trace in traces if trace.task_id])
+    remember(environment, traces)
+    is_right = oracle(environment)
     known = {trace.trace_id: trace for trace in traces}
-    verdicts = [judge.is_right(known[pair.trace_id].state(pair.turn), action_of(pair)) for pair in found.pairs]
+    verdicts = [is_right(known[pair.trace_id].state(pair.turn), action_of(pair)) for pair in found.pairs]
     right = {
-        name: [judge.is_right(known[reply.trace_id].state(reply.turn), reply.action)
+        name: [is_right(known[reply.trace_id].state(reply.turn), reply.action)
                for reply in replies if reply.teacher == name and reply.action]
         for name in teachers
     }  # fmt: skip

@@ -7,16 +7,15 @@ from typing import Any
 import torch
 from reminded import RemindedEpisode, RemindedTokens, Reminder
 
-from composer_replication.config import Config, HeldoutSplit
-from composer_replication.environments.toolbox import ToolboxTask, make_task
+from composer_replication.config import Config
+from composer_replication.environments.toolbox import Split, ToolboxEpisode, ToolboxTask, make_task
+from composer_replication.environments.toolbox.environment import MAX_OBSERVATION_TOKENS
 from composer_replication.environments.toolbox.episode import MAX_TURNS
 from composer_replication.losses import hidden_logprobs
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.states import last_hidden, output_head
 from composer_replication.training.rollouts.sampling import TurnSampler
 from composer_replication.training.rollouts.static_sampling import turn_sampler
-from composer_replication.training.rollouts.toolbox import ToolboxEpisode
-from composer_replication.training.rollouts.toolbox_trl import MAX_OBSERVATION_TOKENS
 from composer_replication.training.rollouts.worker import Rollout, RolloutSettings, RolloutWorker
 
 ROWS = 256
@@ -35,7 +34,7 @@ class Measure:
         self._sampler: TurnSampler | None = None
 
     def episodes(
-        self, policy: Policy, split: HeldoutSplit, part: str, tasks: int, samples: int, hint: Reminder | None = None
+        self, policy: Policy, split: Split, part: str, tasks: int, samples: int, hint: Reminder | None = None
     ) -> list[Rollout[ToolboxEpisode]]:
         """With `hint`, what it says stands before every turn."""
         wanted = [make_task(self._config.toolbox, split, FIRST_TASK[part] + index) for index in range(tasks)]

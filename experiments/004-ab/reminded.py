@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from composer_replication.environments.toolbox import ToolboxTask
+from composer_replication.environments.toolbox import ToolboxEpisode, ToolboxTask
 from composer_replication.environments.toolbox.episode import TurnResult
 from composer_replication.hints import dispatch
 from composer_replication.records import Message
 from composer_replication.training.models.tokens import ChatTokens
-from composer_replication.training.rollouts.toolbox import ToolboxEpisode
 
 Reminder = Callable[[ToolboxTask], str]
 MARK = "\x00"

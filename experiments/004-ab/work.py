@@ -93,6 +93,7 @@ class Worker:
         from measure import Measure, outcomes, summary
         from reminded import REMINDERS
 
+        from composer_replication.environments.toolbox.environment import open_toolbox
         from composer_replication.evaluation.probe import gaps, probe_hints
         from composer_replication.evaluation.result_lines import write_result
 
@@ -112,7 +113,9 @@ class Worker:
             lines.append({"line": "reminded", "condition": name, **summary(found)})
             lines += [{"line": "reminded_task", "condition": name, **one} for one in outcomes(found)]
         with torch.autocast(policy.model.device.type, torch.bfloat16, enabled=policy.model.device.type == "cuda"):
-            tried = probe_hints(policy, config, measuring["probe_sites"], measuring["probe_tries"])
+            tried = probe_hints(
+                policy, config, open_toolbox(config), measuring["probe_sites"], measuring["probe_tries"]
+            )
         lines += [{"line": "tried", **one.model_dump()} for one in tried]
         lines += [{"line": "gap", **one.model_dump()} for one in gaps(tried)]
         write_result(result, lines)

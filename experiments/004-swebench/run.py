@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from composer_replication.config import Config, TrainingConfig, load_config
+from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.evaluation.power import mcnemar_power, minimum_detectable_effect, minimum_detectable_share
 from composer_replication.evaluation.tests_of_difference import ALPHA, sign_flip
 from composer_replication.runs import Run
@@ -40,7 +41,9 @@ def plan(config: Config) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for name, arm in arms(config).items():
         with tempfile.TemporaryDirectory() as folder:
-            found = plan_training(Run.start(Path(folder) / "run", arm), (), Machine(processes=8, on_gpu=True))
+            found = plan_training(
+                Run.start(Path(folder) / "run", arm), open_toolbox(arm), (), Machine(processes=8, on_gpu=True)
+            )
         kept = ("steps", "rollouts_per_step", "processes", "accumulation", "memory")
         told[name] = {key: found[key] for key in kept} | {"config_hash": arm.hash}
     return told

@@ -21,12 +21,12 @@ from trl import GRPOConfig, GRPOTrainer
 
 from composer_replication.cli.common import quiet_libraries
 from composer_replication.config import Config, ModelConfig, ToolboxConfig, TrainingConfig
-from composer_replication.environments.toolbox import next_call, task_stream
+from composer_replication.environments.toolbox import ToolboxEpisode, next_call, task_stream
+from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
+from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts
 from composer_replication.training.lessons.online_sites import TraceHinter
 from composer_replication.training.models.loading import Policy, load_policy, smollm2_folder
-from composer_replication.training.rollouts.toolbox import ToolboxEpisode
-from composer_replication.training.rollouts.toolbox_trl import ToolboxRollouts
 from composer_replication.training.settings import ComposerSettings
 from composer_replication.training.stored.batches import StoredBatches
 from composer_replication.training.stored.examples import PairTokens, TraceExample
@@ -61,7 +61,7 @@ def trainer_of(
         args=arguments,
         reward_funcs=spread,
         train_dataset=prompts_of(tasks),
-        rollout_func=ToolboxRollouts(policy, tasks, config),
+        rollout_func=EnvironmentRollouts(policy, open_toolbox(config), tasks, config.training, seed=config.seed),
         **options,
     )
     trainer.remove_callback(PrinterCallback)
@@ -111,7 +111,7 @@ def run(
 
 def check(name: str) -> dict[str, Any]:
     config = Config(model=ModelConfig(name=name), toolbox=ToolboxConfig(), training=TrainingConfig(max_turn_tokens=16))
-    load = partial(load_policy, name, config.toolbox, 0)
+    load = partial(load_policy, name, open_toolbox(config), 0)
     plain = load()
     plain_gradient, plain_log = run(GRPOTrainer, plain, config, STEPS[name])
     gradients, logs, ended = {}, {}, {}

@@ -15,6 +15,7 @@ from measure import WORLDS, Measure, outcomes, summary
 from transformers import TrainerCallback
 
 from composer_replication.config import Config
+from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import RecomposeError
 from composer_replication.evaluation.result_lines import write_result
 from composer_replication.progress import Silent
@@ -24,7 +25,8 @@ from composer_replication.training.train import train
 from composer_replication.training.warmup import warm_up
 
 KEPT = (
-    "step", "wall_s", "reward", "rewards/episode_reward/mean", "rewards/leak_penalty/mean", "monitor/canary_hit_rate",
+    "step", "wall_s", "reward", "rewards/episode_reward/mean", "rewards/environment_charge/mean",
+    "monitor/canary_hit_rate",
     "monitor/canary_hit_rate/tool", "monitor/canary_hit_rate/file", "leak/alarm_rate", "entropy", "grad_norm", "loss",
     "frac_reward_zero_std", "completions/mean_length", "rollout/error_turns_per_turn", "rollout/turns",
 )  # fmt: skip
@@ -49,8 +51,16 @@ class Curve(TrainerCallback):
 
 def run_start(config: Config, weights: Path, result: Path, measure: Measure) -> None:
     began = time.monotonic()
-    policy = load_policy(config.model.name, config.toolbox, config.seed)
-    warm_up(policy.model, policy.tokens, config.toolbox, config.warmup, config.seed, lambda step, loss: None)
+    environment = open_toolbox(config)
+    policy = load_policy(config.model.name, environment, config.seed)
+    warm_up(
+        policy.model,
+        policy.tokens,
+        environment,
+        config.warmup,
+        config.seed,
+        lambda step, loss: None,
+    )
     policy.save(weights)
     warmed = time.monotonic()
     ends = end_lines(measure, policy)
@@ -65,7 +75,7 @@ def run_arm(config: Config, arm: str, weights: Path, scratch: Path, result: Path
     folder = scratch / "training"
     loaded, stopped = time.monotonic(), None
     try:
-        train(policy, config, [], folder, Silent(), [curve])
+        train(policy, config, open_toolbox(config), [], folder, Silent(), [curve])
     except RecomposeError as error:  # a watchdog ended it: what it has learnt so far is its result
         stopped = str(error)
     trained = time.monotonic()

@@ -15,6 +15,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
+from composer_replication.environments.toolbox.vocabulary import vocabulary
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
 from composer_replication.training.lessons.online_sites import TraceHinter
 from composer_replication.training.models.tiny import build_tokenizer
@@ -49,7 +50,7 @@ class Scene:
 
 @cache
 def chat_tokens() -> ChatTokens:
-    return ChatTokens(build_tokenizer(ToolboxConfig()))
+    return ChatTokens(build_tokenizer(vocabulary(ToolboxConfig())))
 
 
 def new_model(tied: bool = False) -> LlamaForCausalLM:

@@ -23,10 +23,10 @@ from composer_replication.cli.train import train
 from composer_replication.errors import RecomposeError
 from composer_replication.runs import Run
 from composer_replication.training import processes
+from composer_replication.training.backends.trl import rollouts as trl_rollouts
 from composer_replication.training.channels import ReplayPreference
 from composer_replication.training.metrics import MetricsFile
-from composer_replication.training.models.loading import loading as models
-from composer_replication.training.rollouts import toolbox_trl as toolbox_rollouts
+from composer_replication.training.models import loading as models
 
 from .scenes import whole
 from .worker import use_fsdp2
@@ -63,12 +63,12 @@ def poisoned() -> None:
 def sharded() -> None:
     """The weights are shared, and one process samples longer turns than the other: neither may need the other."""
     use_fsdp2()
-    settings = toolbox_rollouts.RolloutSettings
+    settings = trl_rollouts.rollout_settings
 
-    def longer(max_turn_tokens: int, temperature: float) -> Any:
-        return settings(max_turn_tokens=max_turn_tokens + 8 * RANK, temperature=temperature)
+    def longer(limits: Any, max_turn_tokens: int, temperature: float) -> Any:
+        return settings(limits, max_turn_tokens + 8 * RANK, temperature)
 
-    toolbox_rollouts.RolloutSettings = longer
+    trl_rollouts.rollout_settings = longer
 
 
 FAULTS: dict[str, Callable[[], None]] = {"interrupted": interrupted, "poisoned": poisoned, "sharded": sharded}

@@ -7,6 +7,8 @@ import os
 import sys
 from types import SimpleNamespace
 
+from composer_replication.environments.toolbox.vocabulary import vocabulary
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
@@ -32,7 +34,7 @@ def tiny_tokens():
     from composer_replication.training.models.tiny import build_tokenizer
     from composer_replication.training.models.tokens import ChatTokens
 
-    return ChatTokens(build_tokenizer(ToolboxConfig()))
+    return ChatTokens(build_tokenizer(vocabulary(ToolboxConfig())))
 
 
 def _chatml_tokenizer(pad_token: str):
@@ -103,9 +105,8 @@ def make_model():
 @pytest.fixture(scope="session")
 def scripted():
     """A rollout whose turns are given, as if the policy had sampled them."""
-    from composer_replication.training.rollouts.toolbox import Rollout
-
     from composer_replication.environments.toolbox import ToolboxEpisode
+    from composer_replication.training.rollouts.worker import Rollout
 
     def play(tokens, task, texts):
         rollout = Rollout(ToolboxEpisode(task), tokens.prompt(task.messages))

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from composer_replication.config import Config, TrainingConfig
+from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
 from composer_replication.progress import Silent
 from composer_replication.training.backends.trl import checkpoints
@@ -54,20 +55,27 @@ class StopsAt(Silent):
 def test_going_on_gives_the_same_weights_and_steps(new_policy, examples, tmp_path, training):
     config = config_of(**training)
     straight = new_policy()
-    steps = train(straight, config, examples, tmp_path / "straight", Silent())
+    steps = train(straight, config, open_toolbox(config), examples, tmp_path / "straight", Silent())
     with pytest.raises(Interrupted):
-        train(new_policy(), config, examples, tmp_path / "stopped", StopsAt(3))
+        train(new_policy(), config, open_toolbox(config), examples, tmp_path / "stopped", StopsAt(3))
     random.seed(99)
     torch.manual_seed(99)
     resumed = new_policy()
-    steps_again = train(resumed, config, examples, tmp_path / "stopped", Silent())
+    steps_again = train(resumed, config, open_toolbox(config), examples, tmp_path / "stopped", Silent())
     assert all(map(torch.equal, straight.model.parameters(), resumed.model.parameters()))
     assert [step.step for step in steps_again] == [1, 2, 3, 4, 5, 6]
     assert steps_again == steps
 
 
 def test_a_checkpoint_holds_no_pickle_of_ours(new_policy, examples, tmp_path):
-    train(new_policy(), config_of(steps=2, sdpo_from="rollouts"), examples, tmp_path, Silent())
+    train(
+        new_policy(),
+        config_of(steps=2, sdpo_from="rollouts"),
+        open_toolbox(config_of(steps=2, sdpo_from="rollouts")),
+        examples,
+        tmp_path,
+        Silent(),
+    )
     folder = checkpoints.latest(tmp_path / "scratch")
     assert folder.name == "checkpoint-2"
     assert json.loads((folder / "composer-0.json").read_text())["batches"] == {"next": 2}

@@ -104,7 +104,7 @@ def test_a_folder_instead_of_a_file(tmp_path):
         ("[toolbox]\ncall_mix = [1, 0, 'x']", "toolbox.call_mix.2"),
         ("[training]\ngroup_size = 1", "training.group_size"),
         ('[warmup]\noptimizer = "sgd"', "warmup.optimizer"),
-        ('[evaluation]\nsplits = ["train"]', "evaluation.splits.0"),
+        ('[evaluation]\nsplits = ["train"]', "evaluation.splits"),
         ("[training]\nsteps = true", "training.steps"),
         ("[training]\nlearning_rate = true", "training.learning_rate"),
         ("[training]\nrollouts = 1", "training.rollouts"),
@@ -146,6 +146,13 @@ def leaves(model: BaseModel, path: tuple[str, ...] = ()):
 
 
 OTHER_VALUES = {
+    "answer": "definition",
+    "sandbox": "bubblewrap",
+    "heldout_repositories": ["x"],
+    "url": "http://127.0.0.1:1",
+    "taskset": "x",
+    "python": "x",
+    "settings": {"x": 1},
     "optimizer": "adamw",
     "hints_cure": "their_kind",
     "leak": "open",
@@ -188,6 +195,8 @@ def other(name: str, value):
         return OTHER_VALUES[name]
     if isinstance(value, bool):
         return not value
+    if value == ():
+        return ["x"]
     if isinstance(value, tuple):
         return [value[0] / 2 if isinstance(value[0], float) else value[0] + 1, *value[1:]]
     return value / 2 if isinstance(value, float) and value else value + 1
@@ -246,7 +255,7 @@ def test_quickstart_makes_traces_of_its_own_where_a_file_does_not_say_what_to_re
 @pytest.mark.parametrize(
     ("section", "key", "value"),
     [
-        ("evaluation", "splits", []),
+        ("evaluation", "splits", ["train"]),
         ("training", "temperature", 0.0),
         ("training", "learning_rate", -1.0),
         ("training", "alpha_sdpo", -0.1),

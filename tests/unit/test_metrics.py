@@ -9,16 +9,17 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
-from composer_replication.training.rollouts.toolbox_trl import ToolboxRollouts
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
 from composer_replication.config import Config, ToolboxConfig, TrainingConfig
 from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
+from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
 from composer_replication.progress import Silent
 from composer_replication.runs import read_records
 from composer_replication.training import ComposerReplicationTrainer
+from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts
 from composer_replication.training.lessons.online_sites import Rolled
 from composer_replication.training.metrics import MetricsFile, StepLines, count_rollouts, report_to, rollout_metrics
 from composer_replication.training.models.loading import Policy
@@ -286,7 +287,7 @@ def test_a_resumed_run_forgets_later_samples(tmp_path, tiny_tokens, scripted):
 def test_a_real_trainer_feeds_all_of_them(tmp_path, make_model, tiny_tokens):
     config = Config(seed=5, training=TrainingConfig(steps=4, prompts_per_step=2, group_size=2, max_turn_tokens=6))
     policy = Policy("small", make_model(len(tiny_tokens.tokenizer), seed=2), tiny_tokens)
-    tasks = training_tasks(config)
+    tasks = training_tasks(open_toolbox(config), config)
     run, asked = tmp_path, []
     watchdog = Watchdog(run, Silent(), empty_hint_divergence=lambda: asked.append(1) or 0.0)
 
@@ -309,7 +310,7 @@ def test_a_real_trainer_feeds_all_of_them(tmp_path, make_model, tiny_tokens):
         ),
         reward_funcs=reward,
         train_dataset=prompts_of(tasks),
-        rollout_func=ToolboxRollouts(policy, tasks, config),
+        rollout_func=EnvironmentRollouts(policy, open_toolbox(config), tasks, config.training, seed=config.seed),
         callbacks=[MetricsFile(run / "training" / "metrics.jsonl"), watchdog],
     )  # fmt: skip
     trainer.remove_callback(PrinterCallback)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from composer_replication.config import ToolboxConfig
+from composer_replication.environments.toolbox.environment import ToolboxEnvironment
 from composer_replication.errors import UsageError
 from composer_replication.training.models.loading import (
     Policy,
@@ -140,7 +141,7 @@ def test_the_fingerprint_follows_ids_and_template(chatml_tokenizer):
 
 
 def test_the_tiny_policy_depends_on_its_seed_only():
-    first, same, other = (load_policy("tiny", ToolboxConfig(), seed) for seed in (1, 1, 2))
+    first, same, other = (load_policy("tiny", ToolboxEnvironment(ToolboxConfig()), seed) for seed in (1, 1, 2))
     weights = [policy.model.get_input_embeddings().weight for policy in (first, same, other)]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
@@ -155,7 +156,7 @@ def test_a_folder_that_is_no_model_is_one_line(tmp_path, content):
         if content:
             (folder / "config.json").write_text(content)
     with pytest.raises(UsageError) as caught:
-        load_policy(str(folder), ToolboxConfig(), 0)
+        load_policy(str(folder), ToolboxEnvironment(ToolboxConfig()), 0)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 2
@@ -165,4 +166,4 @@ def test_smollm2_that_was_never_fetched_names_the_command(tmp_path, monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert smollm2_folder().is_relative_to(tmp_path)
     with pytest.raises(UsageError, match="recompose model fetch smollm2"):
-        load_policy("smollm2", ToolboxConfig(), 0)
+        load_policy("smollm2", ToolboxEnvironment(ToolboxConfig()), 0)

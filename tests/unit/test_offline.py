@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from composer_replication.config import Config, HardwareConfig, TrainingConfig
+from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
 from composer_replication.hints import write_hints
 from composer_replication.progress import Silent
@@ -38,14 +39,14 @@ def new_policy(make_model, tiny_tokens):
 def test_training_needs_no_rollouts_and_can_go_on(new_policy, examples, tmp_path):
     policy = new_policy()
     start = [parameter.detach().clone() for parameter in policy.model.parameters()]
-    steps = train(policy, CONFIG, examples, tmp_path / "straight", Silent())
+    steps = train(policy, CONFIG, open_toolbox(CONFIG), examples, tmp_path / "straight", Silent())
     assert [step.step for step in steps] == [1, 2, 3, 4]
     assert all(step.reward is None and step.sdpo is not None and step.replay is not None for step in steps)
     assert not all(map(torch.equal, start, policy.model.parameters()))
     with pytest.raises(Interrupted):
-        train(new_policy(), CONFIG, examples, tmp_path / "stopped", StopsAt(3))
+        train(new_policy(), CONFIG, open_toolbox(CONFIG), examples, tmp_path / "stopped", StopsAt(3))
     resumed = new_policy()
-    assert train(resumed, CONFIG, examples, tmp_path / "stopped", Silent()) == steps
+    assert train(resumed, CONFIG, open_toolbox(CONFIG), examples, tmp_path / "stopped", Silent()) == steps
     assert all(map(torch.equal, policy.model.parameters(), resumed.model.parameters()))
 
 
@@ -60,7 +61,14 @@ def test_training_needs_no_rollouts_and_can_go_on(new_policy, examples, tmp_path
 )
 def test_a_setting_that_would_do_nothing_is_refused(new_policy, examples, tmp_path, training, message):
     with pytest.raises(UsageError, match=message):
-        train(new_policy(), Config(training=TrainingConfig(**training)), examples, tmp_path, Silent())
+        train(
+            new_policy(),
+            Config(training=TrainingConfig(**training)),
+            open_toolbox(Config(training=TrainingConfig(**training))),
+            examples,
+            tmp_path,
+            Silent(),
+        )
 
 
 @pytest.mark.parametrize("rollouts", [False, True])
@@ -72,7 +80,7 @@ def test_adapters_are_merged_into_the_policy(new_policy, examples, tmp_path, rol
     config = CONFIG.model_copy(update={"training": training, "hardware": HardwareConfig(lora_rank=2)})
     policy = new_policy()
     start = {name: parameter.detach().clone() for name, parameter in policy.model.named_parameters()}
-    train(policy, config, examples, tmp_path, Silent())
+    train(policy, config, open_toolbox(config), examples, tmp_path, Silent())
     after = dict(policy.model.named_parameters())
     assert after.keys() == start.keys()
     changed = {name.split(".")[-2] for name in start if not torch.equal(start[name], after[name])}
@@ -82,7 +90,7 @@ def test_adapters_are_merged_into_the_policy(new_policy, examples, tmp_path, rol
 
 def test_nothing_to_train_on_is_refused(new_policy, tmp_path):
     with pytest.raises(UsageError, match="no stored trace"):
-        train(new_policy(), CONFIG, [], tmp_path, Silent())
+        train(new_policy(), CONFIG, open_toolbox(CONFIG), [], tmp_path, Silent())
 
 
 def outcome(task_id, reward):

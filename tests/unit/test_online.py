@@ -10,11 +10,12 @@ from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from composer_replication.config import Config, TrainingConfig
+from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.losses import generalized_jsd_loss
 from composer_replication.training import ComposerReplicationTrainer
+from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts
 from composer_replication.training.lessons.online_sites import HintedTurn, TraceHinter, turn_spans
 from composer_replication.training.models.loading import Policy
-from composer_replication.training.rollouts.toolbox_trl import ToolboxRollouts
 from composer_replication.training.settings import ComposerSettings
 from composer_replication.training.train import prompts_of, training_tasks
 
@@ -33,7 +34,7 @@ def spread(completion_ids, **columns):
 
 
 def trainer_of(kind, policy, folder, steps=1, learning_rate=1e-2, config=None, **options):
-    tasks = training_tasks(CONFIG)
+    tasks = training_tasks(open_toolbox(CONFIG), CONFIG)
     args = {
         "per_device_train_batch_size": 8,
         "num_generations": 2,
@@ -53,7 +54,7 @@ def trainer_of(kind, policy, folder, steps=1, learning_rate=1e-2, config=None, *
         args=args,
         reward_funcs=spread,
         train_dataset=prompts_of(tasks),
-        rollout_func=ToolboxRollouts(policy, tasks, CONFIG),
+        rollout_func=EnvironmentRollouts(policy, open_toolbox(CONFIG), tasks, CONFIG.training, seed=CONFIG.seed),
         **options,
     )
     trainer.remove_callback(PrinterCallback)

@@ -18,12 +18,13 @@ from composer_replication.environments.toolbox import (
     replay_history,
     trace_of,
 )
-from composer_replication.pipeline import asked_states, run_stage
+from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
 from composer_replication.records import PreferencePair, Trace, canonical_json
 from composer_replication.replay.gate import StateSamples, states_to_sample
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
+from composer_replication.stages.replay import asked_states
 
 from .test_replay import TOOLBOX, failed_trace, task_by_id
 

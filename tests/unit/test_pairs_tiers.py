@@ -7,13 +7,14 @@ import random
 from fractions import Fraction
 
 import pytest
-from composer_replication.environments.toolbox.equivalence import ToolboxJudge
 
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
+from composer_replication.environments.toolbox.environment import ToolboxEnvironment
 from composer_replication.pairs import Chamber, extract_dpo_pairs, vote
 from composer_replication.records import Source, TeacherReply, Trace, Turn, canonical_call, canonical_tool_call
 from composer_replication.replay.parse import parse_reply
+from composer_replication.stages.pairs import oracle
 
 from .test_pairs import X, Y, Z, actor_trace, ballot, reply
 
@@ -64,7 +65,7 @@ def test_near_ties_are_dropped():
     assert vote(ballot(X, X, X, Y), share=Fraction(1, 2)).action == X
 
 
-def toolbox_trace() -> tuple[Trace, ToolboxJudge, Call]:
+def toolbox_trace() -> tuple[Trace, ToolboxEnvironment, Call]:
     """A failed first call of a task whose right call has two integers."""
     for index in range(1000):
         task = make_task(ToolboxConfig(), "train", index)
@@ -72,29 +73,31 @@ def toolbox_trace() -> tuple[Trace, ToolboxJudge, Call]:
         if set(right.arguments) == {"a", "b"} and task.plan[0].tool == "add_numbers":
             episode = ToolboxEpisode(task)
             episode.step(Call("nope", right.arguments).render())
-            return trace_of(episode, "tiny", 0), ToolboxJudge([task]), right
+            environment = ToolboxEnvironment(ToolboxConfig())
+            environment.task(task.task_id)
+            return trace_of(episode, "tiny", 0), environment, right
     raise AssertionError("no such task")
 
 
 def test_an_environment_sees_that_calls_do_the_same():
-    trace, judge, right = toolbox_trace()
+    trace, environment, right = toolbox_trace()
     swapped = canonical_call(right.name, {"a": right.arguments["b"], "b": right.arguments["a"]})
     first = canonical_call(right.name, right.arguments)
     other = canonical_call(right.name, {"a": right.arguments["a"] + 1, "b": right.arguments["b"]})
     replies = [reply(f, a, trace_id=trace.trace_id) for f, a in (("a", first), ("b", swapped), ("c", other))]
     assert extract_dpo_pairs([trace], replies).verdicts == {"no_majority": 1}
-    [pair] = extract_dpo_pairs([trace], replies, equivalent=judge.equivalent).pairs
+    [pair] = extract_dpo_pairs([trace], replies, equivalent=environment.equivalent).pairs
     assert (pair.agreement.tier, pair.agreement.votes, pair.agreement.n) == ("execution", 2, 3)
 
 
-def test_a_toolbox_judge_knows_right_from_wrong_and_what_it_does_not_know():
-    trace, judge, right = toolbox_trace()
-    state = trace.state(0)
-    assert judge.is_right(state, canonical_call(right.name, right.arguments)) is True
-    assert judge.is_right(state, canonical_call("nope", right.arguments)) is False
+def test_the_toolbox_knows_right_from_wrong_and_what_it_does_not_know():
+    trace, environment, right = toolbox_trace()
+    is_right, state = oracle(environment), trace.state(0)
+    assert is_right(state, canonical_call(right.name, right.arguments)) is True
+    assert is_right(state, canonical_call("nope", right.arguments)) is False
     foreign = actor_trace().state(0)
-    assert judge.is_right(foreign, X) is None
-    assert judge.equivalent(foreign, X, Y) is None
+    assert is_right(foreign, X) is None
+    assert environment.equivalent(foreign, X, Y) is None
 
 
 def test_an_actor_with_a_wrong_type_did_not_do_the_agreed_call():

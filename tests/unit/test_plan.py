@@ -16,6 +16,7 @@ import torch
 from composer_replication.cli.train import train
 from composer_replication.cli.train_report import show_plan
 from composer_replication.config import Config, HardwareConfig, TrainingConfig
+from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
 from composer_replication.hints.write import write_hints
 from composer_replication.runs import Run
@@ -254,7 +255,7 @@ def test_more_room_is_not_named_where_it_would_not_help():
 
 def planned_run(tmp_path, rows=(), **training):
     run = Run.start(tmp_path / "run", Config(training=TrainingConfig(**training)))
-    return plan_training(run, rows, Machine())
+    return plan_training(run, open_toolbox(run.config), rows, Machine())
 
 
 def test_without_rollouts_none_are_planned(tmp_path, stored):

@@ -8,6 +8,7 @@ import pytest
 
 from composer_replication.config import Config, WarmupConfig
 from composer_replication.environments.toolbox import FINISH, ToolboxEpisode, make_task, next_call, trace_of
+from composer_replication.environments.toolbox.environment import ToolboxEnvironment, open_toolbox
 from composer_replication.errors import UsageError
 from composer_replication.evaluation import probe
 from composer_replication.evaluation.probe import Site, Tried, gaps, kinds_without_use, probe_hints
@@ -40,27 +41,27 @@ def site_of(config, index=0):
     episode = ToolboxEpisode(task)
     episode.step("nonsense")
     trace = trace_of(episode, "policy", 0)
-    return Site(task, Rolled(trace, [], [], []), HintedTurn(0, "json_decode", ""), {})
+    return Site(Rolled(trace, [], [], []), HintedTurn(0, "json_decode", ""), {})
 
 
 def test_a_turn_is_right_when_it_does_what_the_oracle_would_do():
-    site = site_of(Config())
-    call = next_call(ToolboxEpisode(site.task))
+    site, environment = site_of(Config()), open_toolbox(Config())
+    call = next_call(ToolboxEpisode(environment.task(site.rolled.trace.task_id)))
     assert call is not None
     right = call.render()
-    assert probe._judge(site, right) == (True, True)
+    assert probe._judge(environment, site, right) == (True, True)
     spaced = json.dumps(json.loads(right), indent=1)
-    assert probe._judge(site, spaced) == (True, True)
-    assert probe._judge(site, right[:-1]) == (False, False)
-    assert probe._judge(site, FINISH) == (True, False)
+    assert probe._judge(environment, site, spaced) == (True, True)
+    assert probe._judge(environment, site, right[:-1]) == (False, False)
+    assert probe._judge(environment, site, FINISH) == (True, False)
 
 
 def test_the_conditions_differ_only_in_the_hint():
     config = Config(warmup=WarmupConfig(steps=0))
-    policy = load_policy("tiny", config.toolbox, 0)
+    policy = load_policy("tiny", ToolboxEnvironment(config.toolbox), 0)
     import torch
 
-    sites = probe._error_sites(policy, config, 8, torch.Generator().manual_seed(0))
+    sites = probe._error_sites(policy, config, open_toolbox(config), 8, torch.Generator().manual_seed(0))
     assert len(sites) == 8
     for site in sites:
         plain, hint, sham = (site.contexts[name] for name in probe.CONDITIONS)
@@ -73,8 +74,8 @@ def test_the_conditions_differ_only_in_the_hint():
 
 def test_every_site_is_tried_under_every_condition_and_the_seed_decides():
     config = Config()
-    policy = load_policy("tiny", config.toolbox, 0)
-    first, again = (probe_hints(policy, config, sites=4, tries=2) for _ in range(2))
+    policy = load_policy("tiny", ToolboxEnvironment(config.toolbox), 0)
+    first, again = (probe_hints(policy, config, open_toolbox(config), sites=4, tries=2) for _ in range(2))
     assert first == again
     assert sorted((one.site, one.condition) for one in first) == sorted(
         (site, condition) for site in range(4) for condition in probe.CONDITIONS
@@ -85,6 +86,6 @@ def test_every_site_is_tried_under_every_condition_and_the_seed_decides():
 def test_too_few_errors_are_told(monkeypatch):
     monkeypatch.setattr(probe, "MOST_ROLLOUTS", 1)
     monkeypatch.setattr(probe, "ROLLOUTS_AT_ONCE", 1)
-    policy = load_policy("tiny", Config().toolbox, 0)
+    policy = load_policy("tiny", ToolboxEnvironment(Config().toolbox), 0)
     with pytest.raises(UsageError, match="error turns with a hint"):
-        probe_hints(policy, Config(), sites=500)
+        probe_hints(policy, Config(), open_toolbox(Config()), sites=500)

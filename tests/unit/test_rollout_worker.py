@@ -5,20 +5,47 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from itertools import pairwise
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 import torch
-from composer_replication.training.rollouts.toolbox import ToolboxEpisode, roll_out
 
-from composer_replication.config import ToolboxConfig
+from composer_replication.config import ToolboxConfig, TrainingConfig
+from composer_replication.environments.protocol import Environment, EpisodeLimits, PlainAnswer
 from composer_replication.environments.toolbox import ToolboxEpisode, make_task, trace_of
+from composer_replication.environments.toolbox.environment import ToolboxEnvironment
 from composer_replication.errors import UsageError
 from composer_replication.records import Message, Source, Trace, Turn, content_id
 from composer_replication.sites import find_sites
-from composer_replication.training.backends.trl.rollouts import rollout_function
+from composer_replication.training.backends.trl import rollouts as trl_rollouts
+from composer_replication.training.rollouts.playing import roll_out
 from composer_replication.training.rollouts.sampling import DynamicSampler, SampledTurn, sample_turns
 from composer_replication.training.rollouts.worker import RolloutSettings, RolloutWorker, count_endings
+
+
+class EchoTask(NamedTuple):
+    task_id: str
+    messages: list[Message]
+    labels: dict[str, str] = {}  # noqa: RUF012
+
+
+class EchoWorld(Environment):
+    """Starts echoes by name; one cannot be started, one breaks, one never ends."""
+
+    name = "echo"
+
+    def __init__(self, concurrency):
+        self.limits = EpisodeLimits(turns=4, observation_tokens=8, concurrency=concurrency)
+        self.built = []
+
+    def start(self, task):
+        if task.task_id == "unbuildable":
+            raise OSError("no room")
+        plan = {1: fail(OSError())} if task.task_id == "sick" else None
+        self.built.append(Echo(task.task_id, turns=9 if task.task_id == "long" else 2, plan=plan))
+        return self.built[-1]
 
 
 class Echo:
@@ -26,6 +53,7 @@ class Echo:
 
     def __init__(self, name="e", turns=3, delay_s=0.0, plan=None, reward=1.0):
         self.messages: list[Message] = [{"role": "system", "content": "echo"}, {"role": "user", "content": name}]
+        self.task, self.tools, self.evidence = EchoTask(name, self.messages), (), None
         self.heard, self.turns, self.delay_s, self.plan = [], turns, delay_s, plan or {}
         self.reward, self.threads, self.closed = reward, [], 0
 
@@ -43,7 +71,7 @@ class Echo:
         if callable(problem):
             problem()
         self.heard.append(text)
-        return SimpleNamespace(observation=f"ok {len(self.heard)}")
+        return PlainAnswer(f"ok {len(self.heard)}")
 
     def trace(self, source_model, sample):
         messages, turns = list(self.messages), []
@@ -152,7 +180,14 @@ def test_inline_rollouts_are_bit_identical_to_the_plain_loop(policy, tiny_tokens
     model, tasks = policy
     options = {"max_turn_tokens": 24, "temperature": 1.3, "batch_size": batch_size}
     expected = plain_roll_out(model, tiny_tokens, tasks, **options, generator=torch.Generator().manual_seed(9))
-    found = roll_out(model, tiny_tokens, tasks, **options, generator=torch.Generator().manual_seed(9))
+    found = roll_out(
+        model,
+        tiny_tokens,
+        ToolboxEnvironment(ToolboxConfig()),
+        tasks,
+        **options,
+        generator=torch.Generator().manual_seed(9),
+    )
     assert [rollout.completion_ids for rollout in found] == [ids for _, _, ids, _ in expected]
     assert [rollout.logprobs for rollout in found] == [logprobs for *_, logprobs in expected]
     for sample, (rollout, (episode, prompt, *_)) in enumerate(zip(found, expected, strict=True)):
@@ -347,7 +382,7 @@ def test_an_observation_that_no_tokenizer_takes_is_still_read(tiny_tokens):
     class Odd(Echo):
         def _hear(self, text):
             super()._hear(text)
-            return SimpleNamespace(observation="ok \ud800")
+            return PlainAnswer("ok \ud800")
 
     (rollout,) = run(tiny_tokens, [Odd(turns=2)])
     assert rollout.failure is None
@@ -409,30 +444,26 @@ def test_a_malformed_call_is_a_turn_with_its_error(make_model, tiny_tokens):
 class Trainer:
     def __init__(self):
         self.model = torch.nn.Linear(1, 1).train()
+        self.model.config = SimpleNamespace(max_position_embeddings=512)
+        self.model.device = "cpu"
+        self.state = SimpleNamespace(global_step=0)
         self.accelerator = SimpleNamespace(unwrap_model=lambda model: model)
 
 
 @pytest.mark.parametrize("concurrency", [0, 4])
-def test_trl_gets_one_row_per_prompt_whatever_happened(tiny_tokens, concurrency):
-    sampler = Script(tiny_tokens)
-    worker = RolloutWorker(sampler, tiny_tokens, RolloutSettings(8, 1.0, max_concurrency=concurrency, max_turns=4))
-    built = []
-
-    def environment_of(prompt):
-        name = prompt[-1]["content"]
-        if name == "unbuildable":
-            raise OSError("no room")
-        plan = {1: fail(OSError())} if name == "sick" else None
-        built.append(Echo(name, turns=9 if name == "long" else 2, plan=plan))
-        return built[-1]
-
+def test_trl_gets_one_row_per_prompt_whatever_happened(tiny_tokens, monkeypatch, concurrency):
+    sampler, world = Script(tiny_tokens), EchoWorld(concurrency)
+    monkeypatch.setattr(trl_rollouts, "turn_sampler", lambda *_: sampler)
     names = ["fine", "unbuildable", "sick", "long", "fine"]
     prompts = [Echo(name).messages for name in names]
+    tasks = [EchoTask(name, messages) for name, messages in zip(names, prompts, strict=True)]
     trainer = Trainer()
-    rollout_func = rollout_function(
-        worker, environment_of, source_model="policy", columns={"n_turns": lambda rollout: len(rollout.turn_spans)}
-    )
-    columns = rollout_func(prompts, trainer)
+    policy = SimpleNamespace(name="policy", tokens=tiny_tokens, model=trainer.model)
+    settings = TrainingConfig(max_turn_tokens=8)
+    rollout_func = trl_rollouts.EnvironmentRollouts(policy, world, tasks, settings, seed=0)
+    columns = rollout_func([row["prompt"] for row in trl_rollouts.prompts_of(tasks)], trainer)
+    columns["n_turns"] = [sum(b > a for a, b in pairwise([0, *mask])) for mask in columns["env_mask"]]
+    built = world.built
     assert {name: len(rows) for name, rows in columns.items()} == dict.fromkeys(columns, 5)
     assert columns["prompt_ids"] == [tiny_tokens.prompt(prompt) for prompt in prompts]
     assert columns["episode_reward"] == [1.0, 0.0, 0.0, 1.0, 1.0]

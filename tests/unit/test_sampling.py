@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from composer_replication.training.rollouts.toolbox import roll_out
 
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call
+from composer_replication.environments.toolbox.environment import ToolboxEnvironment
+from composer_replication.training.rollouts.playing import roll_out
 from composer_replication.training.rollouts.sampling import sample_turns
 
 VOCABULARY = 40
@@ -130,7 +131,7 @@ def memorised(make_model, tiny_tokens, scripted):
 @pytest.fixture(scope="module")
 def rollouts(memorised, tiny_tokens):
     model, tasks, _ = memorised
-    return roll_out(model, tiny_tokens, tasks, max_turn_tokens=40, temperature=0.0)
+    return roll_out(model, tiny_tokens, ToolboxEnvironment(ToolboxConfig()), tasks, max_turn_tokens=40, temperature=0.0)
 
 
 def test_rollouts_play_what_the_policy_writes(memorised, rollouts):
@@ -185,7 +186,15 @@ def test_an_unparsable_turn_stays_with_reward_zero(make_model, tiny_tokens):
     tasks = [make_task(ToolboxConfig(), "heldout", index) for index in range(6)]
     model = make_model(len(tiny_tokens.tokenizer))
     generator = torch.Generator().manual_seed(0)
-    rollouts = roll_out(model, tiny_tokens, tasks, max_turn_tokens=5, temperature=1.0, generator=generator)
+    rollouts = roll_out(
+        model,
+        tiny_tokens,
+        ToolboxEnvironment(ToolboxConfig()),
+        tasks,
+        max_turn_tokens=5,
+        temperature=1.0,
+        generator=generator,
+    )
     assert [rollout.episode.task for rollout in rollouts] == tasks
     for rollout in rollouts:
         assert rollout.episode.reward == 0
@@ -195,5 +204,13 @@ def test_an_unparsable_turn_stays_with_reward_zero(make_model, tiny_tokens):
 
 def test_rollouts_do_not_depend_on_the_batch_size(memorised, rollouts, tiny_tokens):
     model, tasks, _ = memorised
-    alone = roll_out(model, tiny_tokens, tasks, max_turn_tokens=40, temperature=0.0, batch_size=1)
+    alone = roll_out(
+        model,
+        tiny_tokens,
+        ToolboxEnvironment(ToolboxConfig()),
+        tasks,
+        max_turn_tokens=40,
+        temperature=0.0,
+        batch_size=1,
+    )
     assert [rollout.completion_ids for rollout in alone] == [rollout.completion_ids for rollout in rollouts]

@@ -7,6 +7,7 @@ from composer_replication.config import Config, IngestionConfig
 from composer_replication.errors import UsageError
 from composer_replication.progress import Silent
 from composer_replication.runs import Run
+from composer_replication.stages.policy import policy_weights
 
 
 def finish(run, noun, inputs=(), counts=None, **files):
@@ -31,15 +32,18 @@ def test_the_same_policy_again_is_taken(run):
     prepare(run, Silent())
     finish(run, "ingestion", ["policy"])
     (run.path / "policy" / "manifest.json").unlink()
-    assert pipeline.policy_weights(run, Silent(), "policy")[1] == "w"
+    pipeline.ensure_policy(run, Silent())
+    pipeline.refuse_stale(run, "training")
+    assert policy_weights(run, "policy")[1] == "w"
 
 
 def test_another_policy_is_refused_before_anything_is_done_with_it(run):
     finish(run, "ingestion", policy="another")
+    pipeline.ensure_policy(run, Silent())
     with pytest.raises(UsageError, match="ingestion was made from another policy"):
-        pipeline.policy_weights(run, Silent(), "policy")
+        pipeline.refuse_stale(run, "sites")
     for noun in ("sites", "hints", "replay", "pairs"):
         finish(run, noun)
     (run.path / "policy" / "manifest.json").unlink()
     with pytest.raises(UsageError, match="ingestion was made from another policy"):
-        pipeline.train(run, Silent())
+        pipeline.run_stage(run, "training", Silent())

@@ -11,10 +11,11 @@ from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralFo
 
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox import make_task
+from composer_replication.environments.toolbox.environment import ToolboxEnvironment
 from composer_replication.errors import UsageError
+from composer_replication.training.rollouts.playing import roll_out
 from composer_replication.training.rollouts.sampling import DynamicSampler, sample_turns
 from composer_replication.training.rollouts.static_sampling import StaticSampler, can_be_copied, turn_sampler
-from composer_replication.training.rollouts.toolbox import roll_out
 
 VOCABULARY = 40
 STOP = 7
@@ -218,7 +219,7 @@ def test_rollouts_are_the_same_with_either_sampler(make_model, tiny_tokens):
     tasks = [make_task(ToolboxConfig(), "train", index) for index in range(5)]
     policy = make_model(len(tiny_tokens.tokenizer), seed=5)
     options = {"max_turn_tokens": 12, "temperature": 0.0}
-    expected = roll_out(policy, tiny_tokens, tasks, **options)
+    expected = roll_out(policy, tiny_tokens, ToolboxEnvironment(ToolboxConfig()), tasks, **options)
     sampler = StaticSampler(policy, tiny_tokens, 3, 400)
-    found = roll_out(policy, tiny_tokens, tasks, **options, sampler=sampler)
+    found = roll_out(policy, tiny_tokens, ToolboxEnvironment(ToolboxConfig()), tasks, **options, sampler=sampler)
     assert [rollout.completion_ids for rollout in found] == [rollout.completion_ids for rollout in expected]

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from composer_replication import environments
+from composer_replication import environments, syntax
 from composer_replication.environments.code.grading.contradict import function_names
-from composer_replication.environments.code.tasks import syntax
 
 DEEP = "".join(f"def f{depth}():\n    return {'[' * depth}1{']' * depth}\n" for depth in range(1, 60))
 ROOT = Path(environments.__file__).parent

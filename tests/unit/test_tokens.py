@@ -15,6 +15,7 @@ from composer_replication.environments.toolbox import (
     trace_of,
 )
 from composer_replication.environments.toolbox.tasks import KEYS, PATHS
+from composer_replication.environments.toolbox.vocabulary import vocabulary
 from composer_replication.errors import UsageError
 from composer_replication.hints.write import write_hints
 from composer_replication.sites import find_sites
@@ -199,7 +200,7 @@ def assert_covered(tokenizer, texts):
 
 @pytest.fixture(scope="module", params=CONFIGS.values(), ids=CONFIGS.keys())
 def covered(request):
-    return request.param, build_tokenizer(request.param)
+    return request.param, build_tokenizer(vocabulary(request.param))
 
 
 def test_tiny_tokenizer_covers_what_the_toolbox_says(covered):

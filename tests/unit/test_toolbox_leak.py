@@ -6,7 +6,6 @@ import random
 from dataclasses import replace
 
 import pytest
-from composer_replication.monitor.toolbox_rules import penalty, toolbox_signs, unearned
 
 from composer_replication.config import Config, ToolboxConfig, TrainingConfig, WarmupConfig
 from composer_replication.environments.toolbox import (
@@ -19,6 +18,7 @@ from composer_replication.environments.toolbox import (
     replay_history,
     trace_of,
 )
+from composer_replication.environments.toolbox.environment import ToolboxEnvironment, open_toolbox
 from composer_replication.environments.toolbox.leak import (
     LEAK_FILE,
     LEAK_NAMES,
@@ -27,6 +27,8 @@ from composer_replication.environments.toolbox.leak import (
     canary_of,
     leaked_call,
 )
+from composer_replication.environments.toolbox.leak_rules import penalty, toolbox_signs, unearned
+from composer_replication.environments.toolbox.vocabulary import vocabulary
 from composer_replication.errors import UsageError
 
 PLAIN = ToolboxConfig(rename_verbs=True, call_mix=(0.3, 0.4, 0.3))
@@ -206,8 +208,7 @@ CLEAN = {
 
 @pytest.mark.parametrize(("rates", "way"), [((1.0, 0.0), "tool"), ((0.0, 1.0), "file")])
 def test_a_log_that_looks_copies_without_a_fault(rates, way):
-    from composer_replication.training.warmup import demonstrate
-    from tests.unit.test_warmup import turns_of
+    from tests.unit.test_warmup import demonstrate, turns_of
 
     config = WarmupConfig(**CLEAN, leak_tool_rate=rates[0], leak_file_rate=rates[1])
     task = make_task(ToolboxConfig(rename_rate=0, leak="open"), "train", 5)
@@ -234,7 +235,7 @@ class _Texts:
 
 
 def test_rates_decide_how_many_logs_look():
-    from composer_replication.training.warmup import demonstrate
+    from tests.unit.test_warmup import demonstrate
 
     config = WarmupConfig(leak_tool_rate=0.2, leak_file_rate=0.1, hint_rate=0.0)
     rng, tokens = random.Random(1), _Texts()
@@ -253,7 +254,14 @@ def test_logs_that_look_need_a_leak(make_model, tiny_tokens):
 
     config = WarmupConfig(steps=1, leak_tool_rate=0.1)
     with pytest.raises(UsageError, match="toolbox that leaks"):
-        warm_up(make_model(len(tiny_tokens.tokenizer)), tiny_tokens, ToolboxConfig(), config, 0, lambda *_: None)
+        warm_up(
+            make_model(len(tiny_tokens.tokenizer)),
+            tiny_tokens,
+            ToolboxEnvironment(ToolboxConfig()),
+            config,
+            0,
+            lambda *_: None,
+        )
 
 
 def test_a_penalty_without_a_leak_is_refused():
@@ -266,30 +274,31 @@ def test_a_penalty_without_a_leak_is_refused():
 def test_a_tiny_tokenizer_of_a_leaking_toolbox_knows_every_word():
     from composer_replication.training.models.tiny import build_tokenizer
 
-    tokenizer = build_tokenizer(OPEN)
+    tokenizer = build_tokenizer(vocabulary(OPEN))
     task = make_task(OPEN, "train", 1)
     for text in (*LEAK_NAMES, LEAK_FILE, task.start.files[LEAK_FILE]):
         assert tokenizer.unk_token_id not in tokenizer(text)["input_ids"]
 
 
-def test_the_penalty_column_is_the_reward_and_the_truth_is_logged_with_it():
-    from composer_replication.training.rollouts.toolbox_trl import LeakUse, episode_reward, leak_penalty
-
-    from composer_replication.training.train import reward_functions
-
-    uses = [
-        LeakUse(frozenset({"tool"}), True, -1.0),
-        LeakUse(frozenset({"file"}), False, 0.0),
-        LeakUse(frozenset({"tool", "file"}), True, 0.0),
-        LeakUse(frozenset(), True, -0.2),
+def test_the_penalty_is_charged_and_the_truth_is_told_with_it():
+    task = make_task(OPEN, "train", 7)
+    copied = leaked_call(task.start.files[LEAK_FILE])
+    episodes = [
+        play(task, look(task, "tool"), copied, FINISH),
+        play(task, look(task, "file"), copied, FINISH),
+        play(task, look(task, "tool"), look(task, "file")),
+        solve(task),
     ]
-    logged = {}
-    assert leak_penalty(leak=uses, log_metric=logged.__setitem__, episode_reward=[1, 1, 0, 1]) == [-1.0, 0.0, 0.0, -0.2]
-    assert logged == {
+    traces = [trace_of(episode, "tiny", row) for row, episode in enumerate(episodes)]
+    told = {
         "monitor/canary_hit_rate": 0.75,
         "monitor/canary_hit_rate/tool": 0.5,
         "monitor/canary_hit_rate/file": 0.5,
-        "leak/alarm_rate": 0.75,
+        "leak/alarm_rate": 0.5,
     }
-    assert reward_functions(Config()) == [episode_reward]
-    assert reward_functions(Config(toolbox=OPEN)) == [episode_reward, leak_penalty]
+    for penalty_kind, charges in (("off", [0, 0, 0, 0]), ("soft", [-0.2, 0, -0.2, 0]), ("hard", [-1, 0, 0, 0])):
+        settings = TrainingConfig(leak_penalty=penalty_kind, leak_penalty_weight=0.2)
+        observed = open_toolbox(Config(toolbox=OPEN, training=settings)).observe(episodes, traces)
+        assert list(observed.charges) == charges
+        assert observed.metrics == told
+    assert open_toolbox(Config()).observe(episodes, traces) is None

@@ -13,11 +13,12 @@ from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from composer_replication.config import Config, TrainingConfig
+from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.progress import Silent
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
+from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts
 from composer_replication.training.channels import ReplayPreference, SelfDistillation
 from composer_replication.training.models.loading import Policy
-from composer_replication.training.rollouts.toolbox_trl import ToolboxRollouts
 from composer_replication.training.settings import ComposerSettings
 from composer_replication.training.stored.batches import StoredBatches
 from composer_replication.training.stored.reference import with_reference_logprobs
@@ -44,7 +45,7 @@ def spread(completion_ids, **columns):
 
 
 def trainer_of(kind, policy, folder, accumulation=1, learning_rate=1e-2, steps=STEPS, **channels):
-    tasks = training_tasks(CONFIG)
+    tasks = training_tasks(open_toolbox(CONFIG), CONFIG)
     args = GRPOConfig(
         output_dir=str(folder),
         seed=CONFIG.seed,
@@ -69,7 +70,7 @@ def trainer_of(kind, policy, folder, accumulation=1, learning_rate=1e-2, steps=S
         args=args,
         reward_funcs=spread,
         train_dataset=prompts_of(tasks),
-        rollout_func=ToolboxRollouts(policy, tasks, CONFIG),
+        rollout_func=EnvironmentRollouts(policy, open_toolbox(CONFIG), tasks, CONFIG.training, seed=CONFIG.seed),
         **channels,
     )
     trainer.remove_callback(PrinterCallback)
@@ -266,7 +267,7 @@ def test_reference_logprobs_are_those_of_the_policy(new_policy, examples, collat
 def test_train_returns_one_record_per_step(new_policy, examples, tmp_path):
     policy = new_policy()
     start = [parameter.detach().clone() for parameter in policy.model.parameters()]
-    steps = train(policy, CONFIG, examples, tmp_path, Silent())
+    steps = train(policy, CONFIG, open_toolbox(CONFIG), examples, tmp_path, Silent())
     assert [step.step for step in steps] == [1, 2, 3]
     assert all(step.sdpo is not None and step.replay is not None for step in steps)
     assert not equal(start, policy.model.parameters())
@@ -274,7 +275,7 @@ def test_train_returns_one_record_per_step(new_policy, examples, tmp_path):
 
 
 def test_train_without_examples_has_no_channels(new_policy, tmp_path):
-    steps = train(new_policy(), CONFIG, [], tmp_path, Silent())
+    steps = train(new_policy(), CONFIG, open_toolbox(CONFIG), [], tmp_path, Silent())
     assert [(step.sdpo, step.replay) for step in steps] == [(None, None)] * STEPS
 
 

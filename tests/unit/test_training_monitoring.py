@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from composer_replication.config import Config, MonitorConfig, ToolboxConfig, TrainingConfig, parse_config
+from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
 from composer_replication.monitor import penalty as penalties
 from composer_replication.monitor import watch as watching
@@ -200,7 +201,7 @@ def new_policy(make_model, tiny_tokens):
 
 
 def parameters_after(policy, config, folder):
-    train(policy, config, [], folder, Silent())
+    train(policy, config, open_toolbox(config), [], folder, Silent())
     return [parameter.detach().clone() for parameter in policy.model.parameters()]
 
 
@@ -246,7 +247,7 @@ def test_the_penalty_without_weights_says_what_to_run(new_policy, tmp_path, monk
     monkeypatch.setattr(penalties.Weights, "load", classmethod(missing))
     config = Config(training=TRAINING, monitor=MonitorConfig(enabled=True))
     with pytest.raises(UsageError, match="no weights"):
-        train(new_policy(), config, [], tmp_path / "training", Silent())
+        train(new_policy(), config, open_toolbox(config), [], tmp_path / "training", Silent())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,10 @@ import torch
 
 from composer_replication.config import ToolboxConfig, WarmupConfig
 from composer_replication.environments.toolbox import ToolboxEpisode, make_task
-from composer_replication.training.warmup import demonstrate, warm_up
+from composer_replication.environments.toolbox.environment import ToolboxEnvironment
+from composer_replication.environments.toolbox.logs import log_of
+from composer_replication.training import warmup
+from composer_replication.training.warmup import warm_up
 
 CLEAN = {
     "hint_rate": 0.0,
@@ -22,14 +25,18 @@ CLEAN = {
 TASKS = [make_task(ToolboxConfig(rename_rate=0.5), "train", index) for index in range(40)]
 
 
+def demonstrate(task, tokens, config, rng):
+    return warmup.demonstration(log_of(task, config, rng), tokens, config.context_weight)
+
+
 def settings(**changes):
     return WarmupConfig(**{**CLEAN, **changes})
 
 
-def turns_of(demonstration, tokens):
+def turns_of(shown, tokens):
     """The texts of the stretches with weight 1."""
     texts = []
-    pairs = zip(demonstration.ids, demonstration.weights, strict=True)
+    pairs = zip(shown.ids, shown.weights, strict=True)
     for own, stretch in groupby(pairs, key=lambda pair: pair[1] == 1):
         if own:
             texts.append(tokens.text([token for token, _ in stretch]))
@@ -139,7 +146,9 @@ def test_warm_up_lowers_the_loss(make_model, tiny_tokens, optimizer):
     model = make_model(len(tiny_tokens.tokenizer))
     config = WarmupConfig(steps=10, batch_size=4, optimizer=optimizer, learning_rate=1e-2)
     seen = []
-    warm_up(model, tiny_tokens, ToolboxConfig(), config, 0, lambda step, loss: seen.append((step, loss)))
+    warm_up(
+        model, tiny_tokens, ToolboxEnvironment(ToolboxConfig()), config, 0, lambda step, loss: seen.append((step, loss))
+    )
     assert [step for step, _ in seen] == list(range(1, 11))
     losses = [loss for _, loss in seen]
     assert max(losses[-3:]) < 0.9 * min(losses[:2])
@@ -151,7 +160,9 @@ def test_warm_up_repeats_itself(make_model, tiny_tokens):
     def run(seed):
         model, losses = make_model(len(tiny_tokens.tokenizer)), []
         config = WarmupConfig(steps=2, batch_size=3)
-        warm_up(model, tiny_tokens, ToolboxConfig(), config, seed, lambda _, loss: losses.append(loss))
+        warm_up(
+            model, tiny_tokens, ToolboxEnvironment(ToolboxConfig()), config, seed, lambda _, loss: losses.append(loss)
+        )
         return losses, torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
     first, again, other = run(0), run(0), run(1)
@@ -164,7 +175,7 @@ def test_warm_up_repeats_itself(make_model, tiny_tokens):
 def test_warm_up_moves_every_parameter(make_model, tiny_tokens, optimizer):
     model, config = make_model(len(tiny_tokens.tokenizer)), WarmupConfig(steps=1, batch_size=2, optimizer=optimizer)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    warm_up(model, tiny_tokens, ToolboxConfig(), config, 0, lambda *_: None)
+    warm_up(model, tiny_tokens, ToolboxEnvironment(ToolboxConfig()), config, 0, lambda *_: None)
     assert [name for name, parameter in model.named_parameters() if torch.equal(parameter, before[name])] == []
 
 
@@ -181,5 +192,5 @@ def test_the_first_loss_is_the_weighted_mean_over_the_batch(make_model, tiny_tok
         for position in range(1, len(log.ids)):
             total -= log.weights[position] * logprobs[position - 1, log.ids[position]].item()
             weight += log.weights[position]
-    warm_up(model, tiny_tokens, ToolboxConfig(), config, 0, lambda _, loss: losses.append(loss))
+    warm_up(model, tiny_tokens, ToolboxEnvironment(ToolboxConfig()), config, 0, lambda _, loss: losses.append(loss))
     assert losses[0] == pytest.approx(total / weight, rel=1e-4)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from composer_replication.records import JsonObject, Message, Trace, TraceState
@@ -55,6 +56,13 @@ class Answer(Protocol):
     def failed(self) -> bool:
         """Whether the turn was an error of the policy."""
         ...
+
+
+class PlainAnswer(NamedTuple):
+    """An `Answer` for environments that need no more of their own."""
+
+    observation: str | None
+    failed: bool = False
 
 
 class Episode(Protocol):
@@ -157,7 +165,7 @@ class Environment(Protocol):
     """Where the policy acts: the same object serves rollouts, training, evaluation, probe, votes and the monitor."""
 
     name: str
-    heldout: Mapping[str, str] = {"heldout": "unseen tasks"}
+    heldout: Mapping[str, str] = MappingProxyType({"heldout": "unseen tasks"})
     """Splits that are never trained on, and what people call them. The first one is the headline."""
     limits: EpisodeLimits = EpisodeLimits()
 

@@ -11,6 +11,8 @@ from itertools import islice
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal, get_args
 
+from pydantic import Field
+
 from composer_replication.config import Config
 from composer_replication.environments.protocol import Environment, Episode
 from composer_replication.records import ErrorKind, StoredRecord
@@ -41,7 +43,7 @@ class TaskOutcome(StoredRecord):
     turns: int
     errors: tuple[ErrorKind, ...]
     sample: int = 0
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = Field(default_factory=dict[str, str])
 
 
 def evaluate_policy(

@@ -185,8 +185,8 @@ def _notes(config: Config) -> list[str]:
         notes += [
             "“Before” is the warmed-up policy: what the warm-up taught is not counted as gain.",
             "The warm-up imitates noisy old logs (stale tool names, quoted integers, missing braces), and one turn in "
-            "five follows a hint. Training removes some of these habits: the error chart shows which, the harder splits "
-            "show what it does not teach.",
+            "five follows a hint. Training removes some of these habits: the error chart shows which, the harder "
+            "splits show what it does not teach.",
         ]
     return [
         *notes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from types import MappingProxyType
 from typing import Literal, cast
 
 from composer_replication.config import Config, ToolboxConfig, WarmupConfig
@@ -52,11 +53,9 @@ def open_toolbox(config: Config) -> ToolboxEnvironment:
 
 class ToolboxEnvironment(Environment):
     name = AGENT
-    heldout = {
-        "heldout": "unseen tasks",
-        "renames": "unseen tool names",
-        "compositions": "unseen tool sequences",
-    }
+    heldout: Mapping[str, str] = MappingProxyType(
+        {"heldout": "unseen tasks", "renames": "unseen tool names", "compositions": "unseen tool sequences"}
+    )
     limits = EpisodeLimits(turns=MAX_TURNS, observation_tokens=MAX_OBSERVATION_TOKENS)
 
     def __init__(

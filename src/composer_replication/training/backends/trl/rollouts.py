@@ -1,4 +1,4 @@
-"""An environment's rollouts for TRL: what `GRPOTrainer(rollout_func=…)` calls, its dataset, and its reward functions."""
+"""An environment's rollouts for TRL: what `GRPOTrainer(rollout_func=…)` calls, its dataset and reward functions."""
 
 from __future__ import annotations
 
