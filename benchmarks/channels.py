@@ -25,10 +25,11 @@ from trl import GRPOConfig
 
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox.vocabulary import vocabulary
+from composer_replication.objective import SdpoSettings
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
+from composer_replication.training.channels import SelfDistillation
 from composer_replication.training.lessons.online_sites import OnlineSite
 from composer_replication.training.models.tiny import build_tokenizer
-from composer_replication.training.settings import ComposerSettings
 from composer_replication.training.stored.examples import PairTokens, TraceExample
 
 SHAPES = {
@@ -66,9 +67,9 @@ class Bench:
             args=args,
             reward_funcs=lambda completions, **_: [0.0] * len(completions),
             train_dataset=Dataset.from_list([{"prompt": "x"}] * self.rows),
-            alpha_sdpo=alpha,
+            channels=[SelfDistillation(SdpoSettings(weight=alpha, teacher=teacher))],
             beta_replay=beta,
-            settings=ComposerSettings(teacher=teacher, gradient_ratio_cap=None),
+            gradient_ratio_cap=None,
             hinter=lambda traces: [[] for _ in traces],
             batches=self._pairs(),
         )

@@ -111,6 +111,7 @@ def measure(case: dict[str, Any], steps: int) -> dict[str, Any]:
 
     from composer_replication.cli.common import quiet_libraries
     from composer_replication.config import Config, HardwareConfig, TrainingConfig
+    from composer_replication.objective import GrpoSettings, SdpoSettings, TrdpoSettings
     from composer_replication.progress import Silent
     from composer_replication.training.models.loading import Policy
     from composer_replication.training.models.shape import shape_of
@@ -128,11 +129,10 @@ def measure(case: dict[str, Any], steps: int) -> dict[str, Any]:
         prompts_per_step=prompts,
         group_size=group,
         learning_rate=1e-6,
-        sdpo_from="rollouts",
-        sdpo_teacher=case.get("teacher", "ema"),
     )
+    channels = (GrpoSettings(), SdpoSettings(source="rollouts", teacher=case.get("teacher", "ema")), TrdpoSettings())
     hardware = HardwareConfig(gradient_checkpointing=case.get("checkpointing", False))
-    config = Config.model_validate({**Config(training=training).model_dump(), "hardware": hardware.model_dump()})
+    config = Config(training=training, hardware=hardware, channels=channels)
     tokens = ChatTokens(build_tokenizer(vocabulary(config.toolbox)))
     meter = MemoryMeter()
     small = {"pad_token_id": tokens.tokenizer.pad_token_id, "eos_token_id": tokens.tokenizer.eos_token_id}
@@ -142,8 +142,7 @@ def measure(case: dict[str, Any], steps: int) -> dict[str, Any]:
     longest = longest_rollout(policy, config)
     estimate = estimate_memory(
         shape_of(model.config),
-        training,
-        hardware,
+        config,
         workload(config, longest, 0, Machine(on_gpu=torch.cuda.is_available())),
     )
     with tempfile.TemporaryDirectory() as scratch:

@@ -23,12 +23,12 @@ import torch
 from composer_replication.config import Config, ToolboxConfig, WarmupConfig
 from composer_replication.environments.toolbox import task_stream, trace_of
 from composer_replication.environments.toolbox.environment import ToolboxEnvironment
+from composer_replication.objective import SdpoSettings
 from composer_replication.training.lessons.distillation import SiteStates, distil
 from composer_replication.training.lessons.online_sites import TraceHinter
 from composer_replication.training.models.loading import Policy, load_policy
 from composer_replication.training.models.states import last_hidden, output_head
 from composer_replication.training.rollouts.playing import roll_out
-from composer_replication.training.settings import ComposerSettings
 from composer_replication.training.stored.windowing import last_turns
 from composer_replication.training.warmup import warm_up
 
@@ -120,7 +120,7 @@ def compare(policy: Policy, sites: Sequence[Any], full: Sequence[float], keep: i
 @torch.no_grad()
 def divergences(policy: Policy, sites: Sequence[tuple[list[int], str, list[int]]]) -> list[float]:
     """Mean over each turn's tokens, hinted against plain."""
-    settings, head, found = ComposerSettings(require_disfavour=False), output_head(policy.model), []
+    settings, head, found = SdpoSettings(require_disfavour=False), output_head(policy.model), []
     for context, hint, turn_ids in sites:
         states = [
             hidden_states(policy.model, ids, turn_ids) for ids in (context, policy.tokens.splice_hint(context, hint))

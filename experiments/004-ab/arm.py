@@ -18,6 +18,7 @@ from composer_replication.config import Config
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import RecomposeError
 from composer_replication.evaluation.result_lines import write_result
+from composer_replication.objective import TrdpoSettings
 from composer_replication.progress import Silent
 from composer_replication.training.metrics import StepLines
 from composer_replication.training.models.loading import Policy, load_saved_policy
@@ -81,7 +82,7 @@ def run_arm(
     before = load_saved_policy(start, config.model.name)
     part, tasks, samples = measuring["part"], measuring["tasks"], measuring["samples"]
     measure = Measure(config)
-    examples = examples_of(policy, data, config) if config.training.beta_replay else []
+    examples = examples_of(policy, data, config) if config.channel(TrdpoSettings).weight else []
     curve = Curve(measure, policy, samples_on_the_way(measuring, last), last, part, tasks)
     stopped = None
     torch.cuda.reset_peak_memory_stats() if torch.cuda.is_available() else None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from composer_replication.config import Config
+from composer_replication.objective import TrdpoSettings
 
 HERE = Path(__file__).parent
 TEACHERS = ("a", "b", "c")
@@ -54,7 +55,7 @@ class Plan:
         return self.raw["regimes"][regime].get("teachers_of", regime)
 
     def needs_pairs(self, regime: str) -> bool:
-        return any(self.config(regime, arm, 0).training.beta_replay for arm in self.arms(regime))
+        return any(self.config(regime, arm, 0).channel(TrdpoSettings).weight for arm in self.arms(regime))
 
 
 def read_plan(path: Path = HERE / "plan.toml") -> Plan:

@@ -18,6 +18,7 @@ from composer_replication.cli.common import quiet_libraries
 from composer_replication.config import Config
 from composer_replication.evaluation.queue import Job, Queue
 from composer_replication.evaluation.result_lines import SUFFIX, read_result
+from composer_replication.objective import SdpoSettings, TrdpoSettings
 from composer_replication.records import ERROR_KINDS
 
 FEWEST_SITES = 12
@@ -45,7 +46,7 @@ def jobs_of(plan: Plan, work: Path, results: Path) -> list[Job]:
             for arm in plan.arms(regime):
                 if seed in plan.seeds(regime, arm):
                     name = f"{regime}/{arm}-{seed}"
-                    needed = data if plan.config(regime, arm, seed).training.beta_replay else start
+                    needed = data if plan.config(regime, arm, seed).channel(TrdpoSettings).weight else start
                     add(name, results / f"{name}.jsonl.zst", arm, needed)
     return list(jobs.values())
 
@@ -138,7 +139,7 @@ class Worker:
         start, scratch = self._work / regime / f"start-{seed}", self._work / "scratch" / f"{regime}-{arm}-{seed}"
         shutil.rmtree(scratch, ignore_errors=True)
         config = self._plan.config(regime, arm, seed)
-        if config.training.alpha_sdpo and self._plan.raw.get("gate", True):
+        if config.channel(SdpoSettings).weight and self._plan.raw.get("gate", True):
             config = with_kinds_off(config, self._results / regime / f"start-{seed}.jsonl.zst")
         run_arm(
             config,
@@ -180,7 +181,7 @@ def with_kinds_off(config: Config, start: Path) -> Config:
         if line["line"] == "gap" and line["useful"] and line["sites"] >= FEWEST_SITES
     }
     off = tuple(kind for kind in ERROR_KINDS if kind not in useful)
-    return config.model_copy(update={"training": config.training.model_copy(update={"sdpo_kinds_off": off})})
+    return config.with_channels(config.channel(SdpoSettings).model_copy(update={"kinds_off": off}))
 
 
 def main() -> None:

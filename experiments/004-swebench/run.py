@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from composer_replication.config import Config, TrainingConfig, load_config
+from composer_replication.config import Config, load_config
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.evaluation.power import mcnemar_power, minimum_detectable_effect, minimum_detectable_share
 from composer_replication.evaluation.tests_of_difference import ALPHA, sign_flip
+from composer_replication.objective import TrdpoSettings
 from composer_replication.runs import Run
 from composer_replication.training.planning.plan import Machine, plan_training
 
@@ -32,8 +33,8 @@ SECONDS_PER_HOUR = 3600
 
 def arms(config: Config) -> dict[str, Config]:
     """They differ in one weight and nothing else."""
-    without = TrainingConfig.model_validate({**config.training.model_dump(), "beta_replay": 0.0})
-    return {"A: GRPO": config.model_copy(update={"training": without}), "B: GRPO + TR-DPO": config}
+    without = config.with_channels(config.channel(TrdpoSettings).model_copy(update={"weight": 0.0}))
+    return {"A: GRPO": without, "B: GRPO + TR-DPO": config}
 
 
 def plan(config: Config) -> dict[str, Any]:

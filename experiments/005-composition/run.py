@@ -23,11 +23,12 @@ from composer_replication.cli.common import quiet_libraries
 from composer_replication.config import Config, ModelConfig, ToolboxConfig, TrainingConfig
 from composer_replication.environments.toolbox import ToolboxEpisode, next_call, task_stream
 from composer_replication.environments.toolbox.environment import open_toolbox
+from composer_replication.objective import SdpoSettings
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
 from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts
+from composer_replication.training.channels import SelfDistillation
 from composer_replication.training.lessons.online_sites import TraceHinter
 from composer_replication.training.models.loading import Policy, load_policy, smollm2_folder
-from composer_replication.training.settings import ComposerSettings
 from composer_replication.training.stored.batches import StoredBatches
 from composer_replication.training.stored.examples import PairTokens, TraceExample
 from composer_replication.training.train import prompts_of
@@ -37,7 +38,6 @@ PROMPTS, GROUP = 1, 4
 STEPS = {"tiny": 6, "smollm2": 1}
 LEARNING_RATES = {"tiny": 1e-3, "smollm2": 1e-4}
 ARMS = {"policy": (0.0, 0.0), "alpha": (1.0, 0.0), "beta": (0.0, 1.0), "full": (1.0, 1.0)}
-SETTINGS = ComposerSettings(teacher="live", gradient_ratio_cap=None, require_disfavour=False)
 
 
 def spread(completion_ids: list[list[int]], **columns: Any) -> list[float]:
@@ -84,7 +84,8 @@ def stored(policy: Policy, config: Config) -> Any:
 def composer(alpha: float, beta: float, policy: Policy, config: Config) -> Callable[..., Any]:
     return partial(
         ComposerReplicationTrainer,
-        alpha_sdpo=alpha, beta_replay=beta, settings=SETTINGS, hinter=TraceHinter(), batches=stored(policy, config),
+        channels=[SelfDistillation(SdpoSettings(weight=alpha, teacher="live", require_disfavour=False))],
+        beta_replay=beta, gradient_ratio_cap=None, hinter=TraceHinter(), batches=stored(policy, config),
     )  # fmt: skip
 
 

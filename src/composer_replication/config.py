@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from .errors import UsageError
-from .records import ErrorKind, canonical_json
+from .objective import DEFAULT_CHANNELS, AnyChannel, ChannelSettings, channels_of_before, in_old_words, repeated
+from .records import canonical_json
+from .sections import (
+    AboveZero,
+    Count,
+    Flag,
+    Fraction,
+    PenaltyWeight,
+    Positive,
+    Section,
+    Several,
+    Weight,
+    explain,
+)
+
+AnySettings = TypeVar("AnySettings", bound=ChannelSettings)
 
 
-def _no_truth_value(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("needs a number, not true or false")
-    return value
-
-
-Number = BeforeValidator(_no_truth_value)
-Fraction = Annotated[float, Number, Field(ge=0, le=1)]
-PenaltyWeight = Annotated[float, Number, Field(ge=0, le=0.2)]
-Count = Annotated[int, Number, Field(ge=0)]
-Positive = Annotated[int, Number, Field(gt=0)]
-Several = Annotated[int, Number, Field(ge=2)]
-AboveZero = Annotated[float, Number, Field(gt=0)]
-Weight = Annotated[float, Number, Field(ge=0)]
-Flag = Annotated[bool, Strict()]
 TOOLBOX_TOOLS = 24
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class ToolboxConfig(Section):
@@ -96,7 +91,7 @@ class EnvironmentConfig(Section):
     """`verifiers`: the taskset to load."""
     python: str | None = None
     """`verifiers`: the interpreter of the environment that it is installed in."""
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = Field(default_factory=dict[str, Any])
     """For an environment of your own."""
 
 
@@ -190,7 +185,7 @@ class ReplayConfig(Section):
     """OpenAI-compatible server to ask instead of the simulated teachers: https, or http on loopback."""
     teachers: tuple[str, ...] = ()
     """Model names at `base_url`, one vote per family; without it, names of the built-in roster, by default all."""
-    prices: dict[str, tuple[Weight, Weight]] = {}
+    prices: dict[str, tuple[Weight, Weight]] = Field(default_factory=dict[str, tuple[float, float]])
     """Dollars per million prompt and completion tokens, by model. A model off loopback must have a price."""
     key_variable: str | None = None
     """Name of the environment variable that holds the key for `base_url`."""
@@ -223,49 +218,13 @@ class PairsConfig(Section):
 
 class TrainingConfig(Section):
     rollouts: Flag = True
-    """Play the toolbox in each step. Without it all three channels learn from stored traces alone."""
+    """Play the toolbox in each step. Without it all channels learn from stored traces alone."""
     steps: Count = 28
     prompts_per_step: Positive = 16
     group_size: Several = 8
     learning_rate: AboveZero = 8e-4
     temperature: AboveZero = 1.0
     max_turn_tokens: Positive = 40
-    alpha_sdpo: Weight = 0.1
-    """Weight of hint-conditioned self-distillation (channel 2)."""
-    beta_replay: Weight = 0.05
-    """Weight of teacher-replay preferences (channel 3)."""
-    sdpo_from: Literal["stored", "rollouts"] = "stored"
-    """Where channel 2 finds error turns: in the traces of the run, or in each step's own rollouts as they happen."""
-    sdpo_jsd_beta: Fraction = 0.5
-    """0 is KL(teacher‖student), 1 is KL(student‖teacher), in between the generalised Jensen-Shannon divergence."""
-    sdpo_top_k: Positive | None = None
-    """Compare the union of both top-k sets and one bucket for the rest, not the whole vocabulary."""
-    sdpo_token_clip: AboveZero | None = None
-    """Scale tokens whose divergence is above this down to it."""
-    sdpo_teacher: Literal["ema", "frozen", "live"] = "ema"
-    """Who sees the hint, in rollouts: a slow average of the policy, its start, or itself. Stored traces: itself."""
-    sdpo_ema_rate: Fraction = 0.01
-    sdpo_sites_per_rollout: Positive = 2
-    sdpo_require_disfavour: Flag = True
-    """Drop a site where the hint does not make the sampled turn less likely."""
-    sdpo_require_acceptance: Flag = False
-    """Drop a site where the environment refuses a turn that was sampled with the hint. Costs a decoding pass."""
-    sdpo_kinds_off: tuple[ErrorKind, ...] = ()
-    """Error kinds that channel 2 leaves alone."""
-    sdpo_sham: Flag = False
-    """Control: hints of the same form and length that do not help."""
-    dpo_beta: AboveZero = 0.1
-    dpo_nll_weight: Weight = 0.0
-    """Weight of the likelihood of the chosen action next to the preference."""
-    dpo_dpop_weight: Weight = 0.0
-    """Weight of the penalty where the chosen action gets less likely than at the start."""
-    dpo_length_normalised: Flag | Literal["auto"] = False
-    dpo_sft_only: Flag = False
-    """Control: imitate the chosen actions and prefer nothing."""
-    channel_warmup_share: Fraction = 0.0
-    """Share of the steps over which the weights of channels 2 and 3 rise from 0."""
-    channel_decay_share: Fraction = 0.0
-    """Share of the steps, at the end, over which they fall back to 0."""
     gradient_ratio_cap: AboveZero | None = 0.5
     """Largest weighted gradient of a channel, as a multiple of the policy gradient's."""
     dynamic_sampling_rounds: Count = 0
@@ -284,7 +243,7 @@ class TrainingConfig(Section):
     checkpoint_every: Count = 0
     """Steps between checkpoints, from which an interrupted training goes on; 0 writes none."""
     traces_per_step: Positive = 8
-    """Stored traces that feed channels 2 and 3 in each forward pass; with accumulation a step has several."""
+    """Stored traces that feed the added channels in each forward pass; with accumulation a step has several."""
     max_tokens: Positive = 2048
     """A stored site or pair that is longer than this is skipped and counted."""
 
@@ -404,9 +363,43 @@ class Config(Section):
     replay: ReplayConfig = ReplayConfig()
     pairs: PairsConfig = PairsConfig()
     training: TrainingConfig = TrainingConfig()
+    channels: tuple[AnyChannel, ...] = DEFAULT_CHANNELS
+    """What the loss adds up; a channel that is not listed is off."""
     hardware: HardwareConfig = HardwareConfig()
     monitor: MonitorConfig = MonitorConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _channels_of_before(cls, values: Any) -> Any:
+        """Runs and files of before have the settings of the channels among those of training."""
+        training = values.get("training") if isinstance(values, dict) else None
+        if not isinstance(training, dict):
+            return values
+        rest, entries = channels_of_before(training)
+        if not entries:
+            return values
+        if "channels" in values:
+            old = next(key for key in training if key not in rest)
+            raise ValueError(f"training.{old} is the old form of what [[channels]] says; take it out")
+        return {**values, "training": rest, "channels": entries}
+
+    @field_validator("channels")
+    @classmethod
+    def _each_once(cls, channels: tuple[ChannelSettings, ...]) -> tuple[ChannelSettings, ...]:
+        if name := repeated(channels):
+            raise ValueError(f"{name} stands there twice")
+        return channels
+
+    def channel(self, kind: type[AnySettings]) -> AnySettings:
+        """The settings of a channel; one that is not listed has weight 0."""
+        found = [channel for channel in self.channels if isinstance(channel, kind)]
+        return found[0] if found else kind.model_validate({"weight": 0.0})
+
+    def with_channels(self, *changed: ChannelSettings) -> Config:
+        """These take the place of those of the same name, or are added."""
+        channels = {channel.name: channel for channel in (*self.channels, *changed)}
+        return self.model_copy(update={"channels": tuple(channels.values())})
 
     @property
     def hash(self) -> str:
@@ -462,19 +455,6 @@ def parse_config(values: dict[str, Any], where: str) -> Config:
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        raise UsageError(f"{where}: {_explain(error)}", f"mend {where} and run again") from error
-
-
-def _explain(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in first["loc"])
-    if first["type"] != "extra_forbidden":
-        return f"{key}: {first['msg']}"
-    section: type[BaseModel] = Config
-    for part in first["loc"][:-1]:
-        annotation = section.model_fields[str(part)].annotation
-        assert isinstance(annotation, type) and issubclass(annotation, BaseModel)
-        section = annotation
-    close = difflib.get_close_matches(str(first["loc"][-1]), list(section.model_fields), n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(section.model_fields)}"
-    return f"unknown key {key}, {hint}"
+        told = explain(error, Config)
+        told = told if "channels" in values else in_old_words(told)
+        raise UsageError(f"{where}: {told}", f"mend {where} and run again") from error

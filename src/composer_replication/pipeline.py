@@ -8,7 +8,7 @@ comes first: it makes the model that plays, is trained and is measured. `samples
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .config import Config
 from .progress import Progress
@@ -28,7 +28,8 @@ from .training.processes import all_or_none, is_main
 class Stage(NamedTuple):
     noun: str
     what: str
-    work: Callable[[Run, Progress], None]
+    work: Callable[..., None]
+    """Takes the run, its progress, and choices that are no settings of the run."""
     plays: Callable[[Config], bool] = lambda config: False
     """Whether it needs the policy, which is then made first."""
     check: Callable[[Run], object] = lambda run: None
@@ -49,8 +50,8 @@ STAGES: tuple[Stage, ...] = (
 )
 
 
-def run_stage(run: Run, noun: str, progress: Progress) -> None:
-    """Do one stage unless it is done already."""
+def run_stage(run: Run, noun: str, progress: Progress, **choices: Any) -> None:
+    """Do one stage unless it is done already. `choices` are further arguments of its function."""
     stage = next(stage for stage in STAGES if stage.noun == noun)
     if not run.stage(noun).is_done:
         stage.check(run)
@@ -61,7 +62,7 @@ def run_stage(run: Run, noun: str, progress: Progress) -> None:
         progress.note(f"{noun}: kept, finished earlier")
         return
     progress.stage(noun, stage.what)
-    stage.work(run, progress)
+    stage.work(run, progress, **choices)
 
 
 def ensure_policy(run: Run, progress: Progress) -> None:

@@ -16,11 +16,12 @@ from trl import GRPOConfig, GRPOTrainer
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
 from composer_replication.environments.toolbox.vocabulary import vocabulary
+from composer_replication.objective import SdpoSettings
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
+from composer_replication.training.channels import SelfDistillation
 from composer_replication.training.lessons.online_sites import TraceHinter
 from composer_replication.training.models.tiny import build_tokenizer
 from composer_replication.training.models.tokens import ChatTokens
-from composer_replication.training.settings import ComposerSettings
 from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
 
 from .toy_environment import environment_trainer
@@ -40,6 +41,8 @@ class Scene:
     errors_everywhere: bool = True
     stored_everywhere: bool = True
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Of channel 2."""
+    cap: float | None = None
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     steps: int = 1
     accumulation: int = 1
@@ -162,11 +165,11 @@ def build(scene: Scene, folder: str, rank: int = 0, world: int = 1, model: Any =
     )  # fmt: skip
     options: dict[str, Any] = {}
     if scene.trainer is not GRPOTrainer:
-        settings = {"gradient_ratio_cap": None, "require_disfavour": False, "teacher": "live", **scene.settings}
+        sdpo = {"weight": scene.alpha, "require_disfavour": False, "teacher": "live", **scene.settings}
         options = {
-            "alpha_sdpo": scene.alpha,
             "beta_replay": scene.beta,
-            "settings": ComposerSettings(**settings),
+            "channels": [SelfDistillation(SdpoSettings.model_validate(sdpo))],
+            "gradient_ratio_cap": scene.cap,
             "hinter": TraceHinter() if scene.online else None,
             "batches": _stored_batches(scene, rank, world),
         }

@@ -128,7 +128,9 @@ def test_two_processes_leave_one_stage_and_speak_with_one_voice(launched):
     assert done.stderr.count("training: train with three channels") == 1
     steps = Run.open(path).stage("training").read(TrainingStep)
     assert [step.step for step in steps] == list(range(1, STEPS + 1))
-    assert all(math.isfinite(value) for step in steps for value in (step.policy, step.grad_norm, step.replay))
+    assert all(
+        math.isfinite(value) for step in steps for value in (step.policy, step.grad_norm, step.channels["replay"])
+    )
     lines = [line for line in metric_lines(path) if "grad_norm" in line]
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
     assert not (path / "training" / "scratch").exists()

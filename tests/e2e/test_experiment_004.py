@@ -75,6 +75,6 @@ def test_channel_2_leaves_alone_what_the_probe_did_not_find_useful(results):
     gaps = {
         line["kind"] for line in lines_of(results / "start-1.jsonl.zst") if line["line"] == "gap" and line["useful"]
     }
-    off = lines_of(results / "sdpo-1.jsonl.zst")[0]["config"]["training"]["sdpo_kinds_off"]
+    off = lines_of(results / "sdpo-1.jsonl.zst")[0]["config"]["channels"][1]["kinds_off"]
     assert not gaps & set(off)
     assert "json_decode" in off, "a start of 12 steps follows no hint"

@@ -125,7 +125,7 @@ class TestSweBench:
 
     def test_arms_differ_in_one_weight(self):
         plain, replayed = (arm.model_dump() for arm in self.run.arms(self.config).values())
-        assert (plain["training"].pop("beta_replay"), replayed["training"].pop("beta_replay")) == (0.0, 0.05)
+        assert (plain["channels"][2].pop("weight"), replayed["channels"][2].pop("weight")) == (0.0, 0.05)
         assert plain == replayed
 
     def test_cost_follows_from_the_assumptions(self):

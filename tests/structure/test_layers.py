@@ -11,13 +11,25 @@ import pytest
 import composer_replication
 
 ROOT = Path(composer_replication.__file__).parent
-FOUNDATION = {"records", "config", "errors", "progress", "runs", "special_functions", "__init__"}
+FOUNDATION = {
+    "records",
+    "sections",
+    "objective",
+    "config",
+    "errors",
+    "progress",
+    "runs",
+    "special_functions",
+    "__init__",
+}
 MAY_IMPORT = {
     "records": set(),
     "errors": set(),
     "progress": set(),
     "special_functions": set(),
-    "config": {"records", "errors"},
+    "sections": set(),
+    "objective": {"records", "sections"},
+    "config": {"records", "errors", "sections", "objective"},
     "runs": {"records", "errors", "config", "__init__"},
     "redaction": FOUNDATION,
     "ingestion": FOUNDATION | {"redaction"},

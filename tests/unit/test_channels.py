@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from composer_replication.losses import generalized_jsd_loss
+from composer_replication.objective import SdpoSettings
 from composer_replication.training import ComposerDataCollator
 from composer_replication.training.channels import ReplayPreference, SelfDistillation, action_logprobs
-from composer_replication.training.settings import ComposerSettings
 
 PAD = 0
-EVERY_SITE = ComposerSettings(require_disfavour=False)
+EVERY_SITE = SdpoSettings(require_disfavour=False)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def naive_logprob(model, prompt, answer):
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_self_distillation_equals_a_plain_computation_per_site(model, examples, beta, temperature):
-    channel = SelfDistillation(1.0, replace(EVERY_SITE, jsd_beta=beta, sdpo_temperature=temperature))
+    channel = SelfDistillation(EVERY_SITE.model_copy(update={"jsd_beta": beta, "temperature": temperature}))
     loss, expected = channel.loss(model, collate(examples)), naive_self_distillation(model, examples, beta, temperature)
     assert expected > 1e-3
     assert loss.item() == pytest.approx(expected.item(), abs=1e-5)
@@ -77,7 +77,7 @@ def test_replay_preference_equals_a_plain_computation_per_pair(model, examples):
             margin = (chosen - pair.reference_chosen) - (rejected - pair.reference_rejected)
             terms.append(-torch.nn.functional.logsigmoid(0.1 * margin))
     expected = sum(terms) / len(terms)
-    loss = ReplayPreference(1.0).loss(model, collate(referenced))
+    loss = ReplayPreference().loss(model, collate(referenced))
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
     assert relative_error(gradient(model, loss), gradient(model, expected)) < 1e-4
 
@@ -87,13 +87,13 @@ def test_an_empty_hint_leaves_nothing_to_learn(model, examples):
         replace(example, sites=[replace(site, teacher_context=example.ids[: site.start]) for site in example.sites])
         for example in examples
     ]
-    loss = SelfDistillation(1.0, EVERY_SITE).loss(model, collate(unhinted))
+    loss = SelfDistillation(EVERY_SITE).loss(model, collate(unhinted))
     assert loss.abs() < 1e-6
     assert gradient(model, loss).norm() < 1e-4
-    assert SelfDistillation(1.0, EVERY_SITE).loss(model, collate(examples)) > 1e-3
+    assert SelfDistillation(EVERY_SITE).loss(model, collate(examples)) > 1e-3
 
 
-@pytest.mark.parametrize("channel", [SelfDistillation(1.0, EVERY_SITE), ReplayPreference(1.0)])
+@pytest.mark.parametrize("channel", [SelfDistillation(EVERY_SITE), ReplayPreference()])
 def test_nothing_to_learn_from_is_exactly_zero(model, examples, channel):
     loss = channel.loss(model, collate([replace(example, sites=[], pairs=[]) for example in examples]))
     assert loss.shape == ()
@@ -107,7 +107,7 @@ def test_no_gradient_flows_through_the_teacher(model, examples):
         batch["input_ids"].flatten().tolist()
     )
     assert only_teacher_tokens
-    loss = SelfDistillation(1.0, replace(EVERY_SITE, jsd_beta=0.0)).loss(model, batch)
+    loss = SelfDistillation(EVERY_SITE.model_copy(update={"jsd_beta": 0.0})).loss(model, batch)
     (grad,) = torch.autograd.grad(loss, [model.model.embed_tokens.weight])
     assert grad[sorted(only_teacher_tokens)].abs().max() == 0
     assert grad.abs().max() > 0
@@ -118,7 +118,7 @@ def test_misaligned_tokens_are_refused(model, examples, key, shift):
     batch = collate(examples)
     batch[key] = (batch[key] + shift) % len(examples) if key == "sdpo_row" else batch[key] + shift
     with pytest.raises(ValueError, match="teacher and student tokens differ"):
-        SelfDistillation(1.0, EVERY_SITE).loss(model, batch)
+        SelfDistillation(EVERY_SITE).loss(model, batch)
 
 
 def test_one_changed_token_is_refused(model, examples):
@@ -126,10 +126,10 @@ def test_one_changed_token_is_refused(model, examples):
     last = int(batch["sdpo_loss_mask"][0].nonzero()[-1])
     batch["ctx_teacher_input_ids"][0, last] += 1
     with pytest.raises(ValueError, match="site 0"):
-        SelfDistillation(1.0, EVERY_SITE).loss(model, batch)
+        SelfDistillation(EVERY_SITE).loss(model, batch)
 
 
-@pytest.mark.parametrize("channel", [SelfDistillation(1.0, EVERY_SITE), ReplayPreference(1.0)])
+@pytest.mark.parametrize("channel", [SelfDistillation(EVERY_SITE), ReplayPreference()])
 def test_the_order_of_a_batch_does_not_matter(model, examples, channel):
     forward, backward = collate(examples), collate(list(reversed(examples)))
     losses = [channel.loss(model, batch) for batch in (forward, backward)]
@@ -144,25 +144,25 @@ def test_each_site_weighs_the_same_however_long_its_turn(model, examples):
         for example in examples
         for site in example.sites
     ]
-    loss = SelfDistillation(1.0, EVERY_SITE).loss(model, collate(examples)).item()
+    loss = SelfDistillation(EVERY_SITE).loss(model, collate(examples)).item()
     assert loss == pytest.approx(sum(alone) / 4, abs=1e-5)
 
 
 def test_the_loss_mask_is_not_the_attention_mask(model, examples):
     """Hiding an environment token from attention changes the loss; its place in the loss mask never does."""
     batch = collate(examples)
-    plain = SelfDistillation(1.0, EVERY_SITE).loss(model, batch)
+    plain = SelfDistillation(EVERY_SITE).loss(model, batch)
     row, environment = int(batch["sdpo_row"][0]), int(batch["sdpo_start"][0]) - 2
     assert batch["response_mask"][row, environment] == 0
     assert batch["attention_mask"][row, environment] == 1
 
     flipped = {**batch, "response_mask": batch["response_mask"].clone()}
     flipped["response_mask"][row, environment] = 1
-    assert SelfDistillation(1.0, EVERY_SITE).loss(model, flipped).item() == pytest.approx(plain.item(), abs=1e-6)
+    assert SelfDistillation(EVERY_SITE).loss(model, flipped).item() == pytest.approx(plain.item(), abs=1e-6)
 
     hidden = {**batch, "attention_mask": batch["attention_mask"].clone()}
     hidden["attention_mask"][row, environment] = 0
-    assert (SelfDistillation(1.0, EVERY_SITE).loss(model, hidden) - plain).abs() > 1e-5
+    assert (SelfDistillation(EVERY_SITE).loss(model, hidden) - plain).abs() > 1e-5
 
 
 def test_the_preference_mask_selects_tokens_without_changing_them(model, examples):
@@ -180,7 +180,7 @@ def test_padding_content_is_ignored(model, examples):
     with torch.no_grad():
         losses = [
             [channel.loss(model, ComposerDataCollator(pad)(examples)).item() for pad in (PAD, 17)]
-            for channel in (SelfDistillation(1.0, EVERY_SITE), ReplayPreference(1.0))
+            for channel in (SelfDistillation(EVERY_SITE), ReplayPreference())
         ]
     for first, second in losses:
         assert first == pytest.approx(second, abs=1e-6)
@@ -202,5 +202,5 @@ def test_replay_at_the_reference_is_log_2(model, examples):
             )
             for example in examples
         ]
-    loss = ReplayPreference(1.0).loss(model, collate(referenced))
+    loss = ReplayPreference().loss(model, collate(referenced))
     assert loss.item() == pytest.approx(math.log(2), abs=1e-5)

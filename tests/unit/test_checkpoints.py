@@ -8,7 +8,7 @@ import random
 import pytest
 import torch
 
-from composer_replication.config import Config, TrainingConfig
+from composer_replication.config import Config
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
 from composer_replication.progress import Silent
@@ -27,7 +27,7 @@ def config_of(**training):
         "steps": 6, "prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 6, "traces_per_step": 2,
         "learning_rate": 1e-2, "checkpoint_every": 2, "sdpo_require_disfavour": False, **training,
     }  # fmt: skip
-    return Config(seed=5, training=TrainingConfig(**settings))
+    return Config.model_validate({"seed": 5, "training": settings})
 
 
 class Interrupted(Exception):

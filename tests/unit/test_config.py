@@ -14,6 +14,7 @@ from composer_replication.config import (
     quickstart_config,
 )
 from composer_replication.errors import UsageError
+from composer_replication.objective import TrdpoSettings
 
 
 def refusal(tmp_path, text: str) -> UsageError:
@@ -39,7 +40,11 @@ def test_defaults_survive_their_own_json():
 
 
 def test_the_documented_channel_weights_are_the_defaults():
-    assert (Config().training.alpha_sdpo, Config().training.beta_replay) == (0.1, 0.05)
+    assert [(channel.name, channel.weight) for channel in Config().channels] == [
+        ("grpo", 1.0),
+        ("sdpo", 0.1),
+        ("trdpo", 0.05),
+    ]
     assert Config().hints.max_tokens == 96
 
 
@@ -56,7 +61,13 @@ def test_values_of_a_file_override_defaults(tmp_path):
     [
         ("sed = 1", "sed", "seed"),
         ("[trainning]\nsteps = 1", "trainning", "training"),
-        ("[training]\nalpha_spdo = 1", "training.alpha_spdo", "alpha_sdpo"),
+        ('[[channels]]\nname = "sdpo"\nwieght = 1', "channels.0.wieght", "weight"),
+        ('[[channels]]\nname = "grpo"\n[[channels]]\nname = "trdpo"\nbta = 1', "channels.1.bta", "beta"),
+        (
+            '[[channels]]\nname = "sdpo"\nschedule = {warmup = 1}',
+            "channels.0.schedule.warmup",
+            "warmup_share",
+        ),
         ("[evaluation]\ntask = 5", "evaluation.task", "tasks"),
     ],
 )
@@ -126,9 +137,10 @@ def test_a_listing_range_that_no_task_can_have_is_refused(listed):
 
 
 def test_whole_numbers_and_truth_values_are_taken_as_they_are_written():
-    config = parse_config({"training": {"steps": 3.0, "rollouts": False, "dpo_length_normalised": "auto"}}, "x")
+    channels = [{"name": "trdpo", "length_normalised": "auto"}]
+    config = parse_config({"training": {"steps": 3.0, "rollouts": False}, "channels": channels}, "x")
     assert (config.training.steps, config.training.rollouts) == (3, False)
-    assert config.training.dpo_length_normalised == "auto"
+    assert config.channel(TrdpoSettings).length_normalised == "auto"
 
 
 def test_configs_are_frozen():
@@ -141,6 +153,9 @@ def leaves(model: BaseModel, path: tuple[str, ...] = ()):
         value = getattr(model, name)
         if isinstance(value, BaseModel):
             yield from leaves(value, (*path, name))
+        elif name == "channels":
+            for place, channel in enumerate(value):
+                yield from (leaf for leaf in leaves(channel, (*path, name, place)) if leaf[0][-1] != "name")
         else:
             yield (*path, name), value
 
@@ -173,11 +188,13 @@ OTHER_VALUES = {
     "key_variable": "X_KEY",
     "reader_base_url": "http://127.0.0.1:1/v1",
     "reader_model": "other",
-    "sdpo_from": "rollouts",
-    "sdpo_top_k": 8,
-    "sdpo_token_clip": 0.5,
-    "sdpo_teacher": "live",
-    "sdpo_kinds_off": ["timeout"],
+    "source": "rollouts",
+    "top_k": 8,
+    "token_clip": 0.5,
+    "teacher": "live",
+    "kinds_off": ["timeout"],
+    "warmup_share": 0.5,
+    "decay_share": 0.5,
     "report_to": "wandb",
     "rollouts_per_device": 8,
     "mode": "drop",
@@ -202,7 +219,7 @@ def other(name: str, value):
     return value / 2 if isinstance(value, float) and value else value + 1
 
 
-@pytest.mark.parametrize("path", [path for path, _ in leaves(Config())], ids=".".join)
+@pytest.mark.parametrize("path", [path for path, _ in leaves(Config())], ids=lambda path: ".".join(map(str, path)))
 def test_any_other_value_makes_another_hash(path):
     values = Config().model_dump(mode="json")
     section = values

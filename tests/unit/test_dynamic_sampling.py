@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from trl import GRPOTrainer
@@ -11,7 +9,7 @@ from trl import GRPOTrainer
 from composer_replication.training import ComposerReplicationTrainer
 from composer_replication.training.backends.trl.dynamic_sampling import PromptStream, flat_groups, replace_rows
 from composer_replication.training.lessons.online_sites import TraceHinter
-from tests.unit.test_online import EVERY_SITE, new_policy, trainer_of
+from tests.unit.test_online import every_site, new_policy, trainer_of
 
 __all__ = ["new_policy"]
 
@@ -73,8 +71,8 @@ class OftenFlat:
 def test_flat_groups_are_filled_from_other_prompts(new_policy, tmp_path, with_sites):
     seen = []
     trainer = trainer_of(
-        ComposerReplicationTrainer, new_policy(), tmp_path, alpha_sdpo=0.1 * with_sites,
-        settings=replace(EVERY_SITE, dynamic_sampling_rounds=2), hinter=TraceHinter() if with_sites else None,
+        ComposerReplicationTrainer, new_policy(), tmp_path, dynamic_sampling_rounds=2,
+        **every_site(0.1 * with_sites), hinter=TraceHinter() if with_sites else None,
     )  # fmt: skip
     trainer.reward_funcs = [OftenFlat()]
     compute = trainer._compute_loss
@@ -97,7 +95,7 @@ def test_a_batch_without_flat_groups_is_left_alone(new_policy, tmp_path):
     parameters = []
     for kind, options in (
         (GRPOTrainer, {}),
-        (ComposerReplicationTrainer, {"settings": replace(EVERY_SITE, dynamic_sampling_rounds=2)}),
+        (ComposerReplicationTrainer, {"dynamic_sampling_rounds": 2}),
     ):
         policy = new_policy()
         trainer_of(kind, policy, tmp_path / kind.__name__, steps=3, **options).train()

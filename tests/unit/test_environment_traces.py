@@ -6,11 +6,12 @@ import json
 
 import pytest
 
+from composer_replication.objective import SdpoSettings
 from composer_replication.sites import find_sites
 from composer_replication.training import ComposerReplicationTrainer
 from composer_replication.training.backends.trl.environment_traces import trace_of_messages
+from composer_replication.training.channels import SelfDistillation
 from composer_replication.training.lessons.online_sites import TraceHinter, turn_spans
-from composer_replication.training.settings import ComposerSettings
 from tests.distributed.toy_environment import (
     DONE,
     FOUND,
@@ -41,8 +42,8 @@ def step(tmp_path_factory):
         ComposerReplicationTrainer,
         str(tmp_path_factory.mktemp("environment")),
         list(SCRIPTS.values()),
-        alpha_sdpo=0.5,
-        settings=ComposerSettings(require_disfavour=False, teacher="live", gradient_ratio_cap=None),
+        channels=[SelfDistillation(SdpoSettings(weight=0.5, require_disfavour=False, teacher="live"))],
+        gradient_ratio_cap=None,
         hinter=TraceHinter(),
     )
     rollouts, inputs = [], []

@@ -30,7 +30,7 @@ def errors_are_rare(monkeypatch):
 
 def scene(accumulation, **changes):
     common = {"alpha": ALPHA, "online": True, "accumulation": accumulation, "steps": 2}
-    return Scene(**{**common, "settings": {"gradient_ratio_cap": LIMIT}, **changes})
+    return Scene(**{**common, "cap": LIMIT, **changes})
 
 
 def test_what_is_measured_is_that_of_the_whole_step(tmp_path):
@@ -48,7 +48,7 @@ def test_a_channel_waits_for_its_first_measurement_and_is_held_to_the_last(tmp_p
     weights, compute = [], trainer._compute_loss
 
     def compute_and_watch(model, inputs):
-        weights.append((trainer.state.global_step, trainer._weight("sdpo")))
+        weights.append((trainer.state.global_step, trainer._balance.weight("sdpo")))
         return compute(model, inputs)
 
     trainer._compute_loss = compute_and_watch

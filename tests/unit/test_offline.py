@@ -11,6 +11,7 @@ from composer_replication.config import Config, HardwareConfig, TrainingConfig
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
 from composer_replication.hints import write_hints
+from composer_replication.objective import GrpoSettings, SdpoSettings, TrdpoSettings
 from composer_replication.progress import Silent
 from composer_replication.records import Source, Trace, Turn
 from composer_replication.sites import find_sites
@@ -24,11 +25,9 @@ from tests.unit.test_replay import failed_trace
 
 CONFIG = Config(
     seed=5,
-    training=TrainingConfig(
-        rollouts=False, steps=4, traces_per_step=2, learning_rate=1e-2, sdpo_require_disfavour=False,
-        alpha_sdpo=1.0, beta_replay=1.0, checkpoint_every=2,
-    ),
-)  # fmt: skip
+    training=TrainingConfig(rollouts=False, steps=4, traces_per_step=2, learning_rate=1e-2, checkpoint_every=2),
+    channels=(GrpoSettings(), SdpoSettings(weight=1.0, require_disfavour=False), TrdpoSettings(weight=1.0)),
+)
 
 
 @pytest.fixture
@@ -41,7 +40,7 @@ def test_training_needs_no_rollouts_and_can_go_on(new_policy, examples, tmp_path
     start = [parameter.detach().clone() for parameter in policy.model.parameters()]
     steps = train(policy, CONFIG, open_toolbox(CONFIG), examples, tmp_path / "straight", Silent())
     assert [step.step for step in steps] == [1, 2, 3, 4]
-    assert all(step.reward is None and step.sdpo is not None and step.replay is not None for step in steps)
+    assert all(step.reward is None and step.channels.keys() == {"sdpo", "replay"} for step in steps)
     assert not all(map(torch.equal, start, policy.model.parameters()))
     with pytest.raises(Interrupted):
         train(new_policy(), CONFIG, open_toolbox(CONFIG), examples, tmp_path / "stopped", StopsAt(3))
@@ -51,24 +50,25 @@ def test_training_needs_no_rollouts_and_can_go_on(new_policy, examples, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("training", "message"),
+    ("training", "sdpo", "message"),
     [
-        ({"sdpo_sham": True}, "sdpo_sham does nothing without sdpo_from"),
-        ({"sdpo_kinds_off": ("timeout",)}, "sdpo_kinds_off"),
-        ({"rollouts": False, "sdpo_from": "rollouts"}, "sdpo_from does nothing without rollouts"),
-        ({"rollouts": False, "reference_kl": 0.1}, "reference_kl"),
+        ({}, {"sham": True}, "sham of the channel sdpo does nothing without source"),
+        ({}, {"kinds_off": ["timeout"]}, "kinds_off of the channel sdpo"),
+        ({"rollouts": False}, {"source": "rollouts"}, "source of the channel sdpo does nothing without training.rollo"),
+        ({"rollouts": False, "reference_kl": 0.1}, {}, "reference_kl"),
     ],
 )
-def test_a_setting_that_would_do_nothing_is_refused(new_policy, examples, tmp_path, training, message):
+def test_a_setting_that_would_do_nothing_is_refused(new_policy, examples, tmp_path, training, sdpo, message):
+    channels = [{"name": "grpo"}, {"name": "sdpo", **sdpo}]
     with pytest.raises(UsageError, match=message):
-        train(
-            new_policy(),
-            Config(training=TrainingConfig(**training)),
-            open_toolbox(Config(training=TrainingConfig(**training))),
-            examples,
-            tmp_path,
-            Silent(),
-        )
+        config = Config.model_validate({"training": training, "channels": channels})
+        train(new_policy(), config, open_toolbox(config), examples, tmp_path, Silent())
+
+
+def test_rollouts_without_a_policy_gradient_are_refused(new_policy, examples, tmp_path):
+    config = Config(channels=(SdpoSettings(),))
+    with pytest.raises(UsageError, match="needs the channel grpo"):
+        train(new_policy(), config, open_toolbox(config), examples, tmp_path, Silent())
 
 
 @pytest.mark.parametrize("rollouts", [False, True])

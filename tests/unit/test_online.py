@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from transformers import PrinterCallback
@@ -12,15 +10,21 @@ from trl import GRPOConfig, GRPOTrainer
 from composer_replication.config import Config, TrainingConfig
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.losses import generalized_jsd_loss
+from composer_replication.objective import SdpoSettings
 from composer_replication.training import ComposerReplicationTrainer
 from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts
+from composer_replication.training.channels import SelfDistillation
 from composer_replication.training.lessons.online_sites import HintedTurn, TraceHinter, turn_spans
 from composer_replication.training.models.loading import Policy
-from composer_replication.training.settings import ComposerSettings
 from composer_replication.training.train import prompts_of, training_tasks
 
 CONFIG = Config(seed=5, training=TrainingConfig(steps=6, prompts_per_step=4, group_size=2, max_turn_tokens=6))
-EVERY_SITE = ComposerSettings(teacher="live", gradient_ratio_cap=None, require_disfavour=False)
+
+
+def every_site(weight, **settings):
+    """Channel 2 and no cap, as options of the trainer."""
+    sdpo = SdpoSettings(weight=weight, **{"teacher": "live", "require_disfavour": False, **settings})
+    return {"channels": [SelfDistillation(sdpo)], "gradient_ratio_cap": None}
 
 
 @pytest.fixture
@@ -117,8 +121,7 @@ def test_the_added_gradient_is_that_of_a_plain_computation_per_site(new_policy, 
             new_policy(),
             tmp_path / "ours",
             config=config,
-            alpha_sdpo=alpha,
-            settings=replace(EVERY_SITE, jsd_beta=beta),
+            **every_site(alpha, jsd_beta=beta),
             hinter=TraceHinter(),
         )
     )
@@ -152,8 +155,7 @@ def test_an_empty_hint_has_no_divergence_at_the_start(new_policy, tmp_path, teac
         ComposerReplicationTrainer,
         new_policy(),
         tmp_path,
-        alpha_sdpo=1.0,
-        settings=replace(EVERY_SITE, teacher=teacher),
+        **every_site(1.0, teacher=teacher),
         hinter=TraceHinter(),
     )
     trainer.train()
@@ -167,8 +169,8 @@ def test_teachers_follow_the_policy_as_their_names_say(new_policy, tmp_path, tea
     policy = new_policy()
     start = [parameter.detach().clone() for parameter in policy.model.parameters()]
     trainer = trainer_of(
-        ComposerReplicationTrainer, policy, tmp_path, steps=3, alpha_sdpo=0.1,
-        settings=replace(EVERY_SITE, teacher=teacher, ema_rate=0.5), hinter=TraceHinter(),
+        ComposerReplicationTrainer, policy, tmp_path, steps=3,
+        **every_site(0.1, teacher=teacher, ema_rate=0.5), hinter=TraceHinter(),
     )  # fmt: skip
     trainer.train()
     end = [parameter.detach().clone() for parameter in policy.model.parameters()]
@@ -188,27 +190,27 @@ def test_gates_are_counted(new_policy, tmp_path):
         ]
 
     def logged(**options):
-        trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, alpha_sdpo=0.1, **options)
+        trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, **options)
         trainer.train()
         return next(entry for entry in trainer.state.log_history if "sdpo/sites" in entry)
 
-    every = logged(settings=EVERY_SITE, hinter=every_turn)
+    every = logged(**every_site(0.1), hinter=every_turn)
     assert every["sdpo/sites"] == every["sdpo/sites/json_decode"] >= 8
     assert every["sdpo/kept"] == 1
-    off = logged(settings=replace(EVERY_SITE, kinds_off=frozenset({"json_decode"})), hinter=every_turn)
+    off = logged(**every_site(0.1, kinds_off=("json_decode",)), hinter=every_turn)
     assert off["sdpo/sites"] == 0
     assert off["sdpo/dropped/kind_off"] >= 8
     assert off.get("channel/sdpo", 0.0) == 0
-    short = logged(settings=replace(EVERY_SITE, max_teacher_tokens=10), hinter=every_turn)
+    short = logged(**every_site(0.1), max_teacher_tokens=10, hinter=every_turn)
     assert short["sdpo/dropped/too_long"] >= 8
-    refused = logged(settings=EVERY_SITE, hinter=every_turn, accepts=lambda found: [False] * len(found))
+    refused = logged(**every_site(0.1), hinter=every_turn, accepts=lambda found: [False] * len(found))
     assert refused["sdpo/dropped/not_accepted"] >= 8
 
 
 def test_the_cap_keeps_the_policy_gradient_in_charge(new_policy, tmp_path):
     trainer = trainer_of(
-        ComposerReplicationTrainer, new_policy(), tmp_path, steps=2, learning_rate=0.0, alpha_sdpo=1e6,
-        settings=replace(EVERY_SITE, gradient_ratio_cap=0.5), hinter=TraceHinter(),
+        ComposerReplicationTrainer, new_policy(), tmp_path, steps=2, learning_rate=0.0,
+        **{**every_site(1e6), "gradient_ratio_cap": 0.5}, hinter=TraceHinter(),
     )  # fmt: skip
     trainer.train()
     for entry in trainer.state.log_history[:2]:
@@ -225,8 +227,8 @@ def test_a_batch_without_sites_leaves_the_cap_as_it_was(new_policy, tmp_path):
         return TraceHinter()(traces) if len(calls) == 1 else [[] for _ in traces]
 
     trainer = trainer_of(
-        ComposerReplicationTrainer, new_policy(), tmp_path, steps=2, learning_rate=0.0, alpha_sdpo=1e6,
-        settings=replace(EVERY_SITE, gradient_ratio_cap=0.5), hinter=only_at_first,
+        ComposerReplicationTrainer, new_policy(), tmp_path, steps=2, learning_rate=0.0,
+        **{**every_site(1e6), "gradient_ratio_cap": 0.5}, hinter=only_at_first,
     )  # fmt: skip
     trainer.train()
     first = trainer.state.log_history[0]["gradient/sdpo_factor"]

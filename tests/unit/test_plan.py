@@ -19,6 +19,7 @@ from composer_replication.config import Config, HardwareConfig, TrainingConfig
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
 from composer_replication.hints.write import write_hints
+from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
 from composer_replication.training.models.loading import Policy
@@ -48,10 +49,9 @@ def qwen3(layers=2):
     return Qwen3Config(num_hidden_layers=layers, num_key_value_heads=2, **sizes)
 
 
-def parts(hardware=None, training=None, shape=None, work=WORK):
-    found = estimate_memory(
-        shape or shape_of(llama()), training or TrainingConfig(), hardware or HardwareConfig(), work
-    )
+def parts(hardware=None, sdpo=None, shape=None, work=WORK):
+    config = Config(hardware=hardware or HardwareConfig(), channels=(GrpoSettings(), sdpo or SdpoSettings()))
+    found = estimate_memory(shape or shape_of(llama()), config, work)
     return {part.name: part.bytes for part in found.parts}, found
 
 
@@ -127,10 +127,10 @@ def test_adapters_are_those_of_peft():
 @pytest.mark.parametrize(("teacher", "copies"), [("live", 0), ("frozen", 1), ("ema", 1)])
 def test_a_teacher_is_kept_only_for_fresh_rollouts(teacher, copies):
     weights = 4 * shape_of(llama()).parameters
-    online = TrainingConfig(sdpo_from="rollouts", sdpo_teacher=teacher)
-    stored = TrainingConfig(sdpo_from="stored", sdpo_teacher=teacher)
-    assert parts(training=online)[0].get("teacher", 0) == copies * weights
-    assert "teacher" not in parts(training=stored)[0]
+    online = SdpoSettings(source="rollouts", teacher=teacher)
+    stored = SdpoSettings(source="stored", teacher=teacher)
+    assert parts(sdpo=online)[0].get("teacher", 0) == copies * weights
+    assert "teacher" not in parts(sdpo=stored)[0]
 
 
 def test_shards_and_checkpoints_save_what_they_should():
@@ -146,7 +146,7 @@ def test_shards_and_checkpoints_save_what_they_should():
 
 
 def test_the_peak_is_one_phase_at_a_time():
-    _, found = parts(training=TrainingConfig(sdpo_from="rollouts"))
+    _, found = parts(sdpo=SdpoSettings(source="rollouts"))
     always = sum(part.bytes for part in found.parts if part.when == "always")
     assert found.peak_bytes == always + max(found.phases().values())
     assert len(found.phases()) == 3
@@ -273,9 +273,9 @@ def test_without_rollouts_none_are_planned(tmp_path, stored):
 
 
 def test_a_dry_run_refuses_what_training_refuses(tmp_path):
-    config = Config(training=TrainingConfig(rollouts=False, sdpo_from="rollouts"))
+    config = Config.model_validate({"training": {"rollouts": False, "sdpo_from": "rollouts"}})
     run = Run.start(tmp_path / "run", config).path
-    with pytest.raises(UsageError, match=r"training\.sdpo_from does nothing without rollouts = true"):
+    with pytest.raises(UsageError, match=r"source of the channel sdpo does nothing without training.rollouts = true"):
         train(run, dry_run=True)
     alone = Run.start(tmp_path / "alone", Config(training=TrainingConfig(rollouts=False))).path
     with pytest.raises(UsageError, match="without rollouts runs in one process"):
@@ -327,7 +327,7 @@ def test_beyond_the_model_is_told_apart_from_beyond_the_length():
 def session():
     """The session that ships with the package."""
     from composer_replication.ingestion import Ingestion, Inputs
-    from composer_replication.ingestion.embedded import embedded_session
+    from composer_replication.ingestion.inputs import embedded_session
     from composer_replication.progress import Silent
     from composer_replication.records import Trace
 

@@ -95,7 +95,7 @@ def test_stored_traces_alone_are_for_one_process():
     ("sections", "said"),
     [
         ({"hardware": {"lora_rank": 4}}, "cannot be merged"),
-        ({"training": {"sdpo_from": "rollouts", "sdpo_require_acceptance": True}}, "sdpo_require_acceptance"),
+        ({"training": {"sdpo_from": "rollouts", "sdpo_require_acceptance": True}}, "require_acceptance"),
     ],
 )
 def test_what_shared_weights_cannot_do_is_refused(sections, said):

@@ -73,7 +73,10 @@ def make_data(**changes: Any) -> ReportData:
             FunnelRow(label="Traces", count=1234, note="from rollouts"),
             FunnelRow(label="Teacher replies", count=96, simulated=True),
         ],
-        "losses": [LossPoint(step=i, policy=0.1 * i, replay=None if i == 4 else 0.7, reward=0.5) for i in range(30)],
+        "losses": [
+            LossPoint(step=i, losses={"policy": 0.1 * i, **({} if i == 4 else {"replay": 0.7})}, reward=0.5)
+            for i in range(30)
+        ],
         "error_kinds_before": {"type_error": 10, "json_decode": 5},
         "error_kinds_after": {"type_error": 4, "timeout": 1},
         "turns_before": 200,
@@ -152,8 +155,8 @@ def test_hostile_text_stays_text() -> None:
     [
         EMPTY,
         {"losses": []},
-        {"losses": [LossPoint(step=1, policy=0.5)]},
-        {"losses": [LossPoint(step=i, policy=float("nan"), sdpo=0.0) for i in range(3)]},
+        {"losses": [LossPoint(step=1, losses={"policy": 0.5})]},
+        {"losses": [LossPoint(step=i, losses={"policy": float("nan"), "sdpo": 0.0}) for i in range(3)]},
         {"funnel": [FunnelRow(label="Traces", count=0)]},
         {"error_kinds_before": {"type_error": 0}, "error_kinds_after": {}, "turns_before": 0, "turns_after": 0},
         {"stage_seconds": {"sites": 0.0}},

@@ -14,18 +14,17 @@ from trl import GRPOConfig, GRPOTrainer
 
 from composer_replication.config import Config, TrainingConfig
 from composer_replication.environments.toolbox.environment import open_toolbox
+from composer_replication.objective import SdpoSettings, TrdpoSettings
 from composer_replication.progress import Silent
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
 from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts
 from composer_replication.training.channels import ReplayPreference, SelfDistillation
 from composer_replication.training.models.loading import Policy
-from composer_replication.training.settings import ComposerSettings
 from composer_replication.training.stored.batches import StoredBatches
 from composer_replication.training.stored.reference import with_reference_logprobs
 from composer_replication.training.train import prompts_of, train, training_tasks
 
 STEPS = 3
-UNCAPPED = ComposerSettings(gradient_ratio_cap=None, require_disfavour=False)
 CONFIG = Config(seed=5, training=TrainingConfig(steps=STEPS, prompts_per_step=2, group_size=2, max_turn_tokens=6))
 
 
@@ -123,7 +122,8 @@ def test_channels_are_logged_and_change_the_parameters(new_policy, examples, col
         policy,
         tmp_path / "ours",
         batches=batches(with_references, collator),
-        settings=UNCAPPED,
+        channels=[SelfDistillation(SdpoSettings(require_disfavour=False))],
+        gradient_ratio_cap=None,
     )
     assert len(logs) == STEPS
     for entry in logs:
@@ -162,13 +162,13 @@ def gradient_of_one_step(trainer):
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_added_terms_are_averaged_over_micro_steps(new_policy, examples, collator, tmp_path, accumulation):
     alpha, beta = 0.5, 0.2
+    every_site = SelfDistillation(SdpoSettings(weight=alpha, require_disfavour=False))
+    preference = ReplayPreference(TrdpoSettings(weight=beta))
     policy = new_policy()
     referenced = with_reference_logprobs(policy, examples, collator)
     used = list(itertools.islice(batches(referenced, collator, 1), accumulation))
     terms = [
-        alpha * SelfDistillation(alpha, UNCAPPED).loss(policy.model, batch)
-        + beta * ReplayPreference(beta, UNCAPPED).loss(policy.model, batch)
-        for batch in used
+        alpha * every_site.loss(policy.model, batch) + beta * preference.loss(policy.model, batch) for batch in used
     ]
     grads = torch.autograd.grad(sum(terms) / accumulation, list(policy.model.parameters()))
     expected = torch.cat([grad.flatten() for grad in grads])
@@ -182,9 +182,8 @@ def test_added_terms_are_averaged_over_micro_steps(new_policy, examples, collato
             tmp_path / "ours",
             accumulation,
             steps=1,
-            alpha_sdpo=alpha,
-            beta_replay=beta,
-            settings=UNCAPPED,
+            channels=[every_site, preference],
+            gradient_ratio_cap=None,
             batches=iter(used),
         )
     )
@@ -269,14 +268,14 @@ def test_train_returns_one_record_per_step(new_policy, examples, tmp_path):
     start = [parameter.detach().clone() for parameter in policy.model.parameters()]
     steps = train(policy, CONFIG, open_toolbox(CONFIG), examples, tmp_path, Silent())
     assert [step.step for step in steps] == [1, 2, 3]
-    assert all(step.sdpo is not None and step.replay is not None for step in steps)
+    assert all(step.channels.keys() == {"sdpo", "replay"} for step in steps)
     assert not equal(start, policy.model.parameters())
     assert not policy.model.training
 
 
 def test_train_without_examples_has_no_channels(new_policy, tmp_path):
     steps = train(new_policy(), CONFIG, open_toolbox(CONFIG), [], tmp_path, Silent())
-    assert [(step.sdpo, step.replay) for step in steps] == [(None, None)] * STEPS
+    assert [step.channels for step in steps] == [{}] * STEPS
 
 
 def test_trl_still_has_what_the_trainer_relies_on():

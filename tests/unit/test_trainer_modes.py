@@ -9,9 +9,10 @@ import torch
 from trl import GRPOTrainer
 
 from composer_replication.losses import generalized_jsd_loss
+from composer_replication.objective import SdpoSettings
 from composer_replication.training import ComposerReplicationTrainer
+from composer_replication.training.channels import SelfDistillation
 from composer_replication.training.lessons.online_sites import TraceHinter
-from composer_replication.training.settings import ComposerSettings
 from tests.distributed.scenes import Scene, build, new_model, run
 from tests.distributed.toy_environment import environment_trainer
 
@@ -98,7 +99,7 @@ def test_the_added_gradient_is_that_of_a_plain_computation_per_site(tmp_path, ne
 
 
 def test_checkpointing_leaves_the_measured_gradients_as_they_are(tmp_path):
-    scene = replace(ONLINE, alpha=50.0, settings={"gradient_ratio_cap": 0.5})
+    scene = replace(ONLINE, alpha=50.0, cap=0.5)
     grads, _, log, _ = first_gradient(scene, tmp_path / "plain")
     again, _, log_again, _ = first_gradient(replace(scene, arguments=CHECKPOINTED), tmp_path / "checkpointed")
     assert distance(again, grads) < 1e-5
@@ -178,9 +179,9 @@ def test_with_environments_and_without_weights_nothing_differs_from_trl(tmp_path
 
 def test_with_environments_and_weight_the_error_turns_are_learnt_from(tmp_path):
     _, plain = fit(GRPOTrainer, tmp_path / "plain", {})
-    settings = ComposerSettings(require_disfavour=False)
+    every_site = SelfDistillation(SdpoSettings(weight=1.0, require_disfavour=False))
     logs, parameters = fit(
-        ComposerReplicationTrainer, tmp_path / "ours", {}, alpha_sdpo=1.0, settings=settings, hinter=TraceHinter()
+        ComposerReplicationTrainer, tmp_path / "ours", {}, channels=[every_site], hinter=TraceHinter()
     )
     assert any(entry["sdpo/sites"] > 0 and entry["channel/sdpo"] > 0 for entry in logs)
     assert not any("turns_do_not_match" in name for entry in logs for name in entry)

@@ -6,9 +6,9 @@ import torch
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
 from composer_replication.hints.write import write_hints
+from composer_replication.objective import SdpoSettings
 from composer_replication.sites import find_sites
 from composer_replication.training.channels import SelfDistillation
-from composer_replication.training.settings import ComposerSettings
 from composer_replication.training.stored.collator import ComposerDataCollator
 from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
 from composer_replication.training.stored.windowing import (
@@ -95,7 +95,7 @@ def test_a_windowed_site_trains(chat_tokens, played, make_model):
     _, _, row, hints = played
     model = make_model(len(chat_tokens.tokenizer))
     collate = ComposerDataCollator(chat_tokens.tokenizer.pad_token_id)
-    channel = SelfDistillation(1.0, ComposerSettings(require_disfavour=False))
+    channel = SelfDistillation(SdpoSettings(require_disfavour=False))
     start, end = row.turn_spans[3]
     teacher = chat_tokens.splice_hint(row.ids[:start], hints[3].text)
     full = TraceExample(list(row.ids), [0] * len(row.ids), 0.0, [SiteTokens(start, end, teacher)])

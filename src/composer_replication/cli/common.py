@@ -34,10 +34,10 @@ def working_on(run: Run) -> Generator[Progress]:
             progress.close()
 
 
-def run_one_stage(path: Path, noun: str, as_json: bool) -> None:
+def run_one_stage(path: Path, noun: str, as_json: bool, **choices: Any) -> None:
     run = Run.open(path)
     with working_on(run) as progress:
-        run_stage(run, noun, progress)
+        run_stage(run, noun, progress, **choices)
     tell(noun, run, as_json)
 
 

@@ -12,6 +12,7 @@ from composer_replication.config import Config, load_quickstart_config, quicksta
 from composer_replication.errors import UsageError
 from composer_replication.pipeline import run_pipeline
 from composer_replication.runs import Run
+from composer_replication.stages.training import check_own_channels
 
 from .common import Json, working_on
 from .result import show_result
@@ -38,6 +39,7 @@ def quickstart(
     if seed is not None and seed < 0:
         raise UsageError("a seed is not negative", "recompose quickstart --seed 0")
     settings: Config = load_quickstart_config(config) if config else quickstart_config(model or "tiny", seed or 0)
+    check_own_channels(settings)
     name = Path(settings.model.name).name
     folder = run or Path("runs") / f"quickstart-{name}-{settings.seed}"
     is_new = not (folder / "config.json").exists()

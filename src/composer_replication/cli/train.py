@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_module
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -19,6 +19,7 @@ from composer_replication.stages.ingestion import rollout_tokens
 from composer_replication.stages.policy import load_model, model_folder
 from composer_replication.stages.training import trained_on
 from composer_replication.training import processes as launched
+from composer_replication.training.backends import BACKENDS, refuse_unknown_backend
 
 from .common import Json, RunFolder, quiet_libraries, run_one_stage, tell, working_on
 from .progress import open_progress
@@ -39,7 +40,7 @@ def train(
     run: RunFolder,
     /,
     *,
-    backend: Annotated[Literal["trl"], Parameter(help="Who runs the steps.")] = "trl",
+    backend: Annotated[str, Parameter(help=f"Who runs the steps: {', '.join(BACKENDS)}.")] = "trl",
     dry_run: DryRun = False,
     selfcheck: SelfCheck = False,
     processes: Annotated[int | None, Parameter(help="With --dry-run: training processes to plan for.")] = None,
@@ -47,7 +48,8 @@ def train(
     gpu: Annotated[bool, Parameter(negative="", help="With --dry-run: plan for GPUs where there are none.")] = False,
     json: Json = False,
 ) -> None:
-    """Train the policy of RUN with three channels; the model goes to RUN/training/model."""
+    """Train the policy of RUN with the channels of its config; the model goes to RUN/training/model."""
+    refuse_unknown_backend(backend)
     if dry_run and selfcheck:
         raise UsageError("--dry-run does nothing and --selfcheck trains", "give one of them")
     if processes is not None and processes < 1:
@@ -64,12 +66,12 @@ def train(
             raise UsageError("the selfcheck is for one process", f"recompose train {quoted(run)} --selfcheck")
         _check(Run.open(run), json)
     elif launched.number() > 1:
-        _train_together(run, json)
+        _train_together(run, backend, json)
     else:
-        run_one_stage(run, "training", json)
+        run_one_stage(run, "training", json, backend=backend)
 
 
-def _train_together(path: Path, as_json: bool) -> None:
+def _train_together(path: Path, backend: str, as_json: bool) -> None:
     """As one of several processes. The main one holds the lock and speaks for all."""
     quiet_libraries()
     run, is_main = Run.open(path), launched.is_main()
@@ -82,7 +84,7 @@ def _train_together(path: Path, as_json: bool) -> None:
                 held.enter_context(run.lock())
         progress = open_progress() if is_main else Silent()
         held.callback(progress.close)
-        run_stage(run, "training", progress)
+        run_stage(run, "training", progress, backend=backend)
         launched.part()
     if is_main:
         tell("training", run, as_json)

@@ -15,7 +15,8 @@ def show_plan(plan: dict[str, Any]) -> None:
     console.print(f"{plan['run']}: {_steps(plan)}")
     if plan["refused"]:
         console.print(f"`recompose train` refuses these settings: {plan['refused']}", markup=False)
-    for section, values in plan["settings"].items():
+    settings = {**plan["settings"], **{f"channel {channel['name']}": channel for channel in plan["channels"]}}
+    for section, values in settings.items():
         console.print(f"[{section}] " + "  ".join(f"{key}={value}" for key, value in values.items()), markup=False)
     _show_memory(console, plan["memory"])
     console.print(f"Tokens of stored rollouts are measured; other traces: {plan['token_counts']}.")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from composer_replication.config import Config
 from composer_replication.environments.protocol import TRAIN, Environment
 from composer_replication.errors import UsageError
+from composer_replication.objective import SdpoSettings
 from composer_replication.records import StoredRecord
 
 from .stats import Estimate, mean_interval, paired_difference
@@ -115,7 +116,7 @@ def gaps(tried: Sequence[Tried]) -> list[KindGap]:
 
 
 def kinds_without_use(found: Sequence[KindGap]) -> tuple[str, ...]:
-    """What `training.sdpo_kinds_off` should hold."""
+    """What `kinds_off` of the channel `sdpo` should hold."""
     return tuple(sorted(one.kind for one in found if one.kind != "all" and not one.useful))
 
 
@@ -144,18 +145,18 @@ def _error_sites(
 ) -> list[Site]:
     from composer_replication.training.lessons.online_sites import TraceHinter, find_online_sites
     from composer_replication.training.rollouts.playing import repeated, sample_rolled
-    from composer_replication.training.settings import ComposerSettings
 
     tasks = repeated(environment.tasks(TRAIN, "probe"))
     hints = config.hints
     hinters = {sham: TraceHinter(hints.max_tokens, hints.max_leak_level, sham=sham) for sham in (False, True)}
-    every_site = ComposerSettings(sites_per_rollout=64, max_teacher_tokens=config.training.max_tokens)
+    every_site, room = SdpoSettings(sites_per_rollout=64), config.training.max_tokens
     sites: list[Site] = []
     for _ in range(0, MOST_ROLLOUTS, ROLLOUTS_AT_ONCE):
         batch = list(islice(tasks, ROLLOUTS_AT_ONCE))
         rolled = sample_rolled(policy, environment, config, batch, generator)
         hinted, sham = (
-            find_online_sites(rolled, hinters[kind], policy.tokens, every_site)[0] for kind in (False, True)
+            find_online_sites(rolled, hinters[kind], policy.tokens, every_site, max_teacher_tokens=room)[0]
+            for kind in (False, True)
         )
         for row, real, false in zip(rolled, hinted, sham, strict=True):
             sites += _sites_of(row, real, {site.turn: site for site in false})

@@ -28,12 +28,8 @@ from .charts import (
 from .stats import Estimate
 
 SIMULATED_NOTE = "Rows marked “simulated” come from built-in stand-ins, not from real teacher models."
-CHANNELS = {
-    "policy": "Channel 1 · GRPO loss",
-    "sdpo": "Channel 2 · SDPO loss",
-    "replay": "Channel 3 · TR-DPO loss",
-    "reward": "Reward · mean over rollouts",
-}
+LABELS = {"policy": "Channel 1 · GRPO", "sdpo": "Channel 2 · SDPO", "replay": "Channel 3 · TR-DPO"}
+REWARD = "Reward · mean over rollouts"
 
 
 class FunnelRow(Record):
@@ -46,12 +42,10 @@ class FunnelRow(Record):
 
 
 class LossPoint(Record):
-    """Loss of each channel and mean reward at one training step; None where a channel had nothing to learn from."""
+    """Loss of each channel and mean reward at one training step; a channel that was off has none."""
 
     step: int
-    policy: float | None = None
-    sdpo: float | None = None
-    replay: float | None = None
+    losses: Mapping[str, float] = {}
     reward: float | None = None
 
 
@@ -115,7 +109,7 @@ def render_report(data: ReportData) -> str:
         charts={name: Markup(svg) for name, svg in _charts(data).items()},
         simulated=simulated,
         window=smoothing_window(len(data.losses)),
-        channels=[(f"loss_{name}", label) for name, label in CHANNELS.items()],
+        channels=[*((f"loss_{name}", label) for name, label in _channels(data).items()), ("reward", REWARD)],
     )
 
 
@@ -153,9 +147,20 @@ def _charts(data: ReportData) -> dict[str, str]:
         "errors": paired_bar_chart("Error kinds before and after training", "Per 100 turns", _error_rates(data)),
         "seconds": bar_chart("Time per stage", "Seconds", seconds),
     }
-    for name, label in CHANNELS.items():
-        charts[f"loss_{name}"] = line_chart(label, [(p.step, getattr(p, name)) for p in data.losses], name)
+    for name, label in _channels(data).items():
+        charts[f"loss_{name}"] = line_chart(label, [(p.step, p.losses.get(name)) for p in data.losses], _style(name))
+    charts["reward"] = line_chart(REWARD, [(p.step, p.reward) for p in data.losses], "reward")
     return charts
+
+
+def _style(channel: str) -> str:
+    return channel if channel in LABELS else "own"
+
+
+def _channels(data: ReportData) -> dict[str, str]:
+    """The three of the recipe, whether they were on or off, and then any other by the name that it gives itself."""
+    names = dict.fromkeys([*LABELS, *(name for point in data.losses for name in point.losses)])
+    return {name: f"{LABELS.get(name, f'Channel {number} · {name}')} loss" for number, name in enumerate(names, 1)}
 
 
 def _error_rates(data: ReportData) -> list[BarPair]:

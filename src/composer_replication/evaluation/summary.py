@@ -40,7 +40,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "success_after": headline.after.model_dump(),
         "difference": headline.difference.model_dump(),
         "other_splits": {c.split: c.model_dump(include={"before", "after", "difference"}) for c in comparisons[1:]},
-        "losses": {name: late_mean(steps, name) for name in ("policy", "sdpo", "replay")},
+        "losses": {name: late_mean(steps, name) for name in ("policy", *channel_names(steps))},
         "spent_micros": counts["replay"].get("spent_micros", 0),
         "seconds": round(sum(_seconds(run).values()), 1),
         "config_hash": run.config.hash,
@@ -67,8 +67,17 @@ def write_report(run: Run) -> None:
 
 def late_mean(steps: Sequence[TrainingStep], channel: str) -> float | None:
     late = steps[-max(1, len(steps) // 4) :]
-    values = [value for value in (getattr(step, channel) for step in late) if value is not None]
+    values = [value for value in (losses_of(step).get(channel) for step in late) if value is not None]
     return sum(values) / len(values) if values else None
+
+
+def losses_of(step: TrainingStep) -> dict[str, float]:
+    return {"policy": step.policy, **step.channels}
+
+
+def channel_names(steps: Sequence[TrainingStep]) -> list[str]:
+    """Of the added channels, in the order in which they first had a loss."""
+    return list(dict.fromkeys(name for step in steps for name in step.channels))
 
 
 def report_data(run: Run) -> ReportData:
@@ -84,7 +93,7 @@ def report_data(run: Run) -> ReportData:
         model_name=config.model.name,
         funnel=_funnel(run),
         losses=[
-            LossPoint(step=s.step, policy=s.policy, sdpo=s.sdpo, replay=s.replay, reward=s.reward)
+            LossPoint(step=s.step, losses=losses_of(s), reward=s.reward)
             for s in run.stage("training").read(TrainingStep)
         ],
         error_kinds_before=before,

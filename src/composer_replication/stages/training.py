@@ -1,4 +1,4 @@
-"""`RUN/training`: GRPO + alpha · SDPO + beta · TR-DPO, from the starting policy."""
+"""`RUN/training`: the channels of the config added up, from the starting policy."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from composer_replication.config import TrainingConfig
+from composer_replication.config import Config
 from composer_replication.environments.opening import open_environment
 from composer_replication.errors import UsageError
+from composer_replication.objective import GrpoSettings, OwnSettings, SdpoSettings
 from composer_replication.progress import Progress
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
 from composer_replication.runs import Run, StageFolder, write_atomically
@@ -22,19 +23,20 @@ AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 STORED = ("ingestion", "sites", "hints", "pairs")
 
 
-def train(run: Run, progress: Progress) -> None:
+def train(run: Run, progress: Progress, backend: str = "trl") -> None:
     from composer_replication.training.libraries import load_libraries
     from composer_replication.training.processes import all_or_none, is_main
 
     started, folder, inputs = time.monotonic(), run.path / "training", trained_on(run)
     load_libraries()
+    from composer_replication.training.backends import open_backend
     from composer_replication.training.card import model_card
     from composer_replication.training.models.loading import whole_weights
     from composer_replication.training.stored.examples import build_examples
     from composer_replication.training.stored.policy_gradient import advantages
     from composer_replication.training.stored.rendered_examples import render_examples
-    from composer_replication.training.train import train as train_policy
 
+    train_policy = open_backend(backend)
     with all_or_none():
         traces, every_site = read_done(run, "ingestion", Trace), read_done(run, "sites", ErrorSite)
         hints, pairs = read_done(run, "hints", Hint), read_done(run, "pairs", PreferencePair)
@@ -56,6 +58,7 @@ def train(run: Run, progress: Progress) -> None:
         steps = train_policy(policy, run.config, environment, examples, folder, progress)
     weights = whole_weights(policy.model)
     counts = {
+        "backend": backend,
         "steps": len(steps),
         "stored_traces": len(examples),
         "hinted_sites": sum(len(example.sites) for example in examples),
@@ -72,18 +75,27 @@ def train(run: Run, progress: Progress) -> None:
 
 def trained_on(run: Run) -> list[StageFolder]:
     """The stages whose records training reads. Those that an active channel cannot do without must be finished."""
-    for noun in needed(run.config.training):
+    check_own_channels(run.config)
+    for noun in needed(run.config):
         run.stage(noun).require()
     return [stage for noun in STORED if (stage := run.stage(noun)).is_done]
 
 
-def needed(training: TrainingConfig) -> tuple[str, ...]:
-    reads_hints = training.alpha_sdpo and (training.sdpo_from == "stored" or not training.rollouts)
-    if training.beta_replay:
+def check_own_channels(config: Config) -> None:
+    """Their classes are found and take their settings; told before anything is made."""
+    if any(isinstance(entry, OwnSettings) for entry in config.channels):
+        from composer_replication.training.channels import open_channels
+
+        open_channels(config)
+
+
+def needed(config: Config) -> tuple[str, ...]:
+    sdpo, has_rollouts = config.channel(SdpoSettings), config.training.rollouts
+    if any(channel.weight for channel in config.channels if not isinstance(channel, GrpoSettings | SdpoSettings)):
         return STORED
-    if reads_hints:
+    if sdpo.weight and (sdpo.source == "stored" or not has_rollouts):
         return STORED[:-1]
-    return () if training.rollouts else STORED[:1]
+    return () if has_rollouts else STORED[:1]
 
 
 def read_done(run: Run, noun: str, record: type[AnyRecord]) -> list[AnyRecord]:

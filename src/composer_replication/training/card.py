@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from composer_replication import __version__
 from composer_replication.config import Config
 
+NEEDS = {"sdpo": "hinted_sites", "trdpo": "pairs"}
+"""Channels that are idle where a count of the run is 0."""
 LICENCES = {"tiny": "mit", "smollm2": "apache-2.0"}
 
 
@@ -17,9 +19,9 @@ def model_card(config: Config, counts: Mapping[str, object]) -> str:
     teachers = "*simulated teachers*, noisy oracles of the environment"
     if not config.replay.simulated:
         teachers = ", ".join(config.replay.teachers)
-    terms = ["GRPO"]
-    terms += [f"{settings.alpha_sdpo} · SDPO"] if settings.alpha_sdpo and counts["hinted_sites"] else []
-    terms += [f"{settings.beta_replay} · TR-DPO"] if settings.beta_replay and counts["pairs"] else []
+    idle = {kind for kind, data in NEEDS.items() if not counts[data]}
+    active = [channel for channel in config.channels if channel.weight and channel.name not in idle]
+    terms = [channel.label if channel.weight == 1 else f"{channel.weight} · {channel.label}" for channel in active]
     return f"""---
 library_name: transformers
 tags: [grpo, sdpo, dpo, tool-calling, composer-replication]

@@ -1,4 +1,4 @@
-"""The channels on stored traces. A new one is a class with a name, a weight and a loss; `metrics`, if any, are logged.
+"""The channels on stored traces, and how an entry of `[[channels]]` becomes one.
 
 Channel 2 compares the policy with itself: the same tokens of an error turn, once in the plain context and once with
 the hint spliced in. Channel 3 prefers what teachers agree on over what the actor did, relative to a frozen reference.
@@ -9,23 +9,36 @@ process that has none of its own makes the passes all the same, because the othe
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
-from composer_replication.losses import hidden_logprobs, preference_loss
+from composer_replication.config import Config
+from composer_replication.errors import UsageError
+from composer_replication.losses import ChannelSchedule, hidden_logprobs, preference_loss
+from composer_replication.objective import CHANNELS, ChannelSettings, Schedule, SdpoSettings, TrdpoSettings
+from composer_replication.sections import explain
 
 from .lessons.distillation import SiteStates, distil, places
 from .models.states import last_hidden, output_head
-from .settings import ComposerSettings
 
 
 class Channel(Protocol):
+    """A class for `[[channels]]` also has `Settings`, which its entry is validated by, and is made with these.
+
+    It may have a `schedule`, and `metrics` that are logged after each `loss`.
+    """
+
     name: str
-    weight: float
+    """What metrics and reports call it."""
+
+    @property
+    def weight(self) -> float: ...
 
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
         """A scalar; exactly 0 when the batch holds nothing for this channel."""
@@ -36,9 +49,18 @@ class Channel(Protocol):
 class SelfDistillation:
     """Mean over sites of the mean divergence over the tokens of the error turn. The teacher is the live policy."""
 
-    weight: float
-    settings: ComposerSettings = field(default_factory=ComposerSettings)
+    Settings: ClassVar = SdpoSettings
+
+    settings: SdpoSettings = field(default_factory=SdpoSettings)
     name: str = "sdpo"
+
+    @property
+    def weight(self) -> float:
+        return self.settings.weight
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.settings.schedule
 
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
         rows, starts, mask_KT = batch["sdpo_row"], batch["sdpo_start"], batch["sdpo_loss_mask"].bool()
@@ -69,10 +91,19 @@ class SelfDistillation:
 class ReplayPreference:
     """Preferences over the pairs that teacher replay produced."""
 
-    weight: float
-    settings: ComposerSettings = field(default_factory=ComposerSettings)
+    Settings: ClassVar = TrdpoSettings
+
+    settings: TrdpoSettings = field(default_factory=TrdpoSettings)
     name: str = "replay"
     metrics: dict[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def weight(self) -> float:
+        return self.settings.weight
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.settings.schedule
 
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
         self.metrics = {}
@@ -88,12 +119,12 @@ class ReplayPreference:
             batch["dpo_reference_rejected_logps"],
             chosen_tokens_B=batch["dpo_chosen_response_mask"].sum(-1),
             rejected_tokens_B=batch["dpo_rejected_response_mask"].sum(-1),
-            beta=settings.dpo_beta,
+            beta=settings.beta,
             label_smoothing_B=batch["dpo_label_smoothing"],
-            nll_weight=settings.dpo_nll_weight,
-            dpop_weight=settings.dpo_dpop_weight,
-            length_normalised=settings.dpo_length_normalised,
-            sft_only=settings.dpo_sft_only,
+            nll_weight=settings.nll_weight,
+            dpop_weight=settings.dpop_weight,
+            length_normalised=settings.length_normalised,
+            sft_only=settings.sft_only,
         )
         own_share = pairs / batch.get("dpo_number", max(1, pairs))
         if not pairs:
@@ -108,6 +139,34 @@ class ReplayPreference:
             "pairs": float(pairs),
         }
         return own_share * found.loss
+
+
+def open_channel(entry: ChannelSettings) -> Channel:
+    """The class that an entry names, made with the settings that its own `Settings` read there."""
+    path = CHANNELS.get(entry.name, entry.name)
+    module, _, name = path.partition(":")
+    try:
+        kind: Any = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        known = f"choose one of {', '.join(CHANNELS)}, or package.module:Class that can be imported"
+        raise UsageError(f"channel {entry.name}: {error}", known) from error
+    try:
+        return kind(kind.Settings.model_validate(entry.model_dump()))
+    except ValidationError as error:
+        raise UsageError(f"channel {entry.name}: {explain(error, kind.Settings)}", "mend [[channels]]") from error
+
+
+def open_channels(config: Config) -> list[Channel]:
+    """All but the policy gradient, which a backend may compute itself."""
+    return [open_channel(entry) for entry in config.channels if entry.name != "grpo"]
+
+
+def schedule_of(channel: Channel) -> ChannelSchedule:
+    return scheduled(channel.weight, getattr(channel, "schedule", Schedule()))
+
+
+def scheduled(weight: float, schedule: Schedule) -> ChannelSchedule:
+    return ChannelSchedule(weight, schedule.warmup_share, schedule.decay_share)
 
 
 def action_logprobs(model: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Three channels in one step: fresh rollouts for the policy gradient, stored traces for the other two.
+"""All channels in one step: fresh rollouts for the policy gradient, stored traces for what is added to it.
 
 Reads the starting policy, tokenised rollouts, hints and pairs; returns one `TrainingStep` per optimiser step and leaves
 the trained weights in the policy.
@@ -20,15 +20,16 @@ from transformers import PrinterCallback, TrainerCallback
 from composer_replication.config import Config
 from composer_replication.environments.protocol import TRAIN, Environment, EnvironmentTask
 from composer_replication.errors import UsageError, quoted
+from composer_replication.objective import GrpoSettings, SdpoSettings, TrdpoSettings
 from composer_replication.progress import Progress
 
 from . import processes
-from .backends.trl.arguments import composer_settings, grpo_config, offline_arguments
+from .backends.trl.arguments import grpo_config, offline_arguments
 from .backends.trl.checkpoints import latest, made_by
 from .backends.trl.offline import OfflineComposerTrainer
 from .backends.trl.rollouts import REWARD_COLUMNS, EnvironmentRollouts, prompts_of
 from .backends.trl.trainer import ComposerReplicationTrainer
-from .channels import ReplayPreference, SelfDistillation
+from .channels import open_channels
 from .lessons.online_sites import TraceHinter
 from .metrics import MetricsFile
 from .models.loading import Policy
@@ -81,7 +82,7 @@ def train(
         folder.parent,
         progress,
         limits=Thresholds(canary_rate=config.monitor.alarm_rate if config.monitor.enabled else None),
-        jsd_beta=config.training.sdpo_jsd_beta,
+        jsd_beta=config.channel(SdpoSettings).jsd_beta,
         empty_hint_divergence=lambda: float(getattr(trainer, "empty_hint_divergence", 0.0)),
     )
     watchers = [_Progress(config.training.steps, progress), MetricsFile(folder / "metrics.jsonl"), watchdog, *callbacks]
@@ -110,7 +111,7 @@ def _online_trainer(
     arguments: Any,
     callbacks: Sequence[TrainerCallback],
 ) -> ComposerReplicationTrainer:
-    settings, state = config.training, PartialState()
+    settings, sdpo, state = config.training, config.channel(SdpoSettings), PartialState()
     tasks = training_tasks(environment, config)
     place = (state.process_index, state.num_processes)
     batches = StoredBatches(stored, collator, settings.traces_per_step, config.seed, *place) if stored else None
@@ -120,7 +121,7 @@ def _online_trainer(
         policy, environment, tasks, settings, seed=config.seed, rank=state.process_index, watcher=monitor
     )
     samples = RolloutSamples(folder / "samples")
-    hinter = TraceHinter(config.hints.max_tokens, config.hints.max_leak_level, sham=settings.sdpo_sham)
+    hinter = TraceHinter(config.hints.max_tokens, config.hints.max_leak_level, sham=sdpo.sham)
     return ComposerReplicationTrainer(
         model=policy.model,
         processing_class=policy.tokenizer,
@@ -130,12 +131,16 @@ def _online_trainer(
         rollout_func=rollouts,
         samples=samples,
         callbacks=[*callbacks, samples, *([monitor] if monitor else [])],
-        alpha_sdpo=settings.alpha_sdpo,
-        beta_replay=settings.beta_replay,
-        settings=composer_settings(settings),
-        hinter=hinter if settings.sdpo_from == "rollouts" else None,
-        accepts=rollouts.accepts if settings.sdpo_require_acceptance else None,
+        alpha_sdpo=sdpo.weight,
+        beta_replay=config.channel(TrdpoSettings).weight,
+        channels=[channel for channel in open_channels(config) if batches or channel.name == "sdpo"],
+        grpo=config.channel(GrpoSettings),
+        hinter=hinter if sdpo.source == "rollouts" else None,
+        accepts=rollouts.accepts if sdpo.require_acceptance else None,
         batches=batches,
+        gradient_ratio_cap=settings.gradient_ratio_cap,
+        dynamic_sampling_rounds=settings.dynamic_sampling_rounds,
+        max_teacher_tokens=settings.max_tokens,
         peft_config=config.hardware.lora_config(),
         stateful={"rollouts": rollouts, **({"batches": batches} if batches else {})},
     )
@@ -152,19 +157,14 @@ def _offline_trainer(
 ) -> OfflineComposerTrainer:
     if not stored:
         raise UsageError("no stored trace can be trained on", "recompose train RUN --dry-run says why")
-    settings, composer = config.training, composer_settings(config.training)
+    policy_gradient = StoredPolicy(config.channel(GrpoSettings), config.training.temperature)
     return OfflineComposerTrainer(
         model=with_adapters(policy.model, config.hardware.lora_config()),
         args=arguments,
         data_collator=collator,
         train_dataset=list(stored),
         callbacks=list(callbacks),
-        settings=composer,
-        channels=[
-            StoredPolicy(temperature=settings.temperature),
-            SelfDistillation(settings.alpha_sdpo, composer),
-            ReplayPreference(settings.beta_replay, composer),
-        ],
+        channels=[policy_gradient, *open_channels(config)],
     )
 
 
@@ -224,8 +224,11 @@ def _step_of(entry: dict[str, Any]) -> TrainingStep | None:
         step=entry["step"],
         policy=float(entry.get("channel/policy", entry["loss"])),
         grad_norm=float(entry["grad_norm"]),
-        sdpo=entry.get("channel/sdpo"),
-        replay=entry.get("channel/replay"),
+        channels={
+            name.removeprefix("channel/"): value
+            for name, value in entry.items()
+            if name.startswith("channel/") and name != "channel/policy"
+        },
         reward=entry.get("reward"),
         entropy=entry.get("entropy"),
         flat_groups=entry.get("frac_reward_zero_std"),

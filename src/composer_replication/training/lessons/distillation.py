@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from composer_replication.losses import hidden_divergence, hidden_logprobs
+from composer_replication.objective import SdpoSettings
 
 from ..models.states import Head
-from ..settings import ComposerSettings
 
 
 class SiteStates(NamedTuple):
@@ -43,7 +43,7 @@ def distil(
     states: SiteStates,
     student_head: Head,
     teacher_head: Head,
-    settings: ComposerSettings,
+    settings: SdpoSettings,
     number_of_sites: Tensor | float,
     weight: float = 1.0,
 ) -> Distilled:
@@ -67,16 +67,16 @@ def distil(
         teacher_head.weight_VH,
         weights_N=weights_N,
         beta=settings.jsd_beta,
-        temperature=settings.sdpo_temperature / student_head.scale,
-        top_k=settings.sdpo_top_k,
-        token_clip=settings.sdpo_token_clip,
+        temperature=settings.temperature / student_head.scale,
+        top_k=settings.top_k,
+        token_clip=settings.token_clip,
         student_bias_V=student_head.bias_V,
         teacher_bias_V=teacher_head.bias_V,
     )
     return Distilled(found.loss, mean_K(found.divergence_N), kept_K, student_K, teacher_K)
 
 
-def mean_divergence(student_NH: Tensor, teacher_NH: Tensor, head: Head, settings: ComposerSettings) -> Tensor:
+def mean_divergence(student_NH: Tensor, teacher_NH: Tensor, head: Head, settings: SdpoSettings) -> Tensor:
     """Over all tokens of some turns, under one head."""
     found = hidden_divergence(
         student_NH,
@@ -85,7 +85,7 @@ def mean_divergence(student_NH: Tensor, teacher_NH: Tensor, head: Head, settings
         head.weight_VH,
         weights_N=torch.zeros(len(student_NH), device=student_NH.device),
         beta=settings.jsd_beta,
-        temperature=settings.sdpo_temperature / head.scale,
+        temperature=settings.temperature / head.scale,
         student_bias_V=head.bias_V,
         teacher_bias_V=head.bias_V,
     )

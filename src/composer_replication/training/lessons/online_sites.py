@@ -15,11 +15,13 @@ from typing import NamedTuple
 
 from composer_replication.hints import HintGenerator, write_hints
 from composer_replication.hints.templates import LeakLevel
+from composer_replication.objective import SdpoSettings
 from composer_replication.records import Trace
 from composer_replication.sites import find_sites
 
 from ..models.tokens import ChatTokens
-from ..settings import ComposerSettings
+
+MAX_TEACHER_TOKENS = 8192
 
 
 class HintedTurn(NamedTuple):
@@ -95,14 +97,16 @@ def find_online_sites(
     rollouts: Sequence[Rolled],
     hinter: Hinter,
     tokens: ChatTokens,
-    settings: ComposerSettings,
+    settings: SdpoSettings,
     accepts: Accepts | None = None,
+    max_teacher_tokens: int = MAX_TEACHER_TOKENS,
 ) -> tuple[list[list[OnlineSite]], Counter[str]]:
-    """The sites of each rollout, and how many turns were left out, by reason."""
+    """The sites of each rollout, and how many turns were left out, by reason. A hinted context that is longer than
+    `max_teacher_tokens` is one of these."""
     counts: Counter[str] = Counter()
     found: list[list[tuple[Rolled, HintedTurn, OnlineSite]]] = []
     for rolled, hinted in zip(rollouts, hinter([rolled.trace for rolled in rollouts]), strict=True):
-        found.append(_sites_of(rolled, hinted, tokens, settings, counts))
+        found.append(_sites_of(rolled, hinted, tokens, settings, max_teacher_tokens, counts))
     if accepts:
         candidates = [candidate for row in found for candidate in row]
         verdicts = dict(zip(map(id, candidates), accepts(candidates), strict=True))
@@ -112,7 +116,12 @@ def find_online_sites(
 
 
 def _sites_of(
-    rolled: Rolled, hinted: Sequence[HintedTurn], tokens: ChatTokens, settings: ComposerSettings, counts: Counter[str]
+    rolled: Rolled,
+    hinted: Sequence[HintedTurn],
+    tokens: ChatTokens,
+    settings: SdpoSettings,
+    max_teacher_tokens: int,
+    counts: Counter[str],
 ) -> list[tuple[Rolled, HintedTurn, OnlineSite]]:
     spans = turn_spans(rolled.sampled_mask)
     if hinted and len(spans) != len(rolled.trace.turns):
@@ -130,7 +139,7 @@ def _sites_of(
             site = _splice(rolled, one, spans[one.turn], tokens)
             if site is None:
                 counts["no_header"] += 1
-            elif len(site.teacher_ids) > settings.max_teacher_tokens:
+            elif len(site.teacher_ids) > max_teacher_tokens:
                 counts["too_long"] += 1
             else:
                 sites[one.turn] = (rolled, one, site)

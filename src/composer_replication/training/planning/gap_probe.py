@@ -15,13 +15,13 @@ from torch import Tensor
 
 from composer_replication.config import Config
 from composer_replication.environments.protocol import Environment, EnvironmentTask
+from composer_replication.objective import SdpoSettings
 
 from ..lessons.distillation import Distilled, SiteStates, distil
 from ..lessons.online_sites import OnlineSite, Rolled, TraceHinter, find_online_sites
 from ..models.loading import Policy
 from ..models.states import last_hidden, output_head
 from ..rollouts.playing import sample_rolled
-from ..settings import ComposerSettings
 
 ROWS_AT_ONCE = 8
 
@@ -40,17 +40,14 @@ class GapProbe(NamedTuple):
     hinted_nll: float
 
 
-def probe_gap(
-    policy: Policy,
-    config: Config,
-    environment: Environment,
-    settings: ComposerSettings,
-    tasks: Sequence[EnvironmentTask],
-) -> GapProbe:
+def probe_gap(policy: Policy, config: Config, environment: Environment, tasks: Sequence[EnvironmentTask]) -> GapProbe:
     """In float32, without autocast, on fresh rollouts of the policy as it is."""
+    settings = config.channel(SdpoSettings)
     rolled = sample_rolled(policy, environment, config, tasks)
     hinter = TraceHinter(config.hints.max_tokens, config.hints.max_leak_level)
-    found, dropped = find_online_sites(rolled, hinter, policy.tokens, settings)
+    found, dropped = find_online_sites(
+        rolled, hinter, policy.tokens, settings, max_teacher_tokens=config.training.max_tokens
+    )
     sites = [(row, site) for row, some in zip(rolled, found, strict=True) for site in some]
     plain = [_compare(policy.model, part, settings, hinted=False) for part in _parts(sites)]
     hinted = [_compare(policy.model, part, settings, hinted=True) for part in _parts(sites)]
@@ -68,9 +65,7 @@ def probe_gap(
 
 
 @torch.no_grad()
-def _compare(
-    model: Any, sites: Sequence[tuple[Rolled, OnlineSite]], settings: ComposerSettings, hinted: bool
-) -> Distilled:
+def _compare(model: Any, sites: Sequence[tuple[Rolled, OnlineSite]], settings: SdpoSettings, hinted: bool) -> Distilled:
     contexts = [
         site.teacher_context if hinted else row.prompt_ids + row.completion_ids[: site.start] for row, site in sites
     ]

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from composer_replication.config import HardwareConfig, TrainingConfig
+from composer_replication.config import Config
 from composer_replication.losses.kernels.chunking import CHUNK_BYTES, CHUNK_BYTES_FROZEN
+from composer_replication.objective import SdpoSettings
 
 from ..models.shape import ModelShape
 
@@ -70,20 +71,19 @@ class MemoryEstimate(NamedTuple):
         return {name: sum(part.bytes for part in self.parts if part.when == name) for name in sorted(names)}
 
 
-def estimate_memory(
-    shape: ModelShape, training: TrainingConfig, hardware: HardwareConfig, work: Workload
-) -> MemoryEstimate:
+def estimate_memory(shape: ModelShape, config: Config, work: Workload) -> MemoryEstimate:
+    training, hardware, sdpo = config.training, config.hardware, config.channel(SdpoSettings)
     weight_bytes = FLOAT32 if hardware.weights == "float32" else BFLOAT16
     compute_bytes = BFLOAT16 if hardware.autocasts(work.on_gpu) else weight_bytes
     rank = hardware.lora_rank or 0
     adapters = rank * shape.adapter_parameters_per_rank
     trainable, trained_bytes = (adapters, FLOAT32) if rank else (shape.parameters, weight_bytes)
-    online = training.alpha_sdpo > 0 and training.sdpo_from == "rollouts"
+    online = sdpo.weight > 0 and sdpo.source == "rollouts"
     parts = [
         Part("weights", (shape.parameters * weight_bytes + adapters * FLOAT32) // work.shards, "always"),
         Part("gradients", trainable * trained_bytes // work.shards, "always"),
         Part("optimiser", ADAM_MOMENTS * trainable * trained_bytes // work.shards, "always"),
-        *_teacher(training, online, trainable, trained_bytes, work.shards),
+        *_teacher(sdpo, online, trainable, trained_bytes, work.shards),
     ]
     if training.reference_kl and not rank:
         parts.append(Part("reference model", shape.parameters * weight_bytes // work.shards, "always"))
@@ -110,7 +110,7 @@ def estimate_memory(
         parts.append(Part("divergence buffers", _divergence(shape, work.tokens, bool(rank)), "policy pass", True))
         passed = work.tokens * shape.hidden * compute_bytes * 8
         parts.append(Part("hinted contexts", passed, "teacher pass", is_estimate=True))
-        if training.sdpo_teacher != "live":
+        if sdpo.teacher != "live":
             parts.append(Part("policy set aside", trainable * trained_bytes // work.shards, "teacher pass"))
     if work.stored_rows:
         stored_kept = _activations(shape, layer, stored, weight_bytes)[hardware.gradient_checkpointing]
@@ -137,10 +137,10 @@ def _activations(shape: ModelShape, layer_bytes: int, tokens: int, stream_bytes:
     return tokens * shape.layers * layer_bytes, tokens * (shape.layers * shape.hidden * stream_bytes + layer_bytes)
 
 
-def _teacher(training: TrainingConfig, online: bool, trainable: int, trained_bytes: int, shards: int) -> list[Part]:
-    if not online or training.sdpo_teacher == "live":
+def _teacher(sdpo: SdpoSettings, online: bool, trainable: int, trained_bytes: int, shards: int) -> list[Part]:
+    if not online or sdpo.teacher == "live":
         return []
-    kept_bytes = FLOAT32 if training.sdpo_teacher == "ema" else trained_bytes
+    kept_bytes = FLOAT32 if sdpo.teacher == "ema" else trained_bytes
     return [Part("teacher", trainable * kept_bytes // shards, "always")]
 
 

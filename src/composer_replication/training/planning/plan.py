@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from composer_replication.config import Config
 from composer_replication.environments.protocol import TRAIN, Environment
 from composer_replication.errors import UsageError
+from composer_replication.objective import GrpoSettings, TrdpoSettings
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
 from composer_replication.runs import Run
 
@@ -60,10 +61,11 @@ def plan_training(
             "training": config.training.model_dump(mode="json"),
             "hardware": config.hardware.model_dump(mode="json"),
         },
+        "channels": [channel.model_dump(mode="json") for channel in config.channels],
         "steps": config.training.steps,
         "refused": _refused(config),
         **step.told,
-        "memory": _memory(estimate_memory(shape, config.training, config.hardware, work), shape) if shape else None,
+        "memory": _memory(estimate_memory(shape, config, work), shape) if shape else None,
         "token_counts": source,
         "finished": [noun for noun, stage in STAGE_OF.items() if run.stage(stage).is_done],
         "contexts": [
@@ -164,8 +166,9 @@ def workload(config: Config, row_tokens: int, stored_tokens: int, machine: Machi
     rollouts = training.prompts_per_step * training.group_size if training.rollouts else 0
     per_process = rollouts // machine.processes
     # A batch of pairs has both sides of each as rows.
-    stored_rows = training.traces_per_step * (2 if training.beta_replay else 1)
-    reads_stored = training.alpha_sdpo + training.beta_replay > 0 or not training.rollouts
+    stored_rows = training.traces_per_step * (2 if config.channel(TrdpoSettings).weight else 1)
+    added = [channel for channel in config.channels if not isinstance(channel, GrpoSettings)]
+    reads_stored = any(channel.weight for channel in added) or not training.rollouts
     return Workload(
         rows=per_process // hardware.accumulation(rollouts, machine.processes) if rollouts else 0,
         row_tokens=row_tokens,

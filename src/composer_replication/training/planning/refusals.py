@@ -4,25 +4,49 @@ from __future__ import annotations
 
 from composer_replication.config import Config, TrainingConfig
 from composer_replication.errors import UsageError
+from composer_replication.objective import GrpoSettings, SdpoSettings
 
 from ..processes import shards_otherwise
 
 
 def refuse_what_would_do_nothing(config: Config, processes: int = 1) -> None:
     """A control that is silently off would be worse than none."""
-    training, defaults = config.training, TrainingConfig()
-    only_online = ["sdpo_sham", "sdpo_kinds_off", "sdpo_require_acceptance", "sdpo_sites_per_rollout", "sdpo_ema_rate"]
-    unused = only_online if training.sdpo_from == "stored" or not training.rollouts else []
-    if not training.rollouts:
-        unused = [*unused, "sdpo_from", "dynamic_sampling_rounds", "reference_kl", "error_turn_penalty", "leak_penalty"]
-    for key in unused:
-        if getattr(training, key) != getattr(defaults, key):
-            source = "rollouts = true" if not training.rollouts else 'sdpo_from = "rollouts"'
-            raise UsageError(f"training.{key} does nothing without {source}", f"set training.{source}, or take it out")
+    training = config.training
+    if training.rollouts:
+        _refuse_no_policy_gradient(config)
+        _refuse_idle_sdpo(config, 'source = "rollouts"')
+    else:
+        _refuse_idle_sdpo(config, "training.rollouts = true")
+        for key in ("dynamic_sampling_rounds", "reference_kl", "error_turn_penalty", "leak_penalty"):
+            if getattr(training, key) != getattr(TrainingConfig(), key):
+                raise UsageError(
+                    f"training.{key} does nothing without rollouts = true", "set training.rollouts, or take it out"
+                )
     if training.leak_penalty != "off" and config.toolbox.leak == "none":
         raise UsageError("training.leak_penalty does nothing without a leak", 'set toolbox.leak = "open"')
     if config.monitor.enabled:
         refuse_what_the_monitor_cannot_do(config, processes)
+
+
+def _refuse_no_policy_gradient(config: Config) -> None:
+    if not config.channel(GrpoSettings).weight:
+        raise UsageError(
+            "training with rollouts needs the channel grpo with a weight",
+            'add name = "grpo" to [[channels]], or set training.rollouts = false',
+        )
+
+
+def _refuse_idle_sdpo(config: Config, source: str) -> None:
+    """Settings of channel 2 that only error turns of fresh rollouts have a use for."""
+    sdpo, defaults = config.channel(SdpoSettings), SdpoSettings()
+    if config.training.rollouts and sdpo.source == "rollouts":
+        return
+    only_online = ["sham", "kinds_off", "require_acceptance", "sites_per_rollout", "ema_rate"]
+    for key in only_online if config.training.rollouts else ["source", *only_online]:
+        if getattr(sdpo, key) != getattr(defaults, key):
+            raise UsageError(
+                f"{key} of the channel sdpo does nothing without {source}", f"set {source}, or take it out"
+            )
 
 
 def refuse_what_processes_cannot_do(config: Config, processes: int, is_sharded: bool) -> None:
@@ -36,10 +60,10 @@ def refuse_what_processes_cannot_do(config: Config, processes: int, is_sharded: 
             "adapters of shared weights (FSDP) cannot be merged into a model",
             "launch with distributed_type MULTI_GPU, or take out hardware.lora_rank",
         )
-    if is_sharded and config.training.sdpo_require_acceptance:
+    if is_sharded and config.channel(SdpoSettings).require_acceptance:
         raise UsageError(
-            "training.sdpo_require_acceptance samples as often as a process has errors, and shared weights (FSDP) "
-            "need every process for every pass",
+            "require_acceptance of the channel sdpo samples as often as a process has errors, and shared weights "
+            "(FSDP) need every process for every pass",
             "launch with distributed_type MULTI_GPU, or take it out",
         )
 

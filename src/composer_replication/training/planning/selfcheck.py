@@ -27,7 +27,7 @@ from composer_replication.config import Config
 from composer_replication.environments.protocol import Environment
 from composer_replication.progress import Progress, Silent
 
-from ..backends.trl.arguments import composer_settings, grpo_config
+from ..backends.trl.arguments import grpo_config
 from ..backends.trl.rollouts import EnvironmentRollouts, prompts_of
 from ..backends.trl.trainer import ComposerReplicationTrainer
 from ..models.loading import Policy
@@ -55,8 +55,7 @@ def check_machine(
     progress.stage("selfcheck", "ten steps, what hints change, and whether zero means zero")
     measured = _measure_steps(load, _with_steps(config, STEPS), environment, examples, scratch / "steps", progress)
     progress.note("what hints change")
-    probed = training_tasks(environment, _with_rollouts(config))
-    gap = probe_gap(load(), config, environment, composer_settings(config.training), probed)
+    gap = probe_gap(load(), config, environment, training_tasks(environment, _with_rollouts(config)))
     progress.note("two steps of TRL's own trainer, and two of ours with both weights 0")
     plain, ours = (
         _digest_after(kind, load(), _with_steps(config, EXACT_STEPS), environment, scratch / "exact")
@@ -86,9 +85,7 @@ def _measure_steps(
     gc.collect()
     meter, clock = MemoryMeter(), _Clock(progress)
     steps = train(load(), config, environment, examples, scratch, clock)
-    losses = [
-        value for step in steps for value in (step.policy, step.sdpo, step.replay, step.grad_norm) if value is not None
-    ]
+    losses = [value for step in steps for value in (step.policy, *step.channels.values(), step.grad_norm)]
     return {
         "step_seconds": [round(after - before, 3) for before, after in zip(clock.times, clock.times[1:], strict=False)],
         "peak_mib": round(meter.peak_bytes() / MIB, 1),

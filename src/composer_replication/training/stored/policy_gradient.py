@@ -10,13 +10,14 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from composer_replication.losses import hidden_logprobs
+from composer_replication.objective import GrpoSettings, Schedule
 from composer_replication.records import Trace
 
 from ..models.states import last_hidden, output_head
@@ -24,12 +25,20 @@ from ..models.states import last_hidden, output_head
 
 @dataclass
 class StoredPolicy:
-    weight: float = 1.0
-    clip_low: float = 0.2
-    clip_high: float = 0.28
+    Settings: ClassVar = GrpoSettings
+
+    settings: GrpoSettings = field(default_factory=GrpoSettings)
     temperature: float = 1.0
     """At which the traces were sampled."""
     name: str = "policy"
+
+    @property
+    def weight(self) -> float:
+        return self.settings.weight
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.settings.schedule
 
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
         own_BT = batch["response_mask"][:, 1:].bool() & (batch["advantages"] != 0)[:, None]
@@ -46,7 +55,7 @@ class StoredPolicy:
         )
         ratio_N = (logprobs_N - batch["behaviour_logps"][:, 1:][own_BT]).exp()
         advantage_N = batch["advantages"][:, None].expand_as(own_BT)[own_BT]
-        clipped_N = ratio_N.clamp(1 - self.clip_low, 1 + self.clip_high)
+        clipped_N = ratio_N.clamp(1 - self.settings.clip_low, 1 + self.settings.clip_high)
         return -torch.minimum(ratio_N * advantage_N, clipped_N * advantage_N).mean()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict
+from typing import Any
+
+from pydantic import ConfigDict, Field, model_validator
 
 from composer_replication.records import Message, Record, StoredRecord
 
@@ -34,12 +36,21 @@ class TrainingStep(StoredRecord):
     step: int
     reward: float | None
     policy: float
-    sdpo: float | None
-    replay: float | None
+    channels: dict[str, float] = Field(default_factory=dict)
+    """Loss of each added channel, by the name that it gives itself."""
     grad_norm: float
     entropy: float | None
     flat_groups: float | None
     """Share of groups whose rollouts all got the same reward, and so taught nothing."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_before(cls, values: Any) -> Any:
+        """Records of before have a field for each of two channels."""
+        if not isinstance(values, dict) or not {"sdpo", "replay"} & values.keys():
+            return values
+        losses = {name: values[name] for name in ("sdpo", "replay") if values.get(name) is not None}
+        return {key: value for key, value in values.items() if key not in ("sdpo", "replay")} | {"channels": losses}
 
 
 class Alarm(StoredRecord):

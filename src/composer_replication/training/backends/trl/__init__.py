@@ -1,1 +1,3 @@
-"""The step inside TRL's GRPO trainer, and over stored traces alone."""
+"""Adapters to TRL, and to the trainer of transformers for stored traces alone."""
+
+COMPOSITE = "whole-vocabulary"

@@ -8,39 +8,17 @@ from typing import Any
 import torch
 from accelerate import PartialState
 
-from composer_replication.config import Config, TrainingConfig
+from composer_replication.config import Config
+from composer_replication.objective import GrpoSettings
 
 from ...metrics import report_to
-from ...settings import ComposerSettings
-
-
-def composer_settings(training: TrainingConfig) -> ComposerSettings:
-    return ComposerSettings(
-        jsd_beta=training.sdpo_jsd_beta,
-        sdpo_top_k=training.sdpo_top_k,
-        sdpo_token_clip=training.sdpo_token_clip,
-        teacher=training.sdpo_teacher,
-        ema_rate=training.sdpo_ema_rate,
-        sites_per_rollout=training.sdpo_sites_per_rollout,
-        require_disfavour=training.sdpo_require_disfavour,
-        kinds_off=frozenset(training.sdpo_kinds_off),
-        max_teacher_tokens=training.max_tokens,
-        dpo_beta=training.dpo_beta,
-        dpo_nll_weight=training.dpo_nll_weight,
-        dpo_dpop_weight=training.dpo_dpop_weight,
-        dpo_length_normalised=training.dpo_length_normalised,
-        dpo_sft_only=training.dpo_sft_only,
-        warmup_share=training.channel_warmup_share,
-        decay_share=training.channel_decay_share,
-        gradient_ratio_cap=training.gradient_ratio_cap,
-        dynamic_sampling_rounds=training.dynamic_sampling_rounds,
-    )
 
 
 def grpo_config(config: Config, scratch: Path) -> Any:
     from trl.trainer.grpo_config import GRPOConfig
 
-    settings, rollouts = config.training, config.training.prompts_per_step * config.training.group_size
+    settings, grpo = config.training, config.channel(GrpoSettings)
+    rollouts = settings.prompts_per_step * settings.group_size
     machine = config.hardware.grpo_arguments(rollouts, PartialState().num_processes, torch.cuda.is_available())
     return GRPOConfig(
         **_common(config, scratch),
@@ -48,7 +26,8 @@ def grpo_config(config: Config, scratch: Path) -> Any:
         num_generations=settings.group_size,
         temperature=settings.temperature,
         loss_type="dapo",
-        epsilon_high=0.28,
+        epsilon=grpo.clip_low,
+        epsilon_high=grpo.clip_high,
         beta=settings.reference_kl,
         use_bias_correction_kl=False,
     )

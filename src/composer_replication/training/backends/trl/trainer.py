@@ -1,4 +1,4 @@
-"""TRL's GRPO trainer with further channels added to its loss.
+"""TRL's GRPO trainer with further channels added to its loss: the adapter from the core of a step to TRL.
 
     GRPO/DAPO as TRL computes it   +   alpha · SDPO on the error turns of the same rollouts   +   beta · TR-DPO
 
@@ -10,51 +10,50 @@ pass of its own, before the policy's forward pass, so that peak memory is the la
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
 from accelerate.utils import gather_object
 from torch import Tensor
-from torch.nn.parallel import DistributedDataParallel
 from transformers import TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from composer_replication.losses import ChannelSchedule, GradientRatioCap
+from composer_replication.objective import GrpoSettings, Schedule, SdpoSettings, TrdpoSettings
 
-from ...channels import Channel, ReplayPreference, SelfDistillation
-from ...lessons.distillation import Distilled, SiteStates, distil, mean_divergence, places
-from ...lessons.gradient_probe import POLICY, StepGradients, probe, probed_parameters
-from ...lessons.metrics import distilled_metrics, found_sites, site_metrics
-from ...lessons.online_sites import Accepts, Hinter, OnlineSite, Rolled, find_online_sites
-from ...lessons.self_teacher import SelfTeacher, is_sharded, self_teacher
+from ...channels import Channel, ReplayPreference, SelfDistillation, schedule_of, scheduled
+from ...lessons.distillation import Distilled
+from ...lessons.metrics import found_sites, site_metrics
+from ...lessons.online_sites import MAX_TEACHER_TOKENS, Accepts, Hinter, OnlineSite, Rolled, find_online_sites
+from ...lessons.self_teacher import SelfTeacher
 from ...metrics import count_rollouts, rollout_metrics
-from ...models.states import Head, acts_differently_in_training, evaluating, language_model, last_hidden, output_head
 from ...models.tokens import ChatTokens
 from ...rollouts.samples import RolloutSamples
-from ...settings import ComposerSettings
+from ...step.balance import Balance
+from ...step.gradients import POLICY
+from ...step.log import StepLog
+from ...step.online import Lesson, OnlineDistillation, RolloutRows
+from ...step.stored import StoredChannels
 from ...stored.collator import Batch
 from . import checkpoints
-from .compat import call_inside_forward
 from .dynamic_sampling import PromptStream, flat_groups, replace_rows, rows_of
+from .engine import AccelerateEngine
 from .environment_traces import trace_of_messages
 
 SDPO = "sdpo"
-CHECK_EVERY_STEPS, CHECKED_SITES = 50, 4
-MUST_HOLD = "must hold: "
 
 
 class ComposerReplicationTrainer(GRPOTrainer):
     """`loss = GRPO + alpha_sdpo · SDPO + beta_replay · TR-DPO`, plus any further `channels`.
 
+    One of `channels` that is named `sdpo` or `replay` takes the place of the origin's, with its settings and weight.
     With a `hinter` channel 2 works on the error turns of each step's own rollouts: those of `environment_factory` as
     TRL records them, or those of a `rollout_func` that returns one `Trace` per row as `trace`. `batches` yields
     collated stored traces, one per micro-step and without end, for channel 3, for further channels, and for channel 2
-    where there is no hinter; it must draw from its own random generator. With `samples` the behaviour of the rollouts
+    where there is no hinter; it must draw from its own random generator. `gradient_ratio_cap` is the largest weighted
+    gradient of a channel, as a multiple of the policy's. With `samples` the behaviour of the rollouts
     is logged and some of them are kept. `stateful` are objects of the caller whose
     state belongs into checkpoints, such as `batches` and the generator of the rollouts.
     """
@@ -64,49 +63,68 @@ class ComposerReplicationTrainer(GRPOTrainer):
         *args: Any,
         alpha_sdpo: float = 0.1,
         beta_replay: float = 0.05,
-        settings: ComposerSettings | None = None,
+        channels: Sequence[Channel] = (),
+        grpo: GrpoSettings | None = None,
         hinter: Hinter | None = None,
         accepts: Accepts | None = None,
         batches: Iterator[Batch] | None = None,
-        channels: Sequence[Channel] = (),
+        gradient_ratio_cap: float | None = 0.5,
+        dynamic_sampling_rounds: int = 0,
+        max_teacher_tokens: int = MAX_TEACHER_TOKENS,
         samples: RolloutSamples | None = None,
         stateful: Mapping[str, checkpoints.Stateful] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        if channels and batches is None:
+        added = _with_the_origins(channels, alpha_sdpo, beta_replay)
+        if batches is None and added.keys() - {SDPO, ReplayPreference.name}:
             raise ValueError("further channels need batches to read")
-        self.composer = composer = settings or ComposerSettings()
-        stored: list[Channel] = [] if hinter else [SelfDistillation(alpha_sdpo, composer)]
-        stored += [ReplayPreference(beta_replay, composer), *channels]
-        self.active_channels = [channel for channel in stored if channel.weight] if batches else []
-        self.alpha_sdpo = alpha_sdpo if hinter else 0.0
-        self._batches, self._hinter, self._accepts, self._samples = batches, hinter, accepts, samples
-        self.empty_hint_divergence = 0.0
-        self._schedules = {channel.name: self._schedule(channel.weight) for channel in self.active_channels}
-        self._hidden: Tensor | None = None
-        self._lesson: _Lesson | None = None
-        self._scored: dict[str, Any] = {}
-        self._checked_at = -1
-        self._gradients = StepGradients()
-        self._own: dict[str, Tensor | float] = {}
-        self._shared: dict[str, Tensor | float] = {}
-        self._stateful: dict[str, checkpoints.Stateful] = dict(stateful or {})
+        self._sdpo, distilling = SdpoSettings(weight=0.0), added[SDPO]
+        if hinter and isinstance(distilling, SelfDistillation):
+            self._sdpo = distilling.settings
+            del added[SDPO]
+        self.alpha_sdpo = self._sdpo.weight
+        stored = [channel for channel in added.values() if channel.weight] if batches else []
+        policy = grpo or GrpoSettings()
+        schedules = {channel.name: schedule_of(channel) for channel in stored}
         if self.alpha_sdpo:
-            self._schedules[SDPO] = self._schedule(alpha_sdpo)
+            schedules[SDPO] = scheduled(self.alpha_sdpo, self._sdpo.schedule)
+        self._is_plain = not schedules and scheduled(policy.weight, policy.schedule) == scheduled(1.0, Schedule())
+        schedules[POLICY] = scheduled(policy.weight, policy.schedule)
+        self._engine = AccelerateEngine(self.accelerator)
+        self._log = StepLog(self._engine, lambda name, value: self._metrics["train"][name].append(value))
+        self._balance = Balance(schedules, gradient_ratio_cap)
+        self._stored = StoredChannels(stored, self._balance, self._engine, self._log)
+        self._batches, self._hinter, self._accepts, self._samples = batches, hinter, accepts, samples
+        self._max_teacher_tokens, self._sampling_rounds = max_teacher_tokens, dynamic_sampling_rounds
+        self._scored: dict[str, Any] = {}
+        self._stateful: dict[str, checkpoints.Stateful] = dict(stateful or {})
+        self._online = OnlineDistillation(self._sdpo, self._engine, self._log) if self.alpha_sdpo else None
+        if self._online:
             self._chat_tokens = ChatTokens(self._tokenizer, self.chat_template)
-            self.teacher = self_teacher(composer.teacher, composer.ema_rate)
-            self._stateful["teacher"] = self.teacher
-            language_model(self.model).base_model.register_forward_hook(self._keep_hidden)
-            self.add_callback(_Following(self.teacher))
-        limit = composer.gradient_ratio_cap
-        self._balance = _Balance(list(self._schedules), limit) if limit else None
-        if self._balance:
+            self._stateful["teacher"] = self._online.teacher
+            self._online.listen(self.model)
+            self.add_callback(_Following(self._online.teacher))
+        if self._balance.is_capped:
             self._stateful["balance"] = self._balance
         self._prompts: PromptStream | None = None
-        if composer.dynamic_sampling_rounds:
+        if dynamic_sampling_rounds:
             self._prompts = self._prompt_stream()
             self._stateful["prompts"] = self._prompts
+
+    @property
+    def active_channels(self) -> list[Channel]:
+        """On stored data."""
+        return self._stored.active
+
+    @property
+    def teacher(self) -> SelfTeacher:
+        assert self._online is not None
+        return self._online.teacher
+
+    @property
+    def empty_hint_divergence(self) -> float:
+        return self._online.empty_hint_divergence if self._online else 0.0
 
     # Data: fresh rollouts
 
@@ -134,7 +152,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         if not self.alpha_sdpo:
             return generated
         # Lists of the batch's length are shuffled and split with it.
-        return {**generated, "sdpo_sites": sites, "sdpo_number": self._gather(sum(map(len, sites))).sum()}
+        return {**generated, "sdpo_sites": sites, "sdpo_number": self._engine.gather(sum(map(len, sites))).sum()}
 
     @property
     def _looks_at_rollouts(self) -> bool:
@@ -145,8 +163,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         size, pad_id = int(self.num_generations or 1), self._pad_id
         flat = flat_groups(scored["rewards"], size)
-        for _ in range(self.composer.dynamic_sampling_rounds):
-            most = int(self._gather(len(flat)).max())
+        for _ in range(self._sampling_rounds):
+            most = int(self._engine.gather(len(flat)).max())
             if not most:
                 break
             rows = [dict(row) for row in prompts.draw(most) for _ in range(size)]
@@ -157,14 +175,18 @@ class ComposerReplicationTrainer(GRPOTrainer):
             scored = replace_rows(scored, self._scored, into, from_, pad_id)
             flat = flat[len(useful) :]
         own = generated["completion_mask"] * generated.get("tool_mask", 1)
-        generated["num_items_in_batch"] = self._gather(own.sum().item()).sum().to(generated["num_items_in_batch"].dtype)
-        self._log("dynamic_sampling/flat_groups_left", len(flat) * size / len(own))
+        generated["num_items_in_batch"] = (
+            self._engine.gather(own.sum().item()).sum().to(generated["num_items_in_batch"].dtype)
+        )
+        self._log.log("dynamic_sampling/flat_groups_left", len(flat) * size / len(own))
         return generated, scored
 
     def _sites(self, rollouts: Sequence[Rolled]) -> list[list[OnlineSite]]:
         assert self._hinter is not None
-        sites, dropped = find_online_sites(rollouts, self._hinter, self._chat_tokens, self.composer, self._accepts)
-        self._note(site_metrics(gather_object([found_sites(sites, dropped)])))
+        sites, dropped = find_online_sites(
+            rollouts, self._hinter, self._chat_tokens, self._sdpo, self._accepts, self._max_teacher_tokens
+        )
+        self._log.note(site_metrics(gather_object([found_sites(sites, dropped)])))
         return sites
 
     def _observe(
@@ -177,7 +199,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         counts = Counter[str]()
         for own in gather_object([count_rollouts(rollouts, self._end_ids)]):
             counts += own
-        self._note(rollout_metrics(counts))
+        self._log.note(rollout_metrics(counts))
         if self.accelerator.is_main_process:
             hints = [{site.turn: site.hint for site in found} for found in sites]
             samples.keep(self.state.global_step + 1, rollouts, rewards, hints)
@@ -202,189 +224,57 @@ class ComposerReplicationTrainer(GRPOTrainer):
     # Loss
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        if not self._is_training or not self._schedules:
-            self._flush()
+        if not self._is_training or self._is_plain:
+            self._log.flush()
             return super()._compute_loss(model, inputs)
+        self._balance.at(self.state.global_step, self.state.max_steps)
         stored = self._stored_backward(model) if self.active_channels else 0.0
-        sites = [(row, site) for row, found in enumerate(inputs.get("sdpo_sites", ())) for site in found]
-        most = int(self._gather(len(sites)).max()) if self.alpha_sdpo else 0
-        self._lesson = _Lesson(model, [site for _, site in sites], most, inputs) if self.alpha_sdpo else None
-        try:
+        with self._lesson(model, inputs) as lesson:
             loss = super()._compute_loss(model, inputs)
-        finally:
-            lesson, self._lesson = self._lesson, None
-        self._log("channel/policy", self.current_gradient_accumulation_steps * loss)
-        distilled = self._distil(lesson, sites) if lesson and most else None
-        if self.alpha_sdpo:
-            self._log(f"channel/{SDPO}", self._step_mean(distilled) if distilled else 0.0)
-        if self._balance:
-            self._measure(model, loss, distilled)
-        if distilled is not None:
-            self._check_empty_hint(model, inputs, sites)
-            loss = loss + distilled.loss if self._weight(SDPO) else loss
-        if self._balance and self.accelerator.sync_gradients:
-            self._conclude(self._balance)
-        self._hidden = None
-        self._flush()
+        micro_steps = self.current_gradient_accumulation_steps
+        self._log.log("channel/policy", micro_steps * loss)
+        policy_weight = self._balance.weight(POLICY)
+        loss = loss if policy_weight == 1 else policy_weight * loss
+        distilled = self._distil(self._online, lesson, inputs) if self._online and lesson and lesson.most else None
+        if self._online:
+            # A micro-step's part of the sum over the step, so that their mean is that sum.
+            value = micro_steps * distilled.loss / self._balance.probed_weight(SDPO) if distilled else 0.0
+            self._log.log(f"channel/{SDPO}", value)
+        if self._balance.is_capped:
+            self._measure(model, loss, lesson, distilled)
+        if self._online and lesson and distilled:
+            self._online.check_empty_hint(lesson, self.state.global_step)
+            loss = loss + distilled.loss if self._balance.weight(SDPO) else loss
+        if self._balance.is_capped and self.accelerator.sync_gradients:
+            self._balance.conclude(self._engine, self._log)
+        self._log.flush()
         return loss + stored
 
-    def _step_mean(self, distilled: Distilled) -> Tensor:
-        """A micro-step's part of the sum over the step, so that their mean is that sum."""
-        return self.current_gradient_accumulation_steps * distilled.loss / self._probed_weight(SDPO)
-
-    def _stored_backward(self, model: Any) -> Tensor | float:
-        """Backward of every channel on stored data; its value is returned for the log alone."""
+    def _stored_backward(self, model: Any) -> Tensor:
         assert self._batches is not None
-        batch = {key: value.to(self.accelerator.device) for key, value in next(self._batches).items()}
-        if self.accelerator.num_processes > 1:
-            batch |= self._shares(batch)
-        unwrapped = self.accelerator.unwrap_model(model)
-        total: Tensor | float = 0.0
-        for channel in self.active_channels:
-            # The policy's backward pass synchronises the sum.
-            apart = isinstance(model, DistributedDataParallel)
-            with self.accelerator.no_sync(model) if apart else nullcontext():
-                with self.accelerator.autocast():
-                    term: Tensor = call_inside_forward(model, unwrapped, channel.loss, unwrapped, batch)
-                # TRL's loss is already divided for gradient accumulation; an added term must do the same.
-                share = term / self.current_gradient_accumulation_steps
-                if self._balance:
-                    self._measure_stored(self._balance, unwrapped, channel.name, share)
-                weight = self._weight(channel.name)
-                weighted = weight * share
-                if weight and share.requires_grad:
-                    self.accelerator.backward(weighted)
-            self._log(f"channel/{channel.name}", term)
-            self._note({f"{channel.name}/{name}": value for name, value in getattr(channel, "metrics", {}).items()})
-            total = total + weighted.detach()
-        return total
+        # TRL's loss is already divided for gradient accumulation; an added term must do the same.
+        return self._stored.backward(model, next(self._batches), self.current_gradient_accumulation_steps)
 
-    def _shares(self, batch: Batch) -> Batch:
-        """Sites and pairs per process: divided by these, a mean over processes is one over all sites or pairs."""
-        counted = {"sdpo_number": "sdpo_row", "dpo_number": "dpo_label_smoothing"}
-        least = 1 / self.accelerator.num_processes
-        return {name: self._gather(len(batch[key])).mean().clamp(min=least) for name, key in counted.items()}
+    def _lesson(self, model: Any, inputs: dict[str, Any]) -> AbstractContextManager[Lesson | None]:
+        if self._online is None:
+            return nullcontext()
+        sites = [(row, site) for row, found in enumerate(inputs["sdpo_sites"]) for site in found]
+        rows = RolloutRows(inputs["prompt_ids"], inputs["prompt_mask"], inputs["completion_ids"])
+        return self._online.lesson(model, sites, rows)
 
-    def _distil(self, lesson: _Lesson, sites: Sequence[tuple[int, OnlineSite]]) -> Distilled:
-        assert self._hidden is not None
-        inputs, device, unwrapped = lesson.inputs, self.accelerator.device, self.accelerator.unwrap_model(lesson.model)
-        teacher_NH, teacher = lesson.taught or self._teach(lesson, inside_forward=False)
-        lengths_K = torch.tensor([len(site.turn_ids) for _, site in sites], dtype=torch.long)
-        labels_N = torch.tensor([token for _, site in sites for token in site.turn_ids], dtype=torch.long).to(device)
-        row_N = torch.tensor([row for row, _ in sites], dtype=torch.long).repeat_interleave(lengths_K).to(device)
-        place_N = places([site.start for _, site in sites], lengths_K).to(device)
-        same_N = inputs["completion_ids"][row_N, place_N] == labels_N
-        self._require(same_N, "teacher and student tokens of a site differ")
-        # Position p predicts token p + 1.
-        student_NH = self._hidden[row_N, inputs["prompt_ids"].shape[1] - 1 + place_N]
-        states = SiteStates(student_NH, teacher_NH, labels_N, lengths_K)
+    def _distil(self, online: OnlineDistillation, lesson: Lesson, inputs: dict[str, Any]) -> Distilled:
         # The number spans the generation batch of all processes; a micro-step has its share of the window.
         number = float(inputs["sdpo_number"].clamp(min=1)) / self.accelerator.num_processes
         number = number * self.current_gradient_accumulation_steps / self._grpo_args.steps_per_generation
-        with self.accelerator.autocast():
-            head, weight = output_head(unwrapped), self._probed_weight(SDPO)
-            distilled = distil(states, head, teacher, self.composer, number, weight)
-        self._note(distilled_metrics(distilled, [site.kind for _, site in sites]))
-        return distilled
+        return online.distil(lesson, number, self._balance.probed_weight(SDPO))
 
-    def _teach(self, lesson: _Lesson, inside_forward: bool) -> tuple[Tensor, Head]:
-        """Hidden states of the teacher at the sites; every process makes as many passes as the one with the most."""
-        rows, unwrapped = self.composer.teacher_rows, self.accelerator.unwrap_model(lesson.model)
-        states: list[Tensor] = []
-        with torch.no_grad(), self.teacher.installed(unwrapped), _evaluating(unwrapped):
-            for first in range(0, lesson.most, rows):
-                arguments = (unwrapped, lesson.sites[first : first + rows], lesson.inputs)
-                if inside_forward:
-                    states.append(self._teacher_pass(*arguments))
-                else:
-                    states.append(call_inside_forward(lesson.model, unwrapped, self._teacher_pass, *arguments))
-            head = output_head(unwrapped)
-            # Gathered shards are overwritten when the teacher leaves.
-            keep = torch.clone if is_sharded(unwrapped) else torch.detach
-            weight_VH, bias_V = head.weight_VH.detach(), head.bias_V
-            head = Head(keep(weight_VH), None if bias_V is None else keep(bias_V.detach()), head.scale)
-        return torch.cat(states), head
-
-    def _teacher_pass(self, model: Any, sites: Sequence[OnlineSite], inputs: dict[str, Any]) -> Tensor:
-        """States that predict the turns, turn after turn. Without a site the pass is made over a prompt."""
-        device = self.accelerator.device
-        rows = [site.teacher_ids for site in sites] or [inputs["prompt_ids"][0].tolist()]
-        width = max(map(len, rows))
-        ids_KT = torch.tensor([row + [0] * (width - len(row)) for row in rows]).to(device)
-        with self._fresh_autocast():
-            hidden_KTH = last_hidden(model, ids_KT)
-        turns_K = torch.tensor([len(site.turn_ids) for site in sites], dtype=torch.long)
-        row_N = torch.arange(len(sites)).repeat_interleave(turns_K).to(device)
-        # Position p predicts token p + 1.
-        return hidden_KTH[row_N, places([len(site.teacher_context) - 1 for site in sites], turns_K).to(device)]
-
-    def _check_empty_hint(self, model: Any, inputs: dict[str, Any], sites: list[tuple[int, OnlineSite]]) -> None:
-        """The policy behind an empty hint is the policy: what differs comes from splicing, masks or the head."""
-        step = self.state.global_step
-        if step % CHECK_EVERY_STEPS or step == self._checked_at:
-            return
-        self._checked_at = step
-        unwrapped, some, prompts = self.accelerator.unwrap_model(model), sites[:CHECKED_SITES], inputs["prompt_ids"]
-        plain: list[OnlineSite] = []
-        for row, site in some:
-            prompt_ids = prompts[row][inputs["prompt_mask"][row].bool()].tolist()
-            context = prompt_ids + inputs["completion_ids"][row, : site.start].tolist()
-            plain.append(site._replace(teacher_context=context))
-        first, lengths = prompts.shape[1] - 1, torch.tensor([len(site.turn_ids) for site in plain], dtype=torch.long)
-        row_N = torch.tensor([row for row, _ in some], dtype=torch.long).repeat_interleave(lengths)
-        with torch.no_grad(), _evaluating(unwrapped), self.accelerator.autocast():
-            teacher_NH: Tensor = call_inside_forward(model, unwrapped, self._teacher_pass, unwrapped, plain, inputs)
-            assert self._hidden is not None
-            student_NH = self._hidden[row_N, first + places([site.start for site in plain], lengths)]
-            value = mean_divergence(student_NH, teacher_NH, output_head(unwrapped), self.composer) if some else 0.0
-        self.empty_hint_divergence = float(self._gather(float(value)).max())
-        self._note({"sdpo/empty_hint_divergence": self.empty_hint_divergence})
-
-    # Who is in charge
-
-    def _schedule(self, weight: float) -> ChannelSchedule:
-        return ChannelSchedule(weight, self.composer.warmup_share, self.composer.decay_share)
-
-    def _scheduled(self, name: str) -> float:
-        return self._schedules[name].at(self.state.global_step, max(1, self.state.max_steps))
-
-    def _weight(self, name: str) -> float:
-        """0 until the channel's gradient has been measured: what it would do to the policy is not known before."""
-        return self._scheduled(name) * (self._balance.factors.get(name, 0.0) if self._balance else 1.0)
-
-    def _probed_weight(self, name: str) -> float:
-        return self._weight(name) or self._scheduled(name)
-
-    def _measure(self, model: Any, loss: Tensor, distilled: Distilled | None) -> None:
-        """Probe a micro-step."""
+    def _measure(self, model: Any, loss: Tensor, lesson: Lesson | None, distilled: Distilled | None) -> None:
         unwrapped = self.accelerator.unwrap_model(model)
-        parameters = probed_parameters(unwrapped)
-        targets = parameters or ([self._hidden] if self._hidden is not None else [])
-        add = self._gradients.add if parameters else self._gradients.add_part
-        add(POLICY, probe(unwrapped, loss, targets))
+        states = [lesson.hidden_BTH] if lesson and lesson.hidden_BTH is not None else []
+        self._balance.measure(unwrapped, POLICY, loss, states=states)
         if distilled is not None:
-            weight = self._scheduled(SDPO) / self._probed_weight(SDPO)
-            add(SDPO, probe(unwrapped, distilled.loss, targets), weight)
-
-    def _measure_stored(self, balance: _Balance, unwrapped: Any, name: str, share: Tensor) -> None:
-        found = probe(unwrapped, share, probed_parameters(unwrapped))
-        if found:
-            self._gradients.add(name, found, self._scheduled(name))
-        else:
-            balance.leave(name)
-
-    def _conclude(self, balance: _Balance) -> None:
-        """At the last micro-step: the factors of the next step, the same in every process."""
-        norms, cosines = self._gradients.take(self.accelerator)
-        policy = norms.pop(POLICY, 0.0)
-        self._log("gradient/policy", policy)
-        for name, norm in norms.items():
-            if not norm:
-                continue  # nothing to learn from in this step says nothing about the next ones
-            self._log(f"gradient/{name}", norm)
-            self._log(f"gradient/{name}_factor", balance.note(name, policy, norm))
-            if name in cosines:
-                self._log(f"gradient/cosine_policy_{name}", cosines[name])
+            weight = self._balance.scheduled(SDPO) / self._balance.probed_weight(SDPO)
+            self._balance.measure(unwrapped, SDPO, distilled.loss, weight, states)
 
     # Checkpoints
 
@@ -397,8 +287,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
-            if self.alpha_sdpo:
-                self.teacher.begin(self.model)
+            if self._online:
+                self._online.teacher.begin(self.model)
             checkpoints.load(Path(checkpoint), self._stateful, self.accelerator.process_index, self._shared_parts)
 
     @property
@@ -434,102 +324,11 @@ class ComposerReplicationTrainer(GRPOTrainer):
             self.train_dataset, self.args.seed, self.accelerator.process_index, self.accelerator.num_processes
         )
 
-    def _keep_hidden(self, module: Any, arguments: Any, output: Any) -> None:
-        """Called when the policy's states have been asked for: the teacher reads while the device works on them."""
-        lesson = self._lesson
-        if lesson is None or lesson.has_begun:
-            return
-        lesson.has_begun = True
-        self._hidden = output.last_hidden_state
-        # Shards must not be gathered twice at a time; their teacher reads afterwards.
-        if lesson.most and not is_sharded(lesson.model):
-            lesson.taught = self._teach(lesson, inside_forward=True)
 
-    @contextmanager
-    def _fresh_autocast(self) -> Generator[None]:
-        """Precision as in training, but no weight that was cast before: the teacher's may have taken its place."""
-        kind = self.accelerator.device.type
-        with self.accelerator.autocast():
-            enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
-            with torch.autocast(kind, dtype, enabled=enabled, cache_enabled=False):
-                yield
-
-    def _gather(self, value: float) -> Any:
-        """One value of each process; that of a single one never leaves the CPU."""
-        own = torch.tensor([float(value)])
-        return own if self.accelerator.num_processes == 1 else self.accelerator.gather(own.to(self.accelerator.device))
-
-    def _note(self, values: Mapping[str, Tensor | float]) -> None:
-        """This process's own values, or such as are the same in every process."""
-        self._own |= values
-
-    def _log(self, name: str, value: Tensor | float) -> None:
-        """Mean over the processes, which must all call this."""
-        self._shared[name] = value
-
-    def _require(self, holds_N: Tensor, otherwise: str) -> None:
-        self._own[f"{MUST_HOLD}{otherwise}"] = holds_N.all()
-
-    def _flush(self) -> None:
-        """Read everything that was noted from the device at once: each reading on its own would stall it."""
-        own, shared = _on_cpu(self._own), _on_cpu(self._shared)
-        self._own, self._shared = {}, {}
-        if self.accelerator.num_processes > 1 and shared:
-            gathered: Any = self.accelerator.gather(
-                torch.tensor([list(shared.values())], device=self.accelerator.device)
-            )
-            shared = dict(zip(shared, gathered.mean(0).tolist(), strict=True))
-        for name, value in {**own, **shared}.items():
-            if not name.startswith(MUST_HOLD):
-                self._metrics["train"][name].append(value)
-            elif not value:
-                raise ValueError(name.removeprefix(MUST_HOLD))
-
-
-def _on_cpu(values: Mapping[str, Tensor | float]) -> dict[str, float]:
-    found = {name: value for name, value in values.items() if isinstance(value, Tensor)}
-    if not found:
-        return {name: float(value) for name, value in values.items()}
-    read = dict(zip(found, torch.stack([value.detach().float() for value in found.values()]).tolist(), strict=True))
-    return {name: read[name] if name in read else float(value) for name, value in values.items()}
-
-
-@dataclass
-class _Lesson:
-    """What the teacher is to read in a micro-step, and what it made of it."""
-
-    model: Any
-    sites: Sequence[OnlineSite]
-    most: int
-    """Sites of the process that has the most."""
-    inputs: dict[str, Any]
-    has_begun: bool = False
-    taught: tuple[Tensor, Head] | None = None
-
-
-class _Balance:
-    """How far each channel is held back, by its gradient in the last step in which it had one."""
-
-    def __init__(self, names: Sequence[str], limit: float) -> None:
-        self._caps = {name: GradientRatioCap(limit) for name in names}
-        self.factors: dict[str, float] = {}
-
-    def note(self, name: str, policy_norm: float, weighted_norm: float) -> float:
-        self.factors[name] = self._caps[name].factor(policy_norm, weighted_norm)
-        return self.factors[name]
-
-    def leave(self, name: str) -> None:
-        """The channel cannot be measured here and keeps its whole weight."""
-        self.factors[name] = 1.0
-
-    def state(self) -> dict[str, Any]:
-        """Checkpoints are made between steps, where nothing is half measured."""
-        return {"caps": {name: cap.state() for name, cap in self._caps.items()}, "factors": self.factors}
-
-    def load(self, state: dict[str, Any]) -> None:
-        for name, cap in self._caps.items():
-            cap.load(state["caps"][name])
-        self.factors = dict(state["factors"])
+def _with_the_origins(channels: Sequence[Channel], alpha_sdpo: float, beta_replay: float) -> dict[str, Channel]:
+    """By name, those of the origin's two weights first."""
+    origins = SelfDistillation(SdpoSettings(weight=alpha_sdpo)), ReplayPreference(TrdpoSettings(weight=beta_replay))
+    return {channel.name: channel for channel in (*origins, *channels)}
 
 
 class _Following(TrainerCallback):
@@ -541,8 +340,3 @@ class _Following(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         self._teacher.update(model)
-
-
-def _evaluating(model: Any) -> AbstractContextManager[Any]:
-    """Without dropout, and without the recomputation that only a backward pass needs."""
-    return evaluating(model) if acts_differently_in_training(model) else nullcontext()

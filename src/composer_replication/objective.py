@@ -1,0 +1,207 @@
+"""What a training step adds up: the entries of `[[channels]]`, each with its weight, schedule and own settings.
+
+`CHANNELS` says which class computes an entry. A channel of your own is one class, and either one line there or its
+`package.module:Class` as the name; its class validates the entry, when training is planned or begun. Settings of
+before (`training.alpha_sdpo` and the like) are read as entries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Discriminator, Tag, field_validator, model_validator
+
+from .records import ErrorKind
+from .sections import AboveZero, Flag, Fraction, Positive, Section, Weight, nearest
+
+CHANNELS = {
+    "grpo": "composer_replication.training.stored.policy_gradient:StoredPolicy",
+    "sdpo": "composer_replication.training.channels:SelfDistillation",
+    "trdpo": "composer_replication.training.channels:ReplayPreference",
+}
+
+
+class Schedule(Section):
+    """How the weight comes and goes, in shares of all steps."""
+
+    warmup_share: Fraction = 0.0
+    """Over which it rises from 0."""
+    decay_share: Fraction = 0.0
+    """At the end, over which it falls back to 0."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Schedule:
+        if self.warmup_share + self.decay_share > 1:
+            raise ValueError("warmup_share and decay_share must fit into one run")
+        return self
+
+
+class ChannelSettings(Section):
+    """What every channel has. A channel of your own adds its settings to these."""
+
+    name: str
+    weight: Weight
+    schedule: Schedule = Schedule()
+
+    @property
+    def label(self) -> str:
+        return self.name.rpartition(":")[2]
+
+
+class GrpoSettings(ChannelSettings):
+    """Channel 1, the policy gradient: of each step's rollouts, or without rollouts of stored traces."""
+
+    TAG: ClassVar = "grpo"
+
+    name: str = "grpo"
+    weight: Weight = 1.0
+    clip_low: Fraction = 0.2
+    """How far below 1 the ratio to the sampling policy counts."""
+    clip_high: AboveZero = 0.28
+    """How far above 1 it counts."""
+
+    @property
+    def label(self) -> str:
+        return "GRPO"
+
+
+class SdpoSettings(ChannelSettings):
+    """Channel 2, hint-conditioned self-distillation at error turns."""
+
+    TAG: ClassVar = "sdpo"
+
+    name: str = "sdpo"
+    weight: Weight = 0.1
+    source: Literal["stored", "rollouts"] = "stored"
+    """Where error turns are found: in the traces of the run, or in each step's own rollouts as they happen."""
+    jsd_beta: Fraction = 0.5
+    """0 is KL(teacher‖student), 1 is KL(student‖teacher), in between the generalised Jensen-Shannon divergence."""
+    temperature: AboveZero = 1.0
+    """Of both distributions."""
+    top_k: Positive | None = None
+    """Compare the union of both top-k sets and one bucket for the rest, not the whole vocabulary."""
+    token_clip: AboveZero | None = None
+    """Scale tokens whose divergence is above this down to it. JSD is bounded already."""
+    teacher: Literal["ema", "frozen", "live"] = "ema"
+    """Who sees the hint, in rollouts: a slow average of the policy, its start, or itself. Stored traces: itself."""
+    ema_rate: Fraction = 0.01
+    sites_per_rollout: Positive = 2
+    """The earliest ones: later turns stand on a history that is spoiled already."""
+    require_disfavour: Flag = True
+    """Drop a site where the hint does not make the sampled turn less likely."""
+    require_acceptance: Flag = False
+    """Drop a site where the environment refuses a turn that was sampled with the hint. Costs a decoding pass."""
+    kinds_off: tuple[ErrorKind, ...] = ()
+    """Error kinds that are left alone."""
+    sham: Flag = False
+    """Control: hints of the same form and length that do not help."""
+
+    @property
+    def label(self) -> str:
+        return "SDPO"
+
+
+class TrdpoSettings(ChannelSettings):
+    """Channel 3, preferences from teacher replay."""
+
+    TAG: ClassVar = "trdpo"
+
+    name: str = "trdpo"
+    weight: Weight = 0.05
+    beta: AboveZero = 0.1
+    nll_weight: Weight = 0.0
+    """Weight of the likelihood of the chosen action next to the preference."""
+    dpop_weight: Weight = 0.0
+    """Weight of the penalty where the chosen action gets less likely than at the start."""
+    length_normalised: Flag | Literal["auto"] = False
+    sft_only: Flag = False
+    """Control: imitate the chosen actions and prefer nothing."""
+
+    @property
+    def label(self) -> str:
+        return "TR-DPO"
+
+
+class OwnSettings(ChannelSettings):
+    """A channel of your own. What else its entry holds is kept as it is, for its class to validate."""
+
+    model_config = ConfigDict(extra="allow")
+    TAG: ClassVar = "own"
+
+    @field_validator("name")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        module, colon, kind = name.partition(":")
+        if name not in CHANNELS and not (module and colon and kind):
+            raise ValueError(f"no channel {name}, {nearest(name, CHANNELS)} Or give package.module:Class")
+        return name
+
+
+DEFAULT_CHANNELS = (GrpoSettings(), SdpoSettings(), TrdpoSettings())
+
+
+def _tag(value: Any) -> str:
+    name = value.get("name") if isinstance(value, Mapping) else getattr(value, "name", None)
+    return next((kind.TAG for kind in DEFAULT_CHANNELS if name == kind.TAG), OwnSettings.TAG)
+
+
+AnyChannel = Annotated[
+    Annotated[GrpoSettings, Tag("grpo")]
+    | Annotated[SdpoSettings, Tag("sdpo")]
+    | Annotated[TrdpoSettings, Tag("trdpo")]
+    | Annotated[OwnSettings, Tag("own")],
+    Discriminator(_tag),
+]
+
+OLD_KEYS: dict[str, tuple[str, str]] = {
+    "alpha_sdpo": ("sdpo", "weight"),
+    "beta_replay": ("trdpo", "weight"),
+    "sdpo_from": ("sdpo", "source"),
+    **{
+        f"sdpo_{key}": ("sdpo", key)
+        for key in (
+            "jsd_beta", "top_k", "token_clip", "teacher", "ema_rate", "sites_per_rollout", "require_disfavour",
+            "require_acceptance", "kinds_off", "sham",
+        )
+    },
+    **{
+        f"dpo_{key}": ("trdpo", key)
+        for key in ("beta", "nll_weight", "dpop_weight", "length_normalised", "sft_only")
+    },
+}  # fmt: skip
+"""Of `[training]` in a file of before: the channel, and the key of its entry."""
+OLD_SCHEDULE = {"channel_warmup_share": "warmup_share", "channel_decay_share": "decay_share"}
+"""Was one for both added channels."""
+
+
+def channels_of_before(training: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What is left of `[training]`, and the entries that its old keys stand for; none where there are no such keys."""
+    rest = {key: value for key, value in training.items() if key not in OLD_KEYS and key not in OLD_SCHEDULE}
+    if len(rest) == len(training):
+        return rest, []
+    entries: dict[str, dict[str, Any]] = {kind.name: {"name": kind.name} for kind in DEFAULT_CHANNELS}
+    for key, (name, own) in OLD_KEYS.items():
+        if key in training:
+            entries[name][own] = training[key]
+    schedule = {own: training[key] for key, own in OLD_SCHEDULE.items() if key in training}
+    if schedule:
+        entries["sdpo"]["schedule"] = entries["trdpo"]["schedule"] = schedule
+    return rest, list(entries.values())
+
+
+def in_old_words(told: str) -> str:
+    """A mistake in the entry that an old key stands for, by the key that the file has."""
+    for key, (name, own) in OLD_KEYS.items():
+        place = [kind.name for kind in DEFAULT_CHANNELS].index(name)
+        told = re.sub(rf"^channels\.{place}\.{own}\b", f"training.{key}", told)
+    for key, own in OLD_SCHEDULE.items():
+        told = re.sub(rf"^channels\.\d\.schedule\.{own}\b", f"training.{key}", told)
+    return told
+
+
+def repeated(channels: Sequence[ChannelSettings]) -> str | None:
+    """A channel that stands there twice."""
+    names = [channel.name for channel in channels]
+    return next((name for name in names if names.count(name) > 1), None)

@@ -1,0 +1,67 @@
+"""What every section of a config is made of, and how a mistake in one is told."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Annotated, Any, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError
+
+
+def _no_truth_value(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("needs a number, not true or false")
+    return value
+
+
+Number = BeforeValidator(_no_truth_value)
+Fraction = Annotated[float, Number, Field(ge=0, le=1)]
+PenaltyWeight = Annotated[float, Number, Field(ge=0, le=0.2)]
+Count = Annotated[int, Number, Field(ge=0)]
+Positive = Annotated[int, Number, Field(gt=0)]
+Several = Annotated[int, Number, Field(ge=2)]
+AboveZero = Annotated[float, Number, Field(gt=0)]
+Weight = Annotated[float, Number, Field(ge=0)]
+Flag = Annotated[bool, Strict()]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+def explain(error: ValidationError, root: type[BaseModel]) -> str:
+    """The first mistake: its key, and for an unknown key the nearest right one."""
+    first = error.errors(include_url=False)[0]
+    section, path = root, list[str]()
+    candidates: list[type[BaseModel]] = []
+    for part in first["loc"]:
+        if (chosen := _chosen(candidates, part)) is not None:
+            # Which kind of section it is, and no key.
+            section, candidates = chosen, []
+            continue
+        path.append(str(part))
+        if str(part) in section.model_fields and not isinstance(part, int):
+            candidates = list(_sections_in(section.model_fields[str(part)].annotation))
+            section = candidates[0] if len(candidates) == 1 else section
+    key = ".".join(path)
+    if first["type"] != "extra_forbidden":
+        return f"{key}: {first['msg']}" if key else first["msg"]
+    return f"unknown key {key}, {nearest(path[-1], section.model_fields)}"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
+
+
+def _chosen(candidates: Iterable[type[BaseModel]], part: Any) -> type[BaseModel] | None:
+    """Of several kinds of section, the one that pydantic names by its tag."""
+    return next((kind for kind in candidates if getattr(kind, "TAG", None) == part), None)
+
+
+def _sections_in(annotation: Any) -> Iterable[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _sections_in(inner)
