@@ -20,6 +20,7 @@ from composer_replication.config import (
     TrainingConfig,
     WarmupConfig,
 )
+from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.progress import Progress
 
 from .generators.kinds import GeneratorSettings
@@ -47,21 +48,20 @@ def code_quickstart_config(model: str, seed: int, tasks: Path) -> Config:
             tasks=(str(tasks),),
             answer="definition",
             tries=2,
-            completion_tokens=768,
+            completion_tokens=640,
             concurrency=2,
             step_timeout_s=120.0,
         ),
         warmup=WarmupConfig(steps=0),
-        ingestion=IngestionConfig(rollouts=12),
+        ingestion=IngestionConfig(rollouts=8),
         replay=ReplayConfig(simulated=False),
         training=TrainingConfig(
             steps=2,
-            prompts_per_step=2,
+            prompts_per_step=1,
             group_size=4,
             learning_rate=1e-5,
-            max_turn_tokens=160,
-            beta_replay=0.0,
-            sdpo_from="rollouts",
+            max_turn_tokens=128,
         ),
+        channels=(GrpoSettings(), SdpoSettings(source="rollouts")),
         evaluation=EvaluationConfig(tasks=6),
     )
