@@ -16,7 +16,6 @@ from composer_replication.config import (
     EvaluationConfig,
     IngestionConfig,
     ModelConfig,
-    ReplayConfig,
     TrainingConfig,
     WarmupConfig,
 )
@@ -39,7 +38,8 @@ def make_sample_tasks(folder: Path, progress: Progress) -> Path:
 
 
 def code_quickstart_config(model: str, seed: int, tasks: Path) -> Config:
-    """One code block per answer; no teachers are asked, and the warm-up has no logs to read."""
+    """One code block per answer. Nobody is asked at replay, since simulated teachers do not know code tasks, and there
+    are no logs to warm up on."""
     return Config(
         seed=seed,
         model=ModelConfig(name=model),
@@ -54,7 +54,6 @@ def code_quickstart_config(model: str, seed: int, tasks: Path) -> Config:
         ),
         warmup=WarmupConfig(steps=0),
         ingestion=IngestionConfig(rollouts=8),
-        replay=ReplayConfig(simulated=False),
         training=TrainingConfig(
             steps=2,
             prompts_per_step=1,
