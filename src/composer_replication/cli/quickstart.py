@@ -15,49 +15,48 @@ from composer_replication.runs import Run
 from composer_replication.stages.training import check_own_channels
 
 from .common import Json, working_on
+from .progress import open_progress
 from .result import show_result
 
-TASKS = "tasks"
+CODE_MODEL = "smollm2"
 
 
 def quickstart(
     *,
     run: Annotated[Path | None, Parameter(help="Run directory; by default runs/quickstart-MODEL-SEED.")] = None,
-    environment: Annotated[
-        Literal["toolbox", "code"], Parameter(help="Where the policy acts; code: tasks of a small repository.")
-    ] = "toolbox",
-    model: Annotated[str | None, Parameter(help="tiny (the default), smollm2 (of code), a folder or a hub id.")] = None,
+    model: Annotated[str | None, Parameter(help="tiny (the default), smollm2, a folder or a hub id.")] = None,
     seed: Annotated[int | None, Parameter(help="Everything random depends on it; 0 by default.")] = None,
-    config: Annotated[Path | None, Parameter(help="TOML file with settings, instead of model and seed.")] = None,
+    environment: Annotated[
+        Literal["toolbox", "code"] | None,
+        Parameter(help="toolbox (default), or code: tasks of a small repository."),
+    ] = None,
+    config: Annotated[Path | None, Parameter(help="TOML file with settings, instead of these.")] = None,
     json: Json = False,
 ) -> None:
     """Warm up a policy, collect its traces beside a real session file, and run every stage up to the report.
 
-    On code there is no warm-up and no session file: tasks are made first, and a small model plays them as it is.
-    Started again, it resumes after the last finished stage.
+    With --environment code, make certified tasks from a repository that ships with the package, and let SmolLM2 answer
+    them. Started again, it resumes after the last finished stage.
     """
     from composer_replication.evaluation.summary import conclude
 
-    if config and (model is not None or seed is not None or environment != "toolbox"):
+    if config and not (model is seed is environment is None):
         raise UsageError("--config already says which model, seed and environment", "put them in the file")
     if model is not None and not model.strip():
         raise UsageError("--model has no name", "recompose quickstart --model tiny")
     if seed is not None and seed < 0:
         raise UsageError("a seed is not negative", "recompose quickstart --seed 0")
     if environment == "code":
-        folder, settings = _on_code(run, model, seed or 0)
+        folder = run or Path("runs") / f"quickstart-code-{Path(model or CODE_MODEL).name}-{seed or 0}"
+        settings = _code_settings(folder, model or CODE_MODEL, seed or 0)
     else:
         settings = load_quickstart_config(config) if config else quickstart_config(model or "tiny", seed or 0)
-        folder = run or _folder(settings.model.name, settings.seed)
+        folder = run or Path("runs") / f"quickstart-{Path(settings.model.name).name}-{settings.seed}"
     check_own_channels(settings)
     is_new = not (folder / "config.json").exists()
     started = Run.start(folder, settings)
     with working_on(started) as progress:
         try:
-            if environment == "code":
-                from composer_replication.environments.code.quickstart import make_sample_tasks
-
-                make_sample_tasks(folder / TASKS, progress)
             run_pipeline(started, progress)
         except UsageError:
             if is_new:
@@ -70,17 +69,17 @@ def quickstart(
         show_result(result)
 
 
-def _on_code(run: Path | None, model: str | None, seed: int) -> tuple[Path, Config]:
-    """A model that is not there is refused before minutes go into making tasks."""
-    from composer_replication.environments.code.quickstart import MODEL, code_quickstart_config
-    from composer_replication.training.models.loading import smollm2_folder
+def _code_settings(folder: Path, model: str, seed: int) -> Config:
+    """Of a run whose tasks lie beside it, made here if they are missing; so is SmolLM2."""
+    from composer_replication.environments.code.quickstart import code_quickstart_config, make_sample_tasks
+    from composer_replication.training.models.loading import fetch_smollm2
 
-    name = model or MODEL
-    if name == MODEL and not smollm2_folder().exists():
-        raise UsageError("SmolLM2 is not in the cache", "recompose model fetch smollm2")
-    folder = run or _folder(f"code-{Path(name).name}", seed)
-    return folder, code_quickstart_config(name, seed, folder / TASKS)
-
-
-def _folder(name: str, seed: int) -> Path:
-    return Path("runs") / f"quickstart-{Path(name).name}-{seed}"
+    tasks, progress = folder.with_name(f"{folder.name}-tasks"), open_progress()
+    try:
+        progress.stage("tasks", "make certified tasks from the repository that ships with the package")
+        make_sample_tasks(tasks, progress)
+        if model == CODE_MODEL:
+            fetch_smollm2(progress.note)
+    finally:
+        progress.close()
+    return code_quickstart_config(model, seed, tasks)

@@ -53,6 +53,10 @@ def refuse_what_processes_cannot_do(config: Config, processes: int, is_sharded: 
     """`is_sharded`: the processes share the weights (FSDP2)."""
     if not config.training.rollouts:
         refuse_stored_traces_in_several(processes)
+    if config.environment.curriculum and processes > 1:
+        raise UsageError(
+            "environment.curriculum is kept by one process", "start it without accelerate launch, or take it out"
+        )
     if config.training.dynamic_sampling_rounds:
         refuse_torn_groups(config, processes, "training.dynamic_sampling_rounds")
     if is_sharded and config.hardware.lora_rank:
