@@ -110,9 +110,12 @@ def test_tasks_that_cannot_be_asked_are_counted(tmp_path, shown):
     write_files(more.gold, {SPANS: SPANS_GOLD + "\nEXTRA = 1\n"})
     tests = write_sample_task(tmp_path / "tests", task=named("c", "c"), grader="mutants")
     same = write_sample_task(tmp_path / "same", task=named(task_id="d"))
-    environment = CodeEnvironment([shown, several, more, tests, same], settings())
+    symbols = [Symbol(file=SPANS, name=f"f{number}") for number in range(7)]
+    many = write_sample_task(tmp_path / "many", task=named("e", "e"), symbols=symbols)
+    environment = CodeEnvironment([shown, several, more, tests, same, many], settings())
     assert environment.left_out == {
-        "several files": 1, "more than definitions": 1, "asks for tests": 1, "same prompt as another task": 1
+        "several files": 1, "more than definitions": 1, "asks for tests": 1, "same prompt as another task": 1,
+        "too many definitions": 1,
     }  # fmt: skip
     assert len(environment.tasks(TRAIN)) == 1
     with pytest.raises(UsageError, match=r"none of 1 tasks of spanbook is in heldout \(.*several files: 1"):

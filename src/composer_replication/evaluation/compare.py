@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Phase = Literal["before", "after"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 MEASURING_SEED = 7
+FOR_THE_CURRICULUM = ("family", "rung")
+"""Labels that say which tasks belong together, too fine for rows."""
 FEWEST_TASKS = 2
 """Of a label, for a row of its own."""
 
@@ -103,7 +105,8 @@ def _finer_rows(outcomes: Sequence[TaskOutcome], split: str, name: str) -> Itera
     groups: dict[tuple[str, str], list[TaskOutcome]] = defaultdict(list)
     for outcome in outcomes:
         for label in outcome.labels.items():
-            groups[label].append(outcome)
+            if label[0] not in FOR_THE_CURRICULUM:
+                groups[label].append(outcome)
     for (label, value), own in sorted(groups.items()):
         enough = len({outcome.task_id for outcome in own}) >= FEWEST_TASKS
         if enough and len(own) < len(outcomes):

@@ -16,7 +16,6 @@ from composer_replication.config import (
     EvaluationConfig,
     IngestionConfig,
     ModelConfig,
-    ReplayConfig,
     TrainingConfig,
     WarmupConfig,
 )
@@ -39,7 +38,8 @@ def make_sample_tasks(folder: Path, progress: Progress) -> Path:
 
 
 def code_quickstart_config(model: str, seed: int, tasks: Path) -> Config:
-    """One code block per answer; no teachers are asked, and the warm-up has no logs to read."""
+    """One code block per answer. Nobody is asked at replay, since simulated teachers do not know code tasks, and there
+    are no logs to warm up on."""
     return Config(
         seed=seed,
         model=ModelConfig(name=model),
@@ -48,19 +48,18 @@ def code_quickstart_config(model: str, seed: int, tasks: Path) -> Config:
             tasks=(str(tasks),),
             answer="definition",
             tries=2,
-            completion_tokens=768,
+            completion_tokens=640,
             concurrency=2,
             step_timeout_s=120.0,
         ),
         warmup=WarmupConfig(steps=0),
-        ingestion=IngestionConfig(rollouts=12),
-        replay=ReplayConfig(simulated=False),
+        ingestion=IngestionConfig(rollouts=8),
         training=TrainingConfig(
             steps=2,
-            prompts_per_step=2,
+            prompts_per_step=1,
             group_size=4,
             learning_rate=1e-5,
-            max_turn_tokens=160,
+            max_turn_tokens=128,
         ),
         channels=(GrpoSettings(), SdpoSettings(source="rollouts")),
         evaluation=EvaluationConfig(tasks=6),

@@ -28,6 +28,8 @@ from .tools import ToolError
 from .turns import Taken
 from .visible_tests import RUN_S, VisibleTestsOf
 
+MOST_DEFINITIONS = 6
+"""Of one answer: more are a module, not a block."""
 SYSTEM = "You are a careful Python programmer. You answer with one code block in Python and nothing else."
 
 
@@ -77,6 +79,8 @@ def place_of(task: TaskFolder) -> Place:
     if len(paths) != 1 or solved != paths:
         raise CannotBeAnswered("several files")
     path, names = paths.pop(), outermost([symbol.name for symbol in known.symbols])
+    if len(names) > MOST_DEFINITIONS:
+        raise CannotBeAnswered("too many definitions")
     if not (task.tree / path).is_file():
         raise CannotBeAnswered("a whole file is gone")
     text = _read(task.tree / path)
