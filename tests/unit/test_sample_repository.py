@@ -9,8 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-
 from composer_replication.environments.code.generators.feature_deletion.symbols import source_index
+
 from composer_replication.environments.code.quickstart import SETTINGS, code_quickstart_config
 from composer_replication.environments.code.splits import HELDOUT, TRAIN, by_symbol
 from composer_replication.environments.code.tasks.loading import load_repository
