@@ -41,6 +41,7 @@ from .planning.refusals import (
 )
 from .processes import all_or_none
 from .rollouts.samples import RolloutSamples
+from .step.token_weights import TokenWeightsFolder
 from .stored.batches import StoredBatches
 from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
@@ -130,6 +131,7 @@ def _online_trainer(
         train_dataset=prompts_of(tasks),
         rollout_func=rollouts,
         samples=samples,
+        token_weights=TokenWeightsFolder(folder / "token_weights") if settings.token_weights else None,
         callbacks=[*callbacks, samples, *([monitor] if monitor else [])],
         alpha_sdpo=sdpo.weight,
         beta_replay=config.channel(TrdpoSettings).weight,
