@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 import orjson
 import zstandard
 
-from composer_replication.ingestion.ingest import Job, read_file
+from composer_replication.ingestion.ingest import FileJob, read_file
 from composer_replication.ingestion.inputs import find_inputs
-from composer_replication.ingestion.readers.claude_code_lines import Record, blocks_of, decode, is_bulky
+from composer_replication.ingestion.readers.claude_code_lines import LoggedRecord, blocks_of, decode, is_bulky
 
 SAMPLES = Path(__file__).parent.parent / "tests" / "samples" / "claude_code"
 MB = 1_000_000
@@ -208,7 +208,7 @@ class Parsed:
                 if block.type == "tool_result":
                     self.results[block.tool_use_id] = block.is_error is True
 
-    def _add_turn(self, record: Record) -> None:
+    def _add_turn(self, record: LoggedRecord) -> None:
         message = record.message
         if message is None or record.isApiErrorMessage or message.model == "<synthetic>":
             return
@@ -398,7 +398,7 @@ def measure_peers(scratch: Path, megabytes: int) -> dict[str, Any]:
 def read_folder(folder: Path, scratch: Path) -> None:
     """What the command does to each file, in this process: read, redact, write."""
     for item in find_inputs([folder]).files:
-        read_file(Job(item, scratch / "shard.jsonl", redact=True))
+        read_file(FileJob(item, scratch / "shard.jsonl", redact=True))
 
 
 def peer_speed(python: Path, name: str, folder: Path, size: int) -> dict[str, Any]:

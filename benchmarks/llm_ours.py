@@ -13,7 +13,7 @@ from typing import Any
 from llm_worker import MAX_TOKENS, open_loop, request
 
 from composer_replication.llm.calls import Calls, Live
-from composer_replication.llm.client import Call, Endpoint, attempt
+from composer_replication.llm.client import Endpoint, PaidCall, attempt
 from composer_replication.llm.lane import Lane
 from composer_replication.llm.ledger import Ledger
 from composer_replication.llm.pricing import Prices
@@ -34,8 +34,8 @@ def ours(base_url: str, loop: str, calls: int, rate: int) -> dict[str, Any]:
         return result
 
 
-def _call(number: int) -> Call:
-    return Call(f"k{number}", 1600, MAX_TOKENS, lambda: request(number))
+def _call(number: int) -> PaidCall:
+    return PaidCall(f"k{number}", 1600, MAX_TOKENS, lambda: request(number))
 
 
 async def _closed(ledger: Ledger, endpoint: Endpoint, calls: int, at_a_time: int) -> dict[str, Any]:
@@ -63,7 +63,7 @@ async def _closed(ledger: Ledger, endpoint: Endpoint, calls: int, at_a_time: int
         }
 
 
-def _calls(number: int) -> Iterator[Call]:
+def _calls(number: int) -> Iterator[PaidCall]:
     return map(_call, range(number))
 
 

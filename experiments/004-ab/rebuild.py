@@ -18,13 +18,13 @@ from reading import FREQUENT_KINDS, Started, runs, starts
 from regimes import Cell, Slope, cell_facts, headline_facts, read_cells, slope_of
 
 from composer_replication.evaluation.charts import EffectRow, effect_plot, standalone
-from composer_replication.evaluation.curves_chart import Curve, curves_chart
 from composer_replication.evaluation.resampling import bootstrap
 from composer_replication.evaluation.result_lines import read_result
-from composer_replication.evaluation.scatter_chart import Cell as ScatterCell
-from composer_replication.evaluation.scatter_chart import scatter_chart
 from composer_replication.evaluation.stats import Estimate
 from composer_replication.runs import write_atomically
+from shared.curves_chart import Curve, curves_chart
+from shared.scatter_chart import Cell as ScatterCell
+from shared.scatter_chart import scatter_chart
 
 NUMBERS = (
     "success", "area", "errors_on", "errors", "pass@8", "recovery", "recovery_parsable", "entropy", "kl", "renames",

@@ -23,15 +23,15 @@ from judging import origin
 from measures import rates
 
 from composer_replication.monitor.classes import HACK_CLASSES
-from composer_replication.monitor.watch import Models, Watch, shipped_models, watch, watched_of
+from composer_replication.monitor.judge import Judgement, Models, conduct_of, judge, shipped_models
 
 RESULTS = HERE / "results"
 
 
 class Judged(NamedTuple):
     case: StoredCase
-    whole: Watch
-    bare: Watch
+    whole: Judgement
+    bare: Judgement
     """Of the conversation alone."""
 
 
@@ -50,7 +50,7 @@ def main() -> None:
 def ask(cases: Sequence[StoredCase], models: Models | None = None) -> dict[str, Any]:
     models = models or shipped_models()
     judged = [
-        Judged(case, watch(watched_of(case.trace, case.evidence), models), watch(watched_of(case.trace), models))
+        Judged(case, judge(conduct_of(case.trace, case.evidence), models), judge(conduct_of(case.trace), models))
         for case in cases
     ]
     return {

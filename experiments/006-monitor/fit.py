@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from corpus import FITTED, HERE
-from judging import Seen, fit_on, is_hard, origin, see_corpus
+from fitting import fit_auditor
+from judging import SeenCase, fit_on, is_hard, origin, see_corpus
 from measures import area, calibration_error, rates
 
-from composer_replication.monitor.auditor import AUDITOR, fit_auditor
+from composer_replication.monitor.auditor import AUDITOR
 from composer_replication.monitor.penalty import WEIGHTS
 
 RESULTS = HERE / "results"
@@ -58,7 +59,7 @@ def fit_corpora(corpora: Sequence[Path], weights: Path, auditor: Path) -> dict[s
     }
 
 
-def _rates(cases: list[Seen], soft: list[bool]) -> dict[str, Any]:
+def _rates(cases: list[SeenCase], soft: list[bool]) -> dict[str, Any]:
     """Cross-fitted, so that they are not those of remembered behaviour; the rules themselves did see the tuning set."""
     flags = [over or is_hard(case) for case, over in zip(cases, soft, strict=True)]
     return rates(flags, [case.is_hack for case in cases], [case.behaviour for case in cases])

@@ -33,7 +33,7 @@ from composer_replication.environments.code.tasks.task import TaskFolder
 from composer_replication.environments.code.tasks.trees import files_of
 from composer_replication.environments.evidence import EVIDENCE, TraceEvidence
 from composer_replication.errors import UsageError
-from composer_replication.monitor.watch import watch, watched_of
+from composer_replication.monitor.judge import conduct_of, judge
 from composer_replication.records import Trace
 from composer_replication.runs import RECORDS, read_records
 
@@ -120,7 +120,7 @@ def row_of_run(run: Path) -> dict[str, int]:
         row["attempts"] += 1
         row["passed"] += grade is not None and grade.hidden_passed > 0
         row["rewarded"] += grade is not None and grade.reward > 0
-        row["alarms"] += watch(watched_of(trace, seen)).alarm
+        row["alarms"] += judge(conduct_of(trace, seen)).alarm
     return row
 
 
@@ -135,7 +135,7 @@ def attempt_all(tasks: list[TaskFolder], folder: Path, limit: int) -> dict[str, 
             stored = record(task, case, "impossible")
             grade = stored.evidence.grade
             assert grade is not None
-            verdict = watch(watched_of(stored.trace, stored.evidence))
+            verdict = judge(conduct_of(stored.trace, stored.evidence))
             attempt = {
                 "policy": name, "task": task.folder.name, "hidden": len(task.code_task.hidden_tests),
                 "hidden_passed": grade.hidden_passed, "reward": grade.reward, "alarm": verdict.alarm,

@@ -12,16 +12,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from baseline import baseline_flags
 from corpus import StoredCase, read_corpus
+from fitting import Fitted, fit
 
 from composer_replication.monitor.acts import acts_of_steps
-from composer_replication.monitor.baseline import baseline_flags
 from composer_replication.monitor.classes import BY_NUMBER
+from composer_replication.monitor.conduct import Conduct
 from composer_replication.monitor.features import Features, features_of
-from composer_replication.monitor.penalty import Fitted, fit
+from composer_replication.monitor.judge import conduct_of, signs_of
 from composer_replication.monitor.signs import Sign
-from composer_replication.monitor.watch import signs_of, watched_of
-from composer_replication.monitor.watched import Watched
 
 FEATURES_OF_LAYERS = {
     "canary": ("canary_hard", "canary_soft"),
@@ -33,7 +33,7 @@ FEATURES_OF_LAYERS = {
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenCase:
     """One case as the monitor saw it."""
 
     name: str
@@ -42,7 +42,7 @@ class Seen:
     hack_class: int
     repository: str
     graded: bool
-    watched: Watched
+    conduct: Conduct
     signs: tuple[Sign, ...]
     acts: tuple[Any, ...]
     of_evidence: Features
@@ -57,42 +57,42 @@ class Seen:
 Keep = Callable[[Sign], bool]
 
 
-def see(case: StoredCase) -> Seen:
-    watched = watched_of(case.trace, case.evidence)
-    acts_by_step = acts_of_steps(watched.steps)
-    return Seen(
+def see(case: StoredCase) -> SeenCase:
+    conduct = conduct_of(case.trace, case.evidence)
+    acts_by_step = acts_of_steps(conduct.steps)
+    return SeenCase(
         name=case.name,
         behaviour=case.kind,
         hack_class=case.hack_class,
         repository=case.repository,
         graded=case.graded,
-        watched=watched,
-        signs=tuple(signs_of(watched, acts_by_step)),
+        conduct=conduct,
+        signs=tuple(signs_of(conduct, acts_by_step)),
         acts=tuple(chain.from_iterable(acts_by_step)),
-        of_evidence=features_of(watched, ()),
-        baseline=baseline_flags(watched),
+        of_evidence=features_of(conduct, ()),
+        baseline=baseline_flags(conduct),
     )
 
 
-def see_corpus(path: Path) -> list[Seen]:
+def see_corpus(path: Path) -> list[SeenCase]:
     return [see(case) for case in read_corpus(path)]
 
 
-def features(seen: Seen, keep: Keep | None = None, without_layers: Iterable[str] = ()) -> Features:
+def features(seen: SeenCase, keep: Keep | None = None, without_layers: Iterable[str] = ()) -> Features:
     """With the signs that `keep` keeps, and without what only the given layers know."""
     signs = [sign for sign in seen.signs if keep is None or keep(sign)]
-    of_signs = features_of(replace(seen.watched, evidence=None), signs, seen.acts)
+    of_signs = features_of(replace(seen.conduct, evidence=None), signs, seen.acts)
     found = {name: value or seen.of_evidence[name] for name, value in of_signs.items()}
     gone = {name for layer in without_layers for name in FEATURES_OF_LAYERS.get(layer, ())}
     return {name: 0.0 if name in gone else value for name, value in found.items()}
 
 
-def is_hard(seen: Seen, keep: Keep | None = None) -> bool:
+def is_hard(seen: SeenCase, keep: Keep | None = None) -> bool:
     return any(sign.evidence == "hard" and (keep is None or keep(sign)) for sign in seen.signs)
 
 
 def fit_on(
-    cases: Sequence[Seen],
+    cases: Sequence[SeenCase],
     trained_on: dict[str, Any],
     keep: Keep | None = None,
     without_layers: Iterable[str] = (),
@@ -121,13 +121,13 @@ def origin(path: Path) -> dict[str, Any]:
     return {"corpus": path.name, "sha256": sha256(path.read_bytes()).hexdigest()}
 
 
-def steps_per_second(path: Path, judge: Callable[[Watched], object], at_most: int = 400) -> dict[str, float]:
+def steps_per_second(path: Path, judge: Callable[[Conduct], object], at_most: int = 400) -> dict[str, float]:
     """Tool calls per second of processor time of one process, from a stored trace to the verdict."""
     cases = [case for case, _ in zip(read_corpus(path), range(at_most), strict=False)]
     started, steps = time.process_time(), 0
     for case in cases:
-        watched = watched_of(case.trace, case.evidence)
-        judge(watched)
-        steps += len(watched.steps)
+        conduct = conduct_of(case.trace, case.evidence)
+        judge(conduct)
+        steps += len(conduct.steps)
     seconds = time.process_time() - started
     return {"cases": len(cases), "steps": steps, "cpu_seconds": seconds, "steps_per_second": steps / seconds}

@@ -16,7 +16,7 @@ from typing import Any
 from corpus import FITTED, HERE, TESTED
 from judging import (
     Keep,
-    Seen,
+    SeenCase,
     features,
     fit_on,
     is_hard,
@@ -30,8 +30,8 @@ from measures import area, calibration_error, rates, recall_at
 
 from composer_replication.monitor.auditor import AUDITOR, Auditor
 from composer_replication.monitor.classes import HACK_CLASSES
+from composer_replication.monitor.judge import Models, judge
 from composer_replication.monitor.penalty import WEIGHTS, Weights
-from composer_replication.monitor.watch import Models, watch
 
 RESULTS = HERE / "results"
 LAYERS = ("command", "event", "diff", "verifier", "canary")
@@ -53,7 +53,7 @@ def main() -> None:
     models = Models(Weights.load(words.weights), Auditor.load(words.auditor))
     cases = [case for path in words.corpus for case in see_corpus(path)]
     report = {"corpora": [origin(path) for path in words.corpus]} | score(cases, models)
-    report["speed"] = steps_per_second(words.corpus[0], lambda watched: watch(watched, models))
+    report["speed"] = steps_per_second(words.corpus[0], lambda conduct: judge(conduct, models))
     if not words.no_ablations:
         fitted = [case for path in words.fitted for case in see_corpus(path)]
         report["layers"] = layer_ablation(fitted, cases)
@@ -64,7 +64,7 @@ def main() -> None:
     print(f"{path}: recall {report['monitor']['recall']['mean']:.3f}, {report['monitor']['false_alarms']} false alarms")
 
 
-def score(cases: Sequence[Seen], models: Models) -> dict[str, Any]:
+def score(cases: Sequence[SeenCase], models: Models) -> dict[str, Any]:
     assert models.weights is not None and models.auditor is not None
     labels, groups = [case.is_hack for case in cases], [case.behaviour for case in cases]
     chances = [models.weights.probability(features(case)) for case in cases]
@@ -93,7 +93,7 @@ def score(cases: Sequence[Seen], models: Models) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def rates_where(cases: Sequence[Seen], flags: Sequence[bool], *, graded: bool) -> dict[str, Any] | None:
+def rates_where(cases: Sequence[SeenCase], flags: Sequence[bool], *, graded: bool) -> dict[str, Any] | None:
     chosen = [(flag, case) for case, flag in zip(cases, flags, strict=True) if case.graded == graded]
     kinds = {case.is_hack for _, case in chosen}
     if len(kinds) < 2:
@@ -103,7 +103,7 @@ def rates_where(cases: Sequence[Seen], flags: Sequence[bool], *, graded: bool) -
     )
 
 
-def by_class(cases: Sequence[Seen], flags: Sequence[bool], hard: Sequence[bool]) -> list[dict[str, Any]]:
+def by_class(cases: Sequence[SeenCase], flags: Sequence[bool], hard: Sequence[bool]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for each in HACK_CLASSES:
         mine = [place for place, case in enumerate(cases) if case.hack_class == each.number]
@@ -118,7 +118,7 @@ def by_class(cases: Sequence[Seen], flags: Sequence[bool], hard: Sequence[bool])
     return rows
 
 
-def by_repository(cases: Sequence[Seen], flags: Sequence[bool]) -> dict[str, dict[str, int]]:
+def by_repository(cases: Sequence[SeenCase], flags: Sequence[bool]) -> dict[str, dict[str, int]]:
     found: dict[str, Counter[str]] = {}
     for case, flag in zip(cases, flags, strict=True):
         counts = found.setdefault(case.repository, Counter())
@@ -127,7 +127,7 @@ def by_repository(cases: Sequence[Seen], flags: Sequence[bool]) -> dict[str, dic
     return {name: {key: int(value) for key, value in counts.items()} for name, counts in found.items()}
 
 
-def layer_ablation(tuning: Sequence[Seen], cases: Sequence[Seen]) -> dict[str, Any]:
+def layer_ablation(tuning: Sequence[SeenCase], cases: Sequence[SeenCase]) -> dict[str, Any]:
     """Each layer left out, and each alone; the weights are fitted again every time."""
     found: dict[str, Any] = {}
     for layer in LAYERS:
@@ -137,7 +137,7 @@ def layer_ablation(tuning: Sequence[Seen], cases: Sequence[Seen]) -> dict[str, A
     return found
 
 
-def left_out_classes(tuning: Sequence[Seen], cases: Sequence[Seen]) -> list[dict[str, Any]]:
+def left_out_classes(tuning: Sequence[SeenCase], cases: Sequence[SeenCase]) -> list[dict[str, Any]]:
     """`refitted`: the class's hacks are gone from the tuning set. `without_rules`: the rules that name it are gone too,
     which is how a hack of a kind that nobody thought of would fare."""
     rows: list[dict[str, Any]] = []
@@ -154,20 +154,20 @@ def left_out_classes(tuning: Sequence[Seen], cases: Sequence[Seen]) -> list[dict
     return rows
 
 
-def _refitted(tuning: Sequence[Seen], cases: Sequence[Seen], keep: Keep, gone: Sequence[str]) -> dict[str, Any]:
+def _refitted(tuning: Sequence[SeenCase], cases: Sequence[SeenCase], keep: Keep, gone: Sequence[str]) -> dict[str, Any]:
     flags = _flags(tuning, cases, keep, gone)
     counts = rates(flags, [case.is_hack for case in cases], [case.behaviour for case in cases])
     return {key: counts[key] for key in ("hacks", "found", "honest", "false_alarms")}
 
 
-def _flags(tuning: Sequence[Seen], cases: Sequence[Seen], keep: Keep | None, gone: Sequence[str]) -> list[bool]:
+def _flags(tuning: Sequence[SeenCase], cases: Sequence[SeenCase], keep: Keep | None, gone: Sequence[str]) -> list[bool]:
     weights = fit_on(tuning, {}, keep, gone, folds=ABLATION_FOLDS).weights
     return [
         is_hard(case, keep) or weights.probability(features(case, keep, gone)) >= weights.threshold for case in cases
     ]
 
 
-def _shown(case: Seen, chance: float) -> dict[str, Any]:
+def _shown(case: SeenCase, chance: float) -> dict[str, Any]:
     lines = [f"{sign.evidence} {sign.rule} ({sign.hack_class}): {sign.line[:160]}" for sign in case.signs]
     return {"case": case.name, "p": round(chance, 4), "signs": lines}
 

@@ -22,7 +22,7 @@ from corpus import HERE
 
 from composer_replication.errors import RecomposeError
 from composer_replication.ingestion import read_traces
-from composer_replication.monitor.watch import Watch, watch, watched_of
+from composer_replication.monitor.judge import Judgement, conduct_of, judge
 from composer_replication.records import Trace
 
 RESULTS = HERE / "results"
@@ -49,12 +49,12 @@ def look(paths: Sequence[Path]) -> dict[str, Any]:
     sources: dict[str, Counter[str]] = {}
     alarms: list[dict[str, Any]] = []
     for source, trace in traces(paths):
-        watched = watched_of(trace)
-        seen, as_rollout = watch(watched), watch(replace(watched, person=False))
+        conduct = conduct_of(trace)
+        seen, as_rollout = judge(conduct), judge(replace(conduct, person=False))
         counts = sources.setdefault(source, Counter())
         counts.update(
-            sessions=1, steps=len(watched.steps), alarms=seen.alarm, with_findings=bool(seen.findings),
-            with_a_person=watched.person, alarms_as_rollout=as_rollout.alarm, auditor_alarms=seen.auditor_alarm,
+            sessions=1, steps=len(conduct.steps), alarms=seen.alarm, with_findings=bool(seen.findings),
+            with_a_person=conduct.person, alarms_as_rollout=as_rollout.alarm, auditor_alarms=seen.auditor_alarm,
         )  # fmt: skip
         if seen.alarm or as_rollout.alarm:
             alarms.append(_shown(source, trace, seen, as_rollout))
@@ -89,7 +89,7 @@ def traces(paths: Sequence[Path]) -> Iterator[tuple[str, Trace]]:
                     continue
 
 
-def _shown(source: str, trace: Trace, seen: Watch, as_rollout: Watch) -> dict[str, Any]:
+def _shown(source: str, trace: Trace, seen: Judgement, as_rollout: Judgement) -> dict[str, Any]:
     return {
         "source": source,
         "trace_id": trace.trace_id,

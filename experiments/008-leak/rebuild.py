@@ -14,10 +14,10 @@ from statistics import fmean
 from typing import Any
 
 from composer_replication.evaluation.charts import EffectRow, effect_plot, standalone
-from composer_replication.evaluation.panel_chart import Curve, Panel, curve_figure
 from composer_replication.evaluation.resampling import bootstrap, hierarchical_bootstrap
 from composer_replication.evaluation.result_lines import SUFFIX, read_result
 from composer_replication.evaluation.stats import Estimate
+from shared.panel_chart import Curve, Panel, curve_figure
 
 HERE = Path(__file__).parent
 ARMS = {

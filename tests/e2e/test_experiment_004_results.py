@@ -17,7 +17,7 @@ def copy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rebuild")
     (folder / "docs").mkdir()
     (folder / "experiments").mkdir()
-    subprocess.run(["cp", "-r", EXPERIMENT, folder / "experiments"], check=True)
+    subprocess.run(["cp", "-r", EXPERIMENT, EXPERIMENT.with_name("shared"), folder / "experiments"], check=True)
     return folder
 
 

@@ -12,14 +12,14 @@ import pytest
 
 from composer_replication.monitor.auditor import Auditor
 from composer_replication.monitor.features import NAMES
+from composer_replication.monitor.judge import Models, conduct_of, judge
 from composer_replication.monitor.penalty import Weights
-from composer_replication.monitor.watch import Models
 from tests.hacks.sample_task import SPANS_GOLD, write_sample_task
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "006-monitor"
 MODULES = (
     "cases", "corpus", "tasks", "record", "judging", "measures", "score", "tables", "tuning", "impossible",
-    "afterwards",
+    "afterwards", "baseline", "fitting", "regression",
 )  # fmt: skip
 SAMPLED = 40
 ALWAYS_EQUAL = """
@@ -138,7 +138,7 @@ def test_taking_out_the_rules_of_a_class_takes_out_its_evidence(experiment, reco
     seen = judging.see(recorded[1])
     assert judging.is_hard(seen)
     assert not any(sign.hack_class == "always_equal" for sign in seen.signs if judging.of_other_classes(19)(sign))
-    assert judging.features(seen) == judging.features_of(seen.watched, seen.signs, seen.acts)
+    assert judging.features(seen) == judging.features_of(seen.conduct, seen.signs, seen.acts)
 
 
 def test_figures_of_a_known_confusion(experiment):
@@ -184,10 +184,9 @@ def test_the_committed_results_are_those_of_the_committed_corpora(experiment, na
     assert report["corpora"] == [judging.origin(path) for path in paths]
     cases = [case for path in paths for case in read(path)]
     assert len(cases) == report["monitor"]["hacks"] + report["monitor"]["honest"]
-    watch = importlib.import_module("composer_replication.monitor.watch")
     flagged_honest = {each["case"] for each in report["alarms_on_honest"]}
     for case in random.Random(0).sample(cases, SAMPLED):
-        alarm = watch.watch(watch.watched_of(case.trace, case.evidence)).alarm
+        alarm = judge(conduct_of(case.trace, case.evidence)).alarm
         assert alarm == (case.name not in report["missed"] if case.is_hack else case.name in flagged_honest), case.name
 
 

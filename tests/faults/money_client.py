@@ -12,7 +12,7 @@ from pathlib import Path
 
 from composer_replication.errors import RecomposeError
 from composer_replication.llm.calls import Calls
-from composer_replication.llm.client import Call, Endpoint
+from composer_replication.llm.client import Endpoint, PaidCall
 from composer_replication.llm.lane import Lane
 from composer_replication.llm.ledger import Ending, Ledger
 from composer_replication.llm.pricing import Prices
@@ -34,9 +34,9 @@ class TellingLedger(Ledger):
             os.write(self.told, b"%d\n" % attempt)
 
 
-def call(number: int, model: str = "m") -> Call:
+def call(number: int, model: str = "m") -> PaidCall:
     request = build_request(model, [{"role": "user", "content": f"question {number}"}], [], MAX_TOKENS)
-    return Call(request_key(request), 200, MAX_TOKENS, lambda: request)
+    return PaidCall(request_key(request), 200, MAX_TOKENS, lambda: request)
 
 
 def ask(

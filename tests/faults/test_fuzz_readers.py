@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from composer_replication.ingestion.ingest import Job, read_file
+from composer_replication.ingestion.ingest import FileJob, read_file
 from composer_replication.ingestion.inputs import Input
 from composer_replication.ingestion.reading import MAX_LINE_BYTES
 from tests.faults.fuzzing import fuzzed_lines
@@ -75,7 +75,7 @@ def test_fuzzed_lines_are_accepted_or_quarantined(tmp_path: Path, name: str) -> 
         fuzzed = list(itertools.islice(fuzzed_lines(number, lines, LINES_PER_FILE), LINES_PER_FILE))
         file = tmp_path / "fuzzed.jsonl"
         file.write_bytes(b"\n".join(fuzzed) + b"\n")
-        found = read_file(Job(Input(file, name), tmp_path / "shard", redact=True))
+        found = read_file(FileJob(Input(file, name), tmp_path / "shard", redact=True))
         reasons = [item.reason for item in found.report.quarantined]
         assert not [reason for reason in reasons if reason.startswith("reader failed")]
         offsets = {item.byte_offset for item in found.report.quarantined}

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from composer_replication.monitor.acts import acts_of_steps
-from composer_replication.monitor.command_rules import command_signs
-from composer_replication.monitor.python_source import python_acts
-from composer_replication.monitor.shell import parse_shell
-from composer_replication.monitor.tool_calls import steps_of
-from composer_replication.monitor.watched import Step, Watched
+from composer_replication.monitor.conduct import Conduct, Step
+from composer_replication.monitor.python.source import python_acts
+from composer_replication.monitor.rules.layer import command_signs
+from composer_replication.monitor.shell.script import parse_shell
+from composer_replication.monitor.steps import steps_of
 from composer_replication.records import Source, Trace, Turn
 
 LIMIT_S = 1.0
@@ -48,7 +48,7 @@ def test_no_step_raises(parts):
         for number, (kind, first, second) in enumerate(parts)
     )
     assert len(acts_of_steps(steps)) == len(steps)
-    assert all(sign.step in range(len(steps)) for sign in command_signs(Watched("t", steps)))
+    assert all(sign.step in range(len(steps)) for sign in command_signs(Conduct("t", steps)))
 
 
 @quick
@@ -106,7 +106,7 @@ def seconds_of(step):
     parse_shell.cache_clear()
     python_acts.cache_clear()
     start = time.process_time()
-    command_signs(Watched("t", (step,)))
+    command_signs(Conduct("t", (step,)))
     return time.process_time() - start
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from composer_replication.evaluation.clusters import clustered_mean, two_way_interval
 from composer_replication.evaluation.distributions import student_cdf, student_power, student_quantile
-from composer_replication.evaluation.measures import area_under, pass_at_k
+from composer_replication.evaluation.metrics import area_under, pass_at_k
 from composer_replication.evaluation.power import (
     detectable_effect,
     mcnemar_power,

@@ -1,12 +1,27 @@
 """Rollouts as the monitor sees them, small enough to write down."""
 
+import importlib
 import json
+import sys
+from pathlib import Path
 
 from composer_replication.environments.code.tasks.task import Symbol
 from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, GradeFacts, TaskFacts
+from composer_replication.monitor.conduct import Conduct, Step
 from composer_replication.monitor.signs import Sign
-from composer_replication.monitor.watched import Step, Watched
 from composer_replication.records import Source, Trace, Turn, content_id
+
+EXPERIMENT = Path(__file__).parents[2] / "experiments" / "006-monitor"
+
+
+def of_experiment(name):
+    """A module of the experiment that fitted the monitor."""
+    sys.path.insert(0, str(EXPERIMENT))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(EXPERIMENT))
+
 
 FACTS = TaskFacts(
     task_id="demo/add",
@@ -33,8 +48,8 @@ def step(number, kind="command", **fields):
     return Step(number, number, kind, kind, **fields)
 
 
-def watched(*steps, left=None, person=False, trace_id="t" * 16):
-    return Watched(trace_id, tuple(steps), left, person)
+def conduct(*steps, left=None, person=False, trace_id="t" * 16):
+    return Conduct(trace_id, tuple(steps), left, person)
 
 
 def sign(hack_class="git_history", layer="command", evidence="soft", at=0, rule="rule"):

@@ -1,7 +1,7 @@
 """Honest work by its principle: a case is a command, a step or a list of them, and none may give any sign."""
 # ruff: noqa: E501 - cases are easier to read unbroken
 
-from composer_replication.monitor.watched import Step
+from composer_replication.monitor.conduct import Step
 
 
 def write(path, text):

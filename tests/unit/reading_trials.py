@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from composer_replication.ingestion.reading import InputFile, Report
+from composer_replication.ingestion.reading import InputFile, ReadingReport
 from composer_replication.ingestion.session import Session
 from composer_replication.records import Message, Trace
 
@@ -24,7 +24,7 @@ class Trial:
     """The traces of one file and the report about it."""
 
     def __init__(self, read: Read, path: Path) -> None:
-        self.report = Report()
+        self.report = ReadingReport()
         self.traces = [checked(session) for session in read(InputFile(path, self.report, redact=False))]
 
     @property

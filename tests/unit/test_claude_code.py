@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from composer_replication.ingestion import InputFile, Quarantined, Report, detect_format
+from composer_replication.ingestion import InputFile, Quarantined, ReadingReport, detect_format
 from composer_replication.ingestion.claude_code import ClaudeCodeIngester
-from composer_replication.ingestion.embedded import embedded_session
+from composer_replication.ingestion.inputs import embedded_session
 from composer_replication.ingestion.readers.claude_code import read as read_sessions
 from composer_replication.records import CLEARED_RESULT, Message, Trace, content_id
 from composer_replication.sites import find_sites
@@ -62,7 +62,7 @@ class ReadResult(NamedTuple):
 
 
 def read_file(path: Path) -> ReadResult:
-    report = Report()
+    report = ReadingReport()
     sessions = list(read_sessions(InputFile(path, report, redact=False)))
     return ReadResult([session.trace() for session in sessions], report.quarantined, +report.skipped)
 
@@ -276,7 +276,7 @@ def test_context_that_the_harness_shows(session: Path, case: str) -> None:
 
 def test_unknown_record_types_are_counted_by_version(session: Path) -> None:
     session.write_text(json.dumps({"type": "tomorrow", "version": "9.9"}) + "\n")
-    report = Report()
+    report = ReadingReport()
     list(read_sessions(InputFile(session, report, redact=False)))
     assert report.unknown == {"9.9": {"tomorrow": 1}}
 
@@ -450,10 +450,10 @@ def test_ingest_yields_the_states(session: Path) -> None:
 
 
 def test_detect_format(tmp_path: Path) -> None:
-    assert {detect_format(InputFile(path, Report())) for path in FIXTURES} == {"claude_code"}
+    assert {detect_format(InputFile(path, ReadingReport())) for path in FIXTURES} == {"claude_code"}
     other = tmp_path / "other.jsonl"
     other.write_text('{"type": "session_meta", "sessionId": "s"}\nnot json\n')
-    assert detect_format(InputFile(other, Report())) is None
+    assert detect_format(InputFile(other, ReadingReport())) is None
 
 
 def test_records_without_a_parent_are_no_rewind_and_an_edited_first_prompt_is(session: Path) -> None:

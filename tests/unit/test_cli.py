@@ -36,7 +36,7 @@ def recompose(*arguments, cwd=None):
 
 @pytest.fixture
 def session(tmp_path):
-    from composer_replication.ingestion.embedded import embedded_session
+    from composer_replication.ingestion.inputs import embedded_session
 
     target = tmp_path / "session.jsonl"
     with embedded_session() as shipped:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from composer_replication.ingestion.readers.codex import read, recognises
-from composer_replication.ingestion.reading import InputFile, Report
+from composer_replication.ingestion.reading import InputFile, ReadingReport
 
 from .reading_trials import Row, contents, damaged, failures, read_log, roles
 
@@ -286,7 +286,7 @@ def test_copies_of_turns_in_forks_have_equal_keys(path: Path) -> None:
 
 def _keys(path: Path, rows: list[Row]) -> list[str]:
     read_log(read, path, rows)
-    (session,) = read(InputFile(path, Report(), redact=False))
+    (session,) = read(InputFile(path, ReadingReport(), redact=False))
     return session.keys
 
 

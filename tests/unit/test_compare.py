@@ -18,7 +18,7 @@ from composer_replication.errors import UsageError
 from composer_replication.evaluation.compare import TaskOutcome
 from composer_replication.evaluation.contrast import compare_arms
 from composer_replication.evaluation.contrast_chart import contrast_chart
-from composer_replication.evaluation.outcomes import Choice, read_arm, read_arms
+from composer_replication.evaluation.outcomes import OutcomeChoice, read_arm, read_arms
 from composer_replication.runs import Run
 
 
@@ -54,7 +54,7 @@ def write_run(path, before, after, seed):
 
 
 def compared(paths, metric="success", paired="auto", **choice):
-    arms = read_arms([str(path) for path in paths], Choice(metric, **choice))
+    arms = read_arms([str(path) for path in paths], OutcomeChoice(metric, **choice))
     return compare_arms(arms, arms[0].name, metric, paired)
 
 
@@ -90,16 +90,16 @@ class TestReading:
         run = write_run(tmp_path / "d", [0.0] * 3, rewards, seed=3)
         runs = write_run(tmp_path / "e" / "first", [0.0] * 3, rewards, seed=3).parent
         for path in (plain, packed, folder, run, runs):
-            assert read_arm(path, "x", Choice()).values == {"3": {"t0": 1.0, "t1": 0.0, "t2": 1.0}}
+            assert read_arm(path, "x", OutcomeChoice()).values == {"3": {"t0": 1.0, "t1": 0.0, "t2": 1.0}}
 
     def test_phase_split_and_fields_of_a_run(self, tmp_path):
         run = write_run(tmp_path / "run", [0.0, 0.0, 1.0], [1.0, 1.0, 0.5], seed=0)
-        assert read_arm(run, "x", Choice(phase="before")).by_seed() == {"0": pytest.approx(1 / 3)}
-        assert read_arm(run, "x", Choice()).by_seed() == {"0": pytest.approx(2 / 3)}
-        assert read_arm(run, "x", Choice("reward", split="renames")).by_seed() == {"0": pytest.approx(2.5 / 3)}
-        assert read_arm(run, "x", Choice("errors")).by_seed() == {"0": pytest.approx(1 / 3)}
+        assert read_arm(run, "x", OutcomeChoice(phase="before")).by_seed() == {"0": pytest.approx(1 / 3)}
+        assert read_arm(run, "x", OutcomeChoice()).by_seed() == {"0": pytest.approx(2 / 3)}
+        assert read_arm(run, "x", OutcomeChoice("reward", split="renames")).by_seed() == {"0": pytest.approx(2.5 / 3)}
+        assert read_arm(run, "x", OutcomeChoice("errors")).by_seed() == {"0": pytest.approx(1 / 3)}
         with pytest.raises(UsageError, match=r"no split compositions \(there: heldout, renames\)"):
-            read_arm(run, "x", Choice(split="compositions"))
+            read_arm(run, "x", OutcomeChoice(split="compositions"))
 
     def test_all_arms_are_compared_on_the_first_split_of_the_first(self, tmp_path):
         easy, hard = outcomes([1.0] * 9, split=1), outcomes([0.0, 1.0, 0.0] * 3, split="hard")
@@ -114,7 +114,7 @@ class TestReading:
 
     def test_a_file_may_hold_several_seeds(self, tmp_path):
         rows = outcomes([1.0, 0.0], seed=10) + outcomes([1.0, 1.0], seed=9)
-        arm = read_arm(write_lines(tmp_path / "a.jsonl", rows), "x", Choice())
+        arm = read_arm(write_lines(tmp_path / "a.jsonl", rows), "x", OutcomeChoice())
         assert arm.seeds == ("9", "10")
         assert arm.by_seed() == {"9": 1.0, "10": 0.5}
 
@@ -122,38 +122,38 @@ class TestReading:
         for name in ("a", "b"):
             write_lines(tmp_path / "arm" / f"{name}.jsonl", outcomes([1.0], seed=1))
         with pytest.raises(UsageError, match="seed 1 is in"):
-            read_arm(tmp_path / "arm", "x", Choice())
+            read_arm(tmp_path / "arm", "x", OutcomeChoice())
 
     def test_tries_are_averaged_or_become_pass_at_k(self, tmp_path):
         rows = outcomes([1.0, 0.0]) + outcomes([0.0, 0.0]) + outcomes([0.0, 1.0])
         path = write_lines(tmp_path / "a.jsonl", rows)
-        assert read_arm(path, "x", Choice()).by_task() == pytest.approx({"t0": 1 / 3, "t1": 1 / 3})
-        assert read_arm(path, "x", Choice("pass@2")).by_task() == pytest.approx({"t0": 2 / 3, "t1": 2 / 3})
+        assert read_arm(path, "x", OutcomeChoice()).by_task() == pytest.approx({"t0": 1 / 3, "t1": 1 / 3})
+        assert read_arm(path, "x", OutcomeChoice("pass@2")).by_task() == pytest.approx({"t0": 2 / 3, "t1": 2 / 3})
         with pytest.raises(UsageError, match="pass@8 needs at least 8 tries"):
-            read_arm(path, "x", Choice("pass@8"))
+            read_arm(path, "x", OutcomeChoice("pass@8"))
         with pytest.raises(UsageError, match="k is at least 1; next: --metric pass@1"):
-            read_arm(path, "x", Choice("pass@0"))
+            read_arm(path, "x", OutcomeChoice("pass@0"))
 
     def test_the_last_step_counts_or_the_area_under_all(self, tmp_path):
         rows = [
             row for step, rewards in ((0, [0, 0]), (10, [1, 0]), (20, [1, 1])) for row in outcomes(rewards, step=step)
         ]
         path = write_lines(tmp_path / "a.jsonl", rows)
-        assert read_arm(path, "x", Choice()).by_task() == {"t0": 1, "t1": 1}
-        assert read_arm(path, "x", Choice("area")).by_task() == {"t0": 0.75, "t1": 0.25}
+        assert read_arm(path, "x", OutcomeChoice()).by_task() == {"t0": 1, "t1": 1}
+        assert read_arm(path, "x", OutcomeChoice("area")).by_task() == {"t0": 0.75, "t1": 0.25}
         short = write_lines(tmp_path / "b.jsonl", rows[:4])
         with pytest.raises(UsageError, match="different steps"):
-            read_arms([str(path), str(short)], Choice("area"))
+            read_arms([str(path), str(short)], OutcomeChoice("area"))
         assert any("different steps: 10, 20" in note for note in compared([path, short]).notes)
 
     def test_success_is_its_own_field_where_there_is_one(self, tmp_path):
         rows = [{"task_id": "a", "reward": 0.9, "success": True}, {"task_id": "b", "reward": 0.9}]
-        assert read_arm(write_lines(tmp_path / "a.jsonl", rows), "x", Choice()).by_task() == {"a": 1, "b": 0}
+        assert read_arm(write_lines(tmp_path / "a.jsonl", rows), "x", OutcomeChoice()).by_task() == {"a": 1, "b": 0}
 
     def test_a_torn_last_line_is_told_and_left_out(self, tmp_path):
         path = write_lines(tmp_path / "a.jsonl", outcomes([1.0, 0.0]))
         path.write_bytes(path.read_bytes() + b'{"task_id": "t')
-        arm = read_arm(path, "x", Choice())
+        arm = read_arm(path, "x", OutcomeChoice())
         assert arm.tasks == ("t0", "t1")
         assert "torn" in arm.notes[0]
 
@@ -175,22 +175,22 @@ class TestReading:
         path = tmp_path / "a.jsonl"
         path.write_bytes(content)
         with pytest.raises(UsageError, match=reason):
-            read_arm(path, "x", Choice())
+            read_arm(path, "x", OutcomeChoice())
 
     def test_a_damaged_archive_and_a_missing_path(self, tmp_path):
         (tmp_path / "a.jsonl.zst").write_bytes(b"not zstd")
         with pytest.raises(UsageError, match="zstd"):
-            read_arm(tmp_path / "a.jsonl.zst", "x", Choice())
+            read_arm(tmp_path / "a.jsonl.zst", "x", OutcomeChoice())
         with pytest.raises(UsageError, match="does not exist"):
-            read_arm(tmp_path / "nowhere", "x", Choice())
+            read_arm(tmp_path / "nowhere", "x", OutcomeChoice())
 
     def test_arms_get_the_shortest_names_that_differ(self, tmp_path):
         paths = [write_lines(tmp_path / arm / "out.jsonl", outcomes([1.0, 0.0])) for arm in ("one", "two")]
-        assert [arm.name for arm in read_arms(list(map(str, paths)), Choice())] == ["one/out", "two/out"]
+        assert [arm.name for arm in read_arms(list(map(str, paths)), OutcomeChoice())] == ["one/out", "two/out"]
         named = [f"first={paths[0]}", f"second={paths[0]}"]
-        assert [arm.name for arm in read_arms(named, Choice())] == ["first", "second"]
+        assert [arm.name for arm in read_arms(named, OutcomeChoice())] == ["first", "second"]
         with pytest.raises(UsageError, match="same name"):
-            read_arms([str(paths[0]), str(paths[0])], Choice())
+            read_arms([str(paths[0]), str(paths[0])], OutcomeChoice())
 
 
 class TestPairedSeeds:
@@ -366,7 +366,7 @@ class TestUnpaired:
 class TestShowing:
     def test_the_chart_is_well_formed_and_escapes_names(self, tmp_path):
         arms = [f"<b>&={write_arm(tmp_path / 'a', 0.3, 6)}", f"other={write_arm(tmp_path / 'b', 0.6, 6, salt=1)}"]
-        read = read_arms(arms, Choice())
+        read = read_arms(arms, OutcomeChoice())
         svg = contrast_chart(compare_arms(read, "<b>&", "success"))
         root = ElementTree.fromstring(svg)
         texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]

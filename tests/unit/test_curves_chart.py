@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from composer_replication.evaluation.curves_chart import BOTTOM, LABEL_STEP, TOP, Curve, curves_chart
+from shared.curves_chart import BOTTOM, LABEL_STEP, TOP, Curve, curves_chart
 
 
 def flat(label, height, points=3):

@@ -16,9 +16,15 @@ import pytest
 from composer_replication.config import HintsConfig
 from composer_replication.errors import UsageError
 from composer_replication.hints import JudgeFailure, JudgeReply, LLMJudgeHintGenerator, write_hints
-from composer_replication.hints.excerpt import excerpt_of
-from composer_replication.hints.judge_client import open_judge
-from composer_replication.hints.judge_prompt import ANSWER_SCHEMA, PROMPT_VERSION, SYSTEM, Question, read_answer
+from composer_replication.hints.judge import open_judge
+from composer_replication.hints.judge_prompt import (
+    ANSWER_SCHEMA,
+    PROMPT_VERSION,
+    SYSTEM,
+    JudgeQuestion,
+    excerpt_of,
+    read_answer,
+)
 from composer_replication.hints.wording import count_tokens
 from composer_replication.llm.chat_client import LedgerChatClient
 from composer_replication.llm.fence import visible
@@ -148,7 +154,7 @@ def test_a_refused_answer_is_paid_once_and_judged_by_the_cap_of_the_day(server, 
 
 
 def key(kind="style", model=MODEL, **fields):
-    return Question.of(kind, meta(**fields)).key(model)
+    return JudgeQuestion.of(kind, meta(**fields)).key(model)
 
 
 def test_the_key_is_the_content_and_nothing_else():
@@ -170,7 +176,7 @@ def test_other_words_are_another_version_of_the_prompt():
 
 
 def test_two_requests_for_one_question_differ_only_in_the_fence():
-    question = Question.of("style", meta())
+    question = JudgeQuestion.of("style", meta())
     first, second = (asked(question.request(MODEL)) for _ in range(2))
     assert first != second
     assert re.sub(r"[0-9a-f]{32}", "N", first) == re.sub(r"[0-9a-f]{32}", "N", second)
@@ -221,7 +227,7 @@ def test_processes_that_ask_the_same_questions_pay_once(server, tmp_path):
     ],
 )  # fmt: skip
 def test_an_answer_that_breaks_a_rule_is_not_used(answer, reason):
-    verdict = read_answer(answer, Question.of("style", meta()), CAP)
+    verdict = read_answer(answer, JudgeQuestion.of("style", meta()), CAP)
     assert (verdict.hint, verdict.reason) == (None, reason)
 
 
@@ -235,11 +241,11 @@ def test_an_answer_that_breaks_a_rule_is_not_used(answer, reason):
     ],
 )
 def test_an_answer_that_keeps_the_rules_is_used_as_it_is(text):
-    verdict = read_answer(json.dumps({"hint": text}), Question.of("style", meta()), CAP)
+    verdict = read_answer(json.dumps({"hint": text}), JudgeQuestion.of("style", meta()), CAP)
     assert verdict.hint == f"Reminder: {text.removeprefix('Reminder: ')}"
-    assert read_answer(json.dumps({"hint": text}), Question.of("style", meta()), count_tokens(verdict.hint)).hint
+    assert read_answer(json.dumps({"hint": text}), JudgeQuestion.of("style", meta()), count_tokens(verdict.hint)).hint
     assert not read_answer(
-        json.dumps({"hint": text}), Question.of("style", meta()), count_tokens(verdict.hint) - 1
+        json.dumps({"hint": text}), JudgeQuestion.of("style", meta()), count_tokens(verdict.hint) - 1
     ).hint
 
 
@@ -373,7 +379,7 @@ def test_a_client_of_ones_own(tmp_path):
     judge = LLMJudgeHintGenerator(client, "mine")
     assert [bool(judge.generate("effort", meta(number))) for number in range(2)] == [True, False]
     assert judge.tally.spent_micros == 18
-    assert calls[0] == ("mine", Question.of("effort", meta(0)).key("mine"))
+    assert calls[0] == ("mine", JudgeQuestion.of("effort", meta(0)).key("mine"))
 
 
 def test_only_a_server_on_this_machine_is_asked(tmp_path):

@@ -15,7 +15,7 @@ import pytest
 from composer_replication.errors import UsageError
 from composer_replication.llm import transport as transport_module
 from composer_replication.llm.addresses import PublicResolver, is_openrouter, require_allowed, require_loopback
-from composer_replication.llm.client import Call, Endpoint, attempt
+from composer_replication.llm.client import Endpoint, PaidCall, attempt
 from composer_replication.llm.keys import ApiKey, key_from_environment
 from composer_replication.llm.ledger import Ledger
 from composer_replication.llm.pricing import Prices
@@ -237,7 +237,7 @@ def test_a_request_with_a_secret_is_not_sent(server, path):
     async def ask():
         async with HttpTransport(5.0) as transport:
             endpoint = Endpoint("m", server.url("ok"), Prices(0, 0))
-            return await attempt(Call("k", 100, 10, lambda: request), endpoint, ledger, transport)
+            return await attempt(PaidCall("k", 100, 10, lambda: request), endpoint, ledger, transport)
 
     got = asyncio.run(ask())
     assert got.action == "retry_never"
@@ -255,7 +255,7 @@ def test_an_attempt_from_reservation_to_settlement(server, path):
     async def ask(case: str):
         async with HttpTransport(5.0) as transport:
             endpoint = Endpoint("m", server.url(case), Prices(1_000_000, 0))
-            return await attempt(Call("k", 100, 10, lambda: request), endpoint, ledger, transport)
+            return await attempt(PaidCall("k", 100, 10, lambda: request), endpoint, ledger, transport)
 
     worst = 100 + 1024
     assert asyncio.run(ask("broken")).action == "retry_soon"

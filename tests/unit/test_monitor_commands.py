@@ -7,11 +7,11 @@ import pytest
 
 from composer_replication.environments.code.tasks.task import Symbol
 from composer_replication.environments.evidence import AttemptEvidence, TaskFacts
-from composer_replication.monitor.baseline import baseline_flags
 from composer_replication.monitor.classes import BY_NAME
-from composer_replication.monitor.command_rules import RULES, command_signs
-from composer_replication.monitor.watched import Step, Watched
+from composer_replication.monitor.conduct import Conduct, Step
+from composer_replication.monitor.rules.layer import RULES, command_signs
 
+from .monitor_cases import of_experiment
 from .monitor_honest_commands import HONEST, STILL_SEEN
 from .monitor_more_cases import MORE_CASES
 
@@ -41,15 +41,15 @@ def read(path):
     return Step(0, 0, "read", "read_file", path=path)
 
 
-def watched(*steps, in_task=True):
+def conduct(*steps, in_task=True):
     numbered = [bash(step) if isinstance(step, str) else step for step in steps]
     evidence = AttemptEvidence(task=FACTS) if in_task else None
     numbered = tuple(Step(**{**vars(step), "number": at}) for at, step in enumerate(numbered))
-    return Watched("trace", numbered, evidence)
+    return Conduct("trace", numbered, evidence)
 
 
 def rules_of(*steps, **options):
-    return {sign.rule for sign in command_signs(watched(*steps, **options))}
+    return {sign.rule for sign in command_signs(conduct(*steps, **options))}
 
 
 def python(source):
@@ -206,7 +206,7 @@ def test_what_only_looks_like_it_is_seen(rule, case):
 
 
 def test_signs_are_soft_and_carry_the_line():
-    (sign,) = command_signs(watched("ls", "cat a.txt && git reflog"))
+    (sign,) = command_signs(conduct("ls", "cat a.txt && git reflog"))
     assert (sign.rule, sign.hack_class, sign.layer, sign.evidence) == (
         "history_asked",
         "git_history",
@@ -217,7 +217,7 @@ def test_signs_are_soft_and_carry_the_line():
 
 
 def test_every_command_is_parsed_once():
-    from composer_replication.monitor.shell import parse_shell
+    from composer_replication.monitor.shell.script import parse_shell
 
     parse_shell.cache_clear()
     rules_of(*["ls -a"] * 20)
@@ -238,7 +238,7 @@ def test_every_command_is_parsed_once():
     ],
 )
 def test_the_baseline_is_the_sentence_it_was(step, flagged):
-    assert baseline_flags(watched(step)) is flagged
+    assert of_experiment("baseline").baseline_flags(conduct(step)) is flagged
 
 
 def test_a_long_list_of_library_folders_is_read_in_time():

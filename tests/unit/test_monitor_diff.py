@@ -9,8 +9,8 @@ import pytest
 from composer_replication.environments.code.tasks.task import Symbol
 from composer_replication.environments.evidence import AttemptEvidence, TaskFacts
 from composer_replication.monitor.classes import BY_NAME, BY_NUMBER
-from composer_replication.monitor.diff_layer import diff_signs
-from composer_replication.monitor.watched import Watched
+from composer_replication.monitor.conduct import Conduct
+from composer_replication.monitor.diff.layer import diff_signs
 from tests.hacks.forgers import FORGERS
 from tests.hacks.sample_task import (
     GOLD,
@@ -38,7 +38,7 @@ def signs(written, before=None, removed=(), facts=FACTS):
     texts = {path: textwrap.dedent(text) for path, text in written.items()}
     old = {path: textwrap.dedent(text) for path, text in (before or {}).items()}
     evidence = AttemptEvidence(task=facts, before=old, written=texts, removed=removed)
-    return diff_signs(Watched("x", (), evidence))
+    return diff_signs(Conduct("x", (), evidence))
 
 
 def rules(written, before=None, removed=()):

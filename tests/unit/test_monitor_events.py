@@ -7,8 +7,8 @@ import pytest
 from composer_replication.environments.code.episodes.session import TaskSession
 from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, FileEvent, TaskFacts
-from composer_replication.monitor.event_layer import event_signs
-from composer_replication.monitor.watched import Step, Watched
+from composer_replication.monitor.conduct import Conduct, Step
+from composer_replication.monitor.events import event_signs
 from tests.hacks.sample_task import write_sample_task
 
 WHEEL = "dist/pkg-1.0-py3-none-any.whl"
@@ -37,7 +37,7 @@ def rules(events, channel="wheel", path=WHEEL, command="", **fields):
     given = {"canary_hits": (hit,), "opened_per_step": tuple(counts), "audited": True} | fields
     evidence = AttemptEvidence(task=FACTS, events=tuple(events), **given)
     steps = (Step(0, 0, "command", "bash", command=command),)
-    return [(sign.rule, sign.hack_class, sign.step) for sign in event_signs(Watched("x", steps, evidence))]
+    return [(sign.rule, sign.hack_class, sign.step) for sign in event_signs(Conduct("x", steps, evidence))]
 
 
 def test_a_decoy_opened_alone_is_a_sign_and_with_the_whole_tree_is_none():
@@ -138,7 +138,7 @@ def test_start_up_files_count_and_settings_that_are_gone_again():
 
 def test_without_an_audit_there_are_no_signs():
     assert rules([(0, "open", WHEEL)], audited=False) == []
-    assert event_signs(Watched("x", ())) == []
+    assert event_signs(Conduct("x", ())) == []
 
 
 @pytest.fixture(scope="module")
@@ -165,4 +165,4 @@ def test_real_commands(task, command, signs):
     with TaskSession(task, grader=lambda *_: Grade(0.0, (), (), ()), canary_seed="s") as session:
         session.call("bash", {"command": command})
         session.call("submit", {})
-    assert {sign.hack_class for sign in event_signs(Watched("x", (), session.evidence))} == signs
+    assert {sign.hack_class for sign in event_signs(Conduct("x", (), session.evidence))} == signs

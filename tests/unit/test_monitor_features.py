@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from composer_replication.monitor.classes import HACK_CLASSES
 from composer_replication.monitor.features import (
     COUNT_LIMIT,
-    FEATURES,
     GROUPS,
     NAMES,
     capped,
@@ -19,7 +18,7 @@ from composer_replication.monitor.features import (
     visible_tests_passed,
 )
 
-from .monitor_cases import HARD_HIT, SOFT_HIT, evidence, grade, sign, step, watched
+from .monitor_cases import HARD_HIT, SOFT_HIT, conduct, evidence, grade, of_experiment, sign, step
 
 PASSES, FAILS = "== 3 passed in 0.1s ==", "== 1 failed, 2 passed in 0.1s =="
 
@@ -37,18 +36,18 @@ def test_every_class_is_in_one_group():
 def test_there_are_about_fifty_with_names_and_signs():
     assert len(set(NAMES)) == len(NAMES)
     assert 45 <= len(NAMES) <= 55
-    assert {feature.sign for feature in FEATURES} <= {-1, 0, 1}
+    assert set(of_experiment("fitting").SIGNS) == {1}
 
 
 def test_nothing_done_is_nothing_found():
-    assert set(values_of(features_of(watched(), []))) == {0.0}
+    assert set(values_of(features_of(conduct(), []))) == {0.0}
 
 
 def test_counts_end():
     assert capped(0) == 0.0
     assert capped(COUNT_LIMIT) == capped(10**9)
     many = [sign(at=number, rule=f"r{number}") for number in range(50)]
-    assert features_of(watched(*map(step, range(50))), many)["command_git"] == capped(COUNT_LIMIT)
+    assert features_of(conduct(*map(step, range(50))), many)["command_git"] == capped(COUNT_LIMIT)
 
 
 def test_signs_are_counted_by_layer_and_group_once_per_rule_and_step():
@@ -59,7 +58,7 @@ def test_signs_are_counted_by_layer_and_group_once_per_rule_and_step():
         sign("test_edit", "diff", at=None),
         sign("hidden_tests", "canary", "hard", at=None),
     ]
-    found = features_of(watched(step(0), step(1), step(2), step(3)), signs)
+    found = features_of(conduct(step(0), step(1), step(2), step(3)), signs)
     assert found["command_git"] == capped(2)
     assert found["diff_tests"] == capped(1)
     assert found["event_hidden"] == 0.0
@@ -71,7 +70,7 @@ def test_signs_are_counted_by_layer_and_group_once_per_rule_and_step():
 
 def test_layers_that_agree_on_a_class():
     signs = [sign("test_edit", layer, at=None) for layer in ("command", "event", "diff")]
-    assert features_of(watched(), signs)["layers_agreeing"] == 3.0
+    assert features_of(conduct(), signs)["layers_agreeing"] == 3.0
 
 
 def test_canaries_and_the_grade():
@@ -80,7 +79,7 @@ def test_canaries_and_the_grade():
         special=("fifo",),
         grade=grade(guards_broken=("a", "b"), dropped=("conftest.py",)),
     )
-    found = features_of(watched(left=left), [])
+    found = features_of(conduct(left=left), [])
     assert found["canary_hard"] == capped(1)
     assert found["canary_soft"] == capped(1), "a channel that was opened often is one channel"
     assert found["guards_broken"] == capped(2)
@@ -91,7 +90,7 @@ def test_canaries_and_the_grade():
 @pytest.mark.parametrize(("output", "gap"), [(PASSES, 0.75), (FAILS, 0.0), ("", 0.0)])
 def test_failing_hidden_tests_count_only_where_visible_ones_passed(output, gap):
     left = evidence(grade=grade(passed=1, failed=3))
-    assert features_of(watched(step(0, "tests", output=output), left=left), [])["hidden_gap"] == gap
+    assert features_of(conduct(step(0, "tests", output=output), left=left), [])["hidden_gap"] == gap
 
 
 def test_the_last_run_of_the_tests_decides():
@@ -104,7 +103,7 @@ def test_answers_of_the_tests_in_new_source():
     before, after = "A = 'golden'\n", "A = 'golden'\nT = {1: 4217, 2: 'other'}\n"
     left = evidence(before={"demo/maths.py": before}, written={"demo/maths.py": after})
     assert new_literals(left) == {"4217", "'other'", "1", "2"}
-    assert features_of(watched(left=left), [])["literal_overlap"] == capped(1), "golden was there before"
+    assert features_of(conduct(left=left), [])["literal_overlap"] == capped(1), "golden was there before"
 
 
 @pytest.mark.parametrize("text", ["def (", "\0", "(" * 5000, 'def f():\n    "golden"\n'])
@@ -114,13 +113,13 @@ def test_source_that_says_nothing(text):
 
 def test_tests_may_hold_their_own_answers():
     left = evidence(written={"tests/test_maths.py": "assert f() == 4217\n"})
-    assert features_of(watched(left=left), [])["literal_overlap"] == 0.0
+    assert features_of(conduct(left=left), [])["literal_overlap"] == 0.0
 
 
 def test_acts_and_test_writes():
     acts = [Act("net"), Act("net"), Act("git"), Act("read")]
     steps = (step(0, "write", path="tests/test_maths.py"), step(1, "edit", path="demo/maths.py"))
-    found = features_of(watched(*steps), [], acts)
+    found = features_of(conduct(*steps), [], acts)
     assert found["network_acts"] == capped(2)
     assert found["git_acts"] == capped(1)
     assert found["install_acts"] == 0.0
@@ -141,7 +140,7 @@ def test_acts_and_test_writes():
     )
 )
 def test_one_more_sign_lowers_nothing(signs):
-    rollout = watched(*map(step, range(10)))
+    rollout = conduct(*map(step, range(10)))
     for number in range(len(signs)):
         fewer, more = features_of(rollout, signs[:number]), features_of(rollout, signs[: number + 1])
         assert all(more[name] >= fewer[name] for name in NAMES)

@@ -10,11 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from composer_replication.errors import UsageError
-from composer_replication.monitor import logistic
 from composer_replication.monitor.features import NAMES
-from composer_replication.monitor.logistic import cross_fitted, fit_line, fold_of_group, threshold_for
-from composer_replication.monitor.penalty import FIT_COMMAND, MAX_LAMBDA, Penalty, Weights, fit
+from composer_replication.monitor.logistic import FIT_COMMAND
+from composer_replication.monitor.penalty import MAX_LAMBDA, Penalty, Weights
 
+from .monitor_cases import of_experiment
+
+regression, fitting = of_experiment("regression"), of_experiment("fitting")
+fit_line, cross_fitted, threshold_for = regression.fit_line, regression.cross_fitted, regression.threshold_for
+fold_of_group, fit = regression.fold_of_group, fitting.fit
 TELLING, NOISY, BACKWARDS = "command_git", "network_acts", "install_acts"
 
 
@@ -126,13 +130,13 @@ def test_a_behaviour_is_never_on_both_sides(monkeypatch):
         ["abcdef"[n % 6] for n in range(60)],
     )
     seen = []
-    fit_one = logistic.fit_line
+    fit_one = regression.fit_line
 
     def spy(values, *rest):
         seen.append(len(values))
         return fit_one(values, *rest)
 
-    monkeypatch.setattr(logistic, "fit_line", spy)
+    monkeypatch.setattr(regression, "fit_line", spy)
     cross_fitted(rows, labels, behaviours, 1.0, folds=3)
     folds = fold_of_group(behaviours, 3)
     assert seen == [40, 40, 40]

@@ -7,8 +7,8 @@ import zlib
 import pytest
 
 from composer_replication.monitor.acts import acts_of_steps
-from composer_replication.monitor.python_source import python_acts
-from composer_replication.monitor.watched import Step
+from composer_replication.monitor.conduct import Step
+from composer_replication.monitor.python.source import python_acts
 
 
 def acts(source, verb):

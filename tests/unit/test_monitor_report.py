@@ -12,7 +12,7 @@ from composer_replication.environments.evidence import EVIDENCE, TraceEvidence
 from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.monitor import report as module
 from composer_replication.monitor.report import as_json, read_report, told, write_page
-from composer_replication.monitor.stage import VERDICTS, Verdict, monitor_run, read_verdicts
+from composer_replication.monitor.stage import VERDICTS, TraceVerdict, monitor_run, read_verdicts
 from composer_replication.progress import Silent
 from composer_replication.records import Finding
 from composer_replication.runs import Run, read_records, write_records
@@ -54,7 +54,7 @@ def run(tmp_path):
 def test_findings_and_verdicts_are_kept(run):
     monitor_run(run, Silent())
     findings = list(read_records(run.path / "monitor" / "records.jsonl.zst", Finding))
-    verdicts = {verdict.trace_id: verdict for verdict in read_records(run.path / VERDICTS, Verdict)}
+    verdicts = {verdict.trace_id: verdict for verdict in read_records(run.path / VERDICTS, TraceVerdict)}
     assert {finding.trace_id for finding in findings} == {CHEAT.trace_id, DECOYED.trace_id, SESSION.trace_id}
     assert len(verdicts) == 5
     assert verdicts[DECOYED.trace_id].hard
@@ -87,10 +87,10 @@ def test_a_crash_leaves_no_finished_stage(run, monkeypatch):
     monitor_run(run, Silent())
     write_records(run.path / EVIDENCE, [])
 
-    def broken(watched):
+    def broken(conduct):
         raise RuntimeError("broken")
 
-    monkeypatch.setattr("composer_replication.monitor.stage.watch", broken)
+    monkeypatch.setattr("composer_replication.monitor.stage.judge", broken)
     with pytest.raises(RuntimeError):
         monitor_run(run, Silent())
     assert not run.stage("monitor").is_done

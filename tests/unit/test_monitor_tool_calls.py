@@ -8,7 +8,7 @@ import pytest
 
 from composer_replication.ingestion import read_traces
 from composer_replication.monitor.acts import acts_of
-from composer_replication.monitor.tool_calls import steps_of
+from composer_replication.monitor.steps import steps_of
 from composer_replication.records import Source, Trace, Turn
 from tests.samples import SAMPLES, sample_files
 

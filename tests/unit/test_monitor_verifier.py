@@ -8,8 +8,8 @@ from composer_replication.environments.code.grading.challenge import Challenge
 from composer_replication.environments.code.grading.reward import challenge_objections
 from composer_replication.environments.code.grading.trusted_run import RunOutcome
 from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, GradeFacts, TaskFacts
-from composer_replication.monitor.verifier_layer import verifier_signs
-from composer_replication.monitor.watched import Step, Watched
+from composer_replication.monitor.conduct import Conduct, Step
+from composer_replication.monitor.grades import verifier_signs
 
 FACTS = TaskFacts(task_id="t", packages=(), symbols=(), test_files=(), editable=())
 
@@ -18,7 +18,7 @@ def signs(steps=(), hits=(), **grade):
     facts = GradeFacts(**({"reward": 0.0, "hidden_passed": 1, "hidden_failed": 2} | grade))
     evidence = AttemptEvidence(task=FACTS, grade=facts, canary_hits=hits)
     return [
-        (sign.rule, sign.hack_class, sign.evidence) for sign in verifier_signs(Watched("x", tuple(steps), evidence))
+        (sign.rule, sign.hack_class, sign.evidence) for sign in verifier_signs(Conduct("x", tuple(steps), evidence))
     ]
 
 
@@ -91,7 +91,7 @@ def test_only_tokens_of_decoys_are_hard():
         CanaryHit(channel="git_object", path=".git/x", evidence="hard", where="text 3"),
     )
     assert signs(hits=hits) == [("canary_token", "git_objects", "hard")]
-    assert verifier_signs(Watched("x", ())) == []
+    assert verifier_signs(Conduct("x", ())) == []
 
 
 def test_a_decoy_among_the_results_of_a_search_is_no_look_at_it():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from composer_replication.ingestion.readers import openhands_v0, openhands_v1
-from composer_replication.ingestion.reading import InputFile, Report
+from composer_replication.ingestion.reading import InputFile, ReadingReport
 
 from .reading_trials import Trial, trial
 
@@ -335,7 +335,7 @@ class TestLogs:
         assert second.roles(1) == "suat"
         assert second.trace.turns[1].fidelity == "exact"
         assert not second.trace.tools_inferred
-        sessions = [next(openhands_v1.read(InputFile(tmp_path / name, Report(), redact=False)))
+        sessions = [next(openhands_v1.read(InputFile(tmp_path / name, ReadingReport(), redact=False)))
                     for name in ("1.json", "2.json")]  # fmt: skip
         assert sessions[1].keys[:1] == sessions[0].keys
         assert first.trace.messages[2] == second.trace.messages[2]

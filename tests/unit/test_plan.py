@@ -327,7 +327,7 @@ def test_beyond_the_model_is_told_apart_from_beyond_the_length():
 def session():
     """The session that ships with the package."""
     from composer_replication.ingestion import Ingestion, Inputs
-    from composer_replication.ingestion.embedded import embedded_session
+    from composer_replication.ingestion.inputs import embedded_session
     from composer_replication.progress import Silent
     from composer_replication.records import Trace
 

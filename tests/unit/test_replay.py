@@ -22,8 +22,8 @@ from composer_replication.environments.toolbox import (
 )
 from composer_replication.environments.toolbox.teachers import SimulatedTeachers, teacher_names
 from composer_replication.llm.ledger import Ledger
+from composer_replication.llm.outgoing import priced, routed
 from composer_replication.llm.pricing import Prices
-from composer_replication.llm.routing import priced, routed
 from composer_replication.progress import Silent
 from composer_replication.records import Source, Trace, Turn, Usage, canonical_call
 from composer_replication.replay import State, Teacher, replay_states, replay_trace, states_to_ask

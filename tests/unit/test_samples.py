@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from composer_replication.ingestion import TRACE_READERS, InputFile, Report, detect_format
+from composer_replication.ingestion import TRACE_READERS, InputFile, ReadingReport, detect_format
 from composer_replication.ingestion.session import Session
 from composer_replication.runs import StageFolder
 from tests.samples import SAMPLES, sample_files
@@ -31,9 +31,9 @@ def name_of(path: Path) -> str:
 SESSION_FILES = [path for path in sample_files() if not any(mark in str(path) for mark in NOT_A_SESSION)]
 
 
-def read(path: Path, redact: bool = False) -> tuple[str | None, list[Session], Report]:
-    report = Report()
-    name = detect_format(InputFile(path, Report()))
+def read(path: Path, redact: bool = False) -> tuple[str | None, list[Session], ReadingReport]:
+    report = ReadingReport()
+    name = detect_format(InputFile(path, ReadingReport()))
     sessions = list(TRACE_READERS[name].read(InputFile(path, report, redact))) if name else []
     return name, sessions, report
 

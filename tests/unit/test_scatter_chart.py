@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from composer_replication.evaluation.scatter_chart import LABEL_HEIGHT, Cell, scatter_chart
+from shared.scatter_chart import LABEL_HEIGHT, Cell, scatter_chart
 
 CELLS = [Cell("low & strong", [(70, 20), (74, 4), (72, 34)]), Cell("none", [(0, 0), (-1, -3)]), Cell("one", [(71, 19)])]
 

@@ -25,7 +25,7 @@ from composer_replication.records import Source, Trace, Turn, canonical_json
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
 from composer_replication.sites.reader import LLMSiteReader, open_reader
-from composer_replication.sites.reader_prompt import ANSWER_SCHEMA, PROMPT_VERSION, SYSTEM, Question, read_answer
+from composer_replication.sites.reader_prompt import ANSWER_SCHEMA, PROMPT_VERSION, SYSTEM, ReaderQuestion, read_answer
 
 MODEL = "local/reader"
 WORDS = "I asked for a yes or a no and got an essay. Next, fix the tests."
@@ -126,7 +126,7 @@ def records(request) -> list[str]:
 
 
 def question(words=WORDS, **fields):
-    return Question.of(session(words, **fields), 0, words)
+    return ReaderQuestion.of(session(words, **fields), 0, words)
 
 
 def test_a_criticism_becomes_a_site(server, tmp_path):
@@ -254,7 +254,7 @@ def test_a_refused_answer_is_counted_and_paid_once(server, tmp_path):
 def test_the_key_is_the_content_and_nothing_else():
     key = question().key(MODEL)
     assert key == GOLDEN_KEY
-    assert key == Question.of(session(None, WORDS, trace_id="other"), 1, WORDS).key(MODEL)
+    assert key == ReaderQuestion.of(session(None, WORDS, trace_id="other"), 1, WORDS).key(MODEL)
     at = "<A object at {}> failed"
     assert len({question(said=at.format(where)).key(MODEL) for where in ("0x7f8b1c0d2e10", "0x55d0aa10be48")}) == 1
     different = [key, question().key("other"), question("other words").key(MODEL), question(said="No.").key(MODEL)]

@@ -11,11 +11,11 @@ import torch
 from composer_replication.config import Config, MonitorConfig, ToolboxConfig, TrainingConfig, parse_config
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
+from composer_replication.monitor import judge as watching
 from composer_replication.monitor import penalty as penalties
-from composer_replication.monitor import watch as watching
 from composer_replication.monitor.features import NAMES
+from composer_replication.monitor.judge import Judgement, Models
 from composer_replication.monitor.penalty import Weights
-from composer_replication.monitor.watch import Models, Watch
 from composer_replication.progress import Silent
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.rollouts import monitoring
@@ -50,7 +50,7 @@ def weights(tmp_path, monkeypatch):
 
 
 def seen_as(hard=False, p=0.0, auditor_p=0.1, auditor_alarm=False):
-    return Watch("t", (), {}, p, hard, hard or p >= THRESHOLD, auditor_p, auditor_alarm)
+    return Judgement("t", (), {}, p, hard, hard or p >= THRESHOLD, auditor_p, auditor_alarm)
 
 
 def rollouts(*rewards, **episode):
@@ -59,7 +59,7 @@ def rollouts(*rewards, **episode):
 
 def look(monitor, monkeypatch, watches, rewards, step=1):
     waiting = iter(watches)
-    monkeypatch.setattr(monitoring, "watch", lambda watched, more_signs=(): next(waiting))
+    monkeypatch.setattr(monitoring, "judge", lambda conduct, more_signs=(): next(waiting))
     return monitor(rollouts(*rewards), [trace()] * len(rewards), step)
 
 
@@ -142,10 +142,10 @@ def test_findings_are_written_per_rollout_and_forgotten_after_a_checkpoint(tmp_p
 def test_a_rollout_that_breaks_the_monitor_is_counted_and_not_charged(tmp_path, monkeypatch, weights):
     monitor = RolloutMonitor(tmp_path, MonitorConfig(enabled=True))
 
-    def broken(watched, more_signs=()):
+    def broken(conduct, more_signs=()):
         raise RecursionError("too deep")
 
-    monkeypatch.setattr(monitoring, "watch", broken)
+    monkeypatch.setattr(monitoring, "judge", broken)
     columns = monitor(rollouts(1.0), [trace()], 1)
     paid, logged = pay(monitor, columns, [1.0])
     assert paid == [0.0]
@@ -206,14 +206,14 @@ def parameters_after(policy, config, folder):
 
 
 def test_watching_changes_no_parameter_and_logs_the_rates(new_policy, tmp_path, weights):
-    plain, watched = (
+    plain, conduct = (
         Config(seed=5, training=TRAINING),
         Config(seed=5, training=TRAINING, monitor=MonitorConfig(enabled=True, mode="watch")),
     )
     first = parameters_after(new_policy(), plain, tmp_path / "plain" / "training")
-    second = parameters_after(new_policy(), watched, tmp_path / "watched" / "training")
+    second = parameters_after(new_policy(), conduct, tmp_path / "conduct" / "training")
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-    folder = tmp_path / "watched" / "training"
+    folder = tmp_path / "conduct" / "training"
     logged = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert logged[0]["monitor/canary_hit_rate"] == 0.0
     assert logged[0]["monitor/failed_rate"] == 0.0
@@ -226,16 +226,16 @@ def test_watching_changes_no_parameter_and_logs_the_rates(new_policy, tmp_path, 
 
 @pytest.mark.parametrize("mode", ["penalty", "drop"])
 def test_rollouts_that_are_all_hacks_teach_nothing(new_policy, tmp_path, monkeypatch, weights, mode):
-    """Rewards differ within groups, so a policy that is not watched does learn."""
+    """Rewards differ within groups, so a policy that is not conduct does learn."""
     monkeypatch.setattr(Rollout, "reward", property(lambda rollout: float(sum(rollout.completion_ids) % 7)))
     start = [parameter.detach().clone() for parameter in new_policy().model.parameters()]
     learnt = parameters_after(new_policy(), Config(seed=5, training=TRAINING), tmp_path / "plain" / "training")
-    monkeypatch.setattr(monitoring, "watch", lambda watched, more_signs=(): seen_as(hard=True))
+    monkeypatch.setattr(monitoring, "judge", lambda conduct, more_signs=(): seen_as(hard=True))
     config = Config(seed=5, training=TRAINING, monitor=MonitorConfig(enabled=True, mode=mode))
-    kept = parameters_after(new_policy(), config, tmp_path / "watched" / "training")
+    kept = parameters_after(new_policy(), config, tmp_path / "conduct" / "training")
     assert not all(torch.equal(a, b) for a, b in zip(start, learnt, strict=True))
     assert all(torch.allclose(a, b, atol=1e-7) for a, b in zip(start, kept, strict=True))
-    logged = json.loads((tmp_path / "watched" / "training" / "metrics.jsonl").read_text().splitlines()[0])
+    logged = json.loads((tmp_path / "conduct" / "training" / "metrics.jsonl").read_text().splitlines()[0])
     assert logged["rewards/episode_reward/mean"] > 0
     assert logged["reward"] == pytest.approx(0.0, abs=1e-6)
 

@@ -35,13 +35,13 @@ class ComparisonOptions:
 
 def compare(arguments: Sequence[str], options: ComparisonOptions, as_json: bool) -> None:
     from composer_replication.evaluation.contrast import compare_arms
-    from composer_replication.evaluation.outcomes import Choice, read_arms
+    from composer_replication.evaluation.outcomes import OutcomeChoice, read_arms
 
     if len(arguments) < 2:
         raise UsageError("a comparison needs at least two arms", "recompose evaluate --compare A B")
     if options.chart and options.chart.suffix != ".svg":
         raise UsageError(f"{options.chart} is not an .svg file", "--chart comparison.svg")
-    arms = read_arms(arguments, Choice(options.metric, options.split, options.phase, options.cluster))
+    arms = read_arms(arguments, OutcomeChoice(options.metric, options.split, options.phase, options.cluster))
     baseline = options.baseline or arms[0].name
     by_argument = {argument: arm.name for argument, arm in zip(arguments, arms, strict=True)}
     result = compare_arms(arms, by_argument.get(baseline, baseline), options.metric, options.paired)

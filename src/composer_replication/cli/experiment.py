@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,12 @@ def _those_with(name: str, folder: Path) -> str:
     return f"recompose experiment {verb} experiments/NAME"
 
 
+def _with_shared(folder: Path) -> dict[str, str]:
+    """The folder beside an experiment's own, `shared`, holds what several of them import."""
+    path = [str(folder.resolve().parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+
 def _run_script(folder: Path, name: str, words: tuple[str, ...], as_json: bool) -> None:
     script = folder / name
     if not script.is_file():
@@ -53,7 +60,10 @@ def _run_script(folder: Path, name: str, words: tuple[str, ...], as_json: bool) 
         raise UsageError(f"{script} takes no words, and was given {' '.join(words)}", "leave them out")
     # The script's own words go to stderr, so that --json stays one object.
     ended = subprocess.run(  # noqa: S603
-        [sys.executable, str(script), *words], stdout=sys.stderr if as_json else None, check=False
+        [sys.executable, str(script), *words],
+        stdout=sys.stderr if as_json else None,
+        check=False,
+        env=_with_shared(folder),
     )
     if ended.returncode:
         raise RecomposeError(f"{script} ended with exit code {ended.returncode}", "read what it printed above")

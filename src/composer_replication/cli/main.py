@@ -18,7 +18,7 @@ VERBS = {
     "quickstart:quickstart": "Run every stage on built-in data and show whether it helped. No key, no GPU.",
     "ingest:ingest": "Read agent session files into a run.",
     "sites:sites": "Find the turns where something went wrong.",
-    "stages:hint": "Write a short hint for each error site.",
+    "hint:hint": "Write a short hint for each error site.",
     "replay:replay": "Ask the teachers what they would have done.",
     "pair:pair": "Turn the teachers' votes into preference pairs.",
     "train:train": "Train with GRPO + SDPO + TR-DPO.",

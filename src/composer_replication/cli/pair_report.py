@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from composer_replication.environments.opening import open_environment
-from composer_replication.pairs.calibrate import Oracle
+from composer_replication.pairs.calibrate import is_right
 from composer_replication.pairs.signal import MIN_PAIRS_PER_TRACE, SignalReport, distance_from_random, signal_report
 from composer_replication.pipeline import ensure_policy
 from composer_replication.progress import Progress
-from composer_replication.records import (
-    Message,
-    PreferencePair,
-    TeacherReply,
-    Trace,
-    TraceState,
-    canonical_tool_call,
-    render_action,
-)
+from composer_replication.records import Message, PreferencePair, TeacherReply, Trace
 from composer_replication.replay.gate import yields
 from composer_replication.runs import Run
 from composer_replication.stages.ingestion import rollout_tokens
@@ -42,7 +34,8 @@ def pair_report(run: Run, reference: str | None, progress: Progress) -> dict[str
     told["funnel"]["states"] = replayed["states"]
     with open_environment(run.config) as environment:
         remember(environment, traces)
-        gate = yields(asked_states(run), pairs, _right_pair(oracle(environment)))
+        knows = oracle(environment)
+        gate = yields(asked_states(run), pairs, lambda pair: is_right(pair, knows))
     return {
         "run": str(run.path),
         "stage": "pairs",
@@ -56,17 +49,6 @@ def pair_report(run: Run, reference: str | None, progress: Progress) -> dict[str
         "gate": {bucket: found._asdict() for bucket, found in gate.items()},
         "signal": _signal(run, report, pairs, reference, progress) if reference else None,
     }
-
-
-def _right_pair(is_right_action: Oracle) -> Callable[[PreferencePair], bool | None]:
-    def is_right(pair: PreferencePair) -> bool | None:
-        calls = pair.chosen.get("tool_calls", [])
-        state = TraceState(
-            state_id=pair.state_id, messages=list(pair.prompt), student_action=render_action(pair.rejected)
-        )
-        return is_right_action(state, canonical_tool_call(calls[0])) if len(calls) == 1 else None
-
-    return is_right
 
 
 def _signal(

@@ -18,7 +18,7 @@ from composer_replication.progress import Progress
 from composer_replication.records import ErrorSite, Trace
 from composer_replication.replay.askable import askable
 from composer_replication.replay.choice import FORM, configured_teachers, written_teachers
-from composer_replication.replay.estimate import Estimate, estimate
+from composer_replication.replay.estimate import CostEstimate, estimate
 from composer_replication.replay.runner import endpoint_of
 from composer_replication.replay.teachers import Teacher
 from composer_replication.runs import Run
@@ -172,7 +172,7 @@ def _tell_what_is_saved(run: Run, chosen: Sequence[Teacher], as_json: bool) -> N
         print(json_module.dumps({**saved, **counts}))
 
 
-def _estimate(run: Run, chosen: Sequence[Teacher], own_family: bool) -> list[Estimate]:
+def _estimate(run: Run, chosen: Sequence[Teacher], own_family: bool) -> list[CostEstimate]:
     traces, config = run.stage("ingestion").read(Trace), replay_config(run, own_family)
     states = [choice.state for choice in replay_plan(run, traces, run.stage("sites").read(ErrorSite), chosen)]
     with replay_teachers(run, traces, chosen) as teachers:
@@ -180,7 +180,7 @@ def _estimate(run: Run, chosen: Sequence[Teacher], own_family: bool) -> list[Est
         return estimate(asking, teachers, config.max_tokens, run.path / "ledger.sqlite")
 
 
-def _show_estimate(estimates: Sequence[Estimate], as_json: bool) -> None:
+def _show_estimate(estimates: Sequence[CostEstimate], as_json: bool) -> None:
     fields = (
         "calls", "cached", "prompt_tokens", "completion_tokens", "expected_micros", "worst_micros", "own_family",
         "too_long",

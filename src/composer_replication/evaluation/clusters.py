@@ -34,7 +34,7 @@ def clustered_mean(values: Sequence[float], clusters: Sequence[Hashable]) -> Clu
     if groups < 2:
         raise ValueError("clustered errors need at least two clusters")
     variance = math.fsum(math.fsum(group) ** 2 for group in sums.values()) * groups / (groups - 1) / len(values) ** 2
-    return _t_interval(mean, math.sqrt(variance), groups - 1, groups)
+    return t_interval(mean, math.sqrt(variance), groups - 1, groups)
 
 
 def two_way_interval(by_seed: Sequence[Sequence[float]]) -> Clustered:
@@ -55,9 +55,9 @@ def two_way_interval(by_seed: Sequence[Sequence[float]]) -> Clustered:
     parts = of_seeds**2 / (seeds - 1) + of_tasks**2 / (tasks - 1) + rest**2 / ((seeds - 1) * (tasks - 1))
     fewest = min(seeds, tasks) - 1
     degrees = max(fewest, spread**2 / parts) if parts else fewest
-    return _t_interval(float(mean), math.sqrt(spread / (seeds * tasks)), degrees, seeds)
+    return t_interval(float(mean), math.sqrt(spread / (seeds * tasks)), degrees, seeds)
 
 
-def _t_interval(mean: float, error: float, degrees: float, n: int) -> Clustered:
+def t_interval(mean: float, error: float, degrees: float, n: int) -> Clustered:
     half = student_quantile((1 + LEVEL) / 2, degrees) * error
     return Clustered(Estimate(mean=mean, lo=mean - half, hi=mean + half, n=n), error, degrees)

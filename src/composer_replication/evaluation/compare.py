@@ -18,7 +18,7 @@ from composer_replication.environments.protocol import Environment, Episode
 from composer_replication.records import ErrorKind, StoredRecord
 from composer_replication.sites import find_sites
 
-from .measures import pass_at_k
+from .metrics import pass_at_k
 from .report import ComparisonRow
 from .stats import mean_interval, paired_difference
 

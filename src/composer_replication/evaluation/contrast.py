@@ -13,7 +13,7 @@ from typing import Literal
 from composer_replication.errors import UsageError
 from composer_replication.records import Record
 
-from .findings import Finding, Paired, TestOfDifference, Unit, find_difference
+from .findings import FoundDifference, Paired, TestOfDifference, Unit, find_difference
 from .outcomes import Arm
 from .pairing import Pairing
 from .power import detectable_effect, minimum_detectable_share
@@ -21,7 +21,7 @@ from .resampling import bootstrap, hierarchical_bootstrap
 from .stats import Estimate, mean_interval
 from .tests_of_difference import ALPHA, holm
 
-Verdict = Literal["higher", "lower", "no clear difference", "cannot be tested"]
+ContrastVerdict = Literal["higher", "lower", "no clear difference", "cannot be tested"]
 
 
 class ArmSummary(Record):
@@ -49,7 +49,7 @@ class Comparison(Record):
     p_holm: float
     minimum_detectable_effect: float | None
     """At 80 % power and Holm's first step; None where the test cannot reach that step, or nothing varies."""
-    verdict: Verdict
+    verdict: ContrastVerdict
     notes: tuple[str, ...]
 
 
@@ -97,7 +97,7 @@ def _summary(arm: Arm) -> ArmSummary:
     return ArmSummary(name=arm.name, estimate=estimate, seeds=arm.seeds, tasks=len(arm.tasks), by_seed=arm.by_seed())
 
 
-def _comparison(first: Arm, arm: Arm, found: Finding, p_holm: float, family: int) -> Comparison:
+def _comparison(first: Arm, arm: Arm, found: FoundDifference, p_holm: float, family: int) -> Comparison:
     test, step = found.tests[0], ALPHA / family
     notes = list(found.notes)
     if test.floor > ALPHA:
@@ -128,7 +128,7 @@ def _comparison(first: Arm, arm: Arm, found: Finding, p_holm: float, family: int
     )
 
 
-def _detectable(found: Finding, alpha: float) -> float | None:
+def _detectable(found: FoundDifference, alpha: float) -> float | None:
     if found.discordance is not None:
         effect = minimum_detectable_share(found.discordance, found.difference.n, alpha)
     else:
@@ -136,7 +136,7 @@ def _detectable(found: Finding, alpha: float) -> float | None:
     return effect if 0 < effect < math.inf else None
 
 
-def _verdict(test: TestOfDifference, p_holm: float, difference: float) -> Verdict:
+def _verdict(test: TestOfDifference, p_holm: float, difference: float) -> ContrastVerdict:
     if test.floor > ALPHA:
         return "cannot be tested"
     if p_holm > ALPHA:

@@ -14,12 +14,12 @@ from typing import Literal, NamedTuple
 from composer_replication.errors import UsageError
 from composer_replication.records import Record
 
-from .clusters import Clustered, clustered_mean, two_way_interval
-from .distributions import student_quantile, two_sided
+from .clusters import Clustered, clustered_mean, t_interval, two_way_interval
+from .distributions import two_sided
 from .outcomes import Arm
 from .pairing import PairedSeeds, PairedTasks, Pairing, Unpaired, pair
 from .resampling import bootstrap, hierarchical_bootstrap
-from .stats import LEVEL, Estimate
+from .stats import Estimate
 from .tests_of_difference import mcnemar, permutation, sign_flip, welch
 
 FEW_CLUSTERS = 10
@@ -39,7 +39,7 @@ class TestOfDifference(Record):
     exact: bool
 
 
-class Finding(NamedTuple):
+class FoundDifference(NamedTuple):
     """One contrast before Holm. `error` and `degrees` give what was detectable; `discordance` does where it is set."""
 
     paired: Paired
@@ -56,7 +56,7 @@ class Finding(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def find_difference(first: Arm, second: Arm, paired: Pairing) -> Finding:
+def find_difference(first: Arm, second: Arm, paired: Pairing) -> FoundDifference:
     match pair(first, second, paired):
         case PairedSeeds() as seeds:
             return _over_seeds(seeds)
@@ -66,19 +66,19 @@ def find_difference(first: Arm, second: Arm, paired: Pairing) -> Finding:
             return _apart(apart, first.name, second.name)
 
 
-def _over_seeds(seeds: PairedSeeds) -> Finding:
+def _over_seeds(seeds: PairedSeeds) -> FoundDifference:
     by_seed = seeds.by_seed()
     differences = list(by_seed.values())
     tables = [[tasks[task] for task in sorted(tasks)] for tasks in seeds.differences.values()]
     crossed = seeds.shared_tasks and len(tables[0]) > 1
     flips = sign_flip(differences)
     plain = clustered_mean(differences, list(by_seed))
-    return Finding(
+    return FoundDifference(
         "seed",
         "seed",
         hierarchical_bootstrap(tables),
         "hierarchical bootstrap",
-        [TestOfDifference(name="sign-flip over seeds", p=flips.p, floor=flips.floor, n=flips.n, exact=flips.exact)],
+        [TestOfDifference(name="sign-flip over seeds", **flips._asdict())],
         stdev(differences) / math.sqrt(len(differences)),
         len(differences) - 1,
         two_way_interval(tables) if crossed else plain,
@@ -88,7 +88,7 @@ def _over_seeds(seeds: PairedSeeds) -> Finding:
     )
 
 
-def _over_tasks(tasks: PairedTasks, one_run_each: bool) -> Finding:
+def _over_tasks(tasks: PairedTasks, one_run_each: bool) -> FoundDifference:
     names = list(tasks.first)
     left, right = [tasks.first[name] for name in names], [tasks.second[name] for name in names]
     differences = [b - a for a, b in zip(left, right, strict=True)]
@@ -114,9 +114,9 @@ def _over_tasks(tasks: PairedTasks, one_run_each: bool) -> Finding:
             sums[group] = sums.get(group, 0.0) + difference
         flips = sign_flip(list(sums.values()))
         name = f"sign-flip over {'clusters' if in_clusters else 'tasks'}"
-        tests.insert(0, TestOfDifference(name=name, p=flips.p, floor=flips.floor, n=flips.n, exact=flips.exact))
+        tests.insert(0, TestOfDifference(name=name, **flips._asdict()))
         discordance = None
-    return Finding(
+    return FoundDifference(
         "task",
         "cluster" if in_clusters else "task",
         bootstrap(differences, clusters if in_clusters else None, expanded=True),
@@ -131,7 +131,7 @@ def _over_tasks(tasks: PairedTasks, one_run_each: bool) -> Finding:
     )
 
 
-def _apart(apart: Unpaired, first: str, second: str) -> Finding:
+def _apart(apart: Unpaired, first: str, second: str) -> FoundDifference:
     left, right = list(apart.first.values()), list(apart.second.values())
     if min(len(left), len(right)) < 2:
         small = first if len(left) < 2 else second
@@ -141,13 +141,13 @@ def _apart(apart: Unpaired, first: str, second: str) -> Finding:
         return _apart_in_clusters(apart, t_test.difference.mean)
     shuffled = permutation(left, right)
     name = f"permutation of {apart.unit}s"
-    return Finding(
+    return FoundDifference(
         "no",
         apart.unit,
         t_test.difference,
         f"Welch over {apart.unit}s",
         [
-            TestOfDifference(name=name, p=shuffled.p, floor=shuffled.floor, n=shuffled.n, exact=shuffled.exact),
+            TestOfDifference(name=name, **shuffled._asdict()),
             TestOfDifference(name="Welch", p=t_test.p, floor=0.0, n=shuffled.n, exact=False),
         ],
         t_test.standard_error,
@@ -156,25 +156,24 @@ def _apart(apart: Unpaired, first: str, second: str) -> Finding:
     )
 
 
-def _apart_in_clusters(apart: Unpaired, difference: float) -> Finding:
+def _apart_in_clusters(apart: Unpaired, difference: float) -> FoundDifference:
     sides = [
         clustered_mean(list(values.values()), [clusters[task] for task in values])
         for values, clusters in zip((apart.first, apart.second), apart.clusters, strict=True)
     ]
     error, degrees = math.hypot(*(side.standard_error for side in sides)), min(side.degrees for side in sides)
     groups = sum(side.estimate.n for side in sides)
-    half = student_quantile((1 + LEVEL) / 2, degrees) * error
-    estimate = Estimate(mean=difference, lo=difference - half, hi=difference + half, n=groups)
+    clustered = t_interval(difference, error, degrees, groups)
     p = two_sided(difference / error, degrees) if error else float(difference == 0)
-    return Finding(
+    return FoundDifference(
         "no",
         "cluster",
-        estimate,
+        clustered.estimate,
         "t with clustered errors",
         [TestOfDifference(name="t with clustered errors", p=p, floor=0.0, n=groups, exact=False)],
         error,
         degrees,
-        Clustered(estimate, error, degrees),
+        clustered,
         "cluster",
         notes=(*apart.notes, *_cluster_notes(min(side.estimate.n for side in sides), True)),
     )

@@ -7,31 +7,30 @@ other bad line is refused. It cannot know what is missing: a crashed episode tha
 
 from __future__ import annotations
 
-import io
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 import zstandard
 
 from composer_replication.errors import UsageError
+from composer_replication.ingestion.reading import InputFile, ReadingReport
 from composer_replication.runs import Run
 
 from .compare import TaskOutcome
-from .metrics import mean, task_of, values_by_task
+from .metrics import Row, mean, task_of, values_by_task
 
 FORMAT = (
     "recompose evaluate --compare A.jsonl B.jsonl with lines such as " + '{"task_id": "t1", "seed": 0, "reward": 1.0}'
 )
-Row = Mapping[str, Any]
 Values = dict[str, dict[str, float]]
 Span = tuple[float, float]
 
 
-class Choice(NamedTuple):
+class OutcomeChoice(NamedTuple):
     """Which rows count, and what of them. Without a `split`, the first of the first arm; rows may lack a `phase`."""
 
     metric: str = "success"
@@ -69,7 +68,7 @@ class Arm(NamedTuple):
         return {task: mean([tasks[task] for tasks in self.values.values() if task in tasks]) for task in self.tasks}
 
 
-def read_arms(arguments: Sequence[str], choice: Choice) -> list[Arm]:
+def read_arms(arguments: Sequence[str], choice: OutcomeChoice) -> list[Arm]:
     """Each argument is PATH or NAME=PATH. Without a name, the arm is called after its file or folder."""
     named = [_named(argument) for argument in arguments]
     labels = _labels(named)
@@ -83,7 +82,7 @@ def read_arms(arguments: Sequence[str], choice: Choice) -> list[Arm]:
     return arms
 
 
-def read_arm(path: Path, name: str, choice: Choice) -> Arm:
+def read_arm(path: Path, name: str, choice: OutcomeChoice) -> Arm:
     notes: list[str] = []
     rows = _one_file_per_seed(path, notes)
     splits = tuple(dict.fromkeys(str(row["split"]) for found in rows.values() for row in found if "split" in row))
@@ -203,11 +202,8 @@ def _rows(source: Path, notes: list[str]) -> Iterator[Row]:
 
 def _lines(source: Path) -> list[bytes]:
     try:
-        with source.open("rb") as raw:
-            if source.suffix != ".zst":
-                return raw.readlines()
-            with zstandard.ZstdDecompressor().stream_reader(raw) as plain:
-                return io.BufferedReader(plain).readlines()  # type: ignore[arg-type]
+        with InputFile(source, ReadingReport()).open() as plain:
+            return plain.readlines()
     except zstandard.ZstdError as error:
         raise UsageError(f"{source} is not readable as zstd", FORMAT) from error
 

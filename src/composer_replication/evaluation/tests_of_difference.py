@@ -25,8 +25,8 @@ CHUNK = 2_000_000
 TOLERANCE = 1e-9
 
 
-class SignFlip(NamedTuple):
-    """`floor` is the smallest p that differences of these sizes can reach; zeros count as no evidence."""
+class Resampled(NamedTuple):
+    """`floor` is the smallest p that values of these sizes can reach; `exact` where every case was counted."""
 
     p: float
     floor: float
@@ -53,15 +53,11 @@ class Welch(NamedTuple):
     degrees: float
 
 
-class Permutation(NamedTuple):
-    p: float
-    floor: float
-    n: int
-    exact: bool
+def sign_flip(differences: Sequence[float], seed: int = 0) -> Resampled:
+    """Two-sided: under the null every difference is as likely with the other sign. All 2^n signs for n <= 20.
 
-
-def sign_flip(differences: Sequence[float], seed: int = 0) -> SignFlip:
-    """Two-sided: under the null every difference is as likely with the other sign. All 2^n signs for n <= 20."""
+    Zeros count as no evidence.
+    """
     if not differences:
         raise ValueError("a sign-flip test needs at least one difference")
     sizes = np.sort(np.abs(np.asarray(differences, dtype=np.float64)))
@@ -69,17 +65,17 @@ def sign_flip(differences: Sequence[float], seed: int = 0) -> SignFlip:
     enough = observed - TOLERANCE * float(sizes.sum())
     moved = sizes[sizes > 0]
     if not len(moved):
-        return SignFlip(1.0, 1.0, len(differences))
+        return Resampled(1.0, 1.0, len(differences))
     if len(moved) <= MOST_EXACT_FLIPS:
         sums = moved[:1]
         for size in moved[1:]:
             sums = np.concatenate([sums + size, sums - size])
-        return SignFlip(float(np.mean(np.abs(sums) >= enough)), 2.0 ** (1 - len(moved)), len(differences))
+        return Resampled(float(np.mean(np.abs(sums) >= enough)), 2.0 ** (1 - len(moved)), len(differences))
     rng, reached = np.random.default_rng(seed), 0
     for draws in _chunks(DRAWS, len(moved)):
         signs = rng.integers(0, 2, size=(draws, len(moved)), dtype=np.int8) * 2 - 1
         reached += int(np.sum(np.abs(signs @ moved) >= enough))
-    return SignFlip((1 + reached) / (1 + DRAWS), 1 / (1 + DRAWS), len(differences), exact=False)
+    return Resampled((1 + reached) / (1 + DRAWS), 1 / (1 + DRAWS), len(differences), exact=False)
 
 
 def mcnemar(first: Sequence[float], second: Sequence[float]) -> McNemar:
@@ -109,7 +105,7 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Welch:
     return Welch(difference, two_sided(mean / error, degrees), error, degrees)
 
 
-def permutation(first: Sequence[float], second: Sequence[float], seed: int = 0) -> Permutation:
+def permutation(first: Sequence[float], second: Sequence[float], seed: int = 0) -> Resampled:
     """Two-sided permutation of Welch's statistic: exact where the arms are alike, right for large n if spreads differ.
 
     Every split of the values is counted where there are at most 200,000, else 20,000 random ones.
@@ -123,12 +119,12 @@ def permutation(first: Sequence[float], second: Sequence[float], seed: int = 0) 
         chosen = np.array(list(combinations(range(n), few)))
         found = _split_statistics(pooled, chosen)
         floor = float(np.mean(found >= found.max() * (1 - TOLERANCE)))
-        return Permutation(float(np.mean(found >= observed * (1 - TOLERANCE))), floor, n, exact=True)
+        return Resampled(float(np.mean(found >= observed * (1 - TOLERANCE))), floor, n)
     rng, reached = np.random.default_rng(seed), 0
     for draws in _chunks(DRAWS, n):
         chosen = np.argsort(rng.random((draws, n)), axis=1)[:, :few]
         reached += int(np.sum(_split_statistics(pooled, chosen) >= observed * (1 - TOLERANCE)))
-    return Permutation((1 + reached) / (1 + DRAWS), 1 / (1 + DRAWS), n, exact=False)
+    return Resampled((1 + reached) / (1 + DRAWS), 1 / (1 + DRAWS), n, exact=False)
 
 
 def holm(ps: Sequence[float]) -> list[float]:

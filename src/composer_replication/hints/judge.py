@@ -5,17 +5,21 @@ Off without a client. Answers are kept on disk, one file per question; see `llm/
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from composer_replication.config import HintsConfig
 from composer_replication.llm.asking import Asker, AskTally
 from composer_replication.llm.chat import ChatClient, ChatFailure, ChatReply
 from composer_replication.records import JsonObject
 
-from .judge_prompt import Question, read_answer
+from .judge_prompt import JudgeQuestion, read_answer
 
 DEFAULT_MAX_TOKENS = 96
+CACHE = "judge"
 
 # What a client of one's own takes, returns and raises, under the names that `hints` exports.
 JudgeClient = ChatClient
@@ -52,7 +56,7 @@ class LLMJudgeHintGenerator:
         if self._asker is None:
             return None
         self.tally.sites += 1
-        question = Question.of(error_kind, error_meta)
+        question = JudgeQuestion.of(error_kind, error_meta)
         reply = self._asker.reply(question.key(self.model), lambda: question.request(self.model))
         if reply is None:
             return None
@@ -62,3 +66,14 @@ class LLMJudgeHintGenerator:
         else:
             self.tally.hints += 1
         return hint
+
+
+@contextmanager
+def open_judge(config: HintsConfig, run_path: Path) -> Generator[LLMJudgeHintGenerator | None]:
+    """The judge of a run, behind a loopback server; None where none is set."""
+    from composer_replication.llm.chat_client import open_chat
+
+    server = config.judge_base_url, config.judge_model
+    with open_chat("hints.judge", *server, run_path, config.judge_timeout_s) as client:
+        judge = LLMJudgeHintGenerator(client, config.judge_model or "", run_path / CACHE, config.max_tokens)
+        yield judge if client else None

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from composer_replication.llm.chat import json_fields, json_request
 from composer_replication.llm.fence import FENCE_RULE, fenced, is_hidden, neutralise
-from composer_replication.records import JsonObject, canonical_json
+from composer_replication.records import JsonObject, Message, Trace, canonical_json, render_action
 
 from .wording import PIECE, PREFIX, fits, sentences
 
@@ -25,6 +25,9 @@ MAX_TOOLS = 24
 MAX_SENTENCES = 2
 REPLY_TOKENS = 256
 COPIED_PIECES = 8
+EXCERPT_MESSAGES = 4
+MESSAGE_CHARS = 700
+ACTION_CHARS = 1500
 
 SYSTEM = (
     "You help to train a coding agent. You are shown one step of a recorded session in which something went wrong. "
@@ -43,7 +46,27 @@ ANSWER_SCHEMA: JsonObject = {
 }
 
 
-class Question(NamedTuple):
+def excerpt_of(trace: Trace, turn: int) -> str:
+    """The end of a session as the judge reads it: the last request of the user, the messages just before the turn, and
+    what the actor did, each cut."""
+    history = trace.history(turn)
+    recent = history[-EXCERPT_MESSAGES:]
+    asked = next((message for message in reversed(history) if message["role"] == "user"), None)
+    shown = recent if asked is None or asked in recent else [asked, *recent]
+    action = render_action(trace.messages[trace.turns[turn].start])
+    return "\n".join([*map(_line, shown), f"agent, the step to correct: {_cut(action, ACTION_CHARS)}"])
+
+
+def _line(message: Message) -> str:
+    text = render_action(message) if message["role"] == "assistant" else message["content"]
+    return f"{'agent' if message['role'] == 'assistant' else message['role']}: {_cut(text, MESSAGE_CHARS)}"
+
+
+def _cut(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else f"{text[: max_chars // 2]} … {text[-max_chars // 2 :]}"
+
+
+class JudgeQuestion(NamedTuple):
     """One error as the judge sees it: cleaned, cut, and the same on every machine."""
 
     kind: str
@@ -53,7 +76,7 @@ class Question(NamedTuple):
     excerpt: str
 
     @classmethod
-    def of(cls, error_kind: str, error_meta: dict[str, Any]) -> Question:
+    def of(cls, error_kind: str, error_meta: dict[str, Any]) -> JudgeQuestion:
         """Named texts only: an object that found its way into the meta would bring its address with it."""
         names = [str(name) for name in error_meta.get("available_tools", [])][:MAX_TOOLS]
         return cls(
@@ -79,7 +102,7 @@ class Question(NamedTuple):
         return json_request(model, SYSTEM, asked, answer="hint", schema=ANSWER_SCHEMA, max_tokens=REPLY_TOKENS)
 
 
-class Verdict(NamedTuple):
+class JudgeVerdict(NamedTuple):
     """A hint, or why the answer is not used."""
 
     hint: str | None
@@ -94,21 +117,21 @@ _ORDERS = re.compile(
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf)\.", re.IGNORECASE)
 
 
-def read_answer(text: str, question: Question, max_tokens: int) -> Verdict:
+def read_answer(text: str, question: JudgeQuestion, max_tokens: int) -> JudgeVerdict:
     """The hint in an answer, if it keeps every rule."""
     fields = json_fields(text)
     said = fields.get("hint")
     if set(fields) != {"hint"} or not isinstance(said, str):
-        return Verdict(None, "not_json")
+        return JudgeVerdict(None, "not_json")
     said = said.strip()
     if not said:
-        return Verdict(None, "nothing_to_say")
+        return JudgeVerdict(None, "nothing_to_say")
     hint = said if said.startswith(PREFIX) else PREFIX + said
     reason = _fault(hint, question, max_tokens)
-    return Verdict(None, reason) if reason else Verdict(hint)
+    return JudgeVerdict(None, reason) if reason else JudgeVerdict(hint)
 
 
-def _fault(hint: str, question: Question, max_tokens: int) -> str:
+def _fault(hint: str, question: JudgeQuestion, max_tokens: int) -> str:
     if any(is_hidden(character) for character in hint):
         return "hidden_characters"
     if not fits(hint, max_tokens):

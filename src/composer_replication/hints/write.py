@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from composer_replication.records import ErrorSite, Hint, JsonObject, Trace, content_id
 
-from .excerpt import excerpt_of
 from .facts import context_of
 from .generators import HintGenerator, Layer, LeveledHintGenerator, build_layers
+from .judge_prompt import excerpt_of
 from .leakage import leak_level, quotes_the_call
 from .sham import sham_of
 from .templates import LEAK_LEVELS, LeakLevel

@@ -11,11 +11,11 @@ from composer_replication.records import Trace, TraceState
 from .formats import TRACE_READERS, detect_format
 from .ingest import Ingestion
 from .inputs import Inputs, find_inputs
-from .reading import InputFile, Quarantined, Report
+from .reading import InputFile, Quarantined, ReadingReport
 
 __all__ = [
-    "TRACE_READERS", "Ingestion", "InputFile", "Inputs", "Quarantined", "Report", "TraceIngester", "detect_format",
-    "find_inputs", "read_traces",
+    "TRACE_READERS", "Ingestion", "InputFile", "Inputs", "Quarantined", "ReadingReport", "TraceIngester",
+    "detect_format", "find_inputs", "read_traces",
 ]  # fmt: skip
 
 
@@ -28,5 +28,5 @@ class TraceIngester(Protocol):
 def read_traces(path: Path, format_name: str | None = None, redact: bool = True) -> list[Trace]:
     """The traces of one file or event folder, in memory; for corpora use `recompose ingest`."""
     chosen = find_inputs([path], format_name).files[0]
-    file = InputFile(chosen.path, Report(), redact)
+    file = InputFile(chosen.path, ReadingReport(), redact)
     return [session.trace() for session in TRACE_READERS[chosen.format].read(file) if session.turns]

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from composer_replication.records import JsonObject
 
+from .dialogue import ModelReply, ParsedCall, arguments_of
 from .documents import maybe_json
-from .replies import ParsedCall, Reply, arguments_of
 from .values import as_list, as_name, as_object, as_objects, as_text, label, placeholder
 from .written_calls import cut_calls, cut_thinking
 
@@ -17,7 +17,7 @@ THINKING_PARTS = frozenset({"thinking", "reasoning"})
 MAX_SCHEMA_DEPTH = 60
 
 
-def take_apart(message: JsonObject, cut: Callable[[str], tuple[str, Sequence[ParsedCall]]] = cut_calls) -> Reply:
+def take_apart(message: JsonObject, cut: Callable[[str], tuple[str, Sequence[ParsedCall]]] = cut_calls) -> ModelReply:
     """Calls in fields count; only where there is none are calls looked for in the text, by `cut`."""
     content = message.get("content")
     inline, text = cut_thinking(text_of(content))
@@ -25,9 +25,9 @@ def take_apart(message: JsonObject, cut: Callable[[str], tuple[str, Sequence[Par
     blocks = [*as_list(content), *as_list(message.get("thinking_blocks"))]
     thinking = thinking or "\n\n".join(filter(None, map(_thinking_text, as_objects(blocks)))) or inline
     if calls := list(_calls(message)):
-        return Reply(text, thinking, calls)
+        return ModelReply(text, thinking, calls)
     text, found = cut(text)
-    return Reply(text, thinking, found)
+    return ModelReply(text, thinking, found)
 
 
 def text_of(content: Any) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from composer_replication.records import TraceState
 
 from .readers.claude_code import read
-from .reading import InputFile, Report
+from .reading import InputFile, ReadingReport
 
 __all__ = ["ClaudeCodeIngester"]
 
@@ -18,5 +18,5 @@ class ClaudeCodeIngester:
         self.redact = redact
 
     def ingest(self, path: Path) -> Iterator[TraceState]:
-        for session in read(InputFile(path, Report(), self.redact)):
+        for session in read(InputFile(path, ReadingReport(), self.redact)):
             yield from session.trace().states()

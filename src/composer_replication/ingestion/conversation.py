@@ -23,7 +23,7 @@ from composer_replication.records import (
 )
 
 from .reading import InputFile
-from .session import AssistantTurn, Call, PlacedTurn, Said, Session
+from .session import AssistantTurn, PlacedTurn, Said, Session, SessionCall
 from .spool import Spool
 from .tools import ToolUse
 
@@ -83,7 +83,7 @@ class Conversation:
         self._system = self._spool.add(SYSTEM_PROMPT)
         self._entries: list[Said | AssistantTurn | Restart | Rewind | Clearing] = []
         self._turns: dict[str, AssistantTurn] = {}
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, SessionCall] = {}
         self._renamed_calls = 0
         self._early_results: dict[str, tuple[str, bool]] = {}
         self._tool_use = ToolUse()
@@ -151,7 +151,7 @@ class Conversation:
             unique_id = f"{call_id}/{self._renamed_calls}"
         name, redacted = self._redactor.text(name), self._redacted(arguments)
         self._tool_use.begin(call_id, name, redacted)
-        call = self._calls[call_id] = Call(unique_id, intern(name), self._spool.add(redacted))
+        call = self._calls[call_id] = SessionCall(unique_id, intern(name), self._spool.add(redacted))
         turn.calls += (call,)
         if early := self._early_results.pop(call_id, None):
             self.result(call_id, *early)

@@ -9,7 +9,7 @@ from typing import Any
 
 from composer_replication.records import JsonObject
 
-from .reading import Document, InputFile, Line, parse_json
+from .reading import Document, InputFile, RawLine, parse_json
 from .session import Session
 from .values import as_list, as_object, as_text
 
@@ -45,7 +45,7 @@ def read_row(file: InputFile, make: Make, row: Document) -> Iterator[Session]:
             file.report.skipped["session_without_turns"] += 1
 
 
-def feed(file: InputFile, add: Callable[[Line, JsonObject], None]) -> None:
+def feed(file: InputFile, add: Callable[[RawLine, JsonObject], None]) -> None:
     """Hands over the records of a log one by one."""
     for record, line in file.records():
         try:

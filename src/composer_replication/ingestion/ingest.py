@@ -24,7 +24,7 @@ from composer_replication.progress import Progress
 
 from .formats import TRACE_READERS
 from .inputs import Input, Inputs
-from .reading import InputFile, Quarantined, Report
+from .reading import InputFile, Quarantined, ReadingReport
 
 BYTES_PER_PROCESS = 16 << 20
 """Starting a process costs about as much as reading this."""
@@ -32,7 +32,7 @@ SHARD_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Job:
+class FileJob:
     input: Input
     shard: Path
     redact: bool
@@ -44,7 +44,7 @@ class Job:
 class FileRead:
     """What came out of one file; its traces lie in the shard."""
 
-    report: Report
+    report: ReadingReport
     sha256: str
     trace_ids: set[str] = field(default_factory=set[str])
     turn_keys: list[str] = field(default_factory=list[str])
@@ -53,9 +53,9 @@ class FileRead:
     tool_results: int = 0
 
 
-def read_file(job: Job) -> FileRead:
+def read_file(job: FileJob) -> FileRead:
     """Read one file into its shard. Whatever goes wrong inside, the file is quarantined and others are not harmed."""
-    file = InputFile(job.input.path, Report(), job.redact, job.input.licence, job.input.name)
+    file = InputFile(job.input.path, ReadingReport(), job.redact, job.input.licence, job.input.name)
     found = FileRead(file.report, "")
     with job.shard.open("wb") as out:
         try:
@@ -115,11 +115,13 @@ class Ingestion:
         """JSON lines of traces, in pieces."""
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
-        jobs = [Job(item, scratch / f"{number}.jsonl", self._redact) for number, item in enumerate(self._inputs.files)]
+        jobs = [
+            FileJob(item, scratch / f"{number}.jsonl", self._redact) for number, item in enumerate(self._inputs.files)
+        ]
         for done, (job, found) in enumerate(self._read_all(jobs), start=1):
             overlap = {key for key in (*found.turn_keys, *found.trace_ids) if key in self._known}
             if overlap:
-                found = read_file(Job(job.input, job.shard, job.redact, frozenset(overlap)))
+                found = read_file(FileJob(job.input, job.shard, job.redact, frozenset(overlap)))
             self._add(job, found)
             with job.shard.open("rb") as shard:
                 while chunk := shard.read(SHARD_CHUNK_BYTES):
@@ -128,7 +130,7 @@ class Ingestion:
             progress.step(done, len(jobs), f"{self.totals['turns']} turns")
         shutil.rmtree(scratch, ignore_errors=True)
 
-    def _add(self, job: Job, found: FileRead) -> None:
+    def _add(self, job: FileJob, found: FileRead) -> None:
         report = found.report
         self._known.update(found.turn_keys, found.trace_ids)
         self.hashes[job.input.name] = found.sha256
@@ -142,14 +144,14 @@ class Ingestion:
         for name in ("turns", "tool_calls", "tool_results"):
             self.totals[name] += getattr(found, name)
 
-    def _read_all(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, FileRead]]:
+    def _read_all(self, jobs: Sequence[FileJob]) -> Iterator[tuple[FileJob, FileRead]]:
         enough = 1 + sum(_size(job) for job in jobs) // BYTES_PER_PROCESS
         processes = self._jobs or min(len(os.sched_getaffinity(0)), len(jobs), enough)
         if processes <= 1:
             yield from ((job, read_file(job)) for job in jobs)
             return
         with ProcessPoolExecutor(processes, _context()) as pool:
-            futures: list[tuple[Job, Future[FileRead]]] = [(job, pool.submit(read_file, job)) for job in jobs]
+            futures: list[tuple[FileJob, Future[FileRead]]] = [(job, pool.submit(read_file, job)) for job in jobs]
             try:
                 yield from ((job, future.result()) for job, future in futures)
             except BrokenProcessPool as error:
@@ -165,7 +167,7 @@ def _context() -> BaseContext:
     return context
 
 
-def _size(job: Job) -> int:
+def _size(job: FileJob) -> int:
     try:
         return job.input.path.stat().st_size
     except OSError:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import codecs
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +16,7 @@ from composer_replication.errors import UsageError
 from composer_replication.redaction import Redactor
 
 from .formats import TRACE_READERS, detect_format
-from .reading import InputFile, Quarantined, Report, is_json
+from .reading import InputFile, Quarantined, ReadingReport, is_json
 
 SESSION_SUFFIXES = (".jsonl", ".traj", ".json", ".aider.chat.history.md")
 ALWAYS_SESSIONS = (".jsonl", ".traj")
@@ -38,7 +40,7 @@ class Inputs:
     skipped: Counter[str] = field(default_factory=Counter[str])
 
 
-class Candidate(NamedTuple):
+class InputCandidate(NamedTuple):
     path: Path
     name: str
     was_named: bool
@@ -50,7 +52,7 @@ def find_inputs(paths: Sequence[Path], format_name: str | None = None) -> Inputs
     inputs = Inputs()
     for candidate in _candidates(paths, inputs):
         path, name = candidate.path, candidate.name
-        known, problem = _inspect(InputFile(path, Report()), format_name)
+        known, problem = _inspect(InputFile(path, ReadingReport()), format_name)
         if known == "claude_code" and candidate.is_subagent:
             inputs.skipped["subagent_file"] += 1
         elif known:
@@ -64,6 +66,14 @@ def find_inputs(paths: Sequence[Path], format_name: str | None = None) -> Inputs
     return inputs
 
 
+@contextmanager
+def embedded_session() -> Generator[Input]:
+    """A real Claude Code session that ships with the package, so that everything can be tried without traces of one's
+    own: of the claude-code-viewer project; see `data/SOURCES.md`."""
+    with as_file(files("composer_replication") / "data" / "claude_code_session.jsonl") as path:
+        yield Input(path, "claude_code", licence="MIT")
+
+
 def _inspect(file: InputFile, format_name: str | None) -> tuple[str | None, str | None]:
     """The format of a file, or why it cannot be read. Whatever a file holds, others are not harmed."""
     try:
@@ -75,13 +85,13 @@ def _inspect(file: InputFile, format_name: str | None) -> tuple[str | None, str 
         return None, f"cannot be read: {type(error).__name__}"
 
 
-def _candidates(paths: Sequence[Path], inputs: Inputs) -> Iterator[Candidate]:
+def _candidates(paths: Sequence[Path], inputs: Inputs) -> Iterator[InputCandidate]:
     seen: set[Path] = set()
     names = _Names()
     for path in paths:
         if not path.exists():
             raise UsageError(f"there is no file or folder {path}", NEXT_COMMAND)
-        for file in [Candidate(path, path.name, True)] if path.is_file() else _walk(path, inputs, names):
+        for file in [InputCandidate(path, path.name, True)] if path.is_file() else _walk(path, inputs, names):
             if file.path not in seen:
                 seen.add(file.path)
                 yield file._replace(name=names.of(file.path, file.name))
@@ -107,7 +117,7 @@ class _Names:
         return self._redactor.text(os.fsencode(text).decode("utf-8", "replace"))
 
 
-def _walk(root: Path, inputs: Inputs, names_of: _Names) -> Iterator[Candidate]:
+def _walk(root: Path, inputs: Inputs, names_of: _Names) -> Iterator[InputCandidate]:
     def set_aside(error: OSError) -> None:
         folder = Path(error.filename)
         name = names_of.of(folder, str(folder.relative_to(root)) if folder != root else "")
@@ -120,13 +130,13 @@ def _walk(root: Path, inputs: Inputs, names_of: _Names) -> Iterator[Candidate]:
             inputs.skipped["run_folder"] += 1
             folders.clear()
         elif here.name == EVENT_FOLDER and any(name.startswith("event-") for name in names):
-            yield Candidate(here, str(here.relative_to(root.parent)), False)
+            yield InputCandidate(here, str(here.relative_to(root.parent)), False)
             folders.clear()
         else:
             yield from _session_files(root, here, sorted(names), inputs.skipped)
 
 
-def _session_files(root: Path, folder: Path, names: Sequence[str], skipped: Counter[str]) -> Iterator[Candidate]:
+def _session_files(root: Path, folder: Path, names: Sequence[str], skipped: Counter[str]) -> Iterator[InputCandidate]:
     for name in names:
         file = folder / name
         if not _plain_name(file).endswith(SESSION_SUFFIXES):
@@ -135,7 +145,7 @@ def _session_files(root: Path, folder: Path, names: Sequence[str], skipped: Coun
             skipped["link"] += 1
         elif file.is_file():
             below = file.relative_to(root)
-            yield Candidate(file, str(below), False, name.startswith("agent-") or "subagents" in below.parts[:-1])
+            yield InputCandidate(file, str(below), False, name.startswith("agent-") or "subagents" in below.parts[:-1])
         else:
             skipped["not_a_file"] += 1
 

@@ -16,14 +16,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 import orjson
 import zstandard
 
 from composer_replication.records import JsonObject
-
-from .redacting import TextRedactor, Unredacted
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 64 << 20
@@ -45,7 +43,7 @@ class Quarantined:
 
 
 @dataclass
-class Report:
+class ReadingReport:
     """What a reader left out, and why."""
 
     quarantined: list[Quarantined] = field(default_factory=list[Quarantined])
@@ -78,7 +76,37 @@ def label(kind: object) -> str:
     return text if len(text) <= MAX_NAME_CHARS and _plain_label(text) else "(other)"
 
 
-class Line(NamedTuple):
+class TextRedactor(Protocol):
+    """What a reader needs of a redactor."""
+
+    counts: Counter[str]
+    reported: Counter[str]
+
+    def text(self, value: str) -> str: ...
+
+    def json_text(self, value: str) -> str: ...
+
+    def json_value(self, value: Any) -> Any: ...
+
+
+class Unredacted:
+    """For people who typed `--allow-unredacted`."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.reported: Counter[str] = Counter()
+
+    def text(self, value: str) -> str:
+        return value
+
+    def json_text(self, value: str) -> str:
+        return value
+
+    def json_value(self, value: Any) -> Any:
+        return value
+
+
+class RawLine(NamedTuple):
     raw: bytes
     start: int
     end: int
@@ -95,7 +123,7 @@ class InputFile:
     """A session file, plain or `.zst`. Byte offsets count uncompressed bytes."""
 
     path: Path
-    report: Report
+    report: ReadingReport
     redact: bool = True
     licence: str | None = None
     name: str = ""
@@ -132,7 +160,7 @@ class InputFile:
     def quarantine(self, byte_offset: int, reason: str) -> None:
         self.report.quarantined.append(Quarantined(self.name, byte_offset, reason))
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[RawLine]:
         """Lines that are not blank. A line above `MAX_LINE_BYTES` is quarantined without being held in memory."""
         if self.path.is_dir():
             yield from self._files_as_lines()
@@ -147,17 +175,17 @@ class InputFile:
                         end += len(raw)
                     self.quarantine(start, f"line longer than {MAX_LINE_BYTES} bytes")
                 elif not raw.isspace():
-                    yield Line(raw, start, end)
+                    yield RawLine(raw, start, end)
 
-    def _files_as_lines(self) -> Iterator[Line]:
+    def _files_as_lines(self) -> Iterator[RawLine]:
         """A folder with one JSON file per event reads like one log; offsets run through all of them."""
         end = 0
         for file in sorted(self.path.glob("*.json")):
             raw = file.read_bytes() + b"\n"
             start, end = end, end + len(raw)
-            yield Line(raw, start, end)
+            yield RawLine(raw, start, end)
 
-    def records(self) -> Iterator[tuple[JsonObject, Line]]:
+    def records(self) -> Iterator[tuple[JsonObject, RawLine]]:
         """The objects of a JSON-lines file. What is not one is quarantined; see `refuse`."""
         for line in self.lines():
             try:
@@ -170,7 +198,7 @@ class InputFile:
             else:
                 self.quarantine(line.start, "not a JSON object")
 
-    def refuse(self, line: Line, error: Exception) -> None:
+    def refuse(self, line: RawLine, error: Exception) -> None:
         """A last line without a newline that does not parse is a write in progress, which is normal: count it only."""
         if line.raw.endswith(b"\n"):
             self.quarantine(line.start, f"not JSON: {error}")

@@ -35,7 +35,7 @@ class Said:
 
 
 @dataclass(slots=True)
-class Call:
+class SessionCall:
     call_id: str
     name: str
     arguments: Spooled
@@ -52,7 +52,7 @@ class AssistantTurn:
     end: int
     texts: tuple[Spooled, ...] = ()
     thinking: tuple[Spooled, ...] = ()
-    calls: tuple[Call, ...] = ()
+    calls: tuple[SessionCall, ...] = ()
     index: int = -1
 
 
@@ -136,7 +136,7 @@ class Session:
             failed = b',"is_error":true' if call.failed else b""
             yield b',{"role":"tool","content":%s,"tool_call_id":%s%s}' % (text, encode(call.call_id), failed)
 
-    def _encoded_call(self, call: Call) -> bytes:
+    def _encoded_call(self, call: SessionCall) -> bytes:
         function = b'{"name":%s,"arguments":%s}' % (encode(call.name), self.spool.get(call.arguments))
         return b'{"id":%s,"type":"function","function":%s}' % (encode(call.call_id), function)
 

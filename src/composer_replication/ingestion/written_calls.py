@@ -11,8 +11,8 @@ import re
 
 from composer_replication.records import JsonObject
 
+from .dialogue import ParsedCall
 from .reading import parse_json
-from .replies import ParsedCall
 from .values import as_name, as_object
 
 THINKING = re.compile(r"\s*<think(?:ing)?>(.*?)</think(?:ing)?>\s*", re.DOTALL)

@@ -1,15 +1,20 @@
-"""Many questions to one model: each is paid once, and a server that does not answer is left alone."""
+"""Many questions to one model: each is paid once, however many runs and processes meet it, because answers are kept on
+disk. A server that does not answer is left alone.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from composer_replication.records import JsonObject
+from composer_replication.runs import write_atomically
 
-from .cache import AnswerCache
 from .chat import ChatClient, ChatFailure, ChatReply
 
 MAX_FAILURES_IN_A_ROW = 3
@@ -87,3 +92,27 @@ class Asker:
         self._failures = 0
         self._tally.site_micros[key] = reply.cost_micros
         return reply
+
+
+class AnswerCache:
+    """One JSON file per question, complete or absent; 256 lock files stand for all questions."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @contextmanager
+    def lock(self, key: str) -> Generator[None]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / f".lock-{key[:2]}").open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+    def read(self, key: str) -> ChatReply | None:
+        try:
+            reply = ChatReply(**json.loads((self._folder / f"{key}.json").read_text(encoding="utf-8")))
+        except (FileNotFoundError, ValueError, TypeError):
+            return None
+        return reply if isinstance(reply.text, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+
+    def write(self, key: str, reply: ChatReply) -> None:
+        write_atomically(self._folder / f"{key}.json", json.dumps(reply._asdict()))

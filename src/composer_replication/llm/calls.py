@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from composer_replication.errors import BudgetError, RecomposeError
 
 from .client import Attempted, attempt
-from .lane import Job, Lane
+from .lane import Lane, QueuedCall
 from .ledger import POISON_WAYS, Ledger
 from .transport import Transport
 
@@ -123,7 +123,7 @@ class Calls:
             except TimeoutError:
                 pass
 
-    async def _attempt(self, lane: Lane, job: Job) -> None:
+    async def _attempt(self, lane: Lane, job: QueuedCall) -> None:
         try:
             attempted = await attempt(job.call, lane.endpoint, self._ledger, self._transport, lane.prices)
             self._after(lane, job, attempted)
@@ -135,7 +135,7 @@ class Calls:
             lane.in_flight -= 1
             self._wakes[id(lane)].set()
 
-    def _after(self, lane: Lane, job: Job, attempted: Attempted) -> None:
+    def _after(self, lane: Lane, job: QueuedCall, attempted: Attempted) -> None:
         now = time.monotonic()
         if attempted.action == "busy":
             self._ledger.reap()
@@ -156,7 +156,7 @@ class Calls:
             return
         self._failed(lane, job, attempted, now)
 
-    def _failed(self, lane: Lane, job: Job, attempted: Attempted, now: float) -> None:
+    def _failed(self, lane: Lane, job: QueuedCall, attempted: Attempted, now: float) -> None:
         verdict = attempted.verdict
         assert verdict is not None
         reason = verdict.reason or "unknown"
@@ -180,7 +180,7 @@ class Calls:
             lane.again(job, now + backoff_s * random.uniform(0.5, 1.0))
         self._on_change(self.live)
 
-    def _no_room(self, lane: Lane, job: Job, now: float) -> None:
+    def _no_room(self, lane: Lane, job: QueuedCall, now: float) -> None:
         """Calls in flight are held at worst case and mostly cost less: there may be room when they have ended."""
         others = sum(other.in_flight for other in self.lanes) - 1
         lane.again(job, now + (BUSY_S if others else 0))
@@ -194,7 +194,7 @@ class Calls:
                 )
             )
 
-    def _give_up(self, lane: Lane, jobs: Sequence[Job], reason: str) -> None:
+    def _give_up(self, lane: Lane, jobs: Sequence[QueuedCall], reason: str) -> None:
         for job in jobs:
             self.failures[job.call.key] = reason
         for part in self.live.parts(lane):

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from composer_replication.records import JsonObject
 
+from .pricing import usage_of
+
 MAX_COST_USD = 1_000
-MAX_COUNT = 1 << 40
 
 
 class ChatReply(NamedTuple):
@@ -64,8 +65,7 @@ def read_reply(body: str, requested_model: str) -> ChatReply:
         answer = cast("dict[str, Any]", json.loads(body))
         choice = answer["choices"][0]
         text, served, finish = choice["message"]["content"], answer.get("model"), choice.get("finish_reason")
-        usage = cast("dict[str, Any]", answer.get("usage") or {})
-        tokens = [_count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens")]
+        usage = usage_of(answer.get("usage") or {})
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ChatFailure("unreadable reply", cost) from error
     if not isinstance(text, str):
@@ -74,7 +74,7 @@ def read_reply(body: str, requested_model: str) -> ChatReply:
         raise ChatFailure("served by another model", cost)
     if finish == "length":
         raise ChatFailure("cut off", cost)
-    return ChatReply(text, cost, *tokens)
+    return ChatReply(text, cost, usage.prompt_tokens, usage.completion_tokens)
 
 
 def cost_micros(body: str) -> int:
@@ -84,7 +84,3 @@ def cost_micros(body: str) -> int:
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return 0
     return round(cost * 1_000_000) if 0 <= cost <= MAX_COST_USD else 0
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and 0 <= value <= MAX_COUNT else 0

@@ -8,14 +8,14 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from composer_replication.errors import UsageError
 from composer_replication.records import JsonObject
 
 from .addresses import require_loopback
 from .chat import ChatFailure, ChatReply, cost_micros, read_reply
-from .client import encoded
-from .gate import secret_in
+from .http_answers import judge
 from .ledger import Ending, Ledger
-from .policy import judge
+from .outgoing import encoded, secret_in
 from .transport import Ambiguous, HttpTransport, NotSent, Response
 
 
@@ -66,8 +66,16 @@ class LedgerChatClient:
 
 
 @contextmanager
-def open_chat(base_url: str, run_path: Path, timeout_s: float) -> Generator[LedgerChatClient]:
-    """A client that pays from the ledger of a run."""
+def open_chat(
+    setting: str, base_url: str | None, model: str | None, run_path: Path, timeout_s: float
+) -> Generator[LedgerChatClient | None]:
+    """A client that pays from the ledger of a run; None where no server is set. `setting` begins the names in the
+    config of the server and of the model, which are set together."""
+    if base_url is None:
+        yield None
+        return
+    if not model:
+        raise UsageError(f"{setting}_base_url is set but {setting}_model is not", "set both in the config file")
     ledger = Ledger(run_path / "ledger.sqlite")
     try:
         yield LedgerChatClient(base_url, ledger, timeout_s)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import orjson
-
 from composer_replication.records import JsonObject, Usage
 
 from .addresses import require_allowed
-from .gate import secret_in
+from .http_answers import Action, AnswerVerdict, judge
 from .keys import ApiKey
 from .ledger import Ending, Ledger, Reservation
-from .policy import Action, Verdict, judge
+from .outgoing import encoded, priced, secret_in
 from .pricing import FREE, Charge, Prices, charge, worst_micros
-from .routing import priced
 from .transport import Ambiguous, NotSent, Transport
 
 NOTHING = Charge(0, True, Usage())
@@ -33,7 +29,7 @@ class Endpoint(NamedTuple):
     key: ApiKey | None = None
 
 
-class Call(NamedTuple):
+class PaidCall(NamedTuple):
     """One question. The request is built when it is sent, because many wait at a time."""
 
     key: str
@@ -46,13 +42,13 @@ class Attempted(NamedTuple):
     """`busy`: another process is asking this. `over_cap`: there is no room for its worst case."""
 
     action: Action | Literal["busy", "over_cap"]
-    verdict: Verdict | None = None
+    verdict: AnswerVerdict | None = None
     charge: Charge = NOTHING
     latency_s: float = 0.0
 
 
 async def attempt(
-    call: Call, endpoint: Endpoint, ledger: Ledger, transport: Transport, prices: Prices | None = None
+    call: PaidCall, endpoint: Endpoint, ledger: Ledger, transport: Transport, prices: Prices | None = None
 ) -> Attempted:
     """`prices` stand in where the endpoint has none."""
     prices = endpoint.prices or prices
@@ -64,7 +60,7 @@ async def attempt(
     if reservation.status != "reserved":
         return Attempted(_without(reservation))
     if kind:
-        verdict = Verdict("retry_never", "refused", f"not sent: the request holds a secret ({kind})")
+        verdict = AnswerVerdict("retry_never", "refused", f"not sent: the request holds a secret ({kind})")
         await ledger.afinish(reservation.attempt, Ending("refused", reason=verdict.reason))
         return Attempted("retry_never", verdict)
     body = encoded(priced(request, endpoint.base_url, prices))
@@ -82,14 +78,14 @@ async def attempt(
 
 async def _send(
     url: str, body: bytes, endpoint: Endpoint, prices: Prices | None, worst: int, transport: Transport
-) -> tuple[Ending, Verdict]:
+) -> tuple[Ending, AnswerVerdict]:
     try:
         response = await transport.post(url, body, endpoint.key)
     except NotSent as error:
-        verdict = Verdict("retry_soon", "refused", str(error))
+        verdict = AnswerVerdict("retry_soon", "refused", str(error))
         return Ending("refused", reason=verdict.reason), verdict
     except Ambiguous as error:
-        verdict = Verdict("retry_soon", "in_doubt", str(error))
+        verdict = AnswerVerdict("retry_soon", "in_doubt", str(error))
         return Ending("in_doubt", exact=False, reason=verdict.reason, generation=error.generation), verdict
     verdict = judge(response)
     state, kept = verdict.state, response.body if response.status == 200 else None
@@ -104,7 +100,7 @@ async def _send(
     return ending, verdict
 
 
-def _generation(verdict: Verdict, from_header: str | None) -> str | None:
+def _generation(verdict: AnswerVerdict, from_header: str | None) -> str | None:
     named = (verdict.answer or {}).get("id")
     found = named if isinstance(named, str) else from_header
     return found if found and len(found) <= 200 and found.isascii() and found.isprintable() else None
@@ -114,10 +110,3 @@ def _without(reservation: Reservation) -> Literal["done", "busy", "over_cap"]:
     if reservation.status == "settled":
         return "done"
     return "over_cap" if reservation.status == "over_cap" else "busy"
-
-
-def encoded(request: JsonObject) -> bytes:
-    try:
-        return orjson.dumps(request)
-    except TypeError:  # half surrogates and very large numbers
-        return json.dumps(request).encode()

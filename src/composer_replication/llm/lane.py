@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from .client import Attempted, Call, Endpoint
+from .client import Attempted, Endpoint, PaidCall
 from .pricing import Charge, Prices, learned_prices
 
 START_IN_FLIGHT = 8
@@ -29,8 +29,8 @@ NO_ANSWER = "it does not answer"
 
 
 @dataclass(slots=True)
-class Job:
-    call: Call
+class QueuedCall:
+    call: PaidCall
     tries: int = 0
     ways: set[str] = field(default_factory=set[str])
     """Different reasons for which its answers were of no use."""
@@ -48,8 +48,8 @@ class Lane:
     overloads: int = 0
     troubles: int = 0
     prices: Prices | None = None
-    _ready: deque[Job] = field(default_factory=deque[Job])
-    _delayed: list[tuple[float, int, Job]] = field(default_factory=list[tuple[float, int, Job]])
+    _ready: deque[QueuedCall] = field(default_factory=deque[QueuedCall])
+    _delayed: list[tuple[float, int, QueuedCall]] = field(default_factory=list[tuple[float, int, QueuedCall]])
     _limit: float = START_IN_FLIGHT
     _starting: bool = True
     _not_before: float = 0.0
@@ -57,8 +57,8 @@ class Lane:
     _open_since: float | None = None
     _order: int = 0
 
-    def add(self, calls: Iterable[Call]) -> None:
-        self._ready.extend(Job(call) for call in calls)
+    def add(self, calls: Iterable[PaidCall]) -> None:
+        self._ready.extend(QueuedCall(call) for call in calls)
 
     @property
     def pending(self) -> int:
@@ -78,17 +78,17 @@ class Lane:
         until = self._not_before if ready else max(self._not_before, self._delayed[0][0])
         return max(0.0, until - now)
 
-    def take(self, now: float) -> Job:
+    def take(self, now: float) -> QueuedCall:
         self.in_flight += 1
         if self._delayed and self._delayed[0][0] <= now:
             return heapq.heappop(self._delayed)[2]
         return self._ready.popleft()
 
-    def again(self, job: Job, at: float) -> None:
+    def again(self, job: QueuedCall, at: float) -> None:
         self._order += 1
         heapq.heappush(self._delayed, (at, self._order, job))
 
-    def drop(self) -> list[Job]:
+    def drop(self) -> list[QueuedCall]:
         dropped = [*self._ready, *(job for _, _, job in self._delayed)]
         self._ready.clear()
         self._delayed.clear()

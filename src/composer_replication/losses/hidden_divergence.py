@@ -17,11 +17,11 @@ from torch.autograd.function import once_differentiable
 
 from .divergence import clip_factor
 from .kernels.chunking import token_chunks
-from .kernels.products import Head, HeadGradients, product_dtype
+from .kernels.products import HeadGradients, VocabularyHead, product_dtype
 from .kernels.rows import BUFFERS as TORCH_BUFFERS
-from .kernels.rows import Rows, Rule, torch_rows
+from .kernels.rows import DivergenceRule, Rows, torch_rows
 
-Backend = Literal["auto", "torch", "triton", "trl"]
+Backend = Literal["auto", "torch", "triton"]
 
 
 class HiddenDivergence(NamedTuple):
@@ -42,7 +42,7 @@ class _Sides(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    rule: Rule
+    rule: DivergenceRule
     student_dtype: torch.dtype
     teacher_dtype: torch.dtype
     uses_triton: bool
@@ -74,13 +74,8 @@ def hidden_divergence(
         student_hidden_NH, student_weight_VH, student_bias_V,
         teacher_hidden_NH, teacher_weight_VH, teacher_bias_V, weights_N.detach(),
     )  # fmt: skip
-    rule = Rule(beta, temperature, top_k, token_clip)
+    rule = DivergenceRule(beta, temperature, top_k, token_clip)
     _check(sides, rule)
-    if backend == "trl":
-        from .trl_compat import trl_divergence
-
-        divergence_N = trl_divergence(*sides[:6], beta=beta, temperature=temperature, top_k=top_k)
-        return HiddenDivergence(_weighted(divergence_N, sides.weights_N, rule), divergence_N.detach())
     student_dtype = product_dtype(student_hidden_NH, student_weight_VH)
     teacher_dtype = product_dtype(teacher_hidden_NH, teacher_weight_VH)
     can_fuse = top_k is None and torch.float64 not in (student_dtype, teacher_dtype)
@@ -129,8 +124,8 @@ def _divergence_and_gradients(
     chunks = token_chunks(
         n_tokens, n_words, n_buffers=n_buffers, is_frozen=not wanted[1], chunk_tokens=plan.chunk_tokens
     )
-    student = Head(sides.student_weight_VH.to(plan.student_dtype), sides.student_bias_V)
-    teacher = Head(sides.teacher_weight_VH.to(plan.teacher_dtype), sides.teacher_bias_V)
+    student = VocabularyHead(sides.student_weight_VH.to(plan.student_dtype), sides.student_bias_V)
+    teacher = VocabularyHead(sides.teacher_weight_VH.to(plan.teacher_dtype), sides.teacher_bias_V)
     if sides.teacher_weight_VH is sides.student_weight_VH and plan.teacher_dtype == plan.student_dtype:
         teacher = teacher._replace(weight_VH=student.weight_VH)
     gradients = HeadGradients(*sides[:3], wanted, plan.student_dtype, len(chunks))
@@ -177,13 +172,13 @@ def _scale(gradient: Tensor, factor: Tensor, uses_triton: bool) -> None:
         gradient.mul_(factor)
 
 
-def _weighted(divergence_N: Tensor, weights_N: Tensor, rule: Rule) -> Tensor:
+def _weighted(divergence_N: Tensor, weights_N: Tensor, rule: DivergenceRule) -> Tensor:
     if rule.token_clip is not None:
         divergence_N = divergence_N * clip_factor(divergence_N, rule.token_clip)
     return (divergence_N * weights_N.to(divergence_N.dtype)).sum()
 
 
-def _check(sides: _Sides, rule: Rule) -> None:
+def _check(sides: _Sides, rule: DivergenceRule) -> None:
     if not 0 <= rule.beta <= 1:
         raise ValueError(f"beta must be between 0 and 1, not {rule.beta}")
     if rule.temperature <= 0:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .kernels.chunking import token_chunks
-from .kernels.products import Head, HeadGradients, product_dtype
+from .kernels.products import HeadGradients, VocabularyHead, product_dtype
 
 # Logits, a temporary of their size, and the gradient.
 BUFFERS = 3
@@ -52,7 +52,7 @@ class _Logprobs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
         hidden_NH, weight_VH, bias_V, labels_N, plan = inputs
-        head = Head(weight_VH.to(plan.dtype), bias_V)
+        head = VocabularyHead(weight_VH.to(plan.dtype), bias_V)
         normalizer_N = hidden_NH.new_empty(len(hidden_NH), dtype=head.logits_dtype)
         logprobs_N = torch.empty_like(normalizer_N)
         with torch.autocast(hidden_NH.device.type, enabled=False):
@@ -70,7 +70,7 @@ class _Logprobs(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         hidden_NH, weight_VH, bias_V, labels_N, normalizer_N = ctx.saved_tensors
         plan = ctx.plan
-        head = Head(weight_VH.to(plan.dtype), bias_V)
+        head = VocabularyHead(weight_VH.to(plan.dtype), bias_V)
         gradients = HeadGradients(hidden_NH, weight_VH, bias_V, ctx.needs_input_grad[:3], plan.dtype, len(plan.chunks))
         factor_N1 = (upstream[0] / plan.temperature)[:, None]
         with torch.autocast(hidden_NH.device.type, enabled=False):
@@ -81,7 +81,7 @@ class _Logprobs(torch.autograd.Function):
         return (*gradients.take(), None, None)
 
 
-def _chunk_logits(hidden_NH: Tensor, head: Head, plan: _Plan) -> Iterator[tuple[slice, Tensor]]:
+def _chunk_logits(hidden_NH: Tensor, head: VocabularyHead, plan: _Plan) -> Iterator[tuple[slice, Tensor]]:
     buffer_CV = head.logits_buffer(max((chunk.stop - chunk.start for chunk in plan.chunks), default=0))
     for chunk in plan.chunks:
         logits_CV = head.project(hidden_NH[chunk], buffer_CV[: chunk.stop - chunk.start])

@@ -31,8 +31,6 @@ class PreferenceLoss(NamedTuple):
     rejected_logprob: Tensor
     chosen_shift: Tensor
     """Mean log π/ref of the chosen action."""
-    rejected_shift: Tensor
-    chosen_nll_per_token: Tensor
     length_delta_tokens: Tensor
     """Mean of |chosen| - |rejected|."""
 
@@ -92,8 +90,6 @@ def preference_loss(
         chosen_logprob=mean(chosen_B),
         rejected_logprob=mean(rejected_B),
         chosen_shift=mean(chosen_shift_B),
-        rejected_shift=mean(rejected_shift_B),
-        chosen_nll_per_token=mean(nll_B),
         length_delta_tokens=mean(chosen_tokens_B - rejected_tokens_B),
     )
 

@@ -10,6 +10,10 @@ Verb = Literal[
 ]  # fmt: skip
 
 
+MANY_PROCESSES, MANY_FILES = 100, 1_000
+"""A loop that starts or makes as many is a flood."""
+
+
 class Act(NamedTuple):
     verb: Verb
     target: str

@@ -13,11 +13,11 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from .act import Act
-from .programs import INSTALLERS, SEARCHERS, command_acts, requirement_files
-from .python_source import python_acts
-from .python_values import NOTHING_GIVEN, Given
-from .shell import SHELLS, Command, Script, joined, parse_shell
-from .watched import Step
+from .conduct import Step
+from .python.source import python_acts
+from .python.values import NOTHING_GIVEN, Given
+from .shell.programs import INSTALLERS, SEARCHERS, command_acts, requirement_files
+from .shell.script import SHELLS, Command, Script, joined, parse_shell
 
 __all__ = ["Act", "acts_of", "acts_of_steps", "remember"]
 
@@ -144,13 +144,8 @@ def _of_step(step: Step, files: Mapping[str, str]) -> Iterator[Act]:
             line = f"{step.tool} {path}"
             yield Act("delete" if deleted else "write", path, "patch", line, text, old)
     elif step.kind == "search":
-        listing = re.search(r"[*?]", step.command) is not None and step.tool.lower() in (
-            "glob",
-            "find_file",
-            "list_files",
-        )
         where = inside(step.path) if step.path else "."
-        if listing:
+        if re.search(r"[*?]", step.command) and step.tool.lower() in ("glob", "find_file", "list_files"):
             yield Act("list", f"{where}/{step.command}", step.tool, f"{step.tool} {first}")
         else:
             yield Act("search", where, step.tool, f"{step.tool} {first}", step.command)

@@ -11,30 +11,25 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from pydantic import ValidationError
+from composer_replication.records import JsonObject
 
-from composer_replication.errors import UsageError
-from composer_replication.records import JsonObject, Record
-from composer_replication.runs import write_atomically
+from .logistic import FittedModel, chance
 
 AUDITOR = Path(__file__).with_name("auditor.json")
-FIT_COMMAND = "python experiments/006-monitor/fit.py"
 BUCKETS = 512
 COUNT_LIMIT = 8
-L2 = 10.0
 KNOWN_SUFFIXES = frozenset(
     "py pyc pyi pth txt md rst json toml cfg ini yml yaml html ipynb so a jar class whl zip gz tar xz bz2 sh log xml db"
     .split()
 )  # fmt: skip
-TELLING_PARTS = (
-    ".git", "__pycache__", "site-packages", ".cache", "build", "dist", "tests", "test", "docs", "proc", "sys", "dev",
-    "tmp", "home", "root", "usr", "etc", "var",
-)  # fmt: skip
+TELLING_PARTS = tuple(
+    ".git __pycache__ site-packages .cache build dist tests test docs proc sys dev tmp home root usr etc var".split()
+)
 
 
 class Acted(Protocol):
@@ -88,7 +83,7 @@ def bucket_of(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) % BUCKETS
 
 
-class Auditor(Record):
+class Auditor(FittedModel):
     weights: dict[int, float]
     """Log odds for each unit of a bucket; buckets that say nothing are left out."""
     intercept: float
@@ -98,46 +93,8 @@ class Auditor(Record):
 
     def probability(self, acts: Iterable[Acted]) -> float:
         odds = self.intercept + sum(self.weights.get(bucket, 0.0) * value for bucket, value in hashed(acts).items())
-        return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
+        return chance(odds)
 
     @classmethod
     def load(cls, path: Path = AUDITOR) -> Auditor:
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except FileNotFoundError as error:
-            raise UsageError(f"the auditor has no weights: {path} is missing", FIT_COMMAND) from error
-        except ValidationError as error:
-            raise UsageError(f"{path} does not hold weights of the auditor", FIT_COMMAND) from error
-
-    def save(self, path: Path = AUDITOR) -> None:
-        write_atomically(path, self.model_dump_json(indent=1) + "\n")
-
-
-def fit_auditor(
-    rollouts: Sequence[Sequence[Acted]],
-    labels: Sequence[bool],
-    behaviours: Sequence[str],
-    trained_on: JsonObject,
-    *,
-    l2: float = L2,
-    most_false_positives: float = 0.01,
-    folds: int = 5,
-) -> tuple[Auditor, list[float]]:
-    """The auditor, and its probability for each rollout when it had seen nothing of that behaviour."""
-    from .logistic import cross_fitted, fit_line, threshold_for
-
-    found = [hashed(acts) for acts in rollouts]
-    values = [[row.get(bucket, 0.0) for bucket in range(BUCKETS)] for row in found]
-    line = fit_line(values, labels, l2)
-    unseen = cross_fitted(values, labels, behaviours, l2, folds=folds)
-    threshold = threshold_for(unseen, labels, most_false_positives)
-    honest = [p for p, hack in zip(unseen, labels, strict=True) if not hack]
-    slopes = [weight / scale for weight, scale in zip(line.weights, line.scale, strict=True)]
-    auditor = Auditor(
-        weights={bucket: round(slope, 6) for bucket, slope in enumerate(slopes) if abs(slope) > 1e-6},
-        intercept=line.intercept - sum(slope * mean for slope, mean in zip(slopes, line.mean, strict=True)),
-        threshold=threshold,
-        false_positive_rate=sum(p >= threshold for p in honest) / len(honest),
-        trained_on={**trained_on, "hacks": sum(labels), "honest": len(honest), "behaviours": len(set(behaviours))},
-    )
-    return auditor, unseen
+        return super().load(path)

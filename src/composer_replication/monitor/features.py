@@ -1,6 +1,6 @@
 """What the penalty may look at: about fifty counts and shares of a rollout, each with the sign it is expected to have.
 
-Reads a `Watched`, its signs and its acts; gives a dict of floats. Counts are `log(1 + n)` and end at 8, so that one
+Reads a `Conduct`, its signs and its acts; gives a dict of floats. Counts are `log(1 + n)` and end at 8, so that one
 noisy rule cannot outweigh everything. No reasoning and no free text goes in, so training against it cannot teach a
 policy to reason differently in what it writes down, only to act differently.
 
@@ -15,63 +15,36 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from composer_replication.environments.evidence import AttemptEvidence, Layer
 
 from .classes import HACK_CLASSES
-from .event_layer import was_shown_by_a_search
+from .conduct import Conduct, Step
+from .events import was_shown_by_a_search
+from .python.trees import is_docstring, parsed
 from .signs import Sign
-from .trees import parse
-from .watched import Step, Watched
+from .test_settings import TEST_PATH
 
 COUNT_LIMIT = 8
 GROUPS: dict[str, tuple[int, ...]] = {
-    "bytecode": (1,),
-    "tool_cache": (2,),
-    "binary": (3,),
-    "build_copy": (4,),
-    "user_cache": (8,),
-    "leftover_source": (11,),
-    "target_copy": (5, 6, 7),
-    "git": (9, 10),
-    "hidden": (12,),
-    "tests": (13, 15),
-    "hooks": (14, 16),
-    "runtime": (17, 18, 19, 21, 22),
-    "table": (20,),
-    "forged": (23,),
-    "processes": (24, 25),
+    "bytecode": (1,), "tool_cache": (2,), "binary": (3,), "build_copy": (4,), "user_cache": (8,),
+    "leftover_source": (11,), "target_copy": (5, 6, 7), "git": (9, 10), "hidden": (12,), "tests": (13, 15),
+    "hooks": (14, 16), "runtime": (17, 18, 19, 21, 22), "table": (20,), "forged": (23,), "processes": (24, 25),
     "sandbox": (26,),
-}
+}  # fmt: skip
+"""Numbers of classes that are counted together."""
 GROUP_OF = {each.name: group for group, numbers in GROUPS.items() for each in HACK_CLASSES if each.number in numbers}
 LAYERS_OF_GROUPS: dict[Layer, tuple[str, ...]] = {
     "command": tuple(group for group in GROUPS if group != "table"),
-    "event": (
-        "bytecode",
-        "tool_cache",
-        "binary",
-        "build_copy",
-        "user_cache",
-        "leftover_source",
-        "git",
-        "hidden",
-        "tests",
-    ),
+    "event": tuple("bytecode tool_cache binary build_copy user_cache leftover_source git hidden tests".split()),
     "diff": ("tests", "hooks", "runtime", "table", "forged", "processes", "sandbox"),
 }
 COUNTED_VERBS = {"network_acts": "net", "install_acts": "install", "git_acts": "git", "decode_acts": "decode"}
 MAX_LITERALS = 2000
-TEST_PATH = re.compile(r"(^|/)(tests?/|test_[^/]*\.py$|[^/]*_test\.py$|conftest\.py$)")
 PASSED, FAILED = re.compile(r"\b[1-9]\d* passed\b"), re.compile(r"\b[1-9]\d* (failed|errors?)\b")
 
 Features = dict[str, float]
-
-
-class Feature(NamedTuple):
-    name: str
-    sign: int
-    """+1: more of it may only raise the probability."""
 
 
 class Acted(Protocol):
@@ -81,37 +54,24 @@ class Acted(Protocol):
     def verb(self) -> str: ...
 
 
-FEATURES: tuple[Feature, ...] = (
-    *(Feature(f"{layer}_{group}", 1) for layer, groups in LAYERS_OF_GROUPS.items() for group in groups),
-    Feature("verifier_signs", 1),
-    Feature("hard_signs", 1),
-    Feature("classes_seen", 1),
-    Feature("rules_broken", 1),
-    Feature("layers_agreeing", 1),
-    Feature("flagged_step_share", 1),
-    Feature("canary_hard", 1),
-    Feature("canary_soft", 1),
-    *(Feature(name, 1) for name in COUNTED_VERBS),
-    Feature("test_writes", 1),
-    Feature("guards_broken", 1),
-    Feature("dropped_paths", 1),
-    Feature("special_files", 1),
-    Feature("hidden_gap", 1),
-    Feature("literal_overlap", 1),
+NAMES: tuple[str, ...] = (
+    *(f"{layer}_{group}" for layer, groups in LAYERS_OF_GROUPS.items() for group in groups),
+    *"verifier_signs hard_signs classes_seen rules_broken layers_agreeing flagged_step_share".split(),
+    *("canary_hard", "canary_soft", *COUNTED_VERBS, "test_writes"),
+    *"guards_broken dropped_paths special_files hidden_gap literal_overlap".split(),
 )
-NAMES: tuple[str, ...] = tuple(feature.name for feature in FEATURES)
-SIGNS: tuple[int, ...] = tuple(feature.sign for feature in FEATURES)
+"""More of each may only raise the probability."""
 
 
-def features_of(watched: Watched, signs: Sequence[Sign], acts: Iterable[Acted] = ()) -> Features:
-    """Every name of `FEATURES`; what a rollout without evidence cannot show is 0."""
+def features_of(conduct: Conduct, signs: Sequence[Sign], acts: Iterable[Acted] = ()) -> Features:
+    """Every name of `NAMES`; what a rollout without evidence cannot show is 0."""
     found = dict.fromkeys(NAMES, 0.0)
-    found |= _of_signs(signs, len(watched.steps))
+    found |= _of_signs(signs, len(conduct.steps))
     verbs = [act.verb for act in acts]
     found |= {name: capped(verbs.count(verb)) for name, verb in COUNTED_VERBS.items()}
-    found["test_writes"] = capped(sum(_writes_a_test(step) for step in watched.steps))
-    if watched.evidence:
-        found |= _of_evidence(watched.evidence, watched.steps)
+    found["test_writes"] = capped(sum(_writes_a_test(step) for step in conduct.steps))
+    if conduct.evidence:
+        found |= _of_evidence(conduct.evidence, conduct.steps)
     return found
 
 
@@ -177,16 +137,12 @@ def new_literals(evidence: AttemptEvidence) -> frozenset[str]:
 @lru_cache(maxsize=128)
 def _literals(text: str) -> frozenset[str]:
     """Cached because every rollout of a task starts from the same files."""
-    try:
-        tree = parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return frozenset()
     found: set[str] = set()
-    waiting: list[ast.AST] = [tree]
+    waiting: list[ast.AST] = [parsed(text) or ast.Module([], [])]
     while waiting and len(found) < MAX_LITERALS:
         node = waiting.pop()
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            continue  # a docstring
+        if is_docstring(node):
+            continue
         if isinstance(node, ast.Constant):
             if isinstance(node.value, str | int | float) and not isinstance(node.value, bool):
                 found.add(repr(node.value))

@@ -4,35 +4,22 @@ Reads `weights.json` beside this file (written by `experiments/006-monitor/fit.p
 reaches the threshold, at most 0.2 whatever the reward is; below the threshold nothing happens, so that the noise of
 honest work is not trained against. Hard evidence costs the whole reward, and `λ · p` where that is more: a hack that
 failed must not be cheaper the surer it is. `drop` masks the rollout instead.
-
-The threshold is set on predictions for behaviours that the model did not see, so that its false alarms are those of
-new behaviour and not of remembered one. It does not transfer to hacks unlike any in the tuning set: leave-one-class-out
-figures say how far.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
-
-from pydantic import ValidationError
+from typing import Literal, Protocol
 
 from composer_replication.errors import UsageError
-from composer_replication.records import JsonObject, Record
-from composer_replication.runs import write_atomically
+from composer_replication.records import JsonObject
 
-from .features import NAMES, SIGNS, Features, values_of
+from .features import NAMES, Features, values_of
+from .logistic import FIT_COMMAND, FittedModel, Line
 
 WEIGHTS = Path(__file__).with_name("weights.json")
-FIT_COMMAND = "python experiments/006-monitor/fit.py"
 MAX_LAMBDA = 0.2
-MAX_FALSE_POSITIVE_RATE = 0.005
-"""Half of what is asked for, because new honest behaviour is always a little stranger than that of the tuning set."""
-LOWEST_THRESHOLD = 0.5
-"""An alarm is more likely right than wrong, however well-behaved the tuning set is."""
-L2 = 1.0
 Mode = Literal["watch", "penalty", "drop"]
 
 
@@ -46,7 +33,7 @@ class Judged(Protocol):
     def p(self) -> float | None: ...
 
 
-class Weights(Record):
+class Weights(FittedModel):
     features: tuple[str, ...]
     mean: tuple[float, ...]
     scale: tuple[float, ...]
@@ -60,26 +47,16 @@ class Weights(Record):
 
     def probability(self, features: Features) -> float:
         """0 where no rule has anything to show: nobody is accused by counts alone."""
-        from .logistic import Line
-
         if not has_signs(features):
             return 0.0
         return Line(self.mean, self.scale, self.weights, self.intercept).probability(values_of(features, self.features))
 
     @classmethod
     def load(cls, path: Path = WEIGHTS) -> Weights:
-        try:
-            found = cls.model_validate_json(path.read_bytes())
-        except FileNotFoundError as error:
-            raise UsageError(f"the monitor has no weights: {path} is missing", FIT_COMMAND) from error
-        except ValidationError as error:
-            raise UsageError(f"{path} does not hold weights of the monitor", FIT_COMMAND) from error
+        found = super().load(path)
         if unknown := set(found.features) - set(NAMES):
             raise UsageError(f"{path} names features that are not computed: {', '.join(sorted(unknown))}", FIT_COMMAND)
         return found
-
-    def save(self, path: Path = WEIGHTS) -> None:
-        write_atomically(path, self.model_dump_json(indent=1) + "\n")
 
 
 @dataclass(frozen=True)
@@ -122,50 +99,3 @@ class Penalty:
 
 def has_signs(features: Features) -> bool:
     return features["rules_broken"] > 0
-
-
-class Fitted(NamedTuple):
-    weights: Weights
-    cross_fitted: list[float]
-    """The probability of each case by a model that saw nothing of its behaviour."""
-    taken_out: tuple[str, ...]
-    """Features that never vary, or whose weight came out against the expected sign."""
-
-
-def fit(
-    rows: Sequence[Features],
-    labels: Sequence[bool],
-    behaviours: Sequence[str],
-    trained_on: JsonObject,
-    *,
-    l2: float = L2,
-    most_false_positives: float = MAX_FALSE_POSITIVE_RATE,
-    folds: int = 10,
-) -> Fitted:
-    """`behaviours` says what is held out together: variants of one script are no new evidence about each other."""
-    from .logistic import cross_fitted, fit_line, threshold_for
-
-    if not any(labels) or all(labels):
-        raise UsageError("fitting needs hacks and honest rollouts", "record both, then fit again")
-    if len(set(behaviours)) < 2:
-        raise UsageError("all cases are of one behaviour: nothing can be held out", "record more behaviours")
-    values = [values_of(row) for row in rows]
-    line = fit_line(values, labels, l2, SIGNS)
-    unseen = [
-        p if has_signs(row) else 0.0
-        for p, row in zip(cross_fitted(values, labels, behaviours, l2, SIGNS, folds), rows, strict=True)
-    ]
-    threshold = max(LOWEST_THRESHOLD, threshold_for(unseen, labels, most_false_positives))
-    honest = [p for p, hack in zip(unseen, labels, strict=True) if not hack]
-    weights = Weights(
-        features=NAMES,
-        mean=line.mean,
-        scale=line.scale,
-        weights=line.weights,
-        intercept=line.intercept,
-        threshold=threshold,
-        false_positive_rate=sum(p >= threshold for p in honest) / len(honest),
-        trained_on={**trained_on, "hacks": sum(labels), "honest": len(honest), "behaviours": len(set(behaviours))},
-    )
-    taken_out = tuple(name for name, weight in zip(NAMES, line.weights, strict=True) if not weight)
-    return Fitted(weights, unseen, taken_out)

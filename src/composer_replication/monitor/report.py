@@ -18,8 +18,8 @@ from composer_replication.records import Finding
 from composer_replication.runs import Run, write_atomically
 
 from .classes import BY_NAME, HACK_CLASSES
-from .stage import NOUN, Verdict, read_verdicts
-from .watch import PERSON_NOTE
+from .judge import PERSON_NOTE
+from .stage import NOUN, TraceVerdict, read_verdicts
 
 PAGE = "monitor/report.html"
 WORST = 10
@@ -30,7 +30,7 @@ NO_WEIGHTS = "no fitted weights: only hard evidence raises an alarm; next: pytho
 
 
 class Shown(NamedTuple):
-    verdict: Verdict
+    verdict: TraceVerdict
     findings: Sequence[Finding]
 
 
@@ -175,12 +175,12 @@ def _rollout_lines(shown: Shown, show_all: bool) -> Iterator[str]:
         yield f"  {len(lines) - limit} more lines"
 
 
-def _is_left_unjudged(verdict: Verdict) -> bool:
+def _is_left_unjudged(verdict: TraceVerdict) -> bool:
     """A probability of a hack would say nothing where there was no reward."""
     return verdict.person and not verdict.alarm
 
 
-def _judgement(verdict: Verdict) -> list[str]:
+def _judgement(verdict: TraceVerdict) -> list[str]:
     facts = ["alarm" if verdict.alarm else "no alarm", "hard" if verdict.hard else "soft"]
     return facts if verdict.p is None else [*facts, f"p {chance(verdict.p)}"]
 

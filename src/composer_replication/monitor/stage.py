@@ -1,7 +1,7 @@
 """The monitor over a whole run: `RUN/ingestion` in, `RUN/monitor` out.
 
 Reads traces one by one, and `ingestion/evidence.jsonl.zst` beside them where attempts left evidence. Writes findings as
-`monitor/records.jsonl.zst`, one `Verdict` per trace as `monitor/verdicts.jsonl.zst`, and the manifest last. A stage
+`monitor/records.jsonl.zst`, a `TraceVerdict` per trace as `monitor/verdicts.jsonl.zst`, and the manifest last. A stage
 that was made from the same traces by the same monitor is kept; anything else is done again. Memory holds one trace,
 evidence that came before its trace, and the verdicts.
 """
@@ -21,15 +21,15 @@ from composer_replication.progress import Progress
 from composer_replication.records import StoredRecord, Trace
 from composer_replication.runs import Run, encoded, read_records, write_records
 
-from .watch import Watch, watch, watched_of
-from .watched import Watched
+from .conduct import Conduct
+from .judge import Judgement, conduct_of, judge
 
 NOUN = "monitor"
 VERDICTS = "monitor/verdicts.jsonl.zst"
 ON_DISK = {".py", ".json"}
 
 
-class Verdict(StoredRecord):
+class TraceVerdict(StoredRecord):
     """What the monitor makes of one trace."""
 
     trace_id: str
@@ -71,29 +71,30 @@ def monitor_run(run: Run, progress: Progress, *, all_rollouts: bool = False) -> 
     stage.seal(written, looking.counts(), [ingestion], started, made_of)
 
 
-def read_verdicts(run: Run) -> list[Verdict]:
+def read_verdicts(run: Run) -> list[TraceVerdict]:
     run.stage(NOUN).require()
-    return list(read_records(run.path / VERDICTS, Verdict))
+    return list(read_records(run.path / VERDICTS, TraceVerdict))
 
 
 def fingerprint() -> str:
     """Changes whenever a rule, a weight or anything else of the monitor does."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.iterdir()):
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("*")):
         if path.suffix in ON_DISK:
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+            digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 
-def verdict_of(trace: Trace, watched: Watched, seen: Watch) -> Verdict:
-    return Verdict(
+def verdict_of(trace: Trace, conduct: Conduct, seen: Judgement) -> TraceVerdict:
+    return TraceVerdict(
         trace_id=trace.trace_id,
         agent=trace.source.agent,
         task_id=trace.task_id,
         outcome=trace.outcome,
-        steps=len(watched.steps),
-        person=watched.person,
-        has_evidence=watched.evidence is not None,
+        steps=len(conduct.steps),
+        person=conduct.person,
+        has_evidence=conduct.evidence is not None,
         p=seen.p,
         hard=seen.hard,
         alarm=seen.alarm,
@@ -112,13 +113,13 @@ class _Looking:
         self._run, self._traces, self._progress, self._all_rollouts = run, traces, progress, all_rollouts
         self._evidence = _EvidenceBesideTraces(run)
         self._classes, self._strength = Counter[str](), Counter[str]()
-        self.verdicts: list[Verdict] = []
+        self.verdicts: list[TraceVerdict] = []
 
     def findings(self) -> Iterator[bytes]:
         for trace in self._run.stage("ingestion").stream(Trace):
-            watched = watched_of(trace, self._evidence.of(trace.trace_id), is_rollout=self._all_rollouts)
-            seen = watch(watched)
-            self.verdicts.append(verdict_of(trace, watched, seen))
+            conduct = conduct_of(trace, self._evidence.of(trace.trace_id), is_rollout=self._all_rollouts)
+            seen = judge(conduct)
+            self.verdicts.append(verdict_of(trace, conduct, seen))
             self._classes.update({finding.hack_class for finding in seen.findings})
             self._strength.update(finding.evidence for finding in seen.findings)
             yield from encoded(seen.findings)

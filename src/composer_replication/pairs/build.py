@@ -23,7 +23,7 @@ from composer_replication.records import (
 
 from .majority import majority_pairs
 from .sides import action_message, in_schema_order, is_well_formed
-from .vote import Chamber, Equivalence, Tier, Verdict, vote
+from .vote import Chamber, Equivalence, Tier, VoteVerdict, vote
 
 Samples = Mapping[str, Sequence[Message]]
 Rule = Literal["agreement", "majority"]
@@ -128,7 +128,7 @@ class _Sides(NamedTuple):
     rejected_from: Literal["actor", "policy"]
 
 
-def _sides(actor: Message, samples: Sequence[Message], verdict: Verdict, chamber: Chamber) -> _Sides | str:
+def _sides(actor: Message, samples: Sequence[Message], verdict: VoteVerdict, chamber: Chamber) -> _Sides | str:
     """Both sides of the pair, or the reason why there is none."""
     assert verdict.action is not None and verdict.agreement is not None
     tier = verdict.agreement.tier

@@ -79,28 +79,24 @@ class Calibration(Record):
         return PairSet(kept, +verdicts)
 
 
+def is_right(pair: PreferencePair, oracle: Oracle) -> bool | None:
+    """What the oracle says about the chosen call of a pair."""
+    calls = pair.chosen.get("tool_calls", [])
+    state = TraceState(state_id=pair.state_id, messages=list(pair.prompt), student_action=render_action(pair.rejected))
+    return oracle(state, canonical_tool_call(calls[0])) if len(calls) == 1 else None
+
+
 def calibrate(pairs: Iterable[PreferencePair], oracle: Oracle, bar: float = BAR) -> Calibration:
-    """Asks the oracle about the chosen call of every pair."""
-
-    def seen() -> Iterable[tuple[CellKey, bool]]:
-        for pair in pairs:
-            calls = pair.chosen.get("tool_calls", [])
-            state = TraceState(
-                state_id=pair.state_id, messages=list(pair.prompt), student_action=render_action(pair.rejected)
-            )
-            right = oracle(state, canonical_tool_call(calls[0])) if len(calls) == 1 else None
-            if right is not None:
-                yield _key(pair), right
-
-    return calibrate_cells(seen(), bar)
+    judged = ((_key(pair), is_right(pair, oracle)) for pair in pairs)
+    return calibrate_cells(((key, right) for key, right in judged if right is not None), bar)
 
 
 def calibrate_cells(observations: Iterable[tuple[CellKey, bool]], bar: float = BAR) -> Calibration:
     right: Counter[CellKey] = Counter()
     total: Counter[CellKey] = Counter()
-    for key, is_right in observations:
+    for key, was_right in observations:
         total[key] += 1
-        right[key] += is_right
+        right[key] += was_right
     ordered = sorted(total, key=lambda key: (key.kind or "", key.n, key.votes))
     return Calibration(cells=tuple(Cell(**k._asdict(), right=right[k], total=total[k]) for k in ordered), bar=bar)
 

@@ -47,12 +47,12 @@ SIMPLE_COMMAND = re.compile(rf"[A-Za-z0-9_./+-]+(?:[ \t]+{_PIECE}+)*")
 _RESERVED = frozenset("if then else elif fi do done case esac while until for in function time select coproc".split())
 
 
-class Call(NamedTuple):
+class ActionCall(NamedTuple):
     name: str
     arguments: JsonObject
 
 
-def parse_action(action: str | None) -> Call | None:
+def parse_action(action: str | None) -> ActionCall | None:
     """The call that a canonical text holds; None for anything that is not exactly one well-formed call."""
     try:
         value: Any = json.loads(action or "", parse_constant=_refuse)
@@ -65,7 +65,7 @@ def parse_action(action: str | None) -> Call | None:
     name, arguments = fields.get("name"), fields.get("arguments")
     if fields.keys() != {"name", "arguments"} or not isinstance(name, str) or not name:
         return None
-    return Call(name, cast("JsonObject", arguments)) if isinstance(arguments, dict) else None
+    return ActionCall(name, cast("JsonObject", arguments)) if isinstance(arguments, dict) else None
 
 
 def canonical_action(action: str, tools: Sequence[JsonObject], mend_types: bool = False) -> str:
@@ -80,12 +80,12 @@ def canonical_action(action: str, tools: Sequence[JsonObject], mend_types: bool 
     return canonical_call(call.name, arguments)
 
 
-def critical_key(action: str, tools: Sequence[JsonObject], mend_types: bool = False) -> str | None:
+def critical_key(action: str, tools: Sequence[JsonObject]) -> str | None:
     """What must be equal at the critical tier; None where nothing but the tool's name would be left to compare.
 
     Where the schema marks arguments as `x-critical`, those count; else all but the free texts do.
     """
-    call = parse_action(canonical_action(action, tools, mend_types))
+    call = parse_action(canonical_action(action, tools))
     if call is None:
         return None
     properties = _properties(schema_of(call.name, tools))

@@ -58,7 +58,7 @@ class TeacherRecord(Record):
 
 
 class LengthBias(Record):
-    """In characters, or in tokens where a counter was given."""
+    """In characters."""
 
     chosen: float
     rejected: float
@@ -96,11 +96,9 @@ def signal_report(
     pairs: Sequence[PreferencePair],
     verdicts: Mapping[str, int],
     logprob: LogProb | None = None,
-    count: Callable[[Message], int] | None = None,
-    seed: int = 0,
     own_family: bool = False,
 ) -> SignalReport:
-    """Traces that no teacher was asked about do not count. `count` measures a message, in characters by default."""
+    """Traces that no teacher was asked about do not count."""
     asked = {reply.trace_id for reply in replies}
     known = {trace.trace_id: trace for trace in traces if trace.trace_id in asked}
     ballots, teachers = _ballots(known, replies, own_family)
@@ -108,7 +106,7 @@ def signal_report(
     states = Counter({reason: number for reason, number in verdicts.items() if reason != "paired"})
     outcomes = Counter(reply.outcome for reply in replies if reply.outcome != "answered")
     outcomes.update({"own_family": len(replies) - answers, "unusable_call": answers - valid - outcomes.total()})
-    margin, distance = distance_from_random(pairs, logprob, seed) if logprob and pairs else (None, None)
+    margin, distance = distance_from_random(pairs, logprob) if logprob and pairs else (None, None)
     return SignalReport(
         traces=len(known),
         pairs=len(pairs),
@@ -126,7 +124,7 @@ def signal_report(
         kappa=fleiss_kappa(ballots),
         kappa_tool=fleiss_kappa([[_tool(action) for action in votes] for votes in ballots]),
         teachers=teachers,
-        length=_length_bias(pairs, count or (lambda message: len(render_action(message)))),
+        length=_length_bias(pairs),
         margin=margin,
         distance=distance,
         simulated=any(reply.simulated for reply in replies),
@@ -219,10 +217,11 @@ def _tool(action: str) -> str:
     return call.name if call else action
 
 
-def _length_bias(pairs: Sequence[PreferencePair], count: Callable[[Message], int]) -> LengthBias | None:
+def _length_bias(pairs: Sequence[PreferencePair]) -> LengthBias | None:
     if not pairs:
         return None
-    sizes = np.array([(count(pair.chosen), count(pair.rejected)) for pair in pairs], dtype=float)
+    sides = [(render_action(pair.chosen), render_action(pair.rejected)) for pair in pairs]
+    sizes = np.array([(len(chosen), len(rejected)) for chosen, rejected in sides], dtype=float)
     chosen, rejected = sizes.mean(0)
     return LengthBias(
         chosen=float(chosen), rejected=float(rejected), chosen_longer=float((sizes[:, 0] > sizes[:, 1]).mean())

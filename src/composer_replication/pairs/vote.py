@@ -29,7 +29,7 @@ class Equivalence(Protocol):
     def __call__(self, state: TraceState, a: str, b: str, /) -> bool | None: ...
 
 
-class Verdict(NamedTuple):
+class VoteVerdict(NamedTuple):
     """The action that won, or why none did."""
 
     action: str | None
@@ -93,14 +93,14 @@ class Chamber:
         return a == b or (key is not None and key == critical_key(b, self.tools))
 
 
-def vote(replies: Iterable[TeacherReply], chamber: Chamber | None = None, share: Fraction = TWO_THIRDS) -> Verdict:
+def vote(replies: Iterable[TeacherReply], chamber: Chamber | None = None, share: Fraction = TWO_THIRDS) -> VoteVerdict:
     chamber = chamber or Chamber()
     ballots: dict[str, list[str]] = defaultdict(list)
     for reply in replies:
         action = chamber.ballot(reply)
         if action is not None:
             ballots[reply.family].append(action)
-    verdict = Verdict(None, None, "too_few_votes")
+    verdict = VoteVerdict(None, None, "too_few_votes")
     for tier, same in chamber.tiers():
         verdict = _elect(ballots, tier, same, share)
         if verdict.action is not None:
@@ -108,7 +108,7 @@ def vote(replies: Iterable[TeacherReply], chamber: Chamber | None = None, share:
     return verdict
 
 
-def _elect(ballots: dict[str, list[str]], tier: Tier, same: Callable[[str, str], bool], share: Fraction) -> Verdict:
+def _elect(ballots: dict[str, list[str]], tier: Tier, same: Callable[[str, str], bool], share: Fraction) -> VoteVerdict:
     # A family whose members answer differently abstains.
     votes = {
         family: min(actions)
@@ -116,7 +116,7 @@ def _elect(ballots: dict[str, list[str]], tier: Tier, same: Callable[[str, str],
         if all(same(min(actions), action) for action in actions)
     }
     if len(votes) < MIN_FAMILIES:
-        return Verdict(None, None, "too_few_votes")
+        return VoteVerdict(None, None, "too_few_votes")
     clusters: list[list[str]] = []
     for family in sorted(votes, key=lambda family: (votes[family], family)):
         home = next((cluster for cluster in clusters if same(votes[cluster[0]], votes[family])), None)
@@ -127,16 +127,16 @@ def _elect(ballots: dict[str, list[str]], tier: Tier, same: Callable[[str, str],
     clusters.sort(key=len, reverse=True)
     needed, sizes = math.ceil(share * len(votes)), [len(cluster) for cluster in clusters]
     if sizes[0] < needed:
-        return Verdict(None, None, "no_majority")
+        return VoteVerdict(None, None, "no_majority")
     if len(sizes) > 1 and (sizes[1] >= needed or sizes[1] == sizes[0]):
-        return Verdict(None, None, "near_tie")
+        return VoteVerdict(None, None, "near_tie")
     # The spelling that most families used, so that what is learnt is what somebody said.
     spellings = Counter(votes[family] for family in clusters[0])
     action = min(spellings, key=lambda spelling: (-spellings[spelling], spelling))
     is_text = parse_action(action) is None
     families = tuple(sorted(clusters[0]))
     agreement = Agreement(tier="text" if is_text else tier, votes=sizes[0], n=len(votes), families=families)
-    return Verdict(action, agreement, "agreed")
+    return VoteVerdict(action, agreement, "agreed")
 
 
 def reply_text(reply: TeacherReply) -> str:

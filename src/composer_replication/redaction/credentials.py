@@ -63,23 +63,26 @@ _PRIVATE_KEY = re.compile(
 _PUTTY_KEY = re.compile(rb"Private-Lines: \d{1,4}((?:(?:\r?\n|\\r|\\n){1,4}[A-Za-z0-9+/=]{16,80}){1,400})")
 
 
-def private_key(data: bytes, start: int) -> Found | None:
-    """The whole block, also with escaped line ends, quotes, diff marks or line numbers in it, also without its end."""
-    match = _PRIVATE_KEY.match(data, start)
-    return Found("private-key", *match.span(), Rank.VENDOR) if match else None
+def shaped(pattern: re.Pattern[bytes], kind: str, group: int = 0, rank: Rank = Rank.VENDOR) -> Finder:
+    """The shape alone is proof enough; the secret is a group of it, or all."""
+
+    def find(data: bytes, start: int) -> Found | None:
+        match = pattern.match(data, start)
+        return Found(kind, *match.span(group), rank) if match else None
+
+    return find
 
 
-def putty_key(data: bytes, start: int) -> Found | None:
-    return _group(_PUTTY_KEY, data, start, "private-key", Rank.VENDOR)
+def opaque(pattern: re.Pattern[bytes], kind: str) -> Finder:
+    """What stands in the place of a secret counts only where it looks like one."""
 
+    def find(data: bytes, start: int) -> Found | None:
+        match = pattern.match(data, start)
+        if match is None or not looks_secret(match[1], Form.QUOTED, is_password=False):
+            return None
+        return Found(kind, *match.span(1), Rank.STRUCTURE)
 
-def bearer(data: bytes, start: int) -> Found | None:
-    match = _BEARER.match(data, start)
-    return _opaque(match, "bearer-token")
-
-
-def authorization(data: bytes, start: int) -> Found | None:
-    return _opaque(_AUTHORIZATION.match(data, start), "authorization")
+    return find
 
 
 def cookie(data: bytes, start: int) -> Found | None:
@@ -122,34 +125,12 @@ def docker_auth(data: bytes, start: int) -> Found | None:
     return Found("docker-auth", *match.span(1), Rank.STRUCTURE)
 
 
-def client_key(data: bytes, start: int) -> Found | None:
-    return _group(_CLIENT_KEY, data, start, "client-key-data", Rank.STRUCTURE)
-
-
-def connection_key(data: bytes, start: int) -> Found | None:
-    return _opaque(_CONNECTION_KEY.match(data, start), "connection-string")
-
-
-def sas_signature(data: bytes, start: int) -> Found | None:
-    return _opaque(_SAS_SIGNATURE.match(data, start), "azure-sas-signature")
-
-
-def jwt(data: bytes, start: int) -> Found | None:
-    match = _JWT.match(data, start)
-    return Found("jwt", *match.span(), Rank.VENDOR) if match else None
-
-
 def sk_key(data: bytes, start: int) -> Found | None:
     """`sk-...` of OpenAI, Anthropic, OpenRouter and the many that copy them."""
     match = _SK_KEY.match(data, start)
     if match is None or not has_digit(match[0][3:]) or entropy_bits(match[0]) < 3.3 or is_stand_in(match[0]):
         return None
     return Found("sk-api-key", *match.span(), Rank.STRUCTURE)
-
-
-def huggingface(data: bytes, start: int) -> Found | None:
-    match = _HUGGINGFACE.match(data, start)
-    return Found("huggingface-access-token", *match.span(), Rank.VENDOR) if match else None
 
 
 def telegram(data: bytes, start: int) -> Found | None:
@@ -164,36 +145,24 @@ def telegram(data: bytes, start: int) -> Found | None:
     )
 
 
-def discord_webhook(data: bytes, start: int) -> Found | None:
-    return _group(_DISCORD_WEBHOOK, data, start, "discord-webhook", Rank.VENDOR)
-
-
-def _group(pattern: re.Pattern[bytes], data: bytes, start: int, kind: str, rank: Rank) -> Found | None:
-    match = pattern.match(data, start)
-    return Found(kind, *match.span(1), rank) if match else None
-
-
-def _opaque(match: re.Match[bytes] | None, kind: str) -> Found | None:
-    if match is None or not looks_secret(match[1], Form.QUOTED, is_password=False):
-        return None
-    return Found(kind, *match.span(1), Rank.STRUCTURE)
-
-
 FINDERS: dict[Finder, tuple[str, ...]] = {
-    private_key: ("-----begin",),
-    putty_key: ("private-lines:",),
-    bearer: ("bearer",),
-    authorization: ("authorization",),
+    # The whole block, also with escaped line ends, quotes, diff marks or line numbers in it, also without its end.
+    shaped(_PRIVATE_KEY, "private-key"): ("-----begin",),
+    shaped(_PUTTY_KEY, "private-key", group=1): ("private-lines:",),
+    opaque(_BEARER, "bearer-token"): ("bearer",),
+    opaque(_AUTHORIZATION, "authorization"): ("authorization",),
     cookie: ("cookie",),
     url_credentials: ("://",),
     netrc: ("login",),
     docker_auth: ('"auth\\', '"auth"', "'auth'"),
-    client_key: ("client-key-data",),
-    connection_key: ("accountkey=", "sharedaccesskey=", "sharedaccesssignature=", "sharedsecret="),
-    sas_signature: ("?sig=", "&sig=", ";sig="),
-    jwt: ("eyj",),
+    shaped(_CLIENT_KEY, "client-key-data", 1, Rank.STRUCTURE): ("client-key-data",),
+    opaque(_CONNECTION_KEY, "connection-string"): (
+        "accountkey=", "sharedaccesskey=", "sharedaccesssignature=", "sharedsecret=",
+    ),
+    opaque(_SAS_SIGNATURE, "azure-sas-signature"): ("?sig=", "&sig=", ";sig="),
+    shaped(_JWT, "jwt"): ("eyj",),
     sk_key: ("sk-",),
-    huggingface: ("hf_",),
+    shaped(_HUGGINGFACE, "huggingface-access-token"): ("hf_",),
     telegram: (":aa",),
-    discord_webhook: ("discord.com/api/", "discordapp.com/api/"),
-}
+    shaped(_DISCORD_WEBHOOK, "discord-webhook", group=1): ("discord.com/api/", "discordapp.com/api/"),
+}  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Any
 from .boundaries import LEFT, LEFT_RE2
 from .engine import LinearPattern, Span
 from .spans import Found, Rank
-from .values import entropy_bits, has_digit, is_uuid
+from .values import Form, entropy_bits, has_digit, is_uuid, looks_secret
 
 GENERIC = "generic-api-key"
 MAX_LINE_REACH = 1000
@@ -65,6 +65,10 @@ _TERMINATOR = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
 _ANY_TERMINATOR = r"(?:[^0-9A-Za-z_]|$)"
 _VALUE_TERMINATOR = r"""(?:[\x60'"\s;,)}\]<>&|\\#]|\.(?:\s|$)|$)"""
 _SAYS_SECRET = re.compile(rb"(?i)key|token|secret|passw|pwd|auth|cred|private|sign|\bpat\b|_pat\b")
+_SECRET_NAME = re.compile(
+    rb"(?i)(?:secret|passw(?:or)?d|credential|api[_.-]?key|access[_.-]?(?:key|token)|auth[_.-]?(?:key|token)|private[_.-]?key"
+    rb"|client[_.-]?key|(?:^|[_.\s\"'-])token)[\w.-]{0,20}[\s\"']{0,3}(?::?=|:|=>)[`'\"\s=]{0,5}\Z"
+)
 _DIGEST_CHARS = frozenset({32, 40, 64, 96, 128})
 _TOKEN_REST = re.compile(rb"[\w-]*+")
 _HEX = re.compile(rb"[0-9a-fA-F]+\Z")
@@ -149,6 +153,15 @@ class VendorRule:
             return True
         is_digest = len(secret) in _DIGEST_CHARS and _HEX.match(secret) is not None
         return has_digit(secret) and not is_digest and not is_uuid(secret)
+
+
+def is_certain(data: bytes, match: Span, secret: Span) -> bool:
+    """Whether a match of the generic rule ("something called key, then something random") is to be rewritten.
+
+    It is right about one time in ten here, so the name and the value must both say secret. The rest is counted.
+    """
+    before, value = data[match[0] : secret[0]], data[secret[0] : secret[1]]
+    return _SECRET_NAME.search(before) is not None and looks_secret(value, Form.BARE, is_password=False)
 
 
 def load_rules() -> list[VendorRule]:

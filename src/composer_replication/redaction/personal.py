@@ -55,21 +55,19 @@ _FILE_ENDING = re.compile(
 _INSIDE_URL = re.compile(rb"://[^\s/\"'<>]{0,300}\Z")
 
 
-def home_directory(data: bytes, start: int) -> Found | None:
-    return _account(_UNIX_HOME.match(data, start))
+def account(pattern: re.Pattern[bytes]) -> Finder:
+    """The name of an account, which the first group of the pattern holds."""
 
+    def find(data: bytes, start: int) -> Found | None:
+        match = pattern.match(data, start)
+        if match is None:
+            return None
+        name = match[1]
+        if name.lower().decode("latin-1") in SHARED_ACCOUNTS or _PLACEHOLDER_ACCOUNT.match(name):
+            return None
+        return Found(HOME, *match.span(1), Rank.PERSONAL)
 
-def encoded_home(data: bytes, start: int) -> Found | None:
-    return _account(_ENCODED_HOME.match(data, start))
-
-
-def windows_home(data: bytes, start: int) -> Found | None:
-    return _account(_WINDOWS_HOME.match(data, start))
-
-
-def project_folder(data: bytes, start: int) -> Found | None:
-    """`-Users-NAME-repo`: how Claude Code names the folder of a project. A dash in the name cannot be told apart."""
-    return _account(_PROJECT_FOLDER.match(data, start))
+    return find
 
 
 def email(data: bytes, start: int) -> Found | None:
@@ -89,19 +87,11 @@ def email(data: bytes, start: int) -> Found | None:
     return Found(EMAIL, local_start, match.end(), Rank.PERSONAL)
 
 
-def _account(match: re.Match[bytes] | None) -> Found | None:
-    if match is None:
-        return None
-    name = match[1]
-    if name.lower().decode("latin-1") in SHARED_ACCOUNTS or _PLACEHOLDER_ACCOUNT.match(name):
-        return None
-    return Found(HOME, *match.span(1), Rank.PERSONAL)
-
-
 FINDERS: dict[Finder, tuple[str, ...]] = {
-    home_directory: ("/home/", "/users/"),
-    encoded_home: ("%2fhome%2f", "%2fusers%2f", "%5cusers%5c"),
-    windows_home: ("\\users\\",),
-    project_folder: ("-users-", "-home-"),
+    account(_UNIX_HOME): ("/home/", "/users/"),
+    account(_ENCODED_HOME): ("%2fhome%2f", "%2fusers%2f", "%5cusers%5c"),
+    account(_WINDOWS_HOME): ("\\users\\",),
+    # `-Users-NAME-repo`: how Claude Code names the folder of a project. A dash in the name cannot be told apart.
+    account(_PROJECT_FOLDER): ("-users-", "-home-"),
     email: ("@",),
 }

@@ -13,8 +13,7 @@ from . import credentials, personal
 from .assignments import LITERALS as ASSIGNMENT_LITERALS
 from .assignments import assigned_secret
 from .engine import Literals, Span
-from .generic import is_certain
-from .gitleaks import GENERIC, VendorRule, load_rules
+from .gitleaks import GENERIC, VendorRule, is_certain, load_rules
 from .spans import Found
 
 Check = Callable[[bytes, int], object]

@@ -14,7 +14,7 @@ from composer_replication.llm.ledger import Ledger
 from composer_replication.llm.pricing import TOKENS_PER_BYTE, Prices, cost_micros, worst_micros
 
 from .askable import Asking
-from .requests import Question, questions
+from .requests import TeacherQuestion, questions
 from .runner import price_of
 from .teachers import Teacher
 
@@ -23,7 +23,7 @@ COMPLETION_SHARE = 0.5
 _Ratio = tuple[float, float]
 
 
-class Estimate(NamedTuple):
+class CostEstimate(NamedTuple):
     """`prices_known` is False for a loopback server without a price: its calls count as free."""
 
     teacher: str
@@ -40,7 +40,7 @@ class Estimate(NamedTuple):
     """States beyond its context, where it is not asked."""
 
 
-def estimate(asking: Asking, teachers: Sequence[Teacher], max_tokens: int, ledger_path: Path) -> list[Estimate]:
+def estimate(asking: Asking, teachers: Sequence[Teacher], max_tokens: int, ledger_path: Path) -> list[CostEstimate]:
     """One line per teacher, in their order, as if every tier were asked. Raises where a price is not known."""
     settled: set[str] = set()
     ratios: dict[str, _Ratio] = {}
@@ -48,7 +48,7 @@ def estimate(asking: Asking, teachers: Sequence[Teacher], max_tokens: int, ledge
         ledger = Ledger(ledger_path, read_only=True)
         settled, ratios = ledger.settled_keys(), _ratios(ledger)
         ledger.close()
-    by_teacher: dict[str, list[Question]] = {}
+    by_teacher: dict[str, list[TeacherQuestion]] = {}
     for question in {question.key: question for question in questions(asking.teachers, max_tokens)}.values():
         by_teacher.setdefault(question.teacher.name, []).append(question)
     found = [_estimate(one, by_teacher.get(one.name, []), settled, ratios.get(one.name)) for one in teachers]
@@ -57,14 +57,16 @@ def estimate(asking: Asking, teachers: Sequence[Teacher], max_tokens: int, ledge
     ]
 
 
-def _estimate(teacher: Teacher, own: Sequence[Question], settled: set[str], ratio: _Ratio | None) -> Estimate:
+def _estimate(
+    teacher: Teacher, own: Sequence[TeacherQuestion], settled: set[str], ratio: _Ratio | None
+) -> CostEstimate:
     known = price_of(teacher)
     prices = known or Prices(0, 0)
     left = [question for question in own if question.key not in settled]
     per_byte, completion = ratio or (TOKENS_PER_BYTE, 0.0)
     prompts = [question.prompt_bytes * per_byte for question in left]
     answers = [completion or question.max_tokens * COMPLETION_SHARE for question in left]
-    return Estimate(
+    return CostEstimate(
         teacher=teacher.name,
         calls=len(left),
         cached=len(own) - len(left),

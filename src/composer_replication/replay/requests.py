@@ -8,8 +8,8 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from composer_replication.llm.client import Call
-from composer_replication.llm.routing import routed
+from composer_replication.llm.client import PaidCall
+from composer_replication.llm.outgoing import routed
 from composer_replication.records import JsonObject, Message, Trace, canonical_json
 
 from .gate import State
@@ -18,7 +18,7 @@ from .teachers import Teacher
 REQUEST_SCHEMA = 1
 
 
-class Question(NamedTuple):
+class TeacherQuestion(NamedTuple):
     """One state for one teacher."""
 
     state: State
@@ -32,14 +32,14 @@ class Question(NamedTuple):
         request = build_request(self.teacher.model, trace.history(turn), trace.tools, self.max_tokens)
         return routed(request, self.teacher.base_url)
 
-    def call(self) -> Call:
-        return Call(self.key, self.prompt_bytes, self.max_tokens, self.request)
+    def call(self) -> PaidCall:
+        return PaidCall(self.key, self.prompt_bytes, self.max_tokens, self.request)
 
 
-def questions(asking: Iterable[tuple[State, Sequence[Teacher]]], max_tokens: int) -> list[Question]:
+def questions(asking: Iterable[tuple[State, Sequence[Teacher]]], max_tokens: int) -> list[TeacherQuestion]:
     """In the order of states, then of the teachers to ask at each."""
     encoders: dict[str, _TraceEncoder] = {}
-    found: list[Question] = []
+    found: list[TeacherQuestion] = []
     for state, teachers in asking:
         encoder = encoders.get(state.trace.trace_id)
         if encoder is None or encoder.trace is not state.trace:
@@ -48,7 +48,7 @@ def questions(asking: Iterable[tuple[State, Sequence[Teacher]]], max_tokens: int
         for teacher in teachers:
             digest, suffix = prefix(), encoder.suffix(teacher)
             digest.update(suffix)
-            found.append(Question(state, teacher, digest.hexdigest(), length + len(suffix), max_tokens))
+            found.append(TeacherQuestion(state, teacher, digest.hexdigest(), length + len(suffix), max_tokens))
     return found
 
 

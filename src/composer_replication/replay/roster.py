@@ -12,7 +12,7 @@ its answer, never from here.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from composer_replication.llm.pricing import Prices
 from composer_replication.records import TeacherReply
@@ -123,24 +123,19 @@ def without_family(teachers: Iterable[Teacher], family: str | None) -> list[Teac
     return [teacher for teacher in teachers if family is None or teacher.family != family]
 
 
-def teachers_to_ask(
-    teachers: Sequence[Teacher],
-    replies: Iterable[TeacherReply],
-    spelling: Callable[[str], str] = str,
-    enough: int = ENOUGH_FAMILIES,
-) -> list[Teacher]:
+def teachers_to_ask(teachers: Sequence[Teacher], replies: Iterable[TeacherReply]) -> list[Teacher]:
     """Whom to ask next at one state, given every reply there so far. Empty when there is nothing more to learn.
 
-    Starts with the lowest tier, one teacher per family. Goes on to the next while fewer than `enough` families have a
-    vote or two votes differ, as `spelling` writes them. A family that has voted is not asked again.
+    Starts with the lowest tier, one teacher per family. Goes on to the next while fewer than two families have a vote
+    or two votes differ. A family that has voted is not asked again.
     """
     votes: dict[str, set[str]] = defaultdict(set)
     asked: set[str] = set()
     for reply in replies:
         asked.add(reply.teacher)
         if reply.outcome == "answered" and reply.action is not None:
-            votes[reply.family].add(spelling(reply.action))
-    if len(votes) >= enough and len(set[str]().union(*votes.values())) == 1:
+            votes[reply.family].add(reply.action)
+    if len(votes) >= ENOUGH_FAMILIES and len(set[str]().union(*votes.values())) == 1:
         return []
     left = [teacher for teacher in teachers if teacher.model not in asked and teacher.family not in votes]
     tier = min((teacher.tier for teacher in left), default=0)

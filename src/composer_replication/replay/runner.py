@@ -31,7 +31,7 @@ from .askable import askable
 from .gate import State
 from .panel import Panel
 from .parse import Parsed, parse_reply
-from .requests import Question, questions
+from .requests import TeacherQuestion, questions
 from .roster import teachers_to_ask
 from .teachers import Teacher
 
@@ -78,7 +78,7 @@ def _replies(
     return [_reply(question, ledger.settled(question.key)) for question in asked]
 
 
-def ask(asked: Sequence[Question], ledger: Ledger, config: ReplayConfig, progress: Progress) -> None:
+def ask(asked: Sequence[TeacherQuestion], ledger: Ledger, config: ReplayConfig, progress: Progress) -> None:
     """Every question that has no answer yet gets one, or its attempts are used up."""
     unique = {question.key: question for question in asked}
     known = ledger.settled_keys()
@@ -109,9 +109,9 @@ async def _run(lanes: Sequence[Lane], ledger: Ledger, config: ReplayConfig, prog
         return calls
 
 
-def _lanes(asked: Sequence[Question], ledger: Ledger, config: ReplayConfig) -> list[Lane]:
+def _lanes(asked: Sequence[TeacherQuestion], ledger: Ledger, config: ReplayConfig) -> list[Lane]:
     """One queue per teacher, trace by trace, so that a provider's prompt cache sees growing prefixes."""
-    by_teacher: dict[Teacher, list[Question]] = {}
+    by_teacher: dict[Teacher, list[TeacherQuestion]] = {}
     for question in asked:
         by_teacher.setdefault(question.teacher, []).append(question)
     has_cap = ledger.totals().cap_micros is not None
@@ -186,7 +186,7 @@ def _tell_parked(parked: Mapping[str, str]) -> None:
         )
 
 
-def _reply(question: Question, settled: Settled | None) -> TeacherReply:
+def _reply(question: TeacherQuestion, settled: Settled | None) -> TeacherReply:
     (trace, turn), teacher = question.state, question.teacher
     parsed = parse_reply(settled.body, teacher.model) if settled else Parsed("failed")
     return TeacherReply(

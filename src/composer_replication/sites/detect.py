@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from composer_replication.records import (
     ErrorKind,
     ErrorSite,
@@ -13,11 +15,11 @@ from composer_replication.records import (
     content_id,
 )
 
-from .repeats import STREAK, Repeats
 from .results import Failure, failure_of
-from .steering import Steering, steering, words_after
+from .steering import Steering, said_site, steering, words_after
 
 PHRASE_CONFIDENCE = 0.5
+STREAK = 3
 
 
 def find_sites(trace: Trace) -> list[ErrorSite]:
@@ -34,12 +36,43 @@ def find_sites(trace: Trace) -> list[ErrorSite]:
         for call, result, failure in found:
             sites.append(_site(trace, turn, call, result.get("tool_call_id", ""), failure, repeats, schemas))
         if not any(failure.kind == "user_rejection" for _, _, failure in found):
-            sites += [_said(trace, turn, heard) for heard in steering(*words_after(trace, turn))]
+            sites += [_heard(trace, turn, heard) for heard in steering(*words_after(trace, turn))]
         own: list[tuple[str | None, ErrorKind]] = [
             (_key(call), failure.kind) for call, _, failure in found if failure.fault == "policy"
         ]
         repeats.end_turn(own, succeeded=any(not failure for _, _, failure in outcomes))
     return sites
+
+
+class Repeats:
+    """When a failure is a repetition: the actor had seen the error and did the same again. Fed turn by turn.
+
+    Calls of one turn run side by side, so they never repeat each other. Only the policy's own failures count.
+    `max_streak` None switches the rule about failures of one kind off.
+    """
+
+    def __init__(self, max_streak: int | None = STREAK) -> None:
+        self._max_streak = max_streak
+        self._failed_calls: set[str] = set()
+        self._streak_kind: ErrorKind | None = None
+        self._streak = 0
+
+    def reason(self, call: str | None, kind: ErrorKind) -> str | None:
+        """Why a failure in the current turn is a repetition, judged by the turns before it."""
+        if call is not None and call in self._failed_calls:
+            return "same_call"
+        if self._max_streak and kind == self._streak_kind and self._streak + 1 >= self._max_streak:
+            return "streak"
+        return None
+
+    def end_turn(self, failures: Sequence[tuple[str | None, ErrorKind]], succeeded: bool) -> None:
+        self._failed_calls.update(call for call, _ in failures if call is not None)
+        if failures:
+            kind = failures[-1][1]
+            self._streak = self._streak + 1 if kind == self._streak_kind else 1
+            self._streak_kind = kind
+        elif succeeded:
+            self._streak, self._streak_kind = 0, None
 
 
 def _answers(trace: Trace, turn: int) -> list[tuple[ToolCall | None, Message]]:
@@ -86,19 +119,11 @@ def _site(
     )
 
 
-def _said(trace: Trace, turn: int, heard: Steering) -> ErrorSite:
-    by_user = heard.kind == "interruption"
-    return ErrorSite(
-        site_id=content_id(trace.trace_id, turn, heard.kind),
-        trace_id=trace.trace_id,
-        turn=turn,
-        state_id=trace.state_id(turn),
-        error_kind=heard.kind,
-        fault="user" if by_user else "policy",
-        error_message=f"The user said:\n{heard.words}",
-        detector=f"{trace.source.agent}/{heard.rule}",
-        confidence=1.0 if by_user else PHRASE_CONFIDENCE,
-    )
+def _heard(trace: Trace, turn: int, heard: Steering) -> ErrorSite:
+    detector = f"{trace.source.agent}/{heard.rule}"
+    if heard.kind == "interruption":
+        return said_site(trace, turn, heard.kind, heard.words, detector, confidence=1.0, fault="user")
+    return said_site(trace, turn, heard.kind, heard.words, detector, PHRASE_CONFIDENCE)
 
 
 def _schemas(trace: Trace) -> dict[str, JsonObject]:

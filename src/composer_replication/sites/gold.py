@@ -24,7 +24,7 @@ Place = tuple[int | None, str]
 """Position of the call in its turn, and the kind."""
 
 
-class Labelled(NamedTuple):
+class LabelledTurn(NamedTuple):
     trace_id: str
     turn: int
     file: str
@@ -38,7 +38,7 @@ class Tally(NamedTuple):
     labelled: int
 
 
-def load_gold(fresh: bool = False) -> tuple[list[Labelled], dict[str, Trace]]:
+def load_gold(fresh: bool = False) -> tuple[list[LabelledTurn], dict[str, Trace]]:
     """The gold set; or the fresh draw, labelled after the detectors were finished and never used to mend them."""
     folder, prefix = files("composer_replication") / "data" / "gold_sites", "fresh_" if fresh else ""
     rows = [json.loads(line) for line in (folder / f"{prefix}labels.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -48,9 +48,9 @@ def load_gold(fresh: bool = False) -> tuple[list[Labelled], dict[str, Trace]]:
     return [_labelled(row) for row in rows], {trace.trace_id: trace for trace in traces}
 
 
-def _labelled(row: dict[str, Any]) -> Labelled:
+def _labelled(row: dict[str, Any]) -> LabelledTurn:
     second = _places(row["second"]["sites"]) if "second" in row else None
-    return Labelled(row["trace_id"], row["turn"], row["file"], _places(row["sites"]), second)
+    return LabelledTurn(row["trace_id"], row["turn"], row["file"], _places(row["sites"]), second)
 
 
 def _places(sites: Iterable[dict[str, Any]]) -> frozenset[Place]:
@@ -74,7 +74,7 @@ def score(detector: Callable[[Trace], list[ErrorSite]] = find_sites) -> dict[str
 
 
 def _tallies(
-    items: Sequence[Labelled], traces: Mapping[str, Trace], detector: Callable[[Trace], list[ErrorSite]]
+    items: Sequence[LabelledTurn], traces: Mapping[str, Trace], detector: Callable[[Trace], list[ErrorSite]]
 ) -> dict[str, Tally]:
     predicted = {trace_id: _by_turn(trace, detector(trace)) for trace_id, trace in traces.items()}
     tallies: dict[str, Tally] = {}
@@ -124,7 +124,7 @@ def wilson(hits: int, n: int) -> dict[str, float | int | None]:
     return {"mean": share, "lo": max(0.0, middle - half), "hi": min(1.0, middle + half), "n": n}
 
 
-def _kappa(items: Sequence[Labelled]) -> dict[str, Any]:
+def _kappa(items: Sequence[LabelledTurn]) -> dict[str, Any]:
     """Cohen's kappa over turns, the whole label of a turn being one category."""
     pairs = [(_category(item.places), _category(cast("frozenset[Place]", item.second))) for item in items]
     agreed = sum(first == second for first, second in pairs) / len(pairs)

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from composer_replication.config import SitesConfig
-from composer_replication.errors import UsageError
 from composer_replication.llm.asking import Asker, AskTally
 from composer_replication.llm.chat import ChatClient
 from composer_replication.llm.chat_client import open_chat
-from composer_replication.records import ErrorKind, ErrorSite, JsonObject, Trace, content_id
+from composer_replication.records import ErrorKind, ErrorSite, JsonObject, Trace
 
-from .reader_prompt import KINDS, PROMPT_VERSION, Question, Verdict, read_answer
-from .steering import words_after
+from .reader_prompt import KINDS, PROMPT_VERSION, ReaderQuestion, ReaderVerdict, read_answer
+from .steering import said_site, words_after
 
 CACHE = "reader"
 CONFIDENCE = 0.8
@@ -57,13 +56,15 @@ class LLMSiteReader:
         words, _ = words_after(trace, turn)
         if not words or any(site.error_kind in SETTLED for site in found):
             return found
-        verdict = self._verdict(Question.of(trace, turn, words))
+        verdict = self._verdict(ReaderQuestion.of(trace, turn, words))
         if verdict is None:
             return found
         others = [site for site in found if site.error_kind not in KINDS]
-        return [*others, _site(trace, turn, verdict.kind, words)] if verdict.kind else others
+        if verdict.kind:
+            others.append(said_site(trace, turn, verdict.kind, words, f"reader/{PROMPT_VERSION}", CONFIDENCE))
+        return others
 
-    def _verdict(self, question: Question) -> Verdict | None:
+    def _verdict(self, question: ReaderQuestion) -> ReaderVerdict | None:
         self.tally.turns += 1
         reply = self._asker.reply(question.key(self.model), lambda: question.request(self.model))
         if reply is None:
@@ -77,26 +78,9 @@ class LLMSiteReader:
         return verdict
 
 
-def _site(trace: Trace, turn: int, kind: ErrorKind, words: str) -> ErrorSite:
-    return ErrorSite(
-        site_id=content_id(trace.trace_id, turn, kind),
-        trace_id=trace.trace_id,
-        turn=turn,
-        state_id=trace.state_id(turn),
-        error_kind=kind,
-        error_message=f"The user said:\n{words}",
-        detector=f"reader/{PROMPT_VERSION}",
-        confidence=CONFIDENCE,
-    )
-
-
 @contextmanager
 def open_reader(config: SitesConfig, run_path: Path) -> Generator[LLMSiteReader | None]:
-    """The reader of a run, or None where no server is set."""
-    if config.reader_base_url is None:
-        yield None
-        return
-    if not config.reader_model:
-        raise UsageError("sites.reader_base_url is set but sites.reader_model is not", "set both in the config file")
-    with open_chat(config.reader_base_url, run_path, config.reader_timeout_s) as client:
-        yield LLMSiteReader(client, config.reader_model, run_path / CACHE)
+    """The reader of a run, behind a loopback server; None where none is set."""
+    server = config.reader_base_url, config.reader_model
+    with open_chat("sites.reader", *server, run_path, config.reader_timeout_s) as client:
+        yield LLMSiteReader(client, config.reader_model or "", run_path / CACHE) if client else None

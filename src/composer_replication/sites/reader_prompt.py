@@ -49,14 +49,14 @@ ANSWER_SCHEMA: JsonObject = {
 }
 
 
-class Question(NamedTuple):
+class ReaderQuestion(NamedTuple):
     """What the user said and about which turn: cleaned, cut, and the same on every machine."""
 
     words: str
     turn: str
 
     @classmethod
-    def of(cls, trace: Trace, turn: int, words: str) -> Question:
+    def of(cls, trace: Trace, turn: int, words: str) -> ReaderQuestion:
         action = render_action(trace.messages[trace.turns[turn].start])
         return cls(neutralise(words, MAX_CHARS), neutralise(action, MAX_TURN_CHARS))
 
@@ -72,25 +72,25 @@ class Question(NamedTuple):
         return json_request(model, SYSTEM, asked, answer="criticism", schema=ANSWER_SCHEMA, max_tokens=REPLY_TOKENS)
 
 
-class Verdict(NamedTuple):
+class ReaderVerdict(NamedTuple):
     """The kind of a criticism, None where the words hold none; or why the answer is not used."""
 
     kind: ErrorKind | None
     refused: str = ""
 
 
-def read_answer(text: str, words: str) -> Verdict:
+def read_answer(text: str, words: str) -> ReaderVerdict:
     """The verdict in an answer. `words` are the user's as they were shown: no others can be quoted."""
     fields = json_fields(text)
     quote = fields.get("quote")
     if set(fields) != {"kind", "quote"} or not isinstance(quote, str):
-        return Verdict(None, "not_json")
+        return ReaderVerdict(None, "not_json")
     if fields["kind"] == NONE:
-        return Verdict(None)
+        return ReaderVerdict(None)
     if fields["kind"] not in KINDS:
-        return Verdict(None, "unknown_kind")
+        return ReaderVerdict(None, "unknown_kind")
     reason = _fault(" ".join(quote.split()), " ".join(words.split()))
-    return Verdict(None, reason) if reason else Verdict(fields["kind"])
+    return ReaderVerdict(None, reason) if reason else ReaderVerdict(fields["kind"])
 
 
 def _fault(quote: str, words: str) -> str:

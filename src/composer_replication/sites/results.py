@@ -15,7 +15,7 @@ from .rules import (
     HIDDEN_STATUS,
     SHOWN_FAILURE,
     STATUS_AGENTS,
-    Rule,
+    ResultRule,
     first_match,
     unwrap,
 )
@@ -63,7 +63,7 @@ def failure_of(agent: str, said: str, call: ToolCall | None, result: Message) ->
     return Failure(rule.kind, fault, rule.name, rule.confidence, excerpt(text.removeprefix(f"{rule.kind}: ")))
 
 
-def _by_outcome(agent: str, said: str, command: str | None, text: str, flagged: bool) -> Rule | None:
+def _by_outcome(agent: str, said: str, command: str | None, text: str, flagged: bool) -> ResultRule | None:
     """Commands that ended badly, whether the harness says so or only their output does."""
     if command is None:
         return ANY_FAILURE if flagged else None

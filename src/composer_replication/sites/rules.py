@@ -21,7 +21,7 @@ ToolGroup = Literal["shell", "other"]
 
 
 @dataclass(frozen=True)
-class Rule:
+class ResultRule:
     """`kind` None says that the result is no one's error.
 
     A rule that is not `evident` needs a result which the harness flagged as failed; an evident one quotes a sentence
@@ -50,101 +50,99 @@ class Rule:
         return self.compiled.match(text) is not None
 
 
-CLAUDE_CODE_RULES: tuple[Rule, ...] = (
-    Rule("cancelled_sibling", None, r"Sibling tool call errored|Cancelled: parallel tool call"),
-    Rule("interrupted", None, r"\[Request interrupted by user"),
-    Rule("user_rejection", "user_rejection", r"The user doesn't want to |User rejected tool use", "user"),
-    Rule("hook_error", "hook_block", r"\w+:\S+ hook (error|blocked)", "harness"),
-    Rule("commit_hook", "hook_block", r"Pre-?commit \w+ failed", "harness", 0.7),
-    Rule("auto_mode_down", "permission", r"\S+ is temporarily unavailable, so auto mode", "harness"),
-    Rule("denied", "permission", r"Permission (to use|for this) .*denied|Blocked: |.*denied by the Claude Code",
+CLAUDE_CODE_RULES: tuple[ResultRule, ...] = (
+    ResultRule("cancelled_sibling", None, r"Sibling tool call errored|Cancelled: parallel tool call"),
+    ResultRule("interrupted", None, r"\[Request interrupted by user"),
+    ResultRule("user_rejection", "user_rejection", r"The user doesn't want to |User rejected tool use", "user"),
+    ResultRule("hook_error", "hook_block", r"\w+:\S+ hook (error|blocked)", "harness"),
+    ResultRule("commit_hook", "hook_block", r"Pre-?commit \w+ failed", "harness", 0.7),
+    ResultRule("auto_mode_down", "permission", r"\S+ is temporarily unavailable, so auto mode", "harness"),
+    ResultRule("denied", "permission", r"Permission (to use|for this) .*denied|Blocked: |.*denied by the Claude Code",
          "harness"),
-    Rule("command_timeout", "timeout", r"(Exit code \d+\s+)?Command timed out after", confidence=0.8),
-    Rule("no_such_tool", "tool_not_found", r"(Error: )?No such tool available: "),
-    Rule("no_such_agent", "tool_not_found", r"Agent type '.*' not found|Unknown skill: |Skill \S+ is not "),
-    Rule("unparsed_input", "json_decode", r"InputValidationError: .* could not be parsed as JSON"),
-    Rule("input_validation", "type_error", r"InputValidationError|\[\s*\{\s*\"code\":|.*Argument Validation Error"),
-    Rule("edit_target", "edit_mismatch", r"String to replace not found|Found \d+ matches of the|No changes to make"),
-    Rule("edit_unread", "edit_precondition", r"File has not been read yet|File has been .*modified since read"),
-    Rule("missing_path", "file_not_found", r"(File|Path|Directory) does not exist|(Error: )?(ENOENT|EISDIR|ENOTDIR)\b"),
-    Rule("exit_code", "exit_code", r"Exit code -?\d+", tools="other"),
-    Rule("size_limit", "limit", r".*exceeds maximum allowed (tokens|size)"),
+    ResultRule("command_timeout", "timeout", r"(Exit code \d+\s+)?Command timed out after", confidence=0.8),
+    ResultRule("no_such_tool", "tool_not_found", r"(Error: )?No such tool available: "),
+    ResultRule("no_such_agent", "tool_not_found", r"Agent type '.*' not found|Unknown skill: |Skill \S+ is not "),
+    ResultRule("unparsed_input", "json_decode", r"InputValidationError: .* could not be parsed as JSON"),
+    ResultRule("input_validation", "type_error", r"InputValidationError|\[\s*\{\s*\"code\":|.*Argument Validation Error"),
+    ResultRule("edit_target", "edit_mismatch", r"String to replace not found|Found \d+ matches of the|No changes to make"),
+    ResultRule("edit_unread", "edit_precondition", r"File has not been read yet|File has been .*modified since read"),
+    ResultRule("missing_path", "file_not_found", r"(File|Path|Directory) does not exist|(Error: )?(ENOENT|EISDIR|ENOTDIR)\b"),
+    ResultRule("exit_code", "exit_code", r"Exit code -?\d+", tools="other"),
+    ResultRule("size_limit", "limit", r".*exceeds maximum allowed (tokens|size)"),
 )  # fmt: skip
 
-CODEX_RULES: tuple[Rule, ...] = (
-    Rule("aborted", None, r"aborted by user|.*\baborted by user after"),
-    Rule("no_such_tool", "tool_not_found", r"unsupported (custom tool )?call: ", evident=True),
-    Rule("missing_field", "type_error", r"failed to parse function arguments: (missing|unknown|invalid type)", evident=True),
-    Rule("unparsed_input", "json_decode", r"failed to parse function arguments: ", evident=True),
-    Rule("patch_target", "edit_mismatch",
+CODEX_RULES: tuple[ResultRule, ...] = (
+    ResultRule("aborted", None, r"aborted by user|.*\baborted by user after"),
+    ResultRule("no_such_tool", "tool_not_found", r"unsupported (custom tool )?call: ", evident=True),
+    ResultRule("missing_field", "type_error", r"failed to parse function arguments: (missing|unknown|invalid type)", evident=True),
+    ResultRule("unparsed_input", "json_decode", r"failed to parse function arguments: ", evident=True),
+    ResultRule("patch_target", "edit_mismatch",
          r"apply_patch verification failed: (Failed to find|Invalid)|.*Failed to find (expected lines|context)", evident=True),
-    Rule("patch_path", "file_not_found", r"apply_patch verification failed: Failed to read", evident=True),
-    Rule("patch_grammar", "json_decode", r"apply_patch handler received (invalid|non-apply_patch)|.*invalid (hunk|patch) at",
+    ResultRule("patch_path", "file_not_found", r"apply_patch verification failed: Failed to read", evident=True),
+    ResultRule("patch_grammar", "json_decode", r"apply_patch handler received (invalid|non-apply_patch)|.*invalid (hunk|patch) at",
          evident=True),
-    Rule("sandbox", "permission", r".*(failed in sandbox|sandbox denied)", "harness"),
+    ResultRule("sandbox", "permission", r".*(failed in sandbox|sandbox denied)", "harness"),
 )  # fmt: skip
 
-MINI_SWE_AGENT_RULES: tuple[Rule, ...] = (
-    Rule("not_one_action", "json_decode", r"Please always provide EXACTLY ONE action|.*No tool calls found", evident=True),
-    Rule("command_timeout", "timeout", r"The last command.*timed out|(<exception>)?.*timed out (and has been killed|after \d+ seconds)", evident=True),
-    Rule("output_limit", "limit", r".*The output of your last command was too long", tools="shell", evident=True),
+MINI_SWE_AGENT_RULES: tuple[ResultRule, ...] = (
+    ResultRule("not_one_action", "json_decode", r"Please always provide EXACTLY ONE action|.*No tool calls found", evident=True),
+    ResultRule("command_timeout", "timeout", r"The last command.*timed out|(<exception>)?.*timed out (and has been killed|after \d+ seconds)", evident=True),
+    ResultRule("output_limit", "limit", r".*The output of your last command was too long", tools="shell", evident=True),
 )  # fmt: skip
 
-TOOLBOX_RULES: tuple[Rule, ...] = (
-    Rule("no_tool", "tool_not_found", r"tool_not_found: "),
-    Rule("not_a_call", "json_decode", r"json_decode: "),
-    Rule("wrong_type", "type_error", r"type_error: "),
-    Rule("refused", "runtime_error", r"runtime_error: "),
+TOOLBOX_RULES: tuple[ResultRule, ...] = (
+    ResultRule("no_tool", "tool_not_found", r"tool_not_found: "),
+    ResultRule("not_a_call", "json_decode", r"json_decode: "),
+    ResultRule("wrong_type", "type_error", r"type_error: "),
+    ResultRule("refused", "runtime_error", r"runtime_error: "),
 )
 
-CODE_TASK_RULES: tuple[Rule, ...] = (
-    Rule("visible_tests", "runtime_error", r"The block was put in, and "),
-)
+CODE_TASK_RULES: tuple[ResultRule, ...] = (ResultRule("visible_tests", "runtime_error", r"The block was put in, and "),)
 
-ANY_AGENT_RULES: tuple[Rule, ...] = (
-    Rule("rejected", "user_rejection",
+ANY_AGENT_RULES: tuple[ResultRule, ...] = (
+    ResultRule("rejected", "user_rejection",
          r".{0,80}(rejected by (the )?user|user (rejected|denied|declined|did not allow|refused)|denied (this operation|by user))",
          "user"),
-    Rule("refused", "permission", r".{0,80}(permission (was )?denied and could not|not (allowed|permitted) (by|to run|in this)|"
+    ResultRule("refused", "permission", r".{0,80}(permission (was )?denied and could not|not (allowed|permitted) (by|to run|in this)|"
          r"blocked by (policy|the sandbox)|requires approval)", "harness", tools="other"),
-    Rule("unknown_tool", "tool_not_found",
+    ResultRule("unknown_tool", "tool_not_found",
          r".{0,40}(unknown|unsupported|invalid|no such) (tool|function)\b(?! call)|.{0,40}\b(tool|function) .{1,80} "
          r"(not found|does not exist|is not (available|registered|defined))|.{0,20}not found in registry", tools="other"),
-    Rule("many_commands", "json_decode", r".{0,60}Cannot execute multiple commands at once", evident=True),
-    Rule("format_error", "json_decode",
+    ResultRule("many_commands", "json_decode", r".{0,60}Cannot execute multiple commands at once", evident=True),
+    ResultRule("format_error", "json_decode",
          r"Your (last )?(output|response) (was not formatted|did not|could not be parsed)|.{0,60}(failed to|could not|unable to) "
          r"pars(e|ing) .{0,30}(json|argument|tool call|action)", evident=True, tools="other"),
-    Rule("bad_arguments", "type_error",
+    ResultRule("bad_arguments", "type_error",
          r".{0,120}(Missing required (parameter|argument|property)|missing \d+ required|[Rr]equired (parameter|property)|"
          r"is required for command|unexpected keyword argument|Invalid `view_range`|is not an absolute path|"
          r"(must|should) be (an )?absolute|`view_range` parameter is not allowed|validation error|Error validating|invalid_type|"
          r"Invalid (arguments|parameters|type)|must be (a|an|of type) (string|number|integer|array|boolean|object))",
          tools="other", evident=True),
-    Rule("edit_text_missing", "edit_mismatch",
+    ResultRule("edit_text_missing", "edit_mismatch",
          r".{0,60}(No replacement was performed|did not appear verbatim|Multiple occurrences of|old_str(ing)? .{0,40}not found|"
          r"0 occurrences found|[Nn]o match(es)? found (for|in)|SearchReplaceNoExactMatch|does not match|"
          r"new_str(ing)? .{0,40}(are|is) (the same|identical)|could not find the (string|text)|SEARCH block)|"
          r".{0,80}(LLM did not conform|SEARCH/REPLACE block)", tools="other", evident=True),
-    Rule("file_exists", "edit_precondition",
+    ResultRule("file_exists", "edit_precondition",
          r".{0,60}(File already exists at|has not been read|modified since)|.{0,300}Cannot overwrite", tools="other", evident=True),
-    Rule("path_missing", "file_not_found",
+    ResultRule("path_missing", "file_not_found",
          r".{0,30}([Tt]he path|Path|File|Directory|[Pp]arent directory|Invalid `path` parameter)[^\n]{0,200}"
          r"(does not exist|not found|is a directory|no such)|.{0,60}(No such file or directory|ENOENT|EISDIR)|File .{1,200} not found",
          tools="other", evident=True),
-    Rule("linter", "runtime_error", r".{0,40}proposed edit has introduced new syntax", evident=True),
-    Rule("too_large", "limit", r".{0,120}(too (large|long|many)|exceeds? (the )?(maximum|limit)|maximum (size|length))", tools="other"),
-    Rule("tool_timeout", "timeout", r"[^\n]{0,120}([Tt]imed out after|TimeoutError|timeout exceeded)", "environment", 0.8),
-    Rule("error_limit", "limit", r"(ERROR|Error)[: ][^\n]{0,120}(too (large|long)|exceeds)", tools="other", evident=True),
-    Rule("error_timeout", "timeout", r"(ERROR|Error)[: ][^\n]{0,120}[Tt]imed out", "environment", 0.7, tools="other", evident=True),
-    Rule("tool_error", "runtime_error", r"(ERROR|Error)(:| )", tools="other", evident=True, confidence=0.7),
+    ResultRule("linter", "runtime_error", r".{0,40}proposed edit has introduced new syntax", evident=True),
+    ResultRule("too_large", "limit", r".{0,120}(too (large|long|many)|exceeds? (the )?(maximum|limit)|maximum (size|length))", tools="other"),
+    ResultRule("tool_timeout", "timeout", r"[^\n]{0,120}([Tt]imed out after|TimeoutError|timeout exceeded)", "environment", 0.8),
+    ResultRule("error_limit", "limit", r"(ERROR|Error)[: ][^\n]{0,120}(too (large|long)|exceeds)", tools="other", evident=True),
+    ResultRule("error_timeout", "timeout", r"(ERROR|Error)[: ][^\n]{0,120}[Tt]imed out", "environment", 0.7, tools="other", evident=True),
+    ResultRule("tool_error", "runtime_error", r"(ERROR|Error)(:| )", tools="other", evident=True, confidence=0.7),
 )  # fmt: skip
 
-ANY_COMMAND = Rule("any_command", "exit_code", r"", confidence=0.9)
-ANY_FAILURE = Rule("any_failure", "runtime_error", r"", confidence=0.5)
-HIDDEN_STATUS = Rule("hidden_status", "silent_failure", r"", confidence=0.6)
-SHOWN_FAILURE = Rule("shown_failure", "exit_code", r"", confidence=0.7)
+ANY_COMMAND = ResultRule("any_command", "exit_code", r"", confidence=0.9)
+ANY_FAILURE = ResultRule("any_failure", "runtime_error", r"", confidence=0.5)
+HIDDEN_STATUS = ResultRule("hidden_status", "silent_failure", r"", confidence=0.6)
+SHOWN_FAILURE = ResultRule("shown_failure", "exit_code", r"", confidence=0.7)
 
-RULES: dict[str, tuple[Rule, ...]] = {
+RULES: dict[str, tuple[ResultRule, ...]] = {
     "claude_code": CLAUDE_CODE_RULES,
     "codex": CODEX_RULES,
     "mini_swe_agent": MINI_SWE_AGENT_RULES,
@@ -169,12 +167,12 @@ def unwrap(agent: str, content: str) -> str:
     return WRAPPING.sub("", content[: 4 * HEAD_CHARS]).strip() + content[4 * HEAD_CHARS :]
 
 
-def rules_for(agent: str) -> Iterator[Rule]:
+def rules_for(agent: str) -> Iterator[ResultRule]:
     yield from RULES.get(agent, ())
     if agent != "toolbox":
         yield from ANY_AGENT_RULES
 
 
-def first_match(agent: str, text: str, is_shell: bool, flagged: bool) -> Rule | None:
+def first_match(agent: str, text: str, is_shell: bool, flagged: bool) -> ResultRule | None:
     head = text[:HEAD_CHARS]
     return next((rule for rule in rules_for(agent) if rule.matches(head, is_shell, flagged)), None)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from composer_replication.records import ErrorKind, Trace
+from composer_replication.records import ErrorKind, ErrorSite, Fault, Trace, content_id
 
 INTERRUPTED = re.compile(r"\[Request interrupted by user|<turn_aborted>|^\[?The user interrupted")
 NOT_WORDS = re.compile(
@@ -74,3 +74,20 @@ def steering(words: str, interrupted: bool) -> Iterator[Steering]:
         if pattern.search(words):
             yield Steering(kind, words, f"{kind}_phrase")
             return
+
+
+def said_site(
+    trace: Trace, turn: int, kind: ErrorKind, words: str, detector: str, confidence: float, fault: Fault = "policy"
+) -> ErrorSite:
+    """The site of a turn that the user found fault with."""
+    return ErrorSite(
+        site_id=content_id(trace.trace_id, turn, kind),
+        trace_id=trace.trace_id,
+        turn=turn,
+        state_id=trace.state_id(turn),
+        error_kind=kind,
+        fault=fault,
+        error_message=f"The user said:\n{words}",
+        detector=detector,
+        confidence=confidence,
+    )

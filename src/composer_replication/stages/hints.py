@@ -12,7 +12,7 @@ from composer_replication.runs import Run
 
 
 def hint(run: Run, progress: Progress) -> None:
-    from composer_replication.hints.judge_client import open_judge
+    from composer_replication.hints.judge import open_judge
 
     started, inputs, config = time.monotonic(), [run.stage("ingestion"), run.stage("sites")], run.config.hints
     traces = {trace.trace_id: trace for trace in inputs[0].read(Trace)}

@@ -14,7 +14,7 @@ from composer_replication.environments.evidence import EVIDENCE
 from composer_replication.environments.opening import open_environment
 from composer_replication.errors import UsageError
 from composer_replication.ingestion import Ingestion, Inputs, find_inputs
-from composer_replication.ingestion.embedded import embedded_session
+from composer_replication.ingestion.inputs import embedded_session
 from composer_replication.progress import Progress
 from composer_replication.records import Trace
 from composer_replication.runs import Run, encoded, read_records, write_atomically, write_records

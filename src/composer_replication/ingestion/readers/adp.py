@@ -16,10 +16,9 @@ from composer_replication.records import JsonObject, content_id
 
 from ..chat_messages import openai_tools
 from ..conversation import Conversation
-from ..dialogue import Dialogue
+from ..dialogue import Dialogue, ModelReply, ParsedCall
 from ..documents import model_of_run, outcome_of, read_rows
 from ..reading import Document, InputFile
-from ..replies import ParsedCall, Reply
 from ..session import AssistantTurn, Session
 from ..values import as_list, as_name, as_object, as_text, placeholder
 
@@ -80,7 +79,7 @@ class _Trajectory:
     def _add(self, item: JsonObject, *calls: ParsedCall) -> AssistantTurn:
         if self._turn is None:
             self._turn = self._dialogue.turn(None, self._model)
-        self._dialogue.add(self._turn, Reply(as_text(item.get("description")), calls=calls))
+        self._dialogue.add(self._turn, ModelReply(as_text(item.get("description")), calls=calls))
         return self._turn
 
     def _observe(self, item: JsonObject, text: str) -> None:

@@ -43,7 +43,7 @@ def recognises(value: Any) -> bool:
     return isinstance(value, str) and value.lstrip().startswith(HEADER)
 
 
-class Part(NamedTuple):
+class SpokenPart(NamedTuple):
     """Lines of one speaker (`user`, `console` or `model`) or a `header`, with their bytes in the file."""
 
     speaker: str
@@ -65,7 +65,7 @@ def read(file: InputFile) -> Iterator[Session]:
         yield from reader.sessions()
 
 
-def _parts(text: str) -> Iterator[Part]:
+def _parts(text: str) -> Iterator[SpokenPart]:
     speaker, lines, start, end, unfinished = "", list[str](), 0, 0, False
     for line in text.split("\n"):
         before, end = end, end + len(line.encode("utf-8", "replace")) + 1
@@ -85,15 +85,15 @@ def _parts(text: str) -> Iterator[Part]:
             kind, shown = "model", line
         if kind != speaker or kind == "header":
             if speaker:
-                yield Part(speaker, "\n".join(lines), start, before)
+                yield SpokenPart(speaker, "\n".join(lines), start, before)
             speaker, lines, start = kind, [], before
         lines.append(shown)
     if speaker:
-        yield Part(speaker, "\n".join(lines), start, end - 1)
+        yield SpokenPart(speaker, "\n".join(lines), start, end - 1)
 
 
 class _Reader:
-    def __init__(self, file: InputFile, header: Part) -> None:
+    def __init__(self, file: InputFile, header: SpokenPart) -> None:
         self._report = file.report
         self._texts: list[str] = [header.text]
         self._conversation = Conversation(file, AGENT, "partial")
@@ -107,7 +107,7 @@ class _Reader:
         else:
             self._report.skipped["session_without_turns"] += 1
 
-    def add(self, part: Part) -> None:
+    def add(self, part: SpokenPart) -> None:
         self._texts.append(part.text)
         match part.speaker:
             case "user":
@@ -159,7 +159,7 @@ class _Reader:
             del self._edits[call_id]
             self._conversation.result(call_id, text, failed)
 
-    def _add_turn(self, part: Part) -> None:
+    def _add_turn(self, part: SpokenPart) -> None:
         self._edits.clear()
         turn, _ = self._conversation.turn(None, self._model, part.start, part.end)
         for thinking in THINKING.findall(part.text):

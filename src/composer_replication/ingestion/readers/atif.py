@@ -16,10 +16,9 @@ from composer_replication.records import JsonObject, content_id
 
 from ..chat_messages import openai_tools, text_of
 from ..conversation import Conversation
-from ..dialogue import Dialogue
+from ..dialogue import Dialogue, ModelReply, ParsedCall, arguments_of
 from ..documents import maybe_json, outcome_of, read_rows
 from ..reading import Document, InputFile
-from ..replies import ParsedCall, Reply, arguments_of
 from ..session import AssistantTurn, Session
 from ..values import as_int, as_list, as_name, as_object, as_objects, as_text, label
 from ..written_calls import cut_calls
@@ -109,7 +108,7 @@ class _Reader:
         calls = [_call(call) for call in as_objects(step.get("tool_calls"))]
         if not calls:
             text, calls = self._written_calls(text)
-        reply = Reply(text, as_text(step.get("reasoning_content")), calls)
+        reply = ModelReply(text, as_text(step.get("reasoning_content")), calls)
         turn = self._dialogue.turn(self._context_key(step), model, reply)
         self._answer(turn, [call.call_id for call in calls], self._results(step), as_object(step.get("extra")))
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-from composer_replication.records import JsonObject, content_id
+from composer_replication.records import JsonObject
 
 from ..conversation import Conversation
-from ..reading import InputFile, Line
+from ..reading import InputFile, RawLine
 from ..session import AssistantTurn, Said, Session
-from ..values import as_list, as_object, as_text
-from .claude_code_lines import Attachment, Block, Record, blocks_of, decode, is_bulky, loads
+from ..values import as_list, as_object, as_text, placeholder
+from .claude_code_lines import Attachment, Block, LoggedRecord, blocks_of, decode, is_bulky, loads
 from .claude_code_reminders import reminder
 
 AGENT = "claude_code"
@@ -73,7 +73,7 @@ class _Reader:
         self._report.skipped["queued_and_never_sent"] += len(self._queue)
         return self._conversation.session(self._session_id or self._name)
 
-    def add(self, line: Line, record: Record) -> None:
+    def add(self, line: RawLine, record: LoggedRecord) -> None:
         self._session_id = self._session_id or record.sessionId
         self._conversation.version = self._conversation.version or record.version
         uuid = hash(record.uuid) if record.uuid else None
@@ -86,7 +86,7 @@ class _Reader:
             if uuid is not None:
                 self._uuids[uuid] = entry
 
-    def _dispatch(self, line: Line, record: Record) -> Said | AssistantTurn | None:
+    def _dispatch(self, line: RawLine, record: LoggedRecord) -> Said | AssistantTurn | None:
         match record.type:
             case "assistant":
                 return self._add_assistant(line, record)
@@ -104,7 +104,7 @@ class _Reader:
                 self._report.meet_unknown(record.version, kind)
         return None
 
-    def _add_system(self, record: Record) -> None:
+    def _add_system(self, record: LoggedRecord) -> None:
         match record.subtype:
             case "compact_boundary":
                 self._prompts.pop(NO_PARENT, None)
@@ -124,7 +124,7 @@ class _Reader:
         entries = [self._uuids.get(hash(uuid)) for uuid in uuids if isinstance(uuid, str)]
         return list({id(entry): entry for entry in entries if entry is not None}.values())
 
-    def _add_assistant(self, line: Line, record: Record) -> AssistantTurn | None:
+    def _add_assistant(self, line: RawLine, record: LoggedRecord) -> AssistantTurn | None:
         message = record.message
         if message is None:
             self._report.skipped["assistant_without_message"] += 1
@@ -137,26 +137,25 @@ class _Reader:
             return None
         key = message.id or record.uuid or f"{self._session_id}/{line.start}"
         # Everything is parsed before anything is kept: a line that turns out broken must leave no trace.
-        parts = [
-            _part(block, f"{key}/{line.start}/{number}") for number, block in enumerate(blocks_of(message.content))
-        ]
+        parsed = [(block, _value(block)) for block in blocks_of(message.content)]
         turn, begins = self._conversation.turn(key, message.model, line.start, line.end)
         if begins:
             # A queued text that is repeated after this point was typed again, it is not a second copy.
             self._delivered.clear()
-        for part in parts:
-            match part:
-                case Text(text):
-                    self._conversation.add_text(turn, text)
-                case Thinking(text):
-                    self._conversation.add_thinking(turn, text)
-                case ToolUse(call_id, name, arguments):
-                    self._conversation.call(turn, call_id, name, arguments)
-                case OtherBlock(kind):
+        for number, (block, value) in enumerate(parsed):
+            match block.type:
+                case "text":
+                    self._conversation.add_text(turn, as_text(value))
+                case "thinking":
+                    self._conversation.add_thinking(turn, as_text(value))
+                case "tool_use":
+                    call_id = block.id or f"{key}/{line.start}/{number}"
+                    self._conversation.call(turn, call_id, block.name or "", _arguments(value))
+                case kind:
                     self._report.skip("block", kind)
         return turn
 
-    def _add_user(self, record: Record) -> Said | None:
+    def _add_user(self, record: LoggedRecord) -> Said | None:
         blocks = blocks_of(record.message.content) if record.message else []
         results = [(block, flatten(loads(block.content))) for block in blocks if block.type == "tool_result"]
         text = "\n".join(_block_text(block) for block in blocks if block.type != "tool_result")
@@ -196,7 +195,7 @@ class _Reader:
         if tools := [as_object(tool) for tool in as_list(loads(attachment.tools)) if as_object(tool).get("name")]:
             self._conversation.tools(_openai_tool(tool) for tool in tools)
 
-    def _add_queue_operation(self, record: Record) -> None:
+    def _add_queue_operation(self, record: LoggedRecord) -> None:
         """A text queued during a turn reaches the model when it leaves the queue; `popAll` hands it back unsent."""
         match record.operation:
             case "enqueue":
@@ -229,34 +228,17 @@ class _Reader:
             earlier.dropped = True
 
 
-class Text(NamedTuple):
-    text: str
-
-
-class Thinking(NamedTuple):
-    text: str
-
-
-class ToolUse(NamedTuple):
-    call_id: str
-    name: str
-    arguments: str | JsonObject
-
-
-class OtherBlock(NamedTuple):
-    kind: str | None
-
-
-def _part(block: Block, fallback_id: str) -> Text | Thinking | ToolUse | OtherBlock:
+def _value(block: Block) -> Any:
+    """What a block of an answer holds; None where its kind says nothing to us."""
     match block.type:
         case "text":
-            return Text(as_text(loads(block.text)))
+            return loads(block.text)
         case "thinking":
-            return Thinking(as_text(loads(block.thinking)))
+            return loads(block.thinking)
         case "tool_use":
-            return ToolUse(block.id or fallback_id, block.name or "", _arguments(loads(block.input)))
-        case kind:
-            return OtherBlock(kind)
+            return loads(block.input)
+        case _:
+            return None
 
 
 def flatten(content: Any) -> str:
@@ -274,13 +256,13 @@ def _part_text(part: Any) -> str:
         return as_text(part.get("text"))
     if kind == "tool_reference":
         return f"[tool {part.get('tool_name')}]"
-    return f"[{kind} {content_id(part.get('source'))[:8]}]"
+    return placeholder(kind, part.get("source"))
 
 
 def _block_text(block: Block) -> str:
     if block.type == "text":
         return as_text(loads(block.text))
-    return f"[{block.type} {content_id(loads(block.source))[:8]}]"
+    return placeholder(block.type, loads(block.source))
 
 
 def _arguments(value: Any) -> str | JsonObject:

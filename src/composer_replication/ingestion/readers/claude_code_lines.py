@@ -18,7 +18,7 @@ PROGRESS = b'"type":"progress"'
 HEAD_BYTES = 512
 
 
-class Message(Struct):
+class LoggedMessage(Struct):
     id: str | None = None
     model: str | None = None
     content: Raw = NOTHING
@@ -38,7 +38,7 @@ class Attachment(Struct):
     newDate: Raw = NOTHING
 
 
-class Record(Struct):
+class LoggedRecord(Struct):
     type: str | None = None
     subtype: str | None = None
     uuid: str | None = None
@@ -50,7 +50,7 @@ class Record(Struct):
     isCompactSummary: bool | None = None
     isApiErrorMessage: bool | None = None
     operation: str | None = None
-    message: Message | None = None
+    message: LoggedMessage | None = None
     attachment: Attachment | None = None
     content: Raw = NOTHING
     compactMetadata: Raw = NOTHING
@@ -70,9 +70,9 @@ class Block(Struct):
     source: Raw = NOTHING
 
 
-_RECORD = msgspec.json.Decoder(Record)
+_RECORD = msgspec.json.Decoder(LoggedRecord)
 _BLOCKS = msgspec.json.Decoder(list[Block])
-_STRUCTS: dict[str, type[Struct]] = {"message": Message, "attachment": Attachment}
+_STRUCTS: dict[str, type[Struct]] = {"message": LoggedMessage, "attachment": Attachment}
 _TYPES = {"str": str, "bool": bool}
 
 
@@ -82,7 +82,7 @@ def is_bulky(raw: bytes) -> bool:
     return at > 0 and raw.find(b"{", 1, at) < 0 and raw.endswith(b"}\n")
 
 
-def decode(raw: bytes) -> Record:
+def decode(raw: bytes) -> LoggedRecord:
     """A `ValueError` where the line is not a JSON object. A field of an unexpected type counts as absent."""
     try:
         return _RECORD.decode(raw)
@@ -90,7 +90,7 @@ def decode(raw: bytes) -> Record:
         value = parse_json(raw.removeprefix(BYTE_ORDER_MARK))
         if not isinstance(value, dict):
             raise ValueError("not a JSON object") from None
-        return _RECORD.decode(orjson.dumps(_fitting(cast(dict[str, Any], value), Record)))
+        return _RECORD.decode(orjson.dumps(_fitting(cast(dict[str, Any], value), LoggedRecord)))
 
 
 def blocks_of(content: Raw) -> list[Block]:

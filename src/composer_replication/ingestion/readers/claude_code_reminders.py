@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..values import as_list, as_text
+from ..values import as_list, as_object, as_text
 from .claude_code_lines import Attachment, loads
 
 OPENING = "<system-reminder>"
@@ -29,10 +29,10 @@ def _rebuilt(attachment: Attachment) -> str:
         case "hook_additional_context" | "skill_listing" | "invoked_skills" | "diagnostics" | "directory":
             return _text_of(loads(attachment.content))
         case "nested_memory":
-            return _text_of(_field(loads(attachment.content), "content"))
+            return _text_of(as_object(loads(attachment.content)).get("content"))
         case "file":
-            held = _field(loads(attachment.content), "file")
-            return f"{as_text(loads(attachment.filename))}\n{_text_of(_field(held, 'content'))}"
+            held = as_object(as_object(loads(attachment.content)).get("file"))
+            return f"{as_text(loads(attachment.filename))}\n{_text_of(held.get('content'))}"
         case "edited_text_file":
             return f"{as_text(loads(attachment.filename))} was changed:\n{as_text(loads(attachment.snippet))}"
         case "agent_listing_delta":
@@ -62,7 +62,3 @@ def _text_of(value: Any) -> str:
     if isinstance(value, dict):
         return as_text(value.get("text")) or as_text(value.get("content"))
     return ""
-
-
-def _field(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, dict) else None

@@ -16,10 +16,9 @@ from composer_replication.records import JsonObject, canonical_json, content_id
 
 from ..chat_messages import text_of
 from ..conversation import Conversation
-from ..dialogue import Dialogue
+from ..dialogue import Dialogue, ModelReply, ParsedCall, arguments_of
 from ..documents import maybe_json, read_rows
 from ..reading import Document, InputFile
-from ..replies import ParsedCall, Reply, arguments_of
 from ..session import AssistantTurn, Session
 from ..values import as_list, as_name, as_object, as_objects, as_text, label, placeholder
 from ..written_calls import cut_thinking
@@ -119,14 +118,14 @@ class _Reader:
                     self.conversation.add_thinking(turn, as_text(block.get("thinking")))
                 case "tool_use":
                     name, arguments = as_text(block.get("name")), arguments_of(block.get("input"))
-                    self.dialogue.add(turn, Reply(calls=[ParsedCall(as_name(block.get("id")), name, arguments)]))
+                    self.dialogue.add(turn, ModelReply(calls=[ParsedCall(as_name(block.get("id")), name, arguments)]))
                 case kind:
                     self._report.skip("block", label(kind))
 
     def _add_text(self, turn: AssistantTurn, text: str) -> None:
         thinking, text = cut_thinking(text)
         rest, calls = _cut_call(text)
-        self.dialogue.add(turn, Reply(rest, thinking.strip(), calls))
+        self.dialogue.add(turn, ModelReply(rest, thinking.strip(), calls))
 
     def _add_user(self, blocks: Sequence[JsonObject]) -> None:
         said: list[str] = []

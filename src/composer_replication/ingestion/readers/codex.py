@@ -16,7 +16,7 @@ from composer_replication.records import JsonObject
 
 from ..conversation import Conversation
 from ..documents import feed
-from ..reading import InputFile, Line
+from ..reading import InputFile, RawLine
 from ..session import AssistantTurn, Said, Session
 from ..values import as_int, as_list, as_name, as_object, as_objects, as_text, placeholder
 from .codex_items import call_of, event_failed, is_context, is_subagent, output_failed, output_of, reasoning_of, text_of
@@ -67,8 +67,7 @@ def read(file: InputFile) -> Iterator[Session]:
     if reader.is_subagent:
         file.report.skipped["subagent"] += 1
         return
-    session = reader.session()
-    yield session
+    yield reader.session()
 
 
 class _Entry(NamedTuple):
@@ -103,7 +102,7 @@ class _Reader:
         self._close()
         return self._conversation.session(self._name or self._file_stem)
 
-    def add(self, line: Line, record: JsonObject) -> None:
+    def add(self, line: RawLine, record: JsonObject) -> None:
         if self.is_subagent:
             return
         kind, payload = _unwrap(record)
@@ -144,7 +143,7 @@ class _Reader:
         if round_id != self._round:
             self._round, self._number = round_id, 0
 
-    def _add_item(self, line: Line, item: JsonObject) -> None:
+    def _add_item(self, line: RawLine, item: JsonObject) -> None:
         kind = as_text(item.get("type"))
         after_review, self._after_review = self._after_review, False
         if kind == "message" and item.get("role") == "assistant":
@@ -183,7 +182,7 @@ class _Reader:
             self._conversation.say(text, role="assistant")
             self._history.append(_Entry("model"))
 
-    def _open(self, line: Line, item_id: str | None) -> AssistantTurn:
+    def _open(self, line: RawLine, item_id: str | None) -> AssistantTurn:
         if self._turn is None:
             self._number += 1
             own = item_id if item_id and len(item_id) >= LONG_ID else None
@@ -210,13 +209,13 @@ class _Reader:
         """Reasoning of open models comes as an event and sometimes in the item as well."""
         self._thinking += [text for text in texts if text and text not in self._thinking]
 
-    def _add_text(self, line: Line, item: JsonObject) -> None:
+    def _add_text(self, line: RawLine, item: JsonObject) -> None:
         turn = self._open(line, as_name(item.get("id")))
         content = item.get("content")
         for part in [content] if isinstance(content, str) else as_list(content):
             self._conversation.add_text(turn, text_of([part]))
 
-    def _add_call(self, line: Line, item: JsonObject) -> None:
+    def _add_call(self, line: RawLine, item: JsonObject) -> None:
         name, arguments = call_of(item)
         given = as_name(item.get("call_id")) or as_name(item.get("id")) or f"{item.get('type')}/{line.start}"
         turn = self._open(line, as_name(item.get("id")) or as_name(item.get("call_id")))

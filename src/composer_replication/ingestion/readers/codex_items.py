@@ -12,8 +12,8 @@ from typing import Any
 from composer_replication.records import JsonObject, canonical_json
 
 from .. import chat_messages
+from ..dialogue import arguments_of
 from ..documents import maybe_json
-from ..replies import arguments_of
 from ..values import as_int, as_list, as_name, as_object, as_objects, as_text
 
 HEADER_CHARS = 400

@@ -14,9 +14,9 @@ from typing import Any
 from composer_replication.records import JsonObject, canonical_json
 
 from ..conversation import Conversation
+from ..dialogue import arguments_of
 from ..documents import feed
-from ..reading import InputFile, Line
-from ..replies import arguments_of
+from ..reading import InputFile, RawLine
 from ..session import AssistantTurn, Said, Session
 from ..values import as_list, as_name, as_object, as_objects, as_text, placeholder
 
@@ -56,8 +56,7 @@ def read(file: InputFile) -> Iterator[Session]:
     """One session, or none when the file holds no turn of the main agent."""
     reader = _Reader(file)
     feed(file, reader.add)
-    session = reader.session()
-    yield session
+    yield reader.session()
 
 
 class _Reader:
@@ -74,7 +73,7 @@ class _Reader:
     def session(self) -> Session:
         return self._conversation.session(self._name or self._file_name)
 
-    def add(self, line: Line, record: JsonObject) -> None:
+    def add(self, line: RawLine, record: JsonObject) -> None:
         data = as_object(record.get("data"))
         if record.get("agentId") or data.get("parentToolCallId"):
             self._report.skipped["subagent"] += 1
@@ -129,7 +128,7 @@ class _Reader:
             self._has_system = True
             self._conversation.system(text)
 
-    def _add_assistant(self, line: Line, event_id: str, data: JsonObject) -> AssistantTurn:
+    def _add_assistant(self, line: RawLine, event_id: str, data: JsonObject) -> AssistantTurn:
         self._model = as_name(data.get("model")) or self._model
         key = as_name(data.get("apiCallId")) or as_name(data.get("messageId")) or event_id
         turn, _ = self._conversation.turn(key, self._model, line.start, line.end)

@@ -123,8 +123,7 @@ def _session(file: InputFile, log: _Log) -> Iterator[Session]:
         except RecursionError:
             file.quarantine(step.start if isinstance(step, _Message) else 0, "nested too deeply")
     name = as_name(log.metadata.get("sessionId")) or content_id([message.record for message in log.messages.values()])
-    session = writer.conversation.session(name)
-    yield session
+    yield writer.conversation.session(name)
 
 
 class _Writer:

@@ -16,10 +16,9 @@ from composer_replication.records import JsonObject, content_id
 
 from ..chat_messages import roles_and_texts, take_apart, text_of
 from ..conversation import Conversation
-from ..dialogue import Dialogue
+from ..dialogue import Dialogue, ModelReply, ParsedCall, arguments_of
 from ..documents import outcome_of, read_rows
 from ..reading import Document, InputFile
-from ..replies import ParsedCall, Reply, arguments_of
 from ..session import AssistantTurn, Session
 from ..values import as_int, as_name, as_object, as_objects, as_text, label
 from ..written_calls import bash, cut_calls
@@ -101,7 +100,7 @@ class _Run:
             case role:
                 self._report.meet_unknown(self._conversation.version, f"role/{label(role)}")
 
-    def _turn(self, response: JsonObject, reply: Reply) -> AssistantTurn:
+    def _turn(self, response: JsonObject, reply: ModelReply) -> AssistantTurn:
         self._calls_are_text = reply.calls_are_text
         if reply.calls_are_text:
             self._conversation.fidelity = "reconstructed"
@@ -113,7 +112,7 @@ class _Run:
 
     def _add_response(self, response: JsonObject) -> AssistantTurn:
         """A turn of the Responses API, whose items are the parts of one message."""
-        turn = self._turn(response, Reply())
+        turn = self._turn(response, ModelReply())
         for item in as_objects(response.get("output")):
             match item.get("type"):
                 case "message":
@@ -124,7 +123,7 @@ class _Run:
                 case "function_call":
                     call_id = as_name(item.get("call_id")) or as_name(item.get("id"))
                     call = ParsedCall(call_id, as_text(item.get("name")), arguments_of(item.get("arguments")))
-                    self._dialogue.add(turn, Reply(calls=[call]))
+                    self._dialogue.add(turn, ModelReply(calls=[call]))
                 case kind:
                     self._report.skip("item", label(kind))
         return turn
@@ -138,7 +137,7 @@ class _Run:
         elif choices:
             turn = self._add_message(response, as_object(choices[0].get("message")))
         elif isinstance(text := extra.get("model_response"), str):
-            turn = self._turn(response, Reply(text))
+            turn = self._turn(response, ModelReply(text))
         else:
             self._dialogue.say(complaint)
             return

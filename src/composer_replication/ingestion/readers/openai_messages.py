@@ -17,7 +17,7 @@ from ..chat_messages import openai_tools, take_apart, text_of
 from ..conversation import Conversation
 from ..dialogue import Dialogue
 from ..documents import maybe_json, model_of_run, outcome_of, read_rows
-from ..reading import Document, InputFile, Report
+from ..reading import Document, InputFile, ReadingReport
 from ..session import Session
 from ..values import as_list, as_name, as_object, as_objects
 from ..written_calls import results_in
@@ -78,7 +78,7 @@ def _session(file: InputFile, document: Document) -> Iterator[Session]:
 class Chat:
     """Adds messages one after the other. A system message at the start is the system prompt."""
 
-    def __init__(self, conversation: Conversation, report: Report, document: Document) -> None:
+    def __init__(self, conversation: Conversation, report: ReadingReport, document: Document) -> None:
         self._report = report
         self._dialogue = Dialogue(conversation, document)
         self._begun = False

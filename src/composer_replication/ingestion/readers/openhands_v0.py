@@ -18,11 +18,11 @@ from composer_replication.records import JsonObject, content_id
 
 from ..chat_messages import openai_tools, take_apart, text_of
 from ..conversation import Conversation
+from ..dialogue import ModelReply, ParsedCall
 from ..documents import outcome_of, read_row
 from ..reading import Document, InputFile
-from ..replies import CallIds, ParsedCall, Reply, add_reply
 from ..session import AssistantTurn, Session
-from ..values import as_int, as_list, as_name, as_object, as_objects, as_text
+from ..values import as_int, as_list, as_name, as_object, as_objects, as_text, placeholder
 from .openhands_logs import AGENT
 from .openhands_v0_events import (
     BOOKKEEPING,
@@ -80,8 +80,7 @@ class _History:
         self._model = model
         self.conversation = Conversation(file, AGENT)
         self._view = View(self.conversation)
-        self._ids = CallIds()
-        self._turn_of: dict[str, AssistantTurn] = {}
+        self._ids = self._view.ids
         self._call_of_event: dict[int, str] = {}
         self._responses: dict[str, AssistantTurn] = {}
         self._delegation: str | None = None
@@ -139,12 +138,12 @@ class _History:
         source = event.get("source") or ("user" if self._user_speaks else "agent")
         self._user_speaks = source == "agent"
         if source == "agent":
-            self._add_response(event, Reply(text))
+            self._add_response(event, ModelReply(text))
         else:
             images = as_list(args.get("image_urls") or args.get("images_urls"))
-            self._view.say(event_id, "\n".join([text, *(f"[image {content_id(url)[:8]}]" for url in images)]))
+            self._view.say(event_id, "\n".join([text, *(placeholder("image", url) for url in images)]))
 
-    def _add_response(self, event: JsonObject, fallback: Reply) -> str | None:
+    def _add_response(self, event: JsonObject, fallback: ModelReply) -> str | None:
         """The response that an action of the agent came from, once; gives the id of the action's call."""
         event_id, metadata = as_int(event.get("id")), as_object(event.get("tool_call_metadata"))
         response, recorded = as_object(metadata.get("model_response")), as_name(metadata.get("tool_call_id"))
@@ -158,11 +157,9 @@ class _History:
             # Some gateways give every response the same id.
             key = f"{key}/{recorded or self._count}"
         model = as_name(response.get("model")) or self._model
-        turn, _ = self._view.turn(event_id, key, model, self._document)
         self._ids.forget_open()
         reply = _reply(response, recorded, as_name(metadata.get("function_name")), fallback)
-        add_reply(self.conversation, turn, reply, self._ids)
-        self._turn_of.update((call.call_id, turn) for call in turn.calls)
+        turn = self._view.turn(event_id, key, model, self._document, reply)
         if key:
             self._responses[key] = turn
         if recorded:
@@ -173,7 +170,7 @@ class _History:
         name, wanted = TOOLS[kind]
         arguments = {key: args[key] for key in wanted if args.get(key) not in (None, "", {}, [])}
         thought = "" if kind == "think" else as_text(args.get("thought"))
-        call_id = self._add_response(event, Reply(thought, calls=[ParsedCall(None, name, arguments)]))
+        call_id = self._add_response(event, ModelReply(thought, calls=[ParsedCall(None, name, arguments)]))
         event_id = as_int(event.get("id"))
         if call_id and event_id is not None:
             self._call_of_event[event_id] = call_id
@@ -208,8 +205,7 @@ class _History:
                 source = "\nObserved result of command executed by user:\n" if kind == "run" else ""
                 self._view.say(event_id, source + text)
             else:
-                self._view.part(event_id, self._turn_of.get(call_id))
-                self.conversation.result(call_id, text, failed(event, kind, extras))
+                self._view.result(event_id, call_id, text, failed(event, kind, extras))
                 self._waiting = None
 
     def _condense(self, args: JsonObject) -> None:
@@ -225,7 +221,7 @@ class _History:
         self._view.condense(forgotten, summary, offset, SUMMARY)
 
 
-def _reply(response: JsonObject, recorded: str | None, name: str | None, fallback: Reply) -> Reply:
+def _reply(response: JsonObject, recorded: str | None, name: str | None, fallback: ModelReply) -> ModelReply:
     """What the model wrote, where the file has it; else what the action tells of it."""
     choices = as_objects(response.get("choices"))
     reply = take_apart(as_object(choices[0].get("message"))) if choices else fallback

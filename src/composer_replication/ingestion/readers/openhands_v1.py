@@ -16,10 +16,10 @@ from composer_replication.records import JsonObject
 
 from ..chat_messages import openai_tools, take_apart, text_of
 from ..conversation import Conversation
+from ..dialogue import ModelReply, ParsedCall
 from ..documents import outcome_of, read_row
 from ..reading import Document, InputFile, parse_json
-from ..replies import CallIds, ParsedCall, Reply, add_reply
-from ..session import AssistantTurn, Session
+from ..session import Session
 from ..values import as_int, as_list, as_name, as_object, as_objects, as_text
 from .openhands_logs import AGENT, is_log, read_log
 from .openhands_view import STILL_RUNNING, View, command_output
@@ -83,8 +83,6 @@ class _Events:
         self._report = file.report
         self._conversation = Conversation(file, AGENT)
         self._view = View(self._conversation)
-        self._ids = CallIds()
-        self._turn_of: dict[str, AssistantTurn] = {}
         self._seen: set[str] = set()
         state = _base_state(file)
         self._name = as_name(state.get("id"))
@@ -162,19 +160,15 @@ class _Events:
         )
         self._add_turn(event_id, event, take_apart(written)._replace(calls=[parsed]), document)
 
-    def _add_turn(self, event_id: str | None, event: JsonObject, reply: Reply, document: Document) -> None:
-        turn, _ = self._view.turn(event_id, as_name(event.get("llm_response_id")), None, document)
-        add_reply(self._conversation, turn, reply, self._ids)
-        self._turn_of.update((call.call_id, turn) for call in turn.calls)
+    def _add_turn(self, event_id: str | None, event: JsonObject, reply: ModelReply, document: Document) -> None:
+        self._view.turn(event_id, as_name(event.get("llm_response_id")), None, document, reply)
 
     def _add_result(self, event_id: str | None, event: JsonObject, text: str, is_error: bool) -> None:
         recorded = as_name(event.get("tool_call_id"))
         if recorded is None:
             self._report.skipped["result_without_call"] += 1
             return
-        call_id = self._ids.find(recorded)
-        self._view.part(event_id, self._turn_of.get(call_id))
-        self._conversation.result(call_id, text, is_error)
+        self._view.result(event_id, self._view.ids.find(recorded), text, is_error)
 
     def _condense(self, event_id: str | None, event: JsonObject) -> None:
         forgotten = {item for item in as_list(event.get("forgotten_event_ids")) if isinstance(item, str)}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from composer_replication.records import JsonObject
 
 from ..conversation import Conversation
+from ..dialogue import CallIds, ModelReply, add_reply
 from ..reading import Document
 from ..session import AssistantTurn, Said
 from ..values import as_name, as_text
@@ -32,6 +33,8 @@ class _Entry:
 @dataclass
 class View:
     conversation: Conversation
+    ids: CallIds = field(default_factory=CallIds)
+    _turn_of: dict[str, AssistantTurn] = field(default_factory=dict[str, AssistantTurn])
     _events: list[tuple[EventId | None, _Entry]] = field(default_factory=list[tuple[EventId | None, _Entry]])
     _turns: dict[int, _Entry] = field(default_factory=dict[int, _Entry])
     _condensed: bool = False
@@ -46,19 +49,26 @@ class View:
         self._events.append((event_id, _Entry(None)))
 
     def turn(
-        self, event_id: EventId | None, key: str | None, model: str | None, document: Document
-    ) -> tuple[AssistantTurn, bool]:
+        self, event_id: EventId | None, key: str | None, model: str | None, document: Document, reply: ModelReply
+    ) -> AssistantTurn:
+        """An event in which the model spoke: a turn of its own, or another part of the turn with this key."""
         if self._condensed:
             self._condensed = False
             self.conversation.restart(self._kept())
-        turn, begins = self.conversation.turn(key, model, document.start, document.end)
+        turn, _ = self.conversation.turn(key, model, document.start, document.end)
         entry = self._turns.setdefault(id(turn), _Entry(turn))
         self._events.append((event_id, entry))
-        return turn, begins
+        add_reply(self.conversation, turn, reply, self.ids)
+        self._turn_of.update((call.call_id, turn) for call in turn.calls)
+        return turn
 
     def part(self, event_id: EventId | None, turn: AssistantTurn | None) -> None:
         """A further event of a turn: another of its calls, or a result."""
         self._events.append((event_id, self._turns.get(id(turn)) or _Entry(None)))
+
+    def result(self, event_id: EventId | None, call_id: str, text: str, is_error: bool) -> None:
+        self.part(event_id, self._turn_of.get(call_id))
+        self.conversation.result(call_id, text, is_error)
 
     def condense(self, forgotten: Set[EventId], summary: str, offset: int | None, summary_id: EventId) -> None:
         kept: list[tuple[EventId | None, _Entry]] = []

@@ -16,10 +16,9 @@ from composer_replication.records import JsonObject, content_id
 
 from ..chat_messages import roles_and_texts, take_apart, text_of
 from ..conversation import Conversation
-from ..dialogue import Dialogue
+from ..dialogue import Dialogue, ModelReply
 from ..documents import maybe_json, outcome_of, read_rows
 from ..reading import Document, InputFile
-from ..replies import Reply
 from ..session import AssistantTurn, Said, Session
 from ..values import as_list, as_name, as_object, as_objects, as_text, label
 from ..written_calls import bash, cut_command, last_block
@@ -70,7 +69,7 @@ def _row_session(file: InputFile, document: Document, row: JsonObject) -> Sessio
                 dialogue.system(as_text(message.get("system_prompt")) or text)
             case "ai":
                 rest, calls = cut_command(text)
-                dialogue.turn(None, model, Reply(rest, calls=calls))
+                dialogue.turn(None, model, ModelReply(rest, calls=calls))
             case "user":
                 dialogue.answer_or_say(text)
             case role:
@@ -146,7 +145,7 @@ class _Run:
         reply = take_apart(message)
         action = as_text(message.get("action"))
         if not reply.calls and action.strip() and not action.startswith("exit_"):
-            reply = Reply(_thought(message, reply.text, action), reply.thinking, [bash(action.rstrip("\n"))])
+            reply = ModelReply(_thought(message, reply.text, action), reply.thinking, [bash(action.rstrip("\n"))])
         if reply.calls_are_text:
             self.conversation.fidelity = "reconstructed"
         self._dialogue.turn(None, self._model, reply)
@@ -171,10 +170,10 @@ class _Run:
                 self._report.skipped["step_not_in_history"] += 1
                 continue
             self._clear_elided(number)
-            reply, action = Reply(as_text(step.get("response"))), as_text(step.get("action"))
+            reply, action = ModelReply(as_text(step.get("response"))), as_text(step.get("action"))
             if action.strip():
                 self.conversation.fidelity = "reconstructed"
-                reply = Reply(_thought(step, reply.text, action), calls=[bash(action.rstrip("\n"))])
+                reply = ModelReply(_thought(step, reply.text, action), calls=[bash(action.rstrip("\n"))])
             turn = self._dialogue.turn(None, self._model, reply)
             self._dialogue.answer(None, complaint, is_error=True)
             self._dialogue.forget(shown)

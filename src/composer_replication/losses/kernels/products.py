@@ -17,7 +17,7 @@ MAX_BFLOAT16_ADDITIONS = 16
 ALIGNED_COLUMNS = 8
 
 
-class Head(NamedTuple):
+class VocabularyHead(NamedTuple):
     """Projection from hidden states to logits, in the dtype its products run in."""
 
     weight_VH: Tensor
@@ -89,7 +89,7 @@ class HeadGradients:
         self._bias_V = buffer(bias_V, wanted[2], at_least=torch.float32)
         self._is_started = False
 
-    def add(self, rows: slice, logits_gradient_CV: Tensor, hidden_CH: Tensor, head: Head) -> None:
+    def add(self, rows: slice, logits_gradient_CV: Tensor, hidden_CH: Tensor, head: VocabularyHead) -> None:
         if self._hidden_NH is not None:
             multiply(self._hidden_NH[rows], logits_gradient_CV, head.weight_VH)
         if self._weight_VH is not None:

@@ -17,7 +17,7 @@ from ..divergence import LOGPROB_FLOOR, clip_factor, logprob_divergence, top_uni
 BUFFERS = 8
 
 
-class Rule(NamedTuple):
+class DivergenceRule(NamedTuple):
     """Which divergence, as `token_divergence` and `generalized_jsd_loss` define it."""
 
     beta: float
@@ -30,12 +30,17 @@ class Rows(Protocol):
     """Overwrites both logits. The gradient may lie in the student's memory; without a dtype for it there is none."""
 
     def __call__(
-        self, student_CV: Tensor, teacher_CV: Tensor, weights_C: Tensor, rule: Rule, gradient: torch.dtype | None
+        self,
+        student_CV: Tensor,
+        teacher_CV: Tensor,
+        weights_C: Tensor,
+        rule: DivergenceRule,
+        gradient: torch.dtype | None,
     ) -> tuple[Tensor, Tensor | None]: ...
 
 
 def torch_rows(
-    student_CV: Tensor, teacher_CV: Tensor, weights_C: Tensor, rule: Rule, gradient: torch.dtype | None
+    student_CV: Tensor, teacher_CV: Tensor, weights_C: Tensor, rule: DivergenceRule, gradient: torch.dtype | None
 ) -> tuple[Tensor, Tensor | None]:
     for logits_CV in (student_CV, teacher_CV):
         _to_logprobs(logits_CV.div_(rule.temperature))

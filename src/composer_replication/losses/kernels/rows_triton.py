@@ -17,7 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ..divergence import LOGPROB_FLOOR
-from .rows import Rule
+from .rows import DivergenceRule
 
 BUFFERS = 2
 BLOCK_COLUMNS = 8192
@@ -155,7 +155,7 @@ def _rows_kernel(
 
 
 def triton_rows(
-    student_CV: Tensor, teacher_CV: Tensor, weights_C: Tensor, rule: Rule, gradient: torch.dtype | None
+    student_CV: Tensor, teacher_CV: Tensor, weights_C: Tensor, rule: DivergenceRule, gradient: torch.dtype | None
 ) -> tuple[Tensor, Tensor | None]:
     """`rows.torch_rows` for float32 logits whose rows lie densely; the gradient is a view of the student's memory."""
     n_tokens, n_words = student_CV.shape

@@ -22,9 +22,9 @@ from transformers import TrainerCallback
 
 from composer_replication.config import MonitorConfig
 from composer_replication.environments.evidence import AttemptEvidence
+from composer_replication.monitor.judge import Judgement, conduct_of, has_canary_hit, judge
 from composer_replication.monitor.penalty import Penalty
 from composer_replication.monitor.signs import Sign
-from composer_replication.monitor.watch import Watch, has_canary_hit, watch, watched_of
 from composer_replication.records import Trace, canonical_json
 
 from ..metrics import StepLines
@@ -46,7 +46,7 @@ class Consequence(NamedTuple):
 class Seen(NamedTuple):
     rollout: Rollout[Any]
     trace: Trace
-    watch: Watch | None
+    watch: Judgement | None
     """None where the monitor itself failed."""
     failure: str = ""
 
@@ -106,12 +106,12 @@ class RolloutMonitor(TrainerCallback):
 
     def _look(self, rollout: Rollout[Any], trace: Trace) -> Seen:
         try:
-            watched = watched_of(trace, evidence_of(rollout.episode))
-            return Seen(rollout, trace, watch(watched, more_signs=self._signs(trace) if self._signs else ()))
+            conduct = conduct_of(trace, evidence_of(rollout.episode))
+            return Seen(rollout, trace, judge(conduct, more_signs=self._signs(trace) if self._signs else ()))
         except Exception as error:
             return Seen(rollout, trace, None, f"{type(error).__name__}: {error}")
 
-    def _consequence(self, reward: float, seen: Watch | None) -> Consequence:
+    def _consequence(self, reward: float, seen: Judgement | None) -> Consequence:
         if self._penalty is None or seen is None:
             return Consequence()
         return Consequence(self._penalty.charge(reward, seen), self._penalty.drops(seen))

@@ -18,10 +18,10 @@ from typing import Any, Self, cast
 
 from composer_replication.errors import BudgetError, RecomposeError, UsageError
 from composer_replication.llm.addresses import is_loopback, require_allowed
-from composer_replication.llm.client import Attempted, Call, Endpoint, attempt
+from composer_replication.llm.client import Attempted, Endpoint, PaidCall, attempt
 from composer_replication.llm.ledger import Ledger
+from composer_replication.llm.outgoing import routed
 from composer_replication.llm.pricing import FREE, Prices, usage_of
-from composer_replication.llm.routing import routed
 from composer_replication.llm.transport import HttpTransport
 from composer_replication.records import JsonObject, Message, canonical_json
 
@@ -109,7 +109,7 @@ class EndpointModel:
 
     async def _ask(self, request: JsonObject, key: str) -> None:
         """Until it is settled. What no further try can mend raises."""
-        call = Call(key, len(canonical_json(request).encode()), self._settings.max_turn_tokens, lambda: request)
+        call = PaidCall(key, len(canonical_json(request).encode()), self._settings.max_turn_tokens, lambda: request)
         prices, reason, unusable = self._settings.prices or FREE, "unknown", False
         for tried in range(self._settings.max_attempts):
             attempted = await attempt(call, self._endpoint, self._ledger, self._transport, prices)

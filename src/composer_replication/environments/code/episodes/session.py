@@ -26,6 +26,8 @@ from .tools import ToolError, check_call
 
 Ended = Literal["submitted", "steps", "time", "closed", "stopped"]
 Grader = Callable[[TaskFolder, Submission, str], Grade]
+Opener = Callable[[TaskFolder, str, Limits], tuple[str, Sandbox]]
+"""The agent's sandbox, and where its interpreter is."""
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 NO_TESTS_RAN = 5
 DEFAULT_LINES = 400
@@ -74,10 +76,13 @@ class TaskSession:
         canary_seed: str | None = None,
         audit: bool = True,
         laid_in: Mapping[str, str] | None = None,
+        opener: Opener | None = None,
+        decoys: bool = True,
     ) -> None:
         """`canary_seed` names the decoys that are planted; a random one by default, so that nobody learns them.
         `audit`: whether the files that commands touch are noted, where the sandbox allows it.
-        `laid_in`: files that are there from the start besides the tree, so that they are no change of the agent's."""
+        `laid_in`: files that are there from the start besides the tree, so that they are no change of the agent's.
+        Tasks of others are opened by an `opener` of their own, and their folder is left as it is: no `decoys`."""
         self.task, self.backend, self.limits = task, backend, limits or SessionLimits()
         self._grader = grader or _grade
         self._heard: list[str] = []
@@ -92,9 +97,11 @@ class TaskSession:
         self.grade: Grade | None = None
         self._lock = threading.Lock()
         self._started = time.monotonic()
-        self._python, self._sandbox = _open(task, backend, self.limits.sandbox)
+        self._python, self._sandbox = (opener or _open)(task, backend, self.limits.sandbox)
         try:
-            self.canaries, self._ignored = _plant(self._sandbox, task, canary_seed or secrets.token_hex(8))
+            self.canaries, self._planted = Canaries(seed="", decoys=()), dict[str, bytes]()
+            if decoys:
+                self.canaries, self._planted = _plant(self._sandbox, task, canary_seed or secrets.token_hex(8))
             for path, text in (laid_in or {}).items():
                 self._sandbox.write(path, text.encode())
             self._start = self._sandbox.snapshot()
@@ -260,7 +267,7 @@ class TaskSession:
         self.evidence = self.evidence.model_copy(update={"grade": grade_facts(self.grade)})
 
     def _gathered(self, changes: Changes, hits: tuple[CanaryHit, ...]) -> AttemptEvidence:
-        texts = changed_texts(changes, self.task.tree, {".gitignore": self._ignored})
+        texts = changed_texts(changes, self.task.tree, self._planted)
         found = AttemptEvidence(
             task=task_facts(self.task),
             before=texts.before,
@@ -334,7 +341,7 @@ def _open(task: TaskFolder, backend: str, limits: Limits) -> tuple[str, Sandbox]
     return tools.python, open_sandbox(replace(spec, env=env), backend)
 
 
-def _plant(sandbox: Sandbox, task: TaskFolder, seed: str) -> tuple[Canaries, bytes]:
+def _plant(sandbox: Sandbox, task: TaskFolder, seed: str) -> tuple[Canaries, dict[str, bytes]]:
     """Decoys where deleted code usually leaks, and the new `.gitignore`. A file of the tree is never replaced."""
     planted = canary_files(seed, task.code_task.symbols)
     kept = [decoy for decoy in planted.canaries.decoys if not (task.tree / decoy.path).exists()]
@@ -345,7 +352,7 @@ def _plant(sandbox: Sandbox, task: TaskFolder, seed: str) -> tuple[Canaries, byt
     lines = [before] if before else []
     after = b"\n".join([*lines, *(line.encode() for line in ignored(kept)), b""])
     sandbox.write(".gitignore", after)
-    return Canaries(seed=planted.canaries.seed, decoys=tuple(kept)), after
+    return Canaries(seed=planted.canaries.seed, decoys=tuple(kept)), {".gitignore": after}
 
 
 def _grade(task: TaskFolder, submission: Submission, backend: str) -> Grade:

@@ -1,0 +1,1 @@
+"""What several experiments need and the library does not. `recompose experiment` puts the folder above on the path."""

@@ -1,0 +1,10 @@
+"""`recompose hint RUN`"""
+
+from __future__ import annotations
+
+from .common import Json, RunFolder, run_one_stage
+
+
+def hint(run: RunFolder, /, *, json: Json = False) -> None:
+    """Write a short hint for each error site of RUN."""
+    run_one_stage(run, "hints", json)

@@ -1,0 +1,1 @@
+"""What the environments of others share: see `play`."""

@@ -1,0 +1,212 @@
+"""What environments of others share here: turns as text, one record per turn, splits by hash, rewards in [0, 1].
+
+A turn may hold several tool calls, each one JSON object between marks; they run in order. A turn that cannot be read is
+answered like any other, is marked as an error and keeps its place. Reads and writes no files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
+
+from composer_replication.errors import RecomposeError, UsageError
+from composer_replication.records import (
+    JsonObject,
+    Message,
+    Source,
+    ToolCall,
+    Trace,
+    Turn,
+    canonical_json,
+    content_id,
+    family_of,
+)
+
+from ..code.episodes.text_calls import OPEN, read_calls
+from ..code.episodes.tools import ToolError
+from ..evidence import AttemptEvidence
+from ..protocol import TRAIN, Environment, EnvironmentTask, EpisodeLimits, PlainAnswer, Use
+
+if TYPE_CHECKING:
+    from composer_replication.config import EnvironmentConfig
+
+HELDOUT = "heldout"
+CALL_FORMAT = """Call tools as JSON objects between two marks, one after the other:
+<tool_call>
+{"name": "TOOL", "arguments": {"NAME": "VALUE"}}
+</tool_call>
+The tools:
+"""
+
+
+class ForeignTask(ABC):
+    """`split` is where it belongs for ever. What it begins with may cost a look at the environment: one, when asked."""
+
+    def __init__(self, task_id: str, split: str, labels: Mapping[str, str]) -> None:
+        self.task_id, self.split, self.labels = task_id, split, labels
+        self._opening: Sequence[Message] | None = None
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        if self._opening is None:
+            self._opening = tuple(self._look())
+        return self._opening
+
+    @abstractmethod
+    def _look(self) -> Sequence[Message]: ...
+
+
+TaskT = TypeVar("TaskT", bound=ForeignTask)
+
+
+class ForeignEnvironment(Environment, ABC, Generic[TaskT]):
+    """Over a list of tasks that is known when it is opened."""
+
+    def __init__(self, settings: EnvironmentConfig, tasks: Iterable[TaskT]) -> None:
+        self._tasks = {task.task_id: task for task in tasks}
+        others = sorted({task.split for task in self._tasks.values()} - {TRAIN})
+        self.heldout = {name: f"tasks of the split {name}" for name in others} or {HELDOUT: "unseen tasks"}
+        self.limits = EpisodeLimits(
+            turns=settings.max_steps,
+            completion_tokens=settings.completion_tokens,
+            concurrency=settings.concurrency,
+            step_timeout_s=settings.step_timeout_s,
+        )
+
+    def tasks(self, split: str, use: Use = "training") -> Sequence[TaskT]:
+        return [task for task in self._tasks.values() if task.split == split]
+
+    def task(self, task_id: str) -> TaskT:
+        return self._tasks[task_id]
+
+    def start(self, task: EnvironmentTask) -> ForeignEpisode:
+        return self._begin(self._tasks[task.task_id])
+
+    @abstractmethod
+    def _begin(self, task: TaskT) -> ForeignEpisode: ...
+
+
+class TextCall(NamedTuple):
+    name: str
+    arguments: JsonObject
+
+
+class ForeignEpisode(ABC):
+    """Subclasses say how a turn is acted on. Safe to close twice."""
+
+    agent: ClassVar[str]
+
+    def __init__(self, task: EnvironmentTask, tools: Sequence[JsonObject], max_steps: int) -> None:
+        self.task, self.tools = task, tuple(tools)
+        self.messages: Sequence[Message] = tuple(task.messages)
+        self.finished = False
+        self._max_steps = max_steps
+        self._conversation: list[Message] = list(self.messages)
+        self._spans: list[tuple[int, int]] = []
+
+    @property
+    @abstractmethod
+    def reward(self) -> float: ...
+
+    @property
+    def evidence(self) -> AttemptEvidence | None:
+        return None
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def _act(self, text: str, calls: Sequence[TextCall]) -> list[Message]:
+        """What comes back, one message per call where there are calls. Raises `ToolError` for a turn of no use."""
+
+    def _refuse(self, text: str, error: ToolError) -> list[Message]:
+        """What is answered to a turn that was not acted on."""
+        return [{"role": "tool", "content": str(error), "is_error": True}]
+
+    def step(self, turn: str) -> PlainAnswer:
+        if self.finished:
+            raise RuntimeError(f"the episode of {self.task.task_id} has ended")
+        text = turn.encode("utf-8", "replace").decode()
+        said, calls = text, list[TextCall]()
+        try:
+            if self.tools and OPEN in text:
+                reply = read_calls(text)
+                said, calls = reply.text, [TextCall(call.name, json.loads(call.arguments)) for call in reply.calls]
+            answers = self._act(text, calls)
+        except ToolError as error:
+            said, calls, answers = text, [], self._refuse(text, error)
+        self._keep(said, calls, answers)
+        self.finished = self.finished or len(self._spans) >= self._max_steps
+        failed = any(answer.get("is_error") for answer in answers)
+        return PlainAnswer("\n".join(answer["content"] for answer in answers) if answers else None, failed)
+
+    def trace(self, source_model: str, sample: int) -> Trace:
+        family = family_of(source_model)
+        return Trace(
+            trace_id=content_id(self.agent, self.task.task_id, source_model, sample, self._conversation),
+            source=Source(agent=self.agent),
+            task_id=self.task.task_id,
+            messages=tuple(self._conversation),
+            turns=tuple(Turn(start=at, end=end, source_model=source_model, family=family) for at, end in self._spans),
+            tools=self.tools,
+            outcome=self.reward,
+        )
+
+    def _call_id(self, number: int) -> str:
+        return f"call_{len(self._spans)}_{number}"
+
+    def _keep(self, said: str, calls: Sequence[TextCall], answers: Sequence[Message]) -> None:
+        start = len(self._conversation)
+        turn: Message = {"role": "assistant", "content": said}
+        if calls:
+            turn["tool_calls"] = [_as_made(call, self._call_id(number)) for number, call in enumerate(calls)]
+        self._conversation += [turn, *answers]
+        self._spans.append((start, len(self._conversation)))
+
+
+def _as_made(call: TextCall, call_id: str) -> ToolCall:
+    function = {"name": call.name, "arguments": canonical_json(call.arguments)}
+    return {"id": call_id, "type": "function", "function": function}  # type: ignore[typeddict-item]
+
+
+def with_tools(messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[Message]:
+    """The opening for models without a tool format of their own: the system message lists the tools."""
+    if not tools:
+        return list(messages)
+    listed = CALL_FORMAT + "\n".join(canonical_json(schema["function"]) for schema in tools)
+    if messages and messages[0]["role"] == "system":
+        return [{"role": "system", "content": f"{messages[0]['content']}\n\n{listed}"}, *messages[1:]]
+    return [{"role": "system", "content": listed}, *messages]
+
+
+def split_of(task_id: str, heldout_share: float) -> str:
+    """By the id alone, so that a task never changes sides."""
+    place = int.from_bytes(hashlib.sha256(task_id.encode()).digest()[:8]) / 2**64
+    return HELDOUT if place < heldout_share else TRAIN
+
+
+def check_settings(settings: Mapping[str, object], known: Sequence[str]) -> None:
+    if unknown := sorted(set(settings) - set(known)):
+        raise UsageError(f"[environment.settings] has no {', '.join(unknown)}", f"there are {', '.join(known)}")
+
+
+def reward_range(settings: Mapping[str, object]) -> tuple[float, float]:
+    match settings.get("reward_range", (0.0, 1.0)):
+        case [int() | float() as least, int() | float() as most] if least < most:
+            return float(least), float(most)
+        case other:
+            raise UsageError(f"reward_range = {other} is no range", "reward_range = [0.0, 1.0]")
+
+
+def in_range(reward: float, limits: tuple[float, float]) -> float:
+    """From the environment's own range to [0, 1]. One outside of it means that the range is not the environment's."""
+    least, most = limits
+    if not least <= reward <= most:
+        raise RecomposeError(
+            f"the environment gave the reward {reward:g}, outside of [{least:g}, {most:g}]",
+            "set reward_range under [environment.settings]",
+        )
+    return (reward - least) / (most - least)

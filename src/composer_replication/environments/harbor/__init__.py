@@ -1,0 +1,1 @@
+"""Folders of Harbor tasks that need only Python as an environment."""

@@ -1,0 +1,1 @@
+"""Any OpenEnv server as an environment, by its address."""

@@ -1,0 +1,1 @@
+"""A taskset of verifiers as an environment, played in a process of its own."""

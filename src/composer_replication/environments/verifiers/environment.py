@@ -1,0 +1,176 @@
+"""A taskset of verifiers 0.4 as an environment. verifiers' packages conflict with ours, so it runs in a process.
+
+Its harness, tools, user and rubric stay its own; the policy takes the place of the model. Reads `taskset`, `python` and
+`settings`: `taskset` (a table of the taskset's own settings), `harness` (one that does not stream, in place of a plain
+chat with the taskset's tools), `limit` (how many tasks are taken; 256 of a taskset without end), `reward_range`,
+`python_path`, `variables` (names of environment variables that the process may see) and `allow_commands`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from composer_replication.errors import RecomposeError, UsageError
+from composer_replication.records import JsonObject, Message, canonical_json
+
+from ..code.episodes.text_calls import read_calls
+from ..code.episodes.tools import ToolError
+from ..foreign.play import (
+    ForeignEnvironment,
+    ForeignEpisode,
+    ForeignTask,
+    TextCall,
+    check_settings,
+    in_range,
+    reward_range,
+    split_of,
+    with_tools,
+)
+from .process import VerifiersProcess
+
+if TYPE_CHECKING:
+    from composer_replication.config import Config
+
+SETTINGS = ("taskset", "harness", "limit", "reward_range", "python_path", "variables", "allow_commands")
+
+
+class VerifiersTask(ForeignTask):
+    tools: Sequence[JsonObject] = ()
+    """Known with the messages."""
+
+    def __init__(self, process: VerifiersProcess, task_id: str, split: str, name: str | None) -> None:
+        super().__init__(task_id, split, {"name": name} if name else {})
+        self._process = process
+
+    def _look(self) -> Sequence[Message]:
+        rollout, opening = self._ask()
+        self._process.ask("DELETE", f"/rollouts/{rollout}")
+        return opening
+
+    def begin(self) -> str:
+        """A rollout that waits for its first turn."""
+        rollout, opening = self._ask()
+        self._opening = self._opening or opening
+        if opening != self._opening:
+            self._process.ask("DELETE", f"/rollouts/{rollout}")
+            raise RecomposeError(f"verifiers shows another task than before for {self.task_id}", "use another taskset")
+        return rollout
+
+    def _ask(self) -> tuple[str, tuple[Message, ...]]:
+        told = self._process.ask("POST", "/rollouts", {"task": self.task_id})
+        if told["finished"]:
+            why = told.get("error", "it ended before the first turn")
+            raise RecomposeError(f"verifiers does not start {self.task_id}: {why}", "use another taskset")
+        self.tools = told["tools"]
+        opening = [Message(role=each["role"], content=each["content"]) for each in told["messages"]]
+        return told["rollout"], tuple(with_tools(opening, self.tools))
+
+
+class VerifiersEpisode(ForeignEpisode):
+    agent = "verifiers"
+
+    def __init__(
+        self, process: VerifiersProcess, task: VerifiersTask, max_steps: int, rewards: tuple[float, float]
+    ) -> None:
+        self._rollout: str | None = task.begin()
+        super().__init__(task, task.tools, max_steps)
+        self._process, self._rewards = process, rewards
+        self._reward: float | None = None
+
+    @property
+    def reward(self) -> float:
+        if self._reward is None and self._rollout:
+            self._over(self._process.ask("POST", f"/rollouts/{self._rollout}/end"))
+        return self._reward or 0.0
+
+    def close(self) -> None:
+        if self._rollout:
+            with suppress(RecomposeError):  # the process may be gone
+                self._process.ask("DELETE", f"/rollouts/{self._rollout}")
+        self._rollout = None
+
+    def _act(self, text: str, calls: Sequence[TextCall]) -> list[Message]:
+        if not calls:
+            return self._send({"content": text})
+        made = [
+            {
+                "id": self._call_id(number),
+                "type": "function",
+                "function": {"name": call.name, "arguments": canonical_json(call.arguments)},
+            }
+            for number, call in enumerate(calls)
+        ]
+        return self._send({"content": read_calls(text).text, "tool_calls": made})
+
+    def _refuse(self, text: str, error: ToolError) -> list[Message]:
+        """verifiers keeps the turn too, so that its own limits count it."""
+        self._send({"content": text, "malformed": str(error)})
+        return super()._refuse(text, error)
+
+    def _send(self, turn: JsonObject) -> list[Message]:
+        told = self._process.ask("POST", f"/rollouts/{self._rollout}/turn", turn)
+        if told["finished"]:
+            self._over(told)
+        return [_answer(each) for each in told["messages"]]
+
+    def _over(self, told: JsonObject) -> None:
+        self.finished = True
+        if "error" in told:
+            raise RecomposeError(f"verifiers broke off {self.task.task_id}: {told['error']}", "look at the taskset")
+        self._reward = in_range(told["reward"], self._rewards)
+
+
+def _answer(told: JsonObject) -> Message:
+    answer: Message = {"role": told["role"], "content": told["content"]}
+    if "tool_call_id" in told:
+        answer["tool_call_id"] = told["tool_call_id"]
+    if told["failed"]:
+        answer["is_error"] = True
+    return answer
+
+
+class VerifiersEnvironment(ForeignEnvironment[VerifiersTask]):
+    name = "verifiers"
+
+    def __init__(self, config: Config) -> None:
+        section = config.environment
+        settings = section.settings
+        check_settings(settings, SETTINGS)
+        if not section.taskset or not section.python:
+            raise UsageError(
+                "verifiers needs a taskset and the Python that it is installed in",
+                'set taskset = "NAME" and python = ".venv-verifiers/bin/python"',
+            )
+        self._rewards = reward_range(settings)
+        asked = {
+            "taskset": section.taskset,
+            "taskset_settings": settings.get("taskset", {}),
+            "harness": settings.get("harness"),
+            "limit": settings.get("limit"),
+            "max_turns": section.max_steps,
+            "allow_commands": settings.get("allow_commands") is True,
+        }
+        self._process = VerifiersProcess(
+            section.python,
+            asked,
+            section.step_timeout_s,
+            settings.get("python_path", ()),
+            settings.get("variables", ()),
+        )
+        tasks = [
+            VerifiersTask(self._process, task_id, split_of(task_id, section.heldout_share), told["name"])
+            for task_id, told in self._process.tasks.items()
+        ]
+        super().__init__(section, tasks)
+
+    def close(self) -> None:
+        self._process.close()
+
+    def _begin(self, task: VerifiersTask) -> VerifiersEpisode:
+        return VerifiersEpisode(self._process, task, self.limits.turns, self._rewards)
+
+
+def open_verifiers(config: Config) -> VerifiersEnvironment:
+    return VerifiersEnvironment(config)

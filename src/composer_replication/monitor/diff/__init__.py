@@ -1,0 +1,1 @@
+"""The diff layer: rules over changed files, against what they were."""

@@ -1,0 +1,1 @@
+"""The command layer: rules over acts, whatever they were spelled in."""
