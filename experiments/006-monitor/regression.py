@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from composer_replication.monitor.logistic import LARGEST_EXPONENT, Line
+from composer_replication.monitor.logistic import LARGEST_EXPONENT, Regression
 
 MAX_NEWTON_STEPS = 100
 TOLERANCE = 1e-8
 
 
-def fit_line(rows: Any, labels: Any, l2: float, signs: Sequence[int] | None = None) -> Line:
+def fit_line(rows: Any, labels: Any, l2: float, signs: Sequence[int] | None = None) -> Regression:
     """`rows` is (cases, columns), `labels` 0 or 1; `signs` is +1, −1 or 0 (either) for each column."""
     values, wanted = np.asarray(rows, dtype=float), np.asarray(labels, dtype=float)
     mean, spread = values.mean(0), values.std(0)
@@ -33,7 +33,7 @@ def fit_line(rows: Any, labels: Any, l2: float, signs: Sequence[int] | None = No
         kept[np.flatnonzero(kept)[int(against.argmin())]] = False
     full = np.zeros(values.shape[1])
     full[kept] = weights
-    return Line(tuple(mean.tolist()), tuple(scale.tolist()), tuple(full.tolist()), float(intercept))
+    return Regression(tuple(mean.tolist()), tuple(scale.tolist()), tuple(full.tolist()), float(intercept))
 
 
 def _newton(columns: Any, wanted: Any, l2: float) -> tuple[Any, float]:

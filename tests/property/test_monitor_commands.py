@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from composer_replication.monitor.acts import acts_of_steps
-from composer_replication.monitor.conduct import Conduct, Step
+from composer_replication.monitor.conduct import Conduct, ToolStep
 from composer_replication.monitor.python.source import python_acts
 from composer_replication.monitor.rules.layer import command_signs
 from composer_replication.monitor.shell.script import parse_shell
@@ -44,7 +44,7 @@ quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 @given(st.lists(st.tuples(st.sampled_from(KINDS), texts, texts), max_size=4))
 def test_no_step_raises(parts):
     steps = tuple(
-        Step(number, 0, kind, kind, command=first, path=first[:40], text=second, old=second[:9])
+        ToolStep(number, 0, kind, kind, command=first, path=first[:40], text=second, old=second[:9])
         for number, (kind, first, second) in enumerate(parts)
     )
     assert len(acts_of_steps(steps)) == len(steps)
@@ -112,12 +112,12 @@ def seconds_of(step):
 
 @pytest.mark.parametrize("name", NESTED)
 def test_twenty_kilobytes_of_shell_end_soon(name):
-    assert seconds_of(Step(0, 0, "command", "bash", command=NESTED[name][:KB20])) < LIMIT_S
+    assert seconds_of(ToolStep(0, 0, "command", "bash", command=NESTED[name][:KB20])) < LIMIT_S
 
 
 @pytest.mark.parametrize("name", NESTED_PYTHON)
 def test_twenty_kilobytes_of_python_end_soon(name):
-    assert seconds_of(Step(0, 0, "python", "ipython", command=NESTED_PYTHON[name][:KB20])) < LIMIT_S
+    assert seconds_of(ToolStep(0, 0, "python", "ipython", command=NESTED_PYTHON[name][:KB20])) < LIMIT_S
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -127,7 +127,7 @@ def test_twenty_kilobytes_of_python_end_soon(name):
 )
 def test_anything_repeated_ends_soon(piece, kind):
     text = (f"{piece} " * KB20)[:KB20]
-    assert seconds_of(Step(0, 0, kind, kind, command=text)) < LIMIT_S
+    assert seconds_of(ToolStep(0, 0, kind, kind, command=text)) < LIMIT_S
 
 
 def test_names_that_are_bound_to_each_other_again_and_again_are_followed_once():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from composer_replication.environments.code.tasks.task import Symbol
 from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, GradeFacts, TaskFacts
-from composer_replication.monitor.conduct import Conduct, Step
+from composer_replication.monitor.conduct import Conduct, ToolStep
 from composer_replication.monitor.signs import Sign
 from composer_replication.records import Source, Trace, Turn, content_id
 
@@ -45,7 +45,7 @@ def grade(passed=1, failed=0, **fields):
 
 
 def step(number, kind="command", **fields):
-    return Step(number, number, kind, kind, **fields)
+    return ToolStep(number, number, kind, kind, **fields)
 
 
 def conduct(*steps, left=None, person=False, trace_id="t" * 16):

@@ -1,19 +1,19 @@
 """Honest work by its principle: a case is a command, a step or a list of them, and none may give any sign."""
 # ruff: noqa: E501 - cases are easier to read unbroken
 
-from composer_replication.monitor.conduct import Step
+from composer_replication.monitor.conduct import ToolStep
 
 
 def write(path, text):
-    return Step(0, 0, "write", "write_file", path=path, text=text)
+    return ToolStep(0, 0, "write", "write_file", path=path, text=text)
 
 
 def edit(path, old, new):
-    return Step(0, 0, "edit", "edit_file", path=path, text=new, old=old)
+    return ToolStep(0, 0, "edit", "edit_file", path=path, text=new, old=old)
 
 
 def read(path):
-    return Step(0, 0, "read", "read_file", path=path)
+    return ToolStep(0, 0, "read", "read_file", path=path)
 
 
 def python(source):

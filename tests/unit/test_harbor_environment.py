@@ -133,6 +133,19 @@ def test_a_scripted_policy_solves_a_task_whose_own_solution_was_checked(tmp_path
         episode.close()
 
 
+def test_a_conversation_goes_on_where_it_was(tmp_path):
+    with opened(write_task(tmp_path / "sum"), check_solutions=False) as environment:
+        first = environment.start(only_task(environment))
+        first.step("Now." + call("bash", command="python3 tools/total.py > out/total.txt; rm numbers.txt"))
+        reached = first.trace("some/model", 0).messages
+        again = environment.resume(first.task.task_id, reached)
+        again.step(call("write_file", path="again.sh", content="#!/bin/sh\necho 42\n") + call("submit"))
+        assert (first.reward, again.reward) == (0.0, 1.0)
+        assert again.trace("some/model", 0).messages[: len(reached)] == reached
+        first.close()
+        again.close()
+
+
 def test_an_attempt_that_stops_is_judged_as_it_stands(tmp_path):
     partly = '{"reward": 0.25}'
     script = f"#!/bin/bash\nmkdir -p /logs/verifier\n[ -f out/a ] && echo '{partly}' > /logs/verifier/reward.json\n"

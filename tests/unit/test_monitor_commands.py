@@ -8,7 +8,7 @@ import pytest
 from composer_replication.environments.code.tasks.task import Symbol
 from composer_replication.environments.evidence import AttemptEvidence, TaskFacts
 from composer_replication.monitor.classes import BY_NAME
-from composer_replication.monitor.conduct import Conduct, Step
+from composer_replication.monitor.conduct import Conduct, ToolStep
 from composer_replication.monitor.rules.layer import RULES, command_signs
 
 from .monitor_cases import of_experiment
@@ -26,25 +26,25 @@ FACTS = TaskFacts(
 
 
 def bash(command):
-    return Step(0, 0, "command", "bash", command=command)
+    return ToolStep(0, 0, "command", "bash", command=command)
 
 
 def write(path, text):
-    return Step(0, 0, "write", "write_file", path=path, text=text)
+    return ToolStep(0, 0, "write", "write_file", path=path, text=text)
 
 
 def edit(path, old, new):
-    return Step(0, 0, "edit", "edit_file", path=path, text=new, old=old)
+    return ToolStep(0, 0, "edit", "edit_file", path=path, text=new, old=old)
 
 
 def read(path):
-    return Step(0, 0, "read", "read_file", path=path)
+    return ToolStep(0, 0, "read", "read_file", path=path)
 
 
 def conduct(*steps, in_task=True):
     numbered = [bash(step) if isinstance(step, str) else step for step in steps]
     evidence = AttemptEvidence(task=FACTS) if in_task else None
-    numbered = tuple(Step(**{**vars(step), "number": at}) for at, step in enumerate(numbered))
+    numbered = tuple(ToolStep(**{**vars(step), "number": at}) for at, step in enumerate(numbered))
     return Conduct("trace", numbered, evidence)
 
 

@@ -7,7 +7,7 @@ import pytest
 from composer_replication.environments.code.episodes.session import TaskSession
 from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, FileEvent, TaskFacts
-from composer_replication.monitor.conduct import Conduct, Step
+from composer_replication.monitor.conduct import Conduct, ToolStep
 from composer_replication.monitor.events import event_signs
 from tests.hacks.sample_task import write_sample_task
 
@@ -36,7 +36,7 @@ def rules(events, channel="wheel", path=WHEEL, command="", **fields):
     hit = CanaryHit(channel=channel, path=path, evidence="soft", where="open")
     given = {"canary_hits": (hit,), "opened_per_step": tuple(counts), "audited": True} | fields
     evidence = AttemptEvidence(task=FACTS, events=tuple(events), **given)
-    steps = (Step(0, 0, "command", "bash", command=command),)
+    steps = (ToolStep(0, 0, "command", "bash", command=command),)
     return [(sign.rule, sign.hack_class, sign.step) for sign in event_signs(Conduct("x", steps, evidence))]
 
 

@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 from composer_replication.monitor.acts import acts_of_steps
-from composer_replication.monitor.conduct import Step
+from composer_replication.monitor.conduct import ToolStep
 from composer_replication.monitor.python.source import python_acts
 
 
@@ -143,7 +143,7 @@ def test_what_is_no_python_gives_nothing():
 
 
 def steps(*parts):
-    return [Step(number, 0, *part) for number, part in enumerate(parts)]
+    return [ToolStep(number, 0, *part) for number, part in enumerate(parts)]
 
 
 def reads_of(*parts):
@@ -174,9 +174,9 @@ def test_scripts_are_known_when_they_are_run():
 
 
 def test_an_edit_changes_the_script():
-    first = Step(0, 0, "write", "w", path="look.py", text="open('x.txt')")
-    second = Step(1, 0, "edit", "e", path="look.py", text="secret", old="x")
-    third = Step(2, 0, "command", "bash", command="python look.py")
+    first = ToolStep(0, 0, "write", "w", path="look.py", text="open('x.txt')")
+    second = ToolStep(1, 0, "edit", "e", path="look.py", text="secret", old="x")
+    third = ToolStep(2, 0, "command", "bash", command="python look.py")
     assert [act.target for act in acts_of_steps([first, second, third])[2] if act.verb == "read"] == ["secret.txt"]
 
 

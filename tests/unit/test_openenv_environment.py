@@ -207,6 +207,20 @@ def test_what_the_policy_does_wrong_is_answered_and_keeps_its_place(game):
         episode.close()
 
 
+def test_a_conversation_goes_on_where_it_was(game):
+    with opened(game) as environment:
+        first = environment.start(environment.task("seed-4"))
+        first.step("3")
+        reached = first.trace("some/model", 0).messages
+        again = environment.resume("seed-4", reached)
+        again.step("5")
+        assert again.reward == 1.0 and again.trace("some/model", 0).messages[: len(reached)] == reached
+        altered = [*reached[:-1], {**reached[-1], "content": "Lower."}]
+        assert environment.resume("seed-4", altered) is None
+        first.close()
+        again.close()
+
+
 def test_an_episode_ends_at_its_last_step(game):
     with opened(game, max_steps=2) as environment:
         episode = environment.start(environment.task("seed-4"))

@@ -80,6 +80,12 @@ def test_the_rubric_decides(words):
     assert rewards == pytest.approx([0.2, 0.0])
 
 
+def test_an_attempt_that_nobody_plays_earns_nothing(words):
+    episode = words.start(words.task("word-river"))
+    assert episode.reward == 0.0 and not episode.finished
+    episode.close()
+
+
 def test_many_episodes_are_played_at_a_time(words):
     tasks = [*words.tasks("train"), *words.tasks("heldout")] * 2
     episodes = [words.start(task) for task in tasks]
@@ -146,7 +152,10 @@ def test_a_game_is_played_to_its_limit_and_its_reward_is_scaled():
         assert lost.finished and lost.reward == 0.0
         left.step("1")
         assert not left.finished and left.reward == 0.0
-        for episode in (won, lost, left):
+        resumed = environment.resume("game-4", left.trace("some/model", 0).messages)
+        resumed.step("4")
+        assert resumed.reward == 1.0 and len(resumed.trace("some/model", 0).turns) == 2
+        for episode in (won, lost, left, resumed):
             episode.close()
         with pytest.raises(LookupError):
             environment.task("game-5")

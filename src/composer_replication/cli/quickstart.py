@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -15,7 +15,10 @@ from composer_replication.runs import Run
 from composer_replication.stages.training import check_own_channels
 
 from .common import Json, working_on
+from .progress import open_progress
 from .result import show_result
+
+CODE_MODEL = "smollm2"
 
 
 def quickstart(
@@ -23,25 +26,33 @@ def quickstart(
     run: Annotated[Path | None, Parameter(help="Run directory; by default runs/quickstart-MODEL-SEED.")] = None,
     model: Annotated[str | None, Parameter(help="tiny (the default), smollm2, a folder or a hub id.")] = None,
     seed: Annotated[int | None, Parameter(help="Everything random depends on it; 0 by default.")] = None,
-    config: Annotated[Path | None, Parameter(help="TOML file with settings, instead of model and seed.")] = None,
+    environment: Annotated[
+        Literal["toolbox", "code"] | None,
+        Parameter(help="toolbox (default), or code: tasks of a small repository."),
+    ] = None,
+    config: Annotated[Path | None, Parameter(help="TOML file with settings, instead of these.")] = None,
     json: Json = False,
 ) -> None:
     """Warm up a policy, collect its traces beside a real session file, and run every stage up to the report.
 
-    Started again, it resumes after the last finished stage.
+    With --environment code, make certified tasks from a repository that ships with the package, and let SmolLM2 answer
+    them. Started again, it resumes after the last finished stage.
     """
     from composer_replication.evaluation.summary import conclude
 
-    if config and (model is not None or seed is not None):
-        raise UsageError("--config already says which model and seed", "put both in the file")
+    if config and not (model is seed is environment is None):
+        raise UsageError("--config already says which model, seed and environment", "put them in the file")
     if model is not None and not model.strip():
         raise UsageError("--model has no name", "recompose quickstart --model tiny")
     if seed is not None and seed < 0:
         raise UsageError("a seed is not negative", "recompose quickstart --seed 0")
-    settings: Config = load_quickstart_config(config) if config else quickstart_config(model or "tiny", seed or 0)
+    if environment == "code":
+        folder = run or Path("runs") / f"quickstart-code-{Path(model or CODE_MODEL).name}-{seed or 0}"
+        settings = _code_settings(folder, model or CODE_MODEL, seed or 0)
+    else:
+        settings = load_quickstart_config(config) if config else quickstart_config(model or "tiny", seed or 0)
+        folder = run or Path("runs") / f"quickstart-{Path(settings.model.name).name}-{settings.seed}"
     check_own_channels(settings)
-    name = Path(settings.model.name).name
-    folder = run or Path("runs") / f"quickstart-{name}-{settings.seed}"
     is_new = not (folder / "config.json").exists()
     started = Run.start(folder, settings)
     with working_on(started) as progress:
@@ -56,3 +67,19 @@ def quickstart(
         print(json_module.dumps(result))
     else:
         show_result(result)
+
+
+def _code_settings(folder: Path, model: str, seed: int) -> Config:
+    """Of a run whose tasks lie beside it, made here if they are missing; so is SmolLM2."""
+    from composer_replication.environments.code.quickstart import code_quickstart_config, make_sample_tasks
+    from composer_replication.training.models.loading import fetch_smollm2
+
+    tasks, progress = folder.with_name(f"{folder.name}-tasks"), open_progress()
+    try:
+        progress.stage("tasks", "make certified tasks from the repository that ships with the package")
+        make_sample_tasks(tasks, progress)
+        if model == CODE_MODEL:
+            fetch_smollm2(progress.note)
+    finally:
+        progress.close()
+    return code_quickstart_config(model, seed, tasks)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from composer_replication.config import load_config
 from composer_replication.environments.opening import open_environment
 from composer_replication.errors import RecomposeError, UsageError, quoted
 from composer_replication.pipeline import ensure_policy, refuse_stale, run_stage
@@ -40,6 +41,9 @@ def train(
     run: RunFolder,
     /,
     *,
+    config: Annotated[
+        Path | None, Parameter(help="TOML file that begins RUN: for training on an environment alone.")
+    ] = None,
     backend: Annotated[str, Parameter(help=f"Who runs the steps: {', '.join(BACKENDS)}.")] = "trl",
     dry_run: DryRun = False,
     selfcheck: SelfCheck = False,
@@ -48,8 +52,13 @@ def train(
     gpu: Annotated[bool, Parameter(negative="", help="With --dry-run: plan for GPUs where there are none.")] = False,
     json: Json = False,
 ) -> None:
-    """Train the policy of RUN with the channels of its config; the model goes to RUN/training/model."""
+    """Train the policy of RUN with the channels of its config; the model goes to RUN/training/model.
+
+    Stored traces, hints and pairs are read where a channel needs them; with none that does, rollouts are enough.
+    """
     refuse_unknown_backend(backend)
+    if config is not None:
+        Run.start(run, load_config(config))
     if dry_run and selfcheck:
         raise UsageError("--dry-run does nothing and --selfcheck trains", "give one of them")
     if processes is not None and processes < 1:

@@ -13,11 +13,11 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from .act import Act
-from .conduct import Step
+from .conduct import ToolStep
 from .python.source import python_acts
 from .python.values import NOTHING_GIVEN, Given
 from .shell.programs import INSTALLERS, SEARCHERS, command_acts, requirement_files
-from .shell.script import SHELLS, Command, Script, joined, parse_shell
+from .shell.script import SHELLS, Script, ShellCommand, joined, parse_shell
 
 __all__ = ["Act", "acts_of", "acts_of_steps", "remember"]
 
@@ -44,12 +44,12 @@ _PATCH_FILE = re.compile(
 )
 
 
-def acts_of(step: Step, files: Mapping[str, str] | None = None) -> list[Act]:
+def acts_of(step: ToolStep, files: Mapping[str, str] | None = None) -> list[Act]:
     """`files` are the texts that were written before this step, by path."""
     return list(_of_step(step, files or {}))
 
 
-def acts_of_steps(steps: Iterable[Step]) -> list[list[Act]]:
+def acts_of_steps(steps: Iterable[ToolStep]) -> list[list[Act]]:
     """The acts of each step in order, with what earlier ones wrote."""
     files: dict[str, str] = {}
     links: dict[str, str] = {}
@@ -77,7 +77,7 @@ def _through_links(act: Act, links: dict[str, str]) -> Act:
     return act._replace(target=links[link].rstrip("/") + act.target[len(link) :] or "/")
 
 
-def remember(step: Step, acts: Iterable[Act], files: MutableMapping[str, str]) -> None:
+def remember(step: ToolStep, acts: Iterable[Act], files: MutableMapping[str, str]) -> None:
     """Note the texts that a step with these acts wrote, as far as they are literal."""
     if step.kind == "write":
         files[inside(step.path)] = step.text
@@ -128,7 +128,7 @@ def _suffix_spelled_out(name: str) -> str:
     return next((f"{stem}.{each}" for each in HIDING_SUFFIXES if fnmatchcase(each, suffix)), name)
 
 
-def _of_step(step: Step, files: Mapping[str, str]) -> Iterator[Act]:
+def _of_step(step: ToolStep, files: Mapping[str, str]) -> Iterator[Act]:
     first = step.command.strip().split("\n")[0]
     if step.kind == "command":
         yield from _of_text(step.command, files, 0)
@@ -171,7 +171,7 @@ def _of_script(script: Script, files: Mapping[str, str], nested: int) -> Iterato
             yield from _sifted(command, script.commands[command.fed_by].name)
 
 
-def _sifted(command: Command, feeder: str) -> Iterator[Act]:
+def _sifted(command: ShellCommand, feeder: str) -> Iterator[Act]:
     """What is asked of the environment, or of the kinds that `file` tells."""
     words = "".join(word for word in command.argv[1:] if not word.startswith("-"))
     if feeder in ("env", "printenv", "export", "declare", "set"):
@@ -183,7 +183,7 @@ def _sifted(command: Command, feeder: str) -> Iterator[Act]:
 
 
 @lru_cache(maxsize=4_096)
-def _plain_acts(command: Command) -> tuple[Act, ...]:
+def _plain_acts(command: ShellCommand) -> tuple[Act, ...]:
     found = (
         act._replace(target=spelled_out(inside(act.target))) if act.verb in _OF_PATHS else act
         for act in command_acts(command)
@@ -194,7 +194,7 @@ def _plain_acts(command: Command) -> tuple[Act, ...]:
 _OF_PATHS = frozenset({"read", "write", "delete", "list", "search", "unpack", "decode"})
 
 
-def _of_interpreter(command: Command, files: Mapping[str, str], nested: int) -> Iterator[Act]:
+def _of_interpreter(command: ShellCommand, files: Mapping[str, str], nested: int) -> Iterator[Act]:
     """What a script that the trace itself wrote would do, when it is run."""
     name = command.name
     if PYTHONS.fullmatch(name):
@@ -231,11 +231,11 @@ def _of_interpreter(command: Command, files: Mapping[str, str], nested: int) -> 
             yield from _of_text(text, files, nested + 1, command.argv[1:])
 
 
-def _given(command: Command, arguments: Sequence[str]) -> Given:
+def _given(command: ShellCommand, arguments: Sequence[str]) -> Given:
     return Given(tuple(arguments), command.variables, command.given)
 
 
-def _of_requirements(command: Command, files: Mapping[str, str]) -> Iterator[Act]:
+def _of_requirements(command: ShellCommand, files: Mapping[str, str]) -> Iterator[Act]:
     """What the trace's own files of requirements ask for."""
     waiting = list(requirement_files(command.argv))
     for path in waiting:
@@ -247,7 +247,7 @@ def _of_requirements(command: Command, files: Mapping[str, str]) -> Iterator[Act
                 yield Act("install", wanted, f"{command.name} install", command.line, wanted)
 
 
-def _of_python_command(command: Command, files: Mapping[str, str], nested: int) -> Iterator[Act]:
+def _of_python_command(command: ShellCommand, files: Mapping[str, str], nested: int) -> Iterator[Act]:
     words = list(command.argv[1:])
     flags = ""
     while words and words[0].startswith("-") and words[0] != "-":
@@ -272,7 +272,9 @@ def _of_python_command(command: Command, files: Mapping[str, str], nested: int) 
         yield from _of_python(command.given, files, nested, command.folder, flags, given)
 
 
-def _of_module(command: Command, words: list[str], files: Mapping[str, str], nested: int, flags: str) -> Iterator[Act]:
+def _of_module(
+    command: ShellCommand, words: list[str], files: Mapping[str, str], nested: int, flags: str
+) -> Iterator[Act]:
     module, rest = (words[0], words[1:]) if words else ("", [])
     line, folder = command.line, command.folder
     plain = [inside(joined(folder, word)) for word in rest if not word.startswith("-")]

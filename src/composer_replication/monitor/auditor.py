@@ -14,10 +14,10 @@ import math
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from composer_replication.records import JsonObject
 
+from .act import Act
 from .logistic import FittedModel, chance
 
 AUDITOR = Path(__file__).with_name("auditor.json")
@@ -32,16 +32,7 @@ TELLING_PARTS = tuple(
 )
 
 
-class Acted(Protocol):
-    @property
-    def verb(self) -> str: ...
-    @property
-    def target(self) -> str: ...
-    @property
-    def detail(self) -> str: ...
-
-
-def names_of(acts: Iterable[Acted]) -> Iterator[str]:
+def names_of(acts: Iterable[Act]) -> Iterator[str]:
     """Words that say what kind of thing was done; none holds a path or a text of the rollout as it is."""
     before = "start"
     for act in acts:
@@ -68,7 +59,7 @@ def first_word(detail: str) -> str:
     return word[:24] if word.replace("-", "").replace("_", "").replace(".", "").isalnum() else ""
 
 
-def hashed(acts: Iterable[Acted]) -> dict[int, float]:
+def hashed(acts: Iterable[Act]) -> dict[int, float]:
     """Bucket -> capped count, in logarithms."""
     counts: dict[int, int] = {}
     for name in names_of(acts):
@@ -91,7 +82,7 @@ class Auditor(FittedModel):
     false_positive_rate: float
     trained_on: JsonObject
 
-    def probability(self, acts: Iterable[Acted]) -> float:
+    def probability(self, acts: Iterable[Act]) -> float:
         odds = self.intercept + sum(self.weights.get(bucket, 0.0) * value for bucket, value in hashed(acts).items())
         return chance(odds)
 

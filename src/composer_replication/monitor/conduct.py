@@ -11,7 +11,7 @@ StepKind = Literal["command", "python", "read", "write", "edit", "patch", "tests
 
 
 @dataclass(frozen=True)
-class Step:
+class ToolStep:
     """One tool call. What does not apply to its kind is empty."""
 
     number: int
@@ -32,7 +32,7 @@ class Step:
 @dataclass(frozen=True)
 class Conduct:
     trace_id: str
-    steps: tuple[Step, ...]
+    steps: tuple[ToolStep, ...]
     evidence: AttemptEvidence | None = None
     """None for ingested traces, which have their conversation only."""
     person: bool = False

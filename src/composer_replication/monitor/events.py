@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 
 from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, DecoyKind, FileEvent
 
-from .conduct import Conduct, Step
+from .conduct import Conduct, ToolStep
 from .diff.files import CONFIG_NAMES, START_NAMES
 from .diff.tests import weakened_tests
 from .signs import Sign
@@ -71,7 +71,7 @@ def event_signs(conduct: Conduct) -> list[Sign]:
     return [*_looks(evidence, conduct.steps), *_tests_touched(evidence), *_start_files(evidence)]
 
 
-def _looks(evidence: AttemptEvidence, steps: tuple[Step, ...]) -> Iterator[Sign]:
+def _looks(evidence: AttemptEvidence, steps: tuple[ToolStep, ...]) -> Iterator[Sign]:
     commands = {step.number: step.command for step in steps if step.kind == "command"}
     decoys = {hit.path: CLASS_OF_CHANNEL[hit.channel] for hit in evidence.canary_hits}
     own = {path for path in evidence.written if path not in evidence.before and path not in decoys}
@@ -188,7 +188,7 @@ def _goes_through_trees(command: str, path: str) -> bool:
     return THROUGH_TREES.search(command) is not None
 
 
-def was_shown_by_a_search(hit: CanaryHit, steps: Iterable[Step]) -> bool:
+def was_shown_by_a_search(hit: CanaryHit, steps: Iterable[ToolStep]) -> bool:
     """A decoy whose text came out among the results of a search, by somebody who never named its place."""
     commands = [step.command for step in steps if step.command]
     named = any(NAMES_LEAKING_FOLDER.search(command) for command in commands)

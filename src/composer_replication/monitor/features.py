@@ -15,12 +15,12 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Protocol
 
 from composer_replication.environments.evidence import AttemptEvidence, Layer
 
+from .act import Act
 from .classes import HACK_CLASSES
-from .conduct import Conduct, Step
+from .conduct import Conduct, ToolStep
 from .events import was_shown_by_a_search
 from .python.trees import is_docstring, parsed
 from .signs import Sign
@@ -47,13 +47,6 @@ PASSED, FAILED = re.compile(r"\b[1-9]\d* passed\b"), re.compile(r"\b[1-9]\d* (fa
 Features = dict[str, float]
 
 
-class Acted(Protocol):
-    """What of an `Act` is counted here."""
-
-    @property
-    def verb(self) -> str: ...
-
-
 NAMES: tuple[str, ...] = (
     *(f"{layer}_{group}" for layer, groups in LAYERS_OF_GROUPS.items() for group in groups),
     *"verifier_signs hard_signs classes_seen rules_broken layers_agreeing flagged_step_share".split(),
@@ -63,7 +56,7 @@ NAMES: tuple[str, ...] = (
 """More of each may only raise the probability."""
 
 
-def features_of(conduct: Conduct, signs: Sequence[Sign], acts: Iterable[Acted] = ()) -> Features:
+def features_of(conduct: Conduct, signs: Sequence[Sign], acts: Iterable[Act] = ()) -> Features:
     """Every name of `NAMES`; what a rollout without evidence cannot show is 0."""
     found = dict.fromkeys(NAMES, 0.0)
     found |= _of_signs(signs, len(conduct.steps))
@@ -103,7 +96,7 @@ def _of_signs(signs: Sequence[Sign], steps: int) -> Features:
     }
 
 
-def _of_evidence(evidence: AttemptEvidence, steps: Sequence[Step]) -> Features:
+def _of_evidence(evidence: AttemptEvidence, steps: Sequence[ToolStep]) -> Features:
     hits, grade = evidence.canary_hits, evidence.grade
     found = {
         "canary_hard": capped(sum(hit.evidence == "hard" and not was_shown_by_a_search(hit, steps) for hit in hits)),
@@ -119,7 +112,7 @@ def _of_evidence(evidence: AttemptEvidence, steps: Sequence[Step]) -> Features:
     return found
 
 
-def visible_tests_passed(steps: Sequence[Step]) -> bool:
+def visible_tests_passed(steps: Sequence[ToolStep]) -> bool:
     """What the agent's last run of the tests said."""
     last = next((step for step in reversed(steps) if step.kind == "tests"), None)
     return last is not None and bool(PASSED.search(last.output)) and not FAILED.search(last.output)
@@ -151,5 +144,5 @@ def _literals(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def _writes_a_test(step: Step) -> bool:
+def _writes_a_test(step: ToolStep) -> bool:
     return step.kind in ("write", "edit") and bool(TEST_PATH.search(step.path))

@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 
 from composer_replication.environments.evidence import AttemptEvidence, GradeFacts
 
-from .conduct import Conduct, Step
+from .conduct import Conduct, ToolStep
 from .diff.files import COMPILED, START_NAMES
 from .events import CLASS_OF_CHANNEL, was_shown_by_a_search
 from .python.trees import parsed
@@ -53,7 +53,7 @@ def verifier_signs(conduct: Conduct) -> list[Sign]:
     return [*_canaries(evidence, conduct.steps), *graded]
 
 
-def _canaries(evidence: AttemptEvidence, steps: tuple[Step, ...]) -> Iterator[Sign]:
+def _canaries(evidence: AttemptEvidence, steps: tuple[ToolStep, ...]) -> Iterator[Sign]:
     for hit in evidence.canary_hits:
         if hit.evidence == "hard" and not was_shown_by_a_search(hit, steps):
             line = f"the token of {hit.path} came back ({hit.where})"
@@ -64,7 +64,7 @@ def _is_broken(path: str, text: str) -> bool:
     return path.endswith(".py") and parsed(text) is None
 
 
-def _of_grade(grade: GradeFacts, steps: tuple[Step, ...]) -> Iterator[Sign]:
+def _of_grade(grade: GradeFacts, steps: tuple[ToolStep, ...]) -> Iterator[Sign]:
     for note in grade.notes:
         for pattern, rule, hack_class, evidence in NOTES:
             if re.search(pattern, note):
@@ -91,7 +91,7 @@ def _facts(grade: GradeFacts) -> Iterator[Sign]:
         yield Sign("facts_broken", hack_class, "verifier", "soft", None, broken[0])
 
 
-def _all_visible_tests_passed(steps: tuple[Step, ...]) -> bool:
+def _all_visible_tests_passed(steps: tuple[ToolStep, ...]) -> bool:
     """In the agent's last run of the whole suite, after which it changed nothing."""
     for step in reversed(steps):
         if step.kind in ("write", "edit", "patch", "command", "python"):

@@ -42,7 +42,7 @@ def chance(log_odds: float) -> float:
 
 
 @dataclass(frozen=True)
-class Line:
+class Regression:
     """A fitted model: `intercept + sum(weight · (value − mean) / scale)`, as log odds."""
 
     mean: tuple[float, ...]

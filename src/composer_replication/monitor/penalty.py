@@ -16,14 +16,14 @@ from composer_replication.errors import UsageError
 from composer_replication.records import JsonObject
 
 from .features import NAMES, Features, values_of
-from .logistic import FIT_COMMAND, FittedModel, Line
+from .logistic import FIT_COMMAND, FittedModel, Regression
 
 WEIGHTS = Path(__file__).with_name("weights.json")
 MAX_LAMBDA = 0.2
 Mode = Literal["watch", "penalty", "drop"]
 
 
-class Judged(Protocol):
+class Chargeable(Protocol):
     """All that the loss may know of a rollout."""
 
     @property
@@ -49,7 +49,9 @@ class Weights(FittedModel):
         """0 where no rule has anything to show: nobody is accused by counts alone."""
         if not has_signs(features):
             return 0.0
-        return Line(self.mean, self.scale, self.weights, self.intercept).probability(values_of(features, self.features))
+        return Regression(self.mean, self.scale, self.weights, self.intercept).probability(
+            values_of(features, self.features)
+        )
 
     @classmethod
     def load(cls, path: Path = WEIGHTS) -> Weights:
@@ -76,11 +78,11 @@ class Penalty:
     def load(cls, lambda_: float = MAX_LAMBDA, mode: Mode = "penalty", path: Path = WEIGHTS) -> Penalty:
         return cls(Weights.load(path), lambda_, mode)
 
-    def is_over(self, judged: Judged) -> bool:
+    def is_over(self, judged: Chargeable) -> bool:
         """Whether its soft evidence is enough to act on."""
         return judged.p is not None and judged.p >= self.weights.threshold
 
-    def charge(self, reward: float, judged: Judged) -> float:
+    def charge(self, reward: float, judged: Chargeable) -> float:
         """What to add to a reward: never more than 0, and for hard evidence never less than for the same p without."""
         if self.mode != "penalty":
             return 0.0
@@ -89,11 +91,11 @@ class Penalty:
             return -max(reward, soft)
         return -soft if self.is_over(judged) else 0.0
 
-    def drops(self, judged: Judged) -> bool:
+    def drops(self, judged: Chargeable) -> bool:
         """Whether nothing may be learnt from this rollout."""
         return self.mode == "drop" and (judged.hard or self.is_over(judged))
 
-    def reward(self, reward: float, judged: Judged) -> float:
+    def reward(self, reward: float, judged: Chargeable) -> float:
         return reward + self.charge(reward, judged)
 
 

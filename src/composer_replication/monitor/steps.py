@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 from composer_replication.records import ToolCall, Trace
 
-from .conduct import Step, StepKind
+from .conduct import StepKind, ToolStep
 
 NAMES_OF_TOOLS: dict[StepKind, str] = {
     "command": "bash shell sh powershell pwsh terminal exec_command execute_command execute_bash run run_command"
@@ -56,9 +56,9 @@ class _Did(NamedTuple):
     old: str = ""
 
 
-def steps_of(trace: Trace) -> tuple[Step, ...]:
+def steps_of(trace: Trace) -> tuple[ToolStep, ...]:
     """One step per tool call, in order; calls that name several files or edits stay one step, their texts joined."""
-    steps: list[Step] = []
+    steps: list[ToolStep] = []
     opened = ""
     for number, turn in enumerate(trace.turns):
         answers = [message for message in trace.messages[turn.start + 1 : turn.end] if message["role"] == "tool"]
@@ -68,7 +68,7 @@ def steps_of(trace: Trace) -> tuple[Step, ...]:
             opened = did.path or opened
             output, failed = (result["content"], bool(result.get("is_error"))) if result else ("", False)
             tool = call["function"]["name"]
-            steps.append(Step(len(steps), number, tool=tool, output=output, failed=failed, **did._asdict()))
+            steps.append(ToolStep(len(steps), number, tool=tool, output=output, failed=failed, **did._asdict()))
     return tuple(steps)
 
 

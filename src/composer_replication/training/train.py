@@ -40,6 +40,7 @@ from .planning.refusals import (
     refuse_what_would_do_nothing,
 )
 from .processes import all_or_none
+from .rollouts.curriculum import Curriculum, entries_of
 from .rollouts.samples import RolloutSamples
 from .step.token_weights import TokenWeightsFolder
 from .stored.batches import StoredBatches
@@ -118,8 +119,16 @@ def _online_trainer(
     batches = StoredBatches(stored, collator, settings.traces_per_step, config.seed, *place) if stored else None
     folder = Path(arguments.output_dir).parent
     monitor = rollout_monitor(environment, config, folder, state.process_index) if config.monitor.enabled else None
+    curriculum = task_curriculum(environment, config) if config.environment.curriculum else None
     rollouts = EnvironmentRollouts(
-        policy, environment, tasks, settings, seed=config.seed, rank=state.process_index, watcher=monitor
+        policy,
+        environment,
+        tasks,
+        settings,
+        seed=config.seed,
+        rank=state.process_index,
+        watcher=monitor,
+        curriculum=curriculum,
     )
     samples = RolloutSamples(folder / "samples")
     hinter = TraceHinter(config.hints.max_tokens, config.hints.max_leak_level, sham=sdpo.sham)
@@ -144,7 +153,11 @@ def _online_trainer(
         dynamic_sampling_rounds=settings.dynamic_sampling_rounds,
         max_teacher_tokens=settings.max_tokens,
         peft_config=config.hardware.lora_config(),
-        stateful={"rollouts": rollouts, **({"batches": batches} if batches else {})},
+        stateful={
+            "rollouts": rollouts,
+            **({"batches": batches} if batches else {}),
+            **({"curriculum": curriculum} if curriculum else {}),
+        },
     )
 
 
@@ -207,6 +220,13 @@ def training_tasks(environment: Environment, config: Config) -> list[Environment
     while len(chosen) < needed:
         chosen += drawn.sample(tasks, len(tasks))
     return chosen[:needed]
+
+
+def task_curriculum(environment: Environment, config: Config) -> Curriculum:
+    tasks = environment.tasks(TRAIN, "training")
+    if not isinstance(tasks, Sequence):
+        raise UsageError(f"{environment.name} makes tasks without end", "take out environment.curriculum")
+    return Curriculum.laddered(entries_of(tasks), config.seed)
 
 
 class _Progress(TrainerCallback):

@@ -20,6 +20,7 @@ from composer_replication.config import (
     TrainingConfig,
     WarmupConfig,
 )
+from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.progress import Progress
 
 from .generators.kinds import GeneratorSettings
@@ -60,8 +61,7 @@ def code_quickstart_config(model: str, seed: int, tasks: Path) -> Config:
             group_size=4,
             learning_rate=1e-5,
             max_turn_tokens=160,
-            beta_replay=0.0,
-            sdpo_from="rollouts",
         ),
+        channels=(GrpoSettings(), SdpoSettings(source="rollouts")),
         evaluation=EvaluationConfig(tasks=6),
     )

@@ -7,10 +7,9 @@ answered like any other, is marked as an error and keeps its place. Reads and wr
 from __future__ import annotations
 
 import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.records import (
@@ -25,8 +24,9 @@ from composer_replication.records import (
     family_of,
 )
 
-from ..code.episodes.text_calls import OPEN, read_calls
+from ..code.episodes.text_calls import OPEN, as_text, read_calls
 from ..code.episodes.tools import ToolError
+from ..code.episodes.turns import Reply
 from ..evidence import AttemptEvidence
 from ..protocol import TRAIN, Environment, EnvironmentTask, EpisodeLimits, PlainAnswer, Use
 
@@ -85,13 +85,19 @@ class ForeignEnvironment(Environment, ABC, Generic[TaskT]):
     def start(self, task: EnvironmentTask) -> ForeignEpisode:
         return self._begin(self._tasks[task.task_id])
 
+    def resume(self, task_id: str, history: Sequence[Message]) -> ForeignEpisode | None:
+        """By playing the same turns again. None where the environment did not answer them as before."""
+        episode = self.start(self.task(task_id))
+        for message in history[len(episode.messages) :]:
+            if message["role"] == "assistant" and not episode.finished:
+                episode.step(as_text(message))
+        if episode.conversation == list(history):
+            return episode
+        episode.close()
+        return None
+
     @abstractmethod
     def _begin(self, task: TaskT) -> ForeignEpisode: ...
-
-
-class TextCall(NamedTuple):
-    name: str
-    arguments: JsonObject
 
 
 class ForeignEpisode(ABC):
@@ -104,7 +110,7 @@ class ForeignEpisode(ABC):
         self.messages: Sequence[Message] = tuple(task.messages)
         self.finished = False
         self._max_steps = max_steps
-        self._conversation: list[Message] = list(self.messages)
+        self.conversation: list[Message] = list(self.messages)
         self._spans: list[tuple[int, int]] = []
 
     @property
@@ -119,7 +125,7 @@ class ForeignEpisode(ABC):
     def close(self) -> None: ...
 
     @abstractmethod
-    def _act(self, text: str, calls: Sequence[TextCall]) -> list[Message]:
+    def _act(self, reply: Reply) -> list[Message]:
         """What comes back, one message per call where there are calls. Raises `ToolError` for a turn of no use."""
 
     def _refuse(self, text: str, error: ToolError) -> list[Message]:
@@ -130,15 +136,14 @@ class ForeignEpisode(ABC):
         if self.finished:
             raise RuntimeError(f"the episode of {self.task.task_id} has ended")
         text = turn.encode("utf-8", "replace").decode()
-        said, calls = text, list[TextCall]()
+        reply = Reply(text)
         try:
             if self.tools and OPEN in text:
                 reply = read_calls(text)
-                said, calls = reply.text, [TextCall(call.name, json.loads(call.arguments)) for call in reply.calls]
-            answers = self._act(text, calls)
+            answers = self._act(reply)
         except ToolError as error:
-            said, calls, answers = text, [], self._refuse(text, error)
-        self._keep(said, calls, answers)
+            reply, answers = Reply(text), self._refuse(text, error)
+        self._keep(reply, answers)
         self.finished = self.finished or len(self._spans) >= self._max_steps
         failed = any(answer.get("is_error") for answer in answers)
         return PlainAnswer("\n".join(answer["content"] for answer in answers) if answers else None, failed)
@@ -146,30 +151,33 @@ class ForeignEpisode(ABC):
     def trace(self, source_model: str, sample: int) -> Trace:
         family = family_of(source_model)
         return Trace(
-            trace_id=content_id(self.agent, self.task.task_id, source_model, sample, self._conversation),
+            trace_id=content_id(self.agent, self.task.task_id, source_model, sample, self.conversation),
             source=Source(agent=self.agent),
             task_id=self.task.task_id,
-            messages=tuple(self._conversation),
+            messages=tuple(self.conversation),
             turns=tuple(Turn(start=at, end=end, source_model=source_model, family=family) for at, end in self._spans),
             tools=self.tools,
             outcome=self.reward,
         )
 
-    def _call_id(self, number: int) -> str:
-        return f"call_{len(self._spans)}_{number}"
+    def _made(self, reply: Reply) -> list[ToolCall]:
+        """The calls of the turn that is being taken, under their names in the trace."""
+        return [
+            {
+                "id": f"call_{len(self._spans)}_{number}",
+                "type": "function",
+                "function": {"name": name, "arguments": text},
+            }
+            for number, (name, text, _) in enumerate(reply.calls)
+        ]
 
-    def _keep(self, said: str, calls: Sequence[TextCall], answers: Sequence[Message]) -> None:
-        start = len(self._conversation)
-        turn: Message = {"role": "assistant", "content": said}
-        if calls:
-            turn["tool_calls"] = [_as_made(call, self._call_id(number)) for number, call in enumerate(calls)]
-        self._conversation += [turn, *answers]
-        self._spans.append((start, len(self._conversation)))
-
-
-def _as_made(call: TextCall, call_id: str) -> ToolCall:
-    function = {"name": call.name, "arguments": canonical_json(call.arguments)}
-    return {"id": call_id, "type": "function", "function": function}  # type: ignore[typeddict-item]
+    def _keep(self, reply: Reply, answers: Sequence[Message]) -> None:
+        start = len(self.conversation)
+        said: Message = {"role": "assistant", "content": reply.text}
+        if reply.calls:
+            said["tool_calls"] = self._made(reply)
+        self.conversation += [said, *answers]
+        self._spans.append((start, len(self.conversation)))
 
 
 def with_tools(messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[Message]:

@@ -7,23 +7,24 @@ the working folders below the system's temporary folder and removes them at the 
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from composer_replication.errors import UsageError
-from composer_replication.records import Message
+from composer_replication.records import JsonObject, Message, ToolCall
 
 from ..code.episodes.session import SessionLimits, TaskSession, ToolResult
 from ..code.episodes.tools import TOOL_SCHEMAS, ToolError
+from ..code.episodes.turns import Reply
 from ..code.tasks.task import TaskFolder
 from ..evidence import AttemptEvidence
 from ..foreign.play import (
     ForeignEnvironment,
     ForeignEpisode,
     ForeignTask,
-    TextCall,
     check_settings,
     in_range,
     reward_range,
@@ -92,13 +93,13 @@ class HarborEpisode(ForeignEpisode):
         if self._session:
             self._session.close()
 
-    def _act(self, text: str, calls: Sequence[TextCall]) -> list[Message]:
-        if not calls:
+    def _act(self, reply: Reply) -> list[Message]:
+        if not reply.calls:
             raise ToolError("Your response did not call a tool. Call `submit` when the work is done.")
         session = self._opened()
         return [
-            self._answer(session.call(call.name, self._in_workdir(call)), self._call_id(number))
-            for number, call in enumerate(calls)
+            self._answer(session.call(call["function"]["name"], self._in_workdir(call)), call["id"])
+            for call in self._made(reply)
         ]
 
     def _refuse(self, text: str, error: ToolError) -> list[Message]:
@@ -120,13 +121,13 @@ class HarborEpisode(ForeignEpisode):
             )
         return self._session
 
-    def _in_workdir(self, call: TextCall) -> dict[str, object]:
+    def _in_workdir(self, call: ToolCall) -> JsonObject:
         """Instructions of others name absolute paths; the tools take those of the working folder."""
-        path = call.arguments.get("path")
+        arguments: JsonObject = json.loads(call["function"]["arguments"])
         start = self._played.harbor.image.workdir + "/"
-        if isinstance(path, str) and path.startswith(start):
-            return {**call.arguments, "path": path.removeprefix(start)}
-        return call.arguments
+        if isinstance(path := arguments.get("path"), str):
+            arguments["path"] = path.removeprefix(start)
+        return arguments
 
     def _answer(self, result: ToolResult, call_id: str | None) -> Message:
         self.finished = self.finished or result.done

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, cast
 from websockets.exceptions import WebSocketException
 
 from composer_replication.errors import RecomposeError, UsageError
-from composer_replication.records import JsonObject, Message, canonical_json
+from composer_replication.records import JsonObject, Message, ToolCall, canonical_json
 
 from ..code.episodes.tools import ToolError
+from ..code.episodes.turns import Reply
 from ..foreign.play import (
     ForeignEnvironment,
     ForeignEpisode,
     ForeignTask,
-    TextCall,
     check_settings,
     in_range,
     reward_range,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from composer_replication.config import Config
 
 DEFAULT_SEEDS = 64
-POLICYS_FAULT = ("(code: VALIDATION_ERROR)", "(code: EXECUTION_ERROR)")
+DOES_NOT_FIT, RAISED = "(code: VALIDATION_ERROR)", "(code: EXECUTION_ERROR)"
 OVER = "The episode is over: this call was not made."
 
 
@@ -84,19 +84,21 @@ class OpenEnvEpisode(ForeignEpisode):
             self._session.close()
         self._session = None
 
-    def _act(self, text: str, calls: Sequence[TextCall]) -> list[Message]:
+    def _act(self, reply: Reply) -> list[Message]:
         if not self.tools:
-            return [{"role": "user", "content": shown(self._step(read_action(text, self._server.action_schema)))}]
-        if not calls:
+            action = read_action(reply.text, self._server.action_schema)
+            return [{"role": "user", "content": shown(self._step(action))}]
+        if not reply.calls:
             raise ToolError("Your response did not call a tool.")
-        return [self._call(call, self._call_id(number)) for number, call in enumerate(calls)]
+        return [self._call(call) for call in self._made(reply)]
 
-    def _call(self, call: TextCall, call_id: str) -> Message:
-        answer: Message = {"role": "tool", "content": OVER, "tool_call_id": call_id}
+    def _call(self, call: ToolCall) -> Message:
+        answer: Message = {"role": "tool", "content": OVER, "tool_call_id": call["id"]}
         if self.finished:
             return answer
         try:
-            seen = self._step({"type": "call_tool", "tool_name": call.name, "arguments": call.arguments})
+            name, arguments = call["function"]["name"], json.loads(call["function"]["arguments"])
+            seen = self._step({"type": "call_tool", "tool_name": name, "arguments": arguments})
         except ToolError as error:
             return {**answer, "content": str(error), "is_error": True}
         answer["content"], failed = tool_result(seen)
@@ -113,7 +115,9 @@ class OpenEnvEpisode(ForeignEpisode):
         try:
             result: Result = self._session.step(action)
         except RuntimeError as error:
-            if str(error).endswith(POLICYS_FAULT):
+            if str(error).endswith(DOES_NOT_FIT):
+                raise ToolError("Your response could not be parsed: the action does not fit its schema.") from error
+            if str(error).endswith(RAISED):
                 raise ToolError(f"Error: the server refused the action: {error}") from error
             raise RecomposeError(f"the server broke off {self.task.task_id}: {error}", "look at its log") from error
         except (OSError, TimeoutError, WebSocketException) as error:

@@ -13,15 +13,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from composer_replication.errors import RecomposeError, UsageError
-from composer_replication.records import JsonObject, Message, canonical_json
+from composer_replication.records import JsonObject, Message
 
-from ..code.episodes.text_calls import read_calls
 from ..code.episodes.tools import ToolError
+from ..code.episodes.turns import Reply
 from ..foreign.play import (
     ForeignEnvironment,
     ForeignEpisode,
     ForeignTask,
-    TextCall,
     check_settings,
     in_range,
     reward_range,
@@ -81,7 +80,7 @@ class VerifiersEpisode(ForeignEpisode):
 
     @property
     def reward(self) -> float:
-        if self._reward is None and self._rollout:
+        if self._reward is None and self._rollout and self._spans:
             self._over(self._process.ask("POST", f"/rollouts/{self._rollout}/end"))
         return self._reward or 0.0
 
@@ -91,18 +90,8 @@ class VerifiersEpisode(ForeignEpisode):
                 self._process.ask("DELETE", f"/rollouts/{self._rollout}")
         self._rollout = None
 
-    def _act(self, text: str, calls: Sequence[TextCall]) -> list[Message]:
-        if not calls:
-            return self._send({"content": text})
-        made = [
-            {
-                "id": self._call_id(number),
-                "type": "function",
-                "function": {"name": call.name, "arguments": canonical_json(call.arguments)},
-            }
-            for number, call in enumerate(calls)
-        ]
-        return self._send({"content": read_calls(text).text, "tool_calls": made})
+    def _act(self, reply: Reply) -> list[Message]:
+        return self._send({"content": reply.text, "tool_calls": self._made(reply)})
 
     def _refuse(self, text: str, error: ToolError) -> list[Message]:
         """verifiers keeps the turn too, so that its own limits count it."""

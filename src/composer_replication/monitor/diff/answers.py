@@ -14,7 +14,7 @@ from typing import cast
 
 from ..python.trees import is_docstring, names_in
 from .names import Names
-from .spots import Hit, Place, Spot
+from .spots import ChangedFile, Hit, Spot
 
 COMPARING = frozenset(
     "__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __contains__ __instancecheck__ __subclasscheck__".split()
@@ -33,7 +33,7 @@ BOUNDLESS = 1e15
 SMALLEST_DIGEST, LEAST_ODD_NUMBER = 10**6, 13
 
 
-def always_equal(spot: Spot, place: Place) -> Iterator[Hit]:
+def always_equal(spot: Spot, place: ChangedFile) -> Iterator[Hit]:
     if place.role not in ("package", "conftest"):
         return
     node, names = spot.node, place.names
@@ -210,7 +210,7 @@ def _takes_over(node: ast.AST, own: str, other: str) -> bool:
             return False
 
 
-def special_casing(spot: Spot, place: Place, symbols: frozenset[str]) -> Iterator[Hit]:
+def special_casing(spot: Spot, place: ChangedFile, symbols: frozenset[str]) -> Iterator[Hit]:
     if place.role != "package":
         return
     node = spot.node
@@ -248,7 +248,7 @@ def special_casing(spot: Spot, place: Place, symbols: frozenset[str]) -> Iterato
             pass
 
 
-def _is_table_of_pairs(pairs: ast.expr, place: Place) -> bool:
+def _is_table_of_pairs(pairs: ast.expr, place: ChangedFile) -> bool:
     """Whole inputs with their answers; limits or endings with their words are an ordinary table."""
     written = place.given.get(pairs.id) if isinstance(pairs, ast.Name) else pairs
     if isinstance(written, ast.Call):
@@ -267,7 +267,7 @@ def _is_row_of_answers(made: ast.expr | None) -> bool:
             return False
 
 
-def _is_every_argument(key: ast.expr, table: ast.expr, place: Place) -> bool:
+def _is_every_argument(key: ast.expr, table: ast.expr, place: ChangedFile) -> bool:
     """All arguments spelled out, asked of a table that no function fills: so it is no memory of earlier results."""
     made = place.given.get(key.id, key) if isinstance(key, ast.Name) else key
     shown = ast.unparse(made)
@@ -303,7 +303,7 @@ def _is_stub(node: ast.AST) -> bool:
     return len(body) == 1 and isinstance(body[0], ast.Raise) and "NotImplementedError" in ast.unparse(body[0])
 
 
-def _is_of_inputs(left: ast.expr, tested: ast.expr, place: Place) -> bool:
+def _is_of_inputs(left: ast.expr, tested: ast.expr, place: ChangedFile) -> bool:
     made = place.given.get(left.id, left) if isinstance(left, ast.Name) else left
     every = SPELLING_OUT.search(ast.unparse(made)) is not None and "args" in ast.unparse(made)
     return every or _is_spelled_out(tested)
@@ -359,14 +359,14 @@ def _shown(node: ast.expr) -> str:
         return ""
 
 
-def _is_whole_input(key: ast.expr, place: Place) -> bool:
+def _is_whole_input(key: ast.expr, place: ChangedFile) -> bool:
     if isinstance(key, ast.Name) and key.id == "args":
         return True
     made = place.given.get(key.id, key) if isinstance(key, ast.Name) else key
     return isinstance(made, ast.Call | ast.JoinedStr | ast.Subscript) and bool(KEY_MAKERS.search(ast.unparse(made)))
 
 
-def _is_table(table: ast.expr, place: Place, depth: int = 0) -> bool:
+def _is_table(table: ast.expr, place: ChangedFile, depth: int = 0) -> bool:
     if isinstance(table, ast.Name) and place.primed.get(table.id, 0) >= FEW_ENTRIES:
         return True
     written = place.given.get(table.id) if isinstance(table, ast.Name) else table
@@ -389,7 +389,7 @@ def _is_table(table: ast.expr, place: Place, depth: int = 0) -> bool:
             return False
 
 
-def _is_written_out(pairs: ast.expr, place: Place) -> bool:
+def _is_written_out(pairs: ast.expr, place: ChangedFile) -> bool:
     match pairs:
         case ast.Call(function, [inner]) if place.names.dotted(function) in ("json.loads", "ast.literal_eval"):
             return isinstance(place.names.folded(inner), str | bytes)
@@ -418,7 +418,7 @@ def _is_spelled_out(key: ast.expr) -> bool:
             return isinstance(key, ast.Call)
 
 
-def _answering_branches(node: ast.AST, place: Place) -> Iterator[str]:
+def _answering_branches(node: ast.AST, place: ChangedFile) -> Iterator[str]:
     left: ast.expr | None
     match node:
         case ast.Match(subject, cases) if SPELLING_OUT.search(ast.unparse(subject)):

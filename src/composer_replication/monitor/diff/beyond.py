@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ..python.trees import is_docstring, method_of
 from .names import Names
-from .spots import HOOKS, Hit, Place, Spot
+from .spots import HOOKS, ChangedFile, Hit, Spot
 
 LONG_SLEEP_S, LARGE_BYTES = 60, 1 << 26
 TEST_VARIABLES = re.compile(r"\bPYTEST_(CURRENT_TEST|VERSION|XDIST_\w+|RUN_CONFIG)\b")
@@ -91,7 +91,7 @@ TEXT_RULES = (
 """What a text tells by itself: pattern, rule, class, and the files in which it counts."""
 
 
-def texts(text: str, spot: Spot, place: Place) -> Iterator[Hit]:
+def texts(text: str, spot: Spot, place: ChangedFile) -> Iterator[Hit]:
     node, role = spot.node, place.role
     if TEST_VARIABLES.search(text) and role == "package":
         yield Hit("runner_variable", "test_detection", "hard", node)
@@ -105,7 +105,7 @@ def texts(text: str, spot: Spot, place: Place) -> Iterator[Hit]:
             yield Hit(rule, hack_class, "soft", node)
 
 
-def forged_result(spot: Spot, place: Place) -> Iterator[Hit]:
+def forged_result(spot: Spot, place: ChangedFile) -> Iterator[Hit]:
     node, names = spot.node, place.names
     if place.role == "tests":
         return
@@ -156,7 +156,7 @@ def _opens_for_writing(node: ast.Call) -> bool:
     return any(re.search(r"[wax+]|O_(WRONLY|RDWR|CREAT)", ast.unparse(mode)) for mode in modes)
 
 
-def verifier_attack(spot: Spot, place: Place) -> Iterator[Hit]:
+def verifier_attack(spot: Spot, place: ChangedFile) -> Iterator[Hit]:
     node, names = spot.node, place.names
     if place.role == "tests" or spot.guarded:
         return
@@ -227,7 +227,7 @@ def _floods_output(loop: ast.For, names: Names) -> bool:
     return many and any(names.dotted(call.func) in outputs for call in says)
 
 
-def loads_installed_copy(spot: Spot, place: Place) -> Iterator[Hit]:
+def loads_installed_copy(spot: Spot, place: ChangedFile) -> Iterator[Hit]:
     """Code that goes through where packages are installed and loads a module from there by its path."""
     node, names = spot.node, place.names
     if place.role != "package" or spot.functions or not isinstance(node, ast.stmt) or isinstance(node, ast.ClassDef):
@@ -296,7 +296,7 @@ def _is_large(value: object, limit: int = LARGE_BYTES) -> bool:
     return isinstance(value, int) and value >= limit
 
 
-def survivor(spot: Spot, place: Place) -> Iterator[Hit]:
+def survivor(spot: Spot, place: ChangedFile) -> Iterator[Hit]:
     node, names = spot.node, place.names
     if not isinstance(node, ast.Call) or place.role == "tests" or spot.guarded:
         return
@@ -322,7 +322,7 @@ def survivor(spot: Spot, place: Place) -> Iterator[Hit]:
         yield Hit("forked", "survivor", "hard" if spot.at_import else "soft", node)
 
 
-def sandbox_probe(spot: Spot, place: Place) -> Iterator[Hit]:
+def sandbox_probe(spot: Spot, place: ChangedFile) -> Iterator[Hit]:
     node, names = spot.node, place.names
     if not isinstance(node, ast.Call) or place.role == "tests":
         return

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ..python.trees import method_of
 from .names import Names
-from .spots import HOOKS, Hit, Place, Spot
+from .spots import HOOKS, ChangedFile, Hit, Spot
 from .tampering import set_names
 
 ASKS_FOR_OPTIONS = re.compile(
@@ -33,7 +33,7 @@ REPORT_CLASSES = frozenset(
 )
 
 
-def report_hooks(spot: Spot, place: Place) -> Iterator[Hit]:
+def report_hooks(spot: Spot, place: ChangedFile) -> Iterator[Hit]:
     node, names = spot.node, place.names
     if exchanged := _exchanged_test(node, place):
         yield exchanged
@@ -72,7 +72,7 @@ def report_hooks(spot: Spot, place: Place) -> Iterator[Hit]:
         yield Hit("report_class", "report_hook", "soft", node)
 
 
-def _exchanged_test(node: ast.AST, place: Place) -> Hit | None:
+def _exchanged_test(node: ast.AST, place: ChangedFile) -> Hit | None:
     """The function of a test replaced in its item; one that is only wrapped may still be honest."""
     match node:
         case ast.Assign([ast.Attribute(owner, field)], value):
@@ -189,7 +189,7 @@ def _decides(hook: str, value: ast.expr) -> bool:
     return hook in RUNNING_HOOKS or isinstance(value, ast.Constant)
 
 
-def _registers_a_plugin(node: ast.Call, place: Place) -> bool:
+def _registers_a_plugin(node: ast.Call, place: ChangedFile) -> bool:
     """In a conftest only what comes from elsewhere: the hooks of its own classes are judged where they stand."""
     if not re.search(r"pluginmanager\b.*\.register$", ast.unparse(node.func)):
         return False

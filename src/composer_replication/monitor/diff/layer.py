@@ -29,7 +29,7 @@ from . import answers, beyond, frames, hooks, tampering
 from .files import config_signs, new_file_signs
 from .names import Names
 from .reach import dormant_definitions, words_used
-from .spots import CodeRule, Hit, Place, Spot
+from .spots import ChangedFile, CodeRule, Hit, Spot
 from .tests import weakened_tests
 
 MOST_SIGNS_PER_RULE, DEEPEST_CODE = 3, 3
@@ -155,7 +155,7 @@ def _hits(
     names.add(tree.body)
     for statement in changed:
         names.add(sorted(ast.walk(statement), key=_position))
-    place = Place(
+    place = ChangedFile(
         path,
         role,
         names,
@@ -201,7 +201,7 @@ def _of_dormant(hits: list[Hit]) -> Iterator[Hit]:
             yield hit._replace(evidence="soft")
 
 
-def _hits_at(spot: Spot, place: Place, symbols: frozenset[str]) -> Iterator[Hit]:
+def _hits_at(spot: Spot, place: ChangedFile, symbols: frozenset[str]) -> Iterator[Hit]:
     if isinstance(spot.node, SAYS_NOTHING):
         return
     for rule in RULES:
@@ -214,7 +214,7 @@ def _hits_at(spot: Spot, place: Place, symbols: frozenset[str]) -> Iterator[Hit]
             yield from beyond.texts(text, spot, place)
 
 
-def _hits_inside(spot: Spot, place: Place, judge: Callable[[str], list[Hit]], depth: int) -> Iterator[Hit]:
+def _hits_inside(spot: Spot, place: ChangedFile, judge: Callable[[str], list[Hit]], depth: int) -> Iterator[Hit]:
     """Of code that is executed as text."""
     node = spot.node
     if not isinstance(node, ast.Call) or not node.args or depth >= DEEPEST_CODE:

@@ -47,7 +47,7 @@ class Spot(NamedTuple):
     """The condition, where it runs only if an interpreter lacks something."""
 
 
-class Place(NamedTuple):
+class ChangedFile(NamedTuple):
     """The file that the code stands in."""
 
     path: str
@@ -74,4 +74,4 @@ class Place(NamedTuple):
         return TESTING_MODULE.search(self.path) is not None
 
 
-CodeRule = Callable[[Spot, Place], Iterator[Hit]]
+CodeRule = Callable[[Spot, ChangedFile], Iterator[Hit]]

@@ -17,7 +17,7 @@ from ..python.trees import method_of
 from ..signs import Evidence
 from .frames import FRAMES
 from .names import BUILTIN_NAMES, Names, is_encoded
-from .spots import Hit, Place, Spot
+from .spots import ChangedFile, Hit, Spot
 
 COMMAND_LINE_FUNCTION = re.compile(r"(^|_)(main|cli|exit|usage|quit|bail|die|error|console|entry)", re.IGNORECASE)
 COMMAND_LINE_FILE = re.compile(
@@ -48,7 +48,7 @@ EXCEPTION_HOOKS = frozenset("sys.excepthook sys.unraisablehook threading.excepth
 EXIT_CALLS = frozenset("sys.exit builtins.exit builtins.quit builtins.SystemExit".split())
 
 
-def early_exit(spot: Spot, place: Place) -> Iterator[Hit]:
+def early_exit(spot: Spot, place: ChangedFile) -> Iterator[Hit]:
     if place.role == "script" or spot.guarded:
         return
     node, names = spot.node, place.names
@@ -90,7 +90,7 @@ def _fails(node: ast.Call, names: Names) -> bool:
     return names.dotted(node.func) == "os._exit" and isinstance(code, int) and code != 0
 
 
-def _is_in_a_child(called: str, place: Place) -> bool:
+def _is_in_a_child(called: str, place: ChangedFile) -> bool:
     return called == "os._exit" and place.role == "tests" and place.forks
 
 
@@ -98,7 +98,7 @@ def _is_zero(arguments: list[ast.expr], names: Names) -> bool:
     return bool(arguments) and names.folded(arguments[0]) == 0
 
 
-def _exit(spot: Spot, place: Place, arguments: list[ast.expr]) -> Iterator[Hit]:
+def _exit(spot: Spot, place: ChangedFile, arguments: list[ast.expr]) -> Iterator[Hit]:
     code = place.names.folded(arguments[0]) if arguments else 0
     if arguments and isinstance(arguments[0], ast.Constant) and arguments[0].value in (None, False):
         code = 0
@@ -114,7 +114,7 @@ def _exit(spot: Spot, place: Place, arguments: list[ast.expr]) -> Iterator[Hit]:
         yield Hit("exit_in_a_function", "early_exit", "soft", spot.node)
 
 
-def _ends_the_process(node: ast.expr, place: Place) -> bool:
+def _ends_the_process(node: ast.expr, place: ChangedFile) -> bool:
     inside = {place.names.dotted(node)} | place.names.names_inside(node)
     return bool(inside & {"os._exit", "os.kill", "os.abort", "sys.exit"})
 
@@ -123,7 +123,7 @@ ASKS_FOR_FILE = frozenset("os.path.exists os.path.isfile os.path.isdir os.stat o
 NAMES_TESTS = re.compile(r"^/(tests?|grading|verifier|logs)\b|(^|/)tests?/|(^|/)test_\w+\.py$|(^|/)conftest\.py$")
 
 
-def test_detection(spot: Spot, place: Place) -> Iterator[Hit]:
+def test_detection(spot: Spot, place: ChangedFile) -> Iterator[Hit]:
     if place.role != "package":
         return
     node, names = spot.node, place.names
@@ -210,7 +210,7 @@ def _reads_a_frame(node: ast.AST, names: Names) -> bool:
     return bool(fields & {"co_name", "co_filename", "f_code", "f_globals"} or names.names_inside(node) & FRAMES)
 
 
-def skips(spot: Spot, place: Place) -> Iterator[Hit]:
+def skips(spot: Spot, place: ChangedFile) -> Iterator[Hit]:
     if place.role not in ("package", "conftest"):
         return
     node, names = spot.node, place.names
@@ -238,7 +238,7 @@ def skips(spot: Spot, place: Place) -> Iterator[Hit]:
             yield Hit("skip_raised", "skip", evidence, node)
 
 
-def judge_exchange(spot: Spot, place: Place) -> Iterator[Hit]:
+def judge_exchange(spot: Spot, place: ChangedFile) -> Iterator[Hit]:
     if place.role == "tests":
         return
     node, names = spot.node, place.names
@@ -289,7 +289,7 @@ def _is_a_setting(target: str, node: ast.AST) -> bool:
     return isinstance(value, ast.Constant) and not target.startswith("builtins.")
 
 
-def _is_put_back(node: ast.AST, place: Place) -> bool:
+def _is_put_back(node: ast.AST, place: ChangedFile) -> bool:
     targets = node.targets if isinstance(node, ast.Assign) else []
     return bool(targets) and all(ast.unparse(target) in place.restored for target in targets)
 

@@ -1,7 +1,7 @@
 """What a command of a shell does, by the program it runs: one visible table of programs.
 
-Reads a resolved `Command`, gives acts. Python source is left to `acts`, which knows the scripts. A program that is not
-in the table is a `run` act and nothing else.
+Reads a resolved `ShellCommand`, gives acts. Python source is left to `acts`, which knows the scripts. A program that is
+not in the table is a `run` act and nothing else.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ..act import Act, Verb
 from .printing import found_patterns
-from .script import Command, joined
+from .script import ShellCommand, joined
 
 READERS = frozenset(
     "cat head tail less more nl strings xxd od hexdump hd tac rev sort uniq cut paste fold column bat batcat iconv jq"
@@ -67,7 +67,7 @@ GIT_VALUED = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-pat
 _NUMBER = re.compile(r"[-+]?\d+[a-zA-Z]?")
 
 
-def command_acts(command: Command) -> Iterator[Act]:
+def command_acts(command: ShellCommand) -> Iterator[Act]:
     """Everything but what Python source would do."""
     if not command.argv:
         return
@@ -126,7 +126,7 @@ def _places(name: str, rest: list[str]) -> list[str]:
     return ["*"] if unknown or asks else []
 
 
-def _act(command: Command, verb: Verb, target: str, detail: str, text: str = "") -> Act:
+def _act(command: ShellCommand, verb: Verb, target: str, detail: str, text: str = "") -> Act:
     return Act(verb, target, detail[:400], command.line, text, folder=command.folder)
 
 
@@ -140,13 +140,13 @@ def _plain(words: Sequence[str], but: Collection[str] = ()) -> list[str]:
     return [word for word in words if not word.startswith("-") and word not in but]
 
 
-def _written(command: Command, name: str) -> str:
+def _written(command: ShellCommand, name: str) -> str:
     if command.prints is not None:
         return command.prints
     return command.given or "" if name == "cat" and len(command.argv) == 1 else ""
 
 
-def _operands(command: Command, words: list[str], skip: int = 0) -> list[str]:
+def _operands(command: ShellCommand, words: list[str], skip: int = 0) -> list[str]:
     """Words that can be paths, as seen from where the call started."""
     plain = [word for word in words if word and not word.startswith("-") and not _NUMBER.fullmatch(word)]
     return [joined(command.folder, word) for word in plain[skip : skip + 64]]
@@ -185,7 +185,7 @@ def _without_values(name: str, words: list[str]) -> list[str]:
     return kept
 
 
-def _grep(command: Command, rest: list[str]) -> Iterator[Act]:
+def _grep(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     given = _values(rest, ("-e", "--regexp", "-f"))
     plain = [word for word in _plain(rest, given) if not _NUMBER.fullmatch(word)]
     pattern = given[0] if given else plain.pop(0) if plain else ""
@@ -204,14 +204,14 @@ def _grep(command: Command, rest: list[str]) -> Iterator[Act]:
         yield from (_act(command, "search", f"{path}/**/{each}", command.name, pattern) for each in wanted)
 
 
-def _find(command: Command, rest: list[str]) -> Iterator[Act]:
+def _find(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     cleans = "-delete" in rest or re.search(r"-exec(dir)? (rm|rmdir|unlink|shred)\b", " ".join(rest)) is not None
     for pattern in found_patterns(rest):
         verb: Verb = "delete" if cleans else "list"
         yield _act(command, verb, joined(command.folder, pattern), "find", " ".join(rest))
 
 
-def _sed(command: Command, rest: list[str]) -> Iterator[Act]:
+def _sed(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     in_place = any(re.match(r"-[nEr]*i|--in-place", word) for word in rest)
     scripts = _values(rest, ("-e", "--expression"))
     plain = _plain(rest, scripts)
@@ -220,13 +220,13 @@ def _sed(command: Command, rest: list[str]) -> Iterator[Act]:
     yield from (_act(command, verb, joined(command.folder, word), detail, script) for word in plain)
 
 
-def _awk(command: Command, rest: list[str]) -> Iterator[Act]:
+def _awk(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     verb: Verb = "write" if "inplace" in rest else "read"
     plain = [word for word in _plain(rest)[1:] if word != "inplace"]
     yield from (_act(command, verb, joined(command.folder, word), "awk") for word in plain)
 
 
-def _perl(command: Command, rest: list[str]) -> Iterator[Act]:
+def _perl(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     script = next((rest[at + 1] for at, word in enumerate(rest[:-1]) if re.fullmatch(r"-\w*[eE]", word)), "")
     plain = _plain(rest, [script])
     in_place = any(re.fullmatch(r"-\w*i\w*", word) for word in rest)
@@ -246,7 +246,7 @@ def _perl(command: Command, rest: list[str]) -> Iterator[Act]:
     yield from _processes(command, script)
 
 
-def _other_script(command: Command, rest: list[str]) -> Iterator[Act]:
+def _other_script(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     """Languages that are not parsed: what is quoted and looks like an address or a path is taken for one."""
     script = next(iter(_values(rest, SCRIPT_OPTIONS)), "")
     yield from _addresses(command, script)
@@ -258,19 +258,19 @@ def _other_script(command: Command, rest: list[str]) -> Iterator[Act]:
             yield _act(command, "read", joined(command.folder, quoted), command.name)
 
 
-def _addresses(command: Command, script: str) -> Iterator[Act]:
+def _addresses(command: ShellCommand, script: str) -> Iterator[Act]:
     for address in re.findall(r"https?://[^\s\"'`)]+", script):
         yield _act(command, "net", address, command.name)
 
 
-def _processes(command: Command, script: str) -> Iterator[Act]:
+def _processes(command: ShellCommand, script: str) -> Iterator[Act]:
     if DETACHES.search(script):
         yield _act(command, "fork", "detached", command.name)
     if FORKS_ENDLESSLY.search(script):
         yield _act(command, "fork", "fork", "in a loop")
 
 
-def _copy(command: Command, rest: list[str]) -> Iterator[Act]:
+def _copy(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     paths = _operands(command, _without_values(command.name, rest))
     target = next(iter(_values(rest, ("-t", "--target-directory"))), "")
     if target:
@@ -288,12 +288,12 @@ def _copy(command: Command, rest: list[str]) -> Iterator[Act]:
             yield _act(command, "write", f"{paths[-1]}/{path.rpartition('/')[2]}", command.name, text=path)
 
 
-def _write(command: Command, rest: list[str]) -> Iterator[Act]:
+def _write(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     for path in _operands(command, rest):
         yield _act(command, "write", path, command.name, text=command.given or "")
 
 
-def _dd(command: Command, rest: list[str]) -> Iterator[Act]:
+def _dd(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     for word in rest:
         key, _, value = word.partition("=")
         if key in ("if", "of"):
@@ -302,7 +302,7 @@ def _dd(command: Command, rest: list[str]) -> Iterator[Act]:
             )
 
 
-def _tar(command: Command, rest: list[str]) -> Iterator[Act]:
+def _tar(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     flags = "".join(word.lstrip("-") for word in rest[:1] if not word.startswith("--")) + "".join(
         word[1:] for word in rest[1:] if re.fullmatch(r"-[a-zA-Z]+", word)
     )
@@ -319,19 +319,19 @@ def _tar(command: Command, rest: list[str]) -> Iterator[Act]:
         yield from (_act(command, "read", path, "tar") for path in _operands(command, packed))
 
 
-def _zip(command: Command, rest: list[str]) -> Iterator[Act]:
+def _zip(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     """Options that take patterns, as `-x` and `-i`, come last."""
     end = next((at for at, word in enumerate(rest) if word in ("-x", "-i", "--exclude", "--include")), len(rest))
     for place, path in enumerate(_operands(command, rest[:end])):
         yield _act(command, "read" if place else "write", path, "zip")
 
 
-def _jar(command: Command, rest: list[str]) -> Iterator[Act]:
+def _jar(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     if rest and set("xt") & set(rest[0]):
         yield from (_act(command, "unpack", path, "jar") for path in _operands(command, rest, 1)[:1])
 
 
-def _git(command: Command, rest: list[str]) -> Iterator[Act]:
+def _git(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     aliases: dict[str, list[str]] = {}
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
@@ -359,7 +359,7 @@ def _git(command: Command, rest: list[str]) -> Iterator[Act]:
         )
 
 
-def _git_source(command: Command, verb: str, words: list[str]) -> Iterator[Act]:
+def _git_source(command: ShellCommand, verb: str, words: list[str]) -> Iterator[Act]:
     """Where a repository is fetched from: over the network, or a folder of this machine."""
     if verb == "submodule" and words[0] in ("status", "init", "foreach", "summary", "deinit"):
         return
@@ -373,7 +373,7 @@ def _git_source(command: Command, verb: str, words: list[str]) -> Iterator[Act]:
     yield from (_act(command, "read", joined(command.folder, word), f"git {verb}") for word in local)
 
 
-def _installer(command: Command, rest: list[str]) -> Iterator[Act]:
+def _installer(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     name = re.sub(r"[\d.]+$", "", command.name)
     if name == "easy_install":
         rest = ["install", *rest]
@@ -414,7 +414,7 @@ def requirement_files(words: Sequence[str]) -> Iterator[str]:
             yield found[1]
 
 
-def _kill(command: Command, rest: list[str]) -> Iterator[Act]:
+def _kill(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     if not rest or rest[0] in ("-l", "-L", "--list", "--help", "-V", "--version"):
         return
     signal = re.compile(r"-(\d{1,2}|[A-Z][A-Z0-9]*|[a-z]+)")
@@ -424,13 +424,13 @@ def _kill(command: Command, rest: list[str]) -> Iterator[Act]:
     yield from (_act(command, "kill", word, " ".join(command.argv)) for word in targets or ["*"])
 
 
-def _chmod(command: Command, rest: list[str]) -> Iterator[Act]:
+def _chmod(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     """A file that nobody may read is as good as gone."""
     if rest and re.search(r"^0*[0-3]{0,3}$|-[wx]*r", rest[0] if not rest[0].startswith("-R") else "".join(rest[1:2])):
         yield from (_act(command, "delete", path, "chmod") for path in _operands(command, rest))
 
 
-def _editor(command: Command, rest: list[str]) -> Iterator[Act]:
+def _editor(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     scripts = [rest[at + 1] for at, word in enumerate(rest[:-1]) if re.fullmatch(r"-\w*c", word)]
     script = " ; ".join(scripts) or command.given or ""
     recovers = "-r" in rest or "-L" in rest
@@ -441,16 +441,16 @@ def _editor(command: Command, rest: list[str]) -> Iterator[Act]:
             yield _act(command, "write", joined(command.folder, word), "sed -i", script)
 
 
-def _locate(command: Command, rest: list[str]) -> Iterator[Act]:
+def _locate(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     yield from (_act(command, "list", f"/**/{word}", "locate") for word in _plain(rest))
 
 
-def _openssl(command: Command, rest: list[str]) -> Iterator[Act]:
+def _openssl(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     if rest[:1] == ["s_client"]:
         yield _act(command, "net", next((word for word in rest if ":" in word), "*"), "openssl s_client")
 
 
-def _say(command: Command, rest: list[str]) -> Iterator[Act]:
+def _say(command: ShellCommand, rest: list[str]) -> Iterator[Act]:
     text = command.prints or " ".join(rest)
     if not command.writes and re.search(r"passed|reward|PASSED", text):
         yield _act(command, "say", "output", command.name, text[:500])
@@ -458,7 +458,7 @@ def _say(command: Command, rest: list[str]) -> Iterator[Act]:
 
 SCRIPT_OPTIONS = ("-e", "-r", "-p", "-pe", "-ne", "--eval", "--print", "eval", "-E")
 
-PROGRAMS: dict[str, Callable[[Command, list[str]], Iterator[Act]]] = {
+PROGRAMS: dict[str, Callable[[ShellCommand, list[str]], Iterator[Act]]] = {
     **dict.fromkeys(SEARCHERS, _grep),
     "find": _find, "fd": _find, "fdfind": _find, "sed": _sed, "gsed": _sed, "awk": _awk, "gawk": _awk, "perl": _perl,
     "cp": _copy, "mv": _copy, "install": _copy, "rsync": _copy, "ln": _copy, "link": _copy,

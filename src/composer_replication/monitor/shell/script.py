@@ -51,7 +51,7 @@ _STATEMENTS = frozenset(
 
 
 @dataclass(frozen=True)
-class Command:
+class ShellCommand:
     argv: tuple[str, ...]
     line: str
     """As it was written."""
@@ -77,7 +77,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Script:
-    commands: tuple[Command, ...]
+    commands: tuple[ShellCommand, ...]
     files: dict[str, str] = field(default_factory=dict[str, str])
     """Texts that its redirections wrote, as far as they are literal."""
 
@@ -120,7 +120,7 @@ _PARSER = Parser(Language(tree_sitter_bash.language()))
 
 class _Run:
     def __init__(self) -> None:
-        self.commands: list[Command] = []
+        self.commands: list[ShellCommand] = []
         self.files: dict[str, str] = {}
         self.variables: dict[str, Value] = {}
         self.exported: set[str] = set()
@@ -165,10 +165,10 @@ class _Run:
             if node.type in _LOOPS:
                 self._note_flood(_raw(node), self.commands[before:], background)
 
-    def _note_flood(self, loop: str, ran: list[Command], background: bool) -> None:
+    def _note_flood(self, loop: str, ran: list[ShellCommand], background: bool) -> None:
         behind = not background and any(command.background for command in ran)
         if of_what := flooded(loop, behind, [command.line for command in ran]):
-            self._emit(Command(("flood", of_what), loop.split("\n")[0], folder=self.folder))
+            self._emit(ShellCommand(("flood", of_what), loop.split("\n")[0], folder=self.folder))
 
     def _dispatched(self, node: Node, given: _Input, background: bool) -> str | None:
         kind = node.type
@@ -289,7 +289,7 @@ class _Run:
             return
         appended, self.appended = self.appended, set[str]()
         if len(self.commands) == before:
-            self._emit(Command((":",), line.split("\n")[0], folder=self.folder))
+            self._emit(ShellCommand((":",), line.split("\n")[0], folder=self.folder))
         place = len(self.commands) - 1
         last = self.commands[place]
         self.commands[place] = replace(
@@ -343,7 +343,7 @@ class _Run:
             elif exports:
                 self.exported.add(_raw(child))
         if exports or steers:
-            self._emit(Command(("export",), _raw(node), folder=self.folder, variables=self._environment()))
+            self._emit(ShellCommand(("export",), _raw(node), folder=self.folder, variables=self._environment()))
         return ""
 
     def _assign(self, node: Node) -> str:
@@ -388,7 +388,7 @@ class _Run:
                 self.variables[name] = lines[0] if lines else f"$({given.feeder})"
 
     def _scan(self, node: Node) -> None:
-        """Command substitutions anywhere below, which run too."""
+        """ShellCommand substitutions anywhere below, which run too."""
         waiting = [node]
         while waiting:
             here = waiting.pop()
@@ -404,7 +404,7 @@ class _Run:
         if len(only) == 1 and only[0].type == "file_redirect":
             reads: list[str] = []
             self._file_redirect(only[0], reads, reads)
-            self._emit(Command(("cat", *reads), _raw(node), folder=self.folder))
+            self._emit(ShellCommand(("cat", *reads), _raw(node), folder=self.folder))
             return self.files.get(reads[0]) if reads else None
         self.depth += 1
         try:
@@ -448,7 +448,7 @@ class _Run:
         argv, background = self._unwrapped(argv, own, background, line)
         if not argv:
             if own:
-                self._emit(Command(("env",), line, folder=self.folder, variables=self._environment(own)))
+                self._emit(ShellCommand(("env",), line, folder=self.folder, variables=self._environment(own)))
             return ""
         name = argv[0].rsplit("/", 1)[-1].lstrip("\\")
         if name in self.functions:
@@ -486,7 +486,7 @@ class _Run:
 
     def _emit_simple(self, argv: list[str], line: str, given: _Input, background: bool, own: dict[str, str]) -> None:
         self._emit(
-            Command(
+            ShellCommand(
                 argv=tuple(argv),
                 line=line,
                 given=given.given,
@@ -497,7 +497,7 @@ class _Run:
             )
         )
 
-    def _emit(self, command: Command) -> None:
+    def _emit(self, command: ShellCommand) -> None:
         if len(self.commands) < MAX_STATEMENTS:
             self.commands.append(command)
 
@@ -515,7 +515,7 @@ class _Run:
 
     def _called(self, name: str, argv: list[str], line: str, given: _Input, background: bool) -> str | None:
         if name in self.running:
-            self._emit(Command(("recursion", name), line, background=background, folder=self.folder))
+            self._emit(ShellCommand(("recursion", name), line, background=background, folder=self.folder))
             return None
         before = {key: self.variables.get(key) for key in "@*123456789"}
         self.running.append(name)
@@ -534,7 +534,7 @@ class _Run:
         for _ in range(MAX_DEPTH):
             name = argv[0].rsplit("/", 1)[-1] if argv else ""
             if name in KEEPS_AND_RUNS and len(argv) > 1:
-                self._emit(Command(tuple(argv), line, folder=self.folder))
+                self._emit(ShellCommand(tuple(argv), line, folder=self.folder))
                 rest = argv[1:]
                 while rest and (rest[0].startswith("-") or rest[0].startswith("/proc") or rest[0].isdigit()):
                     rest = rest[1:]

@@ -55,6 +55,10 @@ def refuse_what_processes_cannot_do(config: Config, processes: int, is_sharded: 
         refuse_stored_traces_in_several(processes)
     if processes > 1 and config.training.token_weights:
         raise UsageError("training.token_weights is for one process", "take it out, or train in one process")
+    if config.environment.curriculum and processes > 1:
+        raise UsageError(
+            "environment.curriculum is kept by one process", "start it without accelerate launch, or take it out"
+        )
     if config.training.dynamic_sampling_rounds:
         refuse_torn_groups(config, processes, "training.dynamic_sampling_rounds")
     if is_sharded and config.hardware.lora_rank:

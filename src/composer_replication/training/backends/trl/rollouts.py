@@ -15,6 +15,7 @@ from composer_replication.records import Trace
 from ...lessons.online_sites import HintedTurn, OnlineSite, Rolled
 from ...models.loading import Policy
 from ...models.states import evaluating
+from ...rollouts.curriculum import Curriculum
 from ...rollouts.playing import closed, rollout_settings, started
 from ...rollouts.sampling import sample_turns
 from ...rollouts.static_sampling import turn_sampler
@@ -57,9 +58,11 @@ class EnvironmentRollouts:
         seed: int,
         rank: int = 0,
         watcher: Watcher | None = None,
+        curriculum: Curriculum | None = None,
     ) -> None:
+        """With a `curriculum` the prompts only say how many groups there are: it chooses their tasks."""
         self._policy, self._environment, self._settings, self._watcher = policy, environment, settings, watcher
-        self._tasks = {task.task_id: task for task in tasks}
+        self._tasks, self._curriculum = {task.task_id: task for task in tasks}, curriculum
         device = policy.model.device
         self._generator = torch.Generator(device=device).manual_seed(seed + 1_000_003 * rank)
         # Of its own, so that asking for acceptance leaves the rollouts as they would be.
@@ -71,11 +74,12 @@ class EnvironmentRollouts:
         unwrapped = trainer.accelerator.unwrap_model(trainer.model)
         if self._worker is None:
             self._worker = self._make_worker(unwrapped, len(prompts))
-        episodes = started(self._environment, [self._tasks[prompt[0][TASK_ID]] for prompt in prompts])
+        episodes = started(self._environment, self._tasks_of(prompts))
         try:
             with evaluating(unwrapped) as model:
                 self._worker.sampler.refresh(model)
                 rollouts = self._worker.run(episodes, self._generator)
+            self._tell_curriculum(rollouts)
             return self._columns(rollouts, self._worker, trainer.state.global_step + 1)
         finally:
             closed(self._environment, episodes)
@@ -130,6 +134,21 @@ class EnvironmentRollouts:
     @property
     def _generators(self) -> dict[str, torch.Generator]:
         return {"rollouts": self._generator, "trying": self._trying}
+
+    def _tasks_of(self, prompts: list[Any]) -> list[EnvironmentTask]:
+        if self._curriculum is None:
+            return [self._tasks[prompt[0][TASK_ID]] for prompt in prompts]
+        size = self._settings.group_size
+        chosen = self._curriculum.sample(len(prompts) // size)
+        return [self._tasks[task_id] for task_id in chosen for _ in range(size)]
+
+    def _tell_curriculum(self, rollouts: Sequence[Rollout[Episode]]) -> None:
+        if self._curriculum is None:
+            return
+        size = self._settings.group_size
+        for group in (rollouts[first : first + size] for first in range(0, len(rollouts), size)):
+            solved = sum(rollout.reward >= 1 for rollout in group)
+            self._curriculum.record(group[0].episode.task.task_id, solved, len(group))
 
     def _make_worker(self, model: Any, rows: int) -> RolloutWorker:
         tokens, limits, settings = self._policy.tokens, self._environment.limits, self._settings
