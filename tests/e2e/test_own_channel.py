@@ -10,8 +10,8 @@ import pytest
 from composer_replication.cli.quickstart import quickstart
 from composer_replication.cli.train import train
 from composer_replication.errors import UsageError
-from composer_replication.runs import Run
-from composer_replication.training.stored.records import TrainingStep
+from composer_replication.runs import Run, read_records
+from composer_replication.training.stored.records import TokenWeights, TrainingStep
 from tests.e2e.own_channel import StayClose
 from tests.small import SMALL_CONFIG
 
@@ -31,7 +31,8 @@ schedule = { warmup_share = 0.5 }
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
-    (folder / "own.toml").write_text(SMALL_CONFIG + ENTRIES)
+    settings = SMALL_CONFIG.replace("[training]", "[training]\ntoken_weights = true") + ENTRIES
+    (folder / "own.toml").write_text(settings)
     path = folder / "run"
     quickstart(config=folder / "own.toml", run=path)
     return path
@@ -55,6 +56,13 @@ def test_its_loss_is_in_metrics_step_records_report_and_card(run):
     assert told["close"] == logged[-1]
     assert "Channel 4 · close loss" in (run / "report.html").read_text()
     assert "GRPO + 0.05 · TR-DPO + 0.5 · StayClose" in (run / "training" / "model" / "README.md").read_text()
+
+
+def test_what_each_channel_pulls_at_is_written_where_it_says_so(run):
+    (file,) = (run / "training" / "token_weights").iterdir()
+    found = list(read_records(file, TokenWeights))
+    assert {record.channel for record in found} == {"policy", "replay"}, "the fourth one does not say"
+    assert all(len(record.ids) == len(record.weights) for record in found)
 
 
 def test_its_strength_is_that_of_the_file(run):

@@ -20,18 +20,26 @@ from torch import Tensor
 
 from composer_replication.config import Config
 from composer_replication.errors import UsageError
-from composer_replication.losses import ChannelSchedule, hidden_logprobs, preference_loss
+from composer_replication.losses import (
+    ChannelSchedule,
+    PreferenceLoss,
+    hidden_logprobs,
+    logprob_token_weights,
+    preference_loss,
+)
 from composer_replication.objective import CHANNELS, ChannelSettings, Schedule, SdpoSettings, TrdpoSettings
 from composer_replication.sections import explain
 
 from .lessons.distillation import SiteStates, distil, places
 from .models.states import last_hidden, output_head
+from .step.token_weights import WeighedRow, site_weights, turn_logits
 
 
 class Channel(Protocol):
     """A class for `[[channels]]` also has `Settings`, which its entry is validated by, and is made with these.
 
-    It may have a `schedule`, and `metrics` that are logged after each `loss`.
+    It may have a `schedule`, `metrics` that are logged after each `loss`, and `token_weights(model, batch, weight)`,
+    which says for each row that it reads how much it pulls at each token.
     """
 
     name: str
@@ -86,6 +94,19 @@ class SelfDistillation:
         head = output_head(model)
         return distil(states, head, head, self.settings, batch.get("sdpo_number", len(rows))).loss
 
+    def token_weights(self, model: Any, batch: Mapping[str, Tensor], weight: float) -> list[WeighedRow]:
+        found: list[WeighedRow] = []
+        number = float(batch.get("sdpo_number", len(batch["sdpo_row"])))
+        for site, (row, start) in enumerate(zip(batch["sdpo_row"].tolist(), batch["sdpo_start"].tolist(), strict=True)):
+            mask_T = batch["sdpo_loss_mask"][site].bool()
+            turn: list[int] = batch["ctx_teacher_input_ids"][site][mask_T].tolist()
+            hinted: list[int] = batch["ctx_teacher_input_ids"][site].tolist()[: int(mask_T.nonzero()[0])]
+            ids: list[int] = batch["input_ids"][row].tolist()[: start + len(turn)]
+            student_NV, teacher_NV = turn_logits(model, ids[:start], turn), turn_logits(model, hinted, turn)
+            weights = site_weights(student_NV, teacher_NV, turn, self.settings, weight / number).tolist()
+            found.append(WeighedRow("site", ids, [0.0] * start + weights))
+        return found
+
 
 @dataclass
 class ReplayPreference:
@@ -110,22 +131,8 @@ class ReplayPreference:
         pairs = len(batch["dpo_chosen_input_ids"])
         if not pairs and "dpo_number" not in batch:
             return batch["rewards"].new_zeros(())
-        settings = self.settings
         chosen_B, rejected_B = action_logprobs(model, batch)
-        found = preference_loss(
-            chosen_B,
-            rejected_B,
-            batch["dpo_reference_chosen_logps"],
-            batch["dpo_reference_rejected_logps"],
-            chosen_tokens_B=batch["dpo_chosen_response_mask"].sum(-1),
-            rejected_tokens_B=batch["dpo_rejected_response_mask"].sum(-1),
-            beta=settings.beta,
-            label_smoothing_B=batch["dpo_label_smoothing"],
-            nll_weight=settings.nll_weight,
-            dpop_weight=settings.dpop_weight,
-            length_normalised=settings.length_normalised,
-            sft_only=settings.sft_only,
-        )
+        found = self._compare(chosen_B, rejected_B, batch)
         own_share = pairs / batch.get("dpo_number", max(1, pairs))
         if not pairs:
             return own_share * found.loss
@@ -139,6 +146,48 @@ class ReplayPreference:
             "pairs": float(pairs),
         }
         return own_share * found.loss
+
+    def _loss(self, chosen_B: Tensor, rejected_B: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+        return len(chosen_B) / batch.get("dpo_number", len(chosen_B)) * self._compare(chosen_B, rejected_B, batch).loss
+
+    def _compare(self, chosen_B: Tensor, rejected_B: Tensor, batch: Mapping[str, Tensor]) -> PreferenceLoss:
+        settings = self.settings
+        return preference_loss(
+            chosen_B,
+            rejected_B,
+            batch["dpo_reference_chosen_logps"],
+            batch["dpo_reference_rejected_logps"],
+            chosen_tokens_B=batch["dpo_chosen_response_mask"].sum(-1),
+            rejected_tokens_B=batch["dpo_rejected_response_mask"].sum(-1),
+            beta=settings.beta,
+            label_smoothing_B=batch["dpo_label_smoothing"],
+            nll_weight=settings.nll_weight,
+            dpop_weight=settings.dpop_weight,
+            length_normalised=settings.length_normalised,
+            sft_only=settings.sft_only,
+        )
+
+    def token_weights(self, model: Any, batch: Mapping[str, Tensor], weight: float) -> list[WeighedRow]:
+        """The loss sees sums of log-probabilities alone, so its slope is the same at all tokens of an action."""
+        if not len(batch["dpo_chosen_input_ids"]):
+            return []
+        with torch.no_grad():
+            sums = action_logprobs(model, batch)
+        chosen_B, rejected_B = (side.detach().requires_grad_() for side in sums)
+        with torch.enable_grad():
+            slopes = torch.autograd.grad(weight * self._loss(chosen_B, rejected_B, batch), [chosen_B, rejected_B])
+        found: list[WeighedRow] = []
+        for side, slope_B in zip(("chosen", "rejected"), slopes, strict=True):
+            for pair, slope in enumerate(slope_B.tolist()):
+                own_T = batch[f"dpo_{side}_response_mask"][pair].bool()
+                ids: list[int] = batch[f"dpo_{side}_input_ids"][pair].tolist()
+                start, end = int(own_T.nonzero()[0]), int(own_T.nonzero()[-1]) + 1
+                logits_NV = turn_logits(model, ids[:start], ids[start:end])
+                labels_N = torch.tensor(ids[start:end], device=logits_NV.device)
+                slopes_N = logits_NV.new_full((end - start,), slope)
+                weights = logprob_token_weights(logits_NV, labels_N, slopes_N).tolist()
+                found.append(WeighedRow(side, ids[:end], [0.0] * start + weights))
+        return found
 
 
 def open_channel(entry: ChannelSettings) -> Channel:

@@ -42,6 +42,7 @@ from .planning.refusals import (
 from .processes import all_or_none
 from .rollouts.curriculum import Curriculum, entries_of
 from .rollouts.samples import RolloutSamples
+from .step.token_weights import TokenWeightsFolder
 from .stored.batches import StoredBatches
 from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
@@ -139,6 +140,7 @@ def _online_trainer(
         train_dataset=prompts_of(tasks),
         rollout_func=rollouts,
         samples=samples,
+        token_weights=TokenWeightsFolder(folder / "token_weights") if settings.token_weights else None,
         callbacks=[*callbacks, samples, *([monitor] if monitor else [])],
         alpha_sdpo=sdpo.weight,
         beta_replay=config.channel(TrdpoSettings).weight,

@@ -17,7 +17,7 @@ def refuse_what_would_do_nothing(config: Config, processes: int = 1) -> None:
         _refuse_idle_sdpo(config, 'source = "rollouts"')
     else:
         _refuse_idle_sdpo(config, "training.rollouts = true")
-        for key in ("dynamic_sampling_rounds", "reference_kl", "error_turn_penalty", "leak_penalty"):
+        for key in ("dynamic_sampling_rounds", "reference_kl", "error_turn_penalty", "leak_penalty", "token_weights"):
             if getattr(training, key) != getattr(TrainingConfig(), key):
                 raise UsageError(
                     f"training.{key} does nothing without rollouts = true", "set training.rollouts, or take it out"
@@ -53,6 +53,8 @@ def refuse_what_processes_cannot_do(config: Config, processes: int, is_sharded: 
     """`is_sharded`: the processes share the weights (FSDP2)."""
     if not config.training.rollouts:
         refuse_stored_traces_in_several(processes)
+    if processes > 1 and config.training.token_weights:
+        raise UsageError("training.token_weights is for one process", "take it out, or train in one process")
     if config.environment.curriculum and processes > 1:
         raise UsageError(
             "environment.curriculum is kept by one process", "start it without accelerate launch, or take it out"

@@ -55,13 +55,14 @@ class RolloutSamples(TrainerCallback):
         """Write some rollouts from the worst to the best; `hints` are those used, by turn. Call on one process."""
         if not self.wants(step) or not rollouts:
             return
-        order = sorted(range(len(rollouts)), key=lambda row: (rewards[row], -len(hints[row])))
-        samples = [
-            self._sample(step, rollouts[row], rewards[row], hints[row])
-            for row in _spread(order, self.rollouts_per_step)
-        ]
+        samples = [self._sample(step, rollouts[row], rewards[row], hints[row]) for row in self.chosen(rewards, hints)]
         write_records(self.folder / f"step_{step:07d}{SUFFIX}", samples)
         self._thin()
+
+    def chosen(self, rewards: Sequence[float], hints: Sequence[Mapping[int, str]]) -> list[int]:
+        """The rows of a step that are kept."""
+        order = sorted(range(len(rewards)), key=lambda row: (rewards[row], -len(hints[row])))
+        return _spread(order, self.rollouts_per_step)
 
     def files(self) -> list[Path]:
         """In the order of their steps."""

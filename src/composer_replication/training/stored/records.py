@@ -53,6 +53,18 @@ class TrainingStep(StoredRecord):
         return {key: value for key, value in values.items() if key not in ("sdpo", "replay")} | {"channels": losses}
 
 
+class TokenWeights(StoredRecord):
+    """How much a channel's weighted loss pulls at each token: the norm of its gradient at the logits before it."""
+
+    step: int
+    channel: str
+    part: str
+    """`rollout`, or of stored data `site`, `chosen` or `rejected`."""
+    trace_id: str | None
+    ids: tuple[int, ...]
+    weights: tuple[float, ...]
+
+
 class Alarm(StoredRecord):
     """Something that a healthy run does not show, and how to go on from the last checkpoint."""
 

@@ -29,6 +29,7 @@ from ...lessons.metrics import found_sites, site_metrics
 from ...lessons.online_sites import MAX_TEACHER_TOKENS, Accepts, Hinter, OnlineSite, Rolled, find_online_sites
 from ...lessons.self_teacher import SelfTeacher
 from ...metrics import count_rollouts, rollout_metrics
+from ...models.states import evaluating
 from ...models.tokens import ChatTokens
 from ...rollouts.samples import RolloutSamples
 from ...step.balance import Balance
@@ -36,6 +37,7 @@ from ...step.gradients import POLICY
 from ...step.log import StepLog
 from ...step.online import Lesson, OnlineDistillation, RolloutRows
 from ...step.stored import StoredChannels
+from ...step.token_weights import TokenWeightsFolder, online_row, policy_row
 from ...stored.collator import Batch
 from . import checkpoints
 from .dynamic_sampling import PromptStream, flat_groups, replace_rows, rows_of
@@ -53,9 +55,9 @@ class ComposerReplicationTrainer(GRPOTrainer):
     TRL records them, or those of a `rollout_func` that returns one `Trace` per row as `trace`. `batches` yields
     collated stored traces, one per micro-step and without end, for channel 3, for further channels, and for channel 2
     where there is no hinter; it must draw from its own random generator. `gradient_ratio_cap` is the largest weighted
-    gradient of a channel, as a multiple of the policy's. With `samples` the behaviour of the rollouts
-    is logged and some of them are kept. `stateful` are objects of the caller whose
-    state belongs into checkpoints, such as `batches` and the generator of the rollouts.
+    gradient of a channel, as a multiple of the policy's. With `samples` the behaviour of the rollouts is logged and
+    some of them are kept; `token_weights` then says how much each channel pulls at their tokens. `stateful` are objects
+    of the caller whose state belongs into checkpoints, such as `batches` and the generator of the rollouts.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         dynamic_sampling_rounds: int = 0,
         max_teacher_tokens: int = MAX_TEACHER_TOKENS,
         samples: RolloutSamples | None = None,
+        token_weights: TokenWeightsFolder | None = None,
         stateful: Mapping[str, checkpoints.Stateful] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -97,6 +100,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self._stored = StoredChannels(stored, self._balance, self._engine, self._log)
         self._batches, self._hinter, self._accepts, self._samples = batches, hinter, accepts, samples
         self._max_teacher_tokens, self._sampling_rounds = max_teacher_tokens, dynamic_sampling_rounds
+        self._token_weights = token_weights if samples else None
         self._scored: dict[str, Any] = {}
         self._stateful: dict[str, checkpoints.Stateful] = dict(stateful or {})
         self._online = OnlineDistillation(self._sdpo, self._engine, self._log) if self.alpha_sdpo else None
@@ -149,6 +153,10 @@ class ComposerReplicationTrainer(GRPOTrainer):
         sites = self._sites(rollouts) if self.alpha_sdpo else [[] for _ in rollouts]
         if self._samples:
             self._observe(self._samples, rollouts, sites, scored["rewards"])
+            if self._token_weights and self._weighs_tokens:
+                hints = _hints_of(sites)
+                for row in self._samples.chosen(scored["rewards"], hints):
+                    self._weigh(self._token_weights, rollouts[row], sites[row], generated, row, sum(map(len, sites)))
         if not self.alpha_sdpo:
             return generated
         # Lists of the batch's length are shuffled and split with it.
@@ -201,8 +209,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
             counts += own
         self._log.note(rollout_metrics(counts))
         if self.accelerator.is_main_process:
-            hints = [{site.turn: site.hint for site in found} for found in sites]
-            samples.keep(self.state.global_step + 1, rollouts, rewards, hints)
+            samples.keep(self.state.global_step + 1, rollouts, rewards, _hints_of(sites))
 
     def _rollouts(self, generated: dict[str, Any], scored: dict[str, Any]) -> list[Rolled]:
         sampled_BT = generated["completion_mask"] * generated.get("tool_mask", 1)
@@ -247,13 +254,18 @@ class ComposerReplicationTrainer(GRPOTrainer):
             loss = loss + distilled.loss if self._balance.weight(SDPO) else loss
         if self._balance.is_capped and self.accelerator.sync_gradients:
             self._balance.conclude(self._engine, self._log)
+        if self._token_weights and self.accelerator.sync_gradients:
+            self._token_weights.write()
         self._log.flush()
         return loss + stored
 
     def _stored_backward(self, model: Any) -> Tensor:
         assert self._batches is not None
+        batch, micro_steps = next(self._batches), self.current_gradient_accumulation_steps
+        if self._token_weights and self._weighs_tokens:
+            self._weigh_stored(self._token_weights, model, batch, micro_steps)
         # TRL's loss is already divided for gradient accumulation; an added term must do the same.
-        return self._stored.backward(model, next(self._batches), self.current_gradient_accumulation_steps)
+        return self._stored.backward(model, batch, micro_steps)
 
     def _lesson(self, model: Any, inputs: dict[str, Any]) -> AbstractContextManager[Lesson | None]:
         if self._online is None:
@@ -275,6 +287,44 @@ class ComposerReplicationTrainer(GRPOTrainer):
         if distilled is not None:
             weight = self._balance.scheduled(SDPO) / self._balance.probed_weight(SDPO)
             self._balance.measure(unwrapped, SDPO, distilled.loss, weight, states)
+
+    # Token weights
+
+    @property
+    def _weighs_tokens(self) -> bool:
+        assert self._samples is not None
+        return self._samples.wants(self.state.global_step + 1)
+
+    def _weigh(
+        self,
+        folder: TokenWeightsFolder,
+        rolled: Rolled,
+        sites: Sequence[OnlineSite],
+        generated: dict[str, Any],
+        row: int,
+        number_of_sites: int,
+    ) -> None:
+        """A rollout of this step, by the weights with which the step begins."""
+        step, model = self.state.global_step, self.accelerator.unwrap_model(self.model)
+        self._balance.at(step, self.state.max_steps)
+        slope = self._balance.weight(POLICY) * generated["advantages"][row].item() / generated["num_items_in_batch"]
+        with evaluating(model):
+            found = policy_row(model, rolled, float(slope), self._grpo_args.temperature)
+            folder.add(step + 1, POLICY, found, rolled.trace.trace_id)
+            if self._online and sites:
+                weight = self._balance.weight(SDPO) / number_of_sites
+                found = online_row(model, self._online.teacher, rolled, sites, self._sdpo, weight)
+                folder.add(step + 1, SDPO, found, rolled.trace.trace_id)
+
+    def _weigh_stored(self, folder: TokenWeightsFolder, model: Any, batch: Batch, micro_steps: int) -> None:
+        unwrapped = self.accelerator.unwrap_model(model)
+        batch = {key: value.to(self.accelerator.device) for key, value in batch.items()}
+        for channel in self.active_channels:
+            weigh = getattr(channel, "token_weights", None)
+            with evaluating(unwrapped):
+                weight = self._balance.weight(channel.name) / micro_steps
+                for found in weigh(unwrapped, batch, weight) if weigh else ():
+                    folder.add(self.state.global_step + 1, channel.name, found)
 
     # Checkpoints
 
@@ -323,6 +373,10 @@ class ComposerReplicationTrainer(GRPOTrainer):
         return PromptStream(
             self.train_dataset, self.args.seed, self.accelerator.process_index, self.accelerator.num_processes
         )
+
+
+def _hints_of(sites: Sequence[Sequence[OnlineSite]]) -> list[dict[int, str]]:
+    return [{site.turn: site.hint for site in found} for found in sites]
 
 
 def _with_the_origins(channels: Sequence[Channel], alpha_sdpo: float, beta_replay: float) -> dict[str, Channel]:

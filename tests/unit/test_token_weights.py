@@ -1,0 +1,119 @@
+"""How much each channel pulls at each token, against autograd through the golden composite."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from composer_replication.losses import generalized_jsd_loss
+from composer_replication.objective import SdpoSettings
+from composer_replication.runs import read_records
+from composer_replication.training import ComposerDataCollator
+from composer_replication.training.channels import ReplayPreference, SelfDistillation
+from composer_replication.training.rollouts.samples import RolloutSamples
+from composer_replication.training.step.token_weights import TokenWeightsFolder
+from composer_replication.training.stored.records import TokenWeights
+from tests.distributed.scenes import Scene, build, new_model, run, stored_examples
+from tests.golden.composites.reference import at_site, divergence, policy, preference
+from tests.unit.test_composites import ALPHA, BETA, case_of
+
+
+class Watched:
+    """A model whose logits are leaves, by the ids that they were made from."""
+
+    def __init__(self) -> None:
+        self._model, self.logits = new_model().double(), {}
+
+    def __call__(self, ids):
+        found = self._model(ids)
+        found.logits = found.logits.detach().requires_grad_(torch.is_grad_enabled())
+        self.logits[tuple(ids[0].tolist())] = found.logits
+        return found
+
+    def norms(self, term, ids, start):
+        """Of the gradient before each token from `start` on, 0 before."""
+        (gradient,) = torch.autograd.grad(term, self.logits[tuple(ids)], retain_graph=True)
+        return [0.0] * start + gradient[0, start - 1 : -1].norm(dim=-1).tolist()
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def step(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("weights")
+    scene = Scene(alpha=ALPHA, beta=BETA, online=True, accumulation=request.param)
+    trainer = build(scene, str(folder / "scratch"), model=new_model().double())
+    trainer._samples = RolloutSamples(folder / "samples", rollouts_per_step=3)
+    trainer._token_weights = TokenWeightsFolder(folder / "token_weights")
+    micro_batches, compute = [], trainer._compute_loss
+    trainer._compute_loss = lambda model, batch: micro_batches.append(batch) or compute(model, batch)
+    run(trainer)
+    (file,) = (folder / "token_weights").iterdir()
+    assert file.name == "step_0000001.jsonl.zst"
+    return case_of(micro_batches), list(read_records(file, TokenWeights))
+
+
+def test_the_policy_pulls_at_sampled_tokens(step):
+    case, found = step
+    model = Watched()
+    term = policy(model, case)
+    rows = {tuple(row.prompt + row.completion): row for row in case.rows}
+    kept = [record for record in found if record.channel == "policy"]
+    assert len(kept) == 3
+    for record in kept:
+        row = rows[record.ids]
+        assert record.weights == pytest.approx(model.norms(term, record.ids, len(row.prompt)), abs=1e-6)
+        assert any(record.weights)
+
+
+def test_distillation_pulls_at_error_turns(step):
+    case, found = step
+    kept = [record for record in found if record.channel == "sdpo"]
+    assert kept
+    for record in kept:
+        number = next(n for n, row in enumerate(case.rows) if tuple(row.prompt + row.completion) == record.ids)
+        expected = [0.0] * len(record.ids)
+        for site in (site for site in case.sites if site.row == number):
+            model, prompt = Watched(), len(case.rows[number].prompt)
+            student_TV, teacher_TV, _ = at_site(model, case, site)
+            term = ALPHA * divergence(student_TV, teacher_TV, 0.5).mean() / len(case.sites)
+            own = model.norms(term, record.ids[: prompt + site.end], prompt + site.start)
+            expected = [one + other for one, other in zip(expected, own + [0.0] * len(expected), strict=False)]
+        assert record.weights == pytest.approx(expected, abs=1e-6)
+        assert any(record.weights)
+
+
+def test_preferences_pull_at_both_actions(step):
+    case, found = step
+    kept = {(record.part, record.ids): record for record in found if record.channel == "replay"}
+    pairs = [pair for batch in case.batches for pair in batch]
+    assert len(kept) == 2 * len(pairs)
+    for pair in pairs:
+        model = Watched()
+        of_its_batch = next(len(batch) for batch in case.batches if pair in batch)
+        term = BETA * preference(model, case, pair) / of_its_batch / len(case.batches)
+        for side, ids in (("chosen", pair.chosen), ("rejected", pair.rejected)):
+            record = kept[side, tuple(pair.prompt + ids)]
+            assert record.weights == pytest.approx(model.norms(term, record.ids, len(pair.prompt)), abs=1e-6)
+            assert any(record.weights)
+
+
+@pytest.mark.parametrize("settings", [{}, {"jsd_beta": 0.0}, {"top_k": 4}, {"token_clip": 0.05}, {"temperature": 2.0}])
+def test_stored_sites_have_the_weights_of_their_loss(settings):
+    batch = ComposerDataCollator(0)(stored_examples(3, range(3)))
+    model, channel = new_model().double(), SelfDistillation(SdpoSettings(require_disfavour=False, **settings))
+    rows = channel.token_weights(model, batch, 1.0)
+    assert len(rows) == len(batch["sdpo_row"]) > 1
+    for site, row in enumerate(rows):
+        start = int(batch["sdpo_start"][site])
+        context = batch["ctx_teacher_input_ids"][site].tolist()[: int(batch["sdpo_loss_mask"][site].nonzero()[0])]
+        student = model(torch.tensor([row.ids])).logits[0, start - 1 : -1].detach().requires_grad_()
+        teacher = model(torch.tensor([context + row.ids[start:]])).logits[0, len(context) - 1 : -1]
+        options = {"beta": 0.5, **{key.removeprefix("jsd_"): value for key, value in settings.items()}}
+        loss = generalized_jsd_loss(student, teacher, **options) / len(rows)
+        (gradient,) = torch.autograd.grad(loss, student)
+        assert row.weights == pytest.approx([0.0] * start + gradient.norm(dim=-1).tolist(), abs=1e-6)
+        assert any(row.weights)
+
+
+def test_a_batch_without_pairs_has_no_rows():
+    batch = ComposerDataCollator(0)(stored_examples(1, range(0)))
+    assert ReplayPreference().token_weights(new_model(), batch, 1.0) == []
