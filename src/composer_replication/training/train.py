@@ -123,7 +123,7 @@ def _online_trainer(
     rollouts = EnvironmentRollouts(
         policy,
         environment,
-        tasks,
+        list(environment.tasks(TRAIN, "training")) if curriculum else tasks,
         settings,
         seed=config.seed,
         rank=state.process_index,

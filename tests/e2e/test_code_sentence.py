@@ -1,0 +1,175 @@
+"""`env make` → train → evaluate → monitor on code tasks, from one config file: a script and a small random model."""
+
+from __future__ import annotations
+
+import ast
+import json
+from importlib.resources import as_file, files
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from composer_replication.cli.evaluate import evaluate
+from composer_replication.cli.monitor import monitor
+from composer_replication.cli.train import train
+from composer_replication.config import load_config
+from composer_replication.environments.code.environment import open_code
+from composer_replication.environments.code.generators.kinds import GeneratorSettings
+from composer_replication.environments.code.making.make import MakeSettings, make
+from composer_replication.environments.protocol import TRAIN
+from composer_replication.evaluation.compare import TaskOutcome
+from composer_replication.pipeline import run_stage
+from composer_replication.progress import Silent
+from composer_replication.runs import Run
+from composer_replication.training.models.tiny import CHAT_TEMPLATE, SPECIAL
+from composer_replication.training.rollouts.sampling import DynamicSampler, SampledTurn
+from composer_replication.training.stored.records import TrainingStep
+
+CONFIG = """
+[model]
+name = "{model}"
+[environment]
+name = "code"
+tasks = ["{tasks}"]
+answer = "definition"
+tries = 1
+completion_tokens = 2048
+concurrency = 2
+heldout_share = 0.4
+curriculum = true
+[warmup]
+steps = 0
+[ingestion]
+rollouts = 2
+[training]
+steps = 2
+prompts_per_step = 1
+group_size = 2
+max_turn_tokens = {turn_tokens}
+[[channels]]
+name = "grpo"
+[[channels]]
+name = "sdpo"
+source = "rollouts"
+[monitor]
+enabled = true
+[evaluation]
+tasks = 2
+samples = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sentence") / "tasks"
+    settings = MakeSettings(proposals=GeneratorSettings(modes=("stub",), grains=("symbol",), limit=6))
+    with as_file(files("composer_replication").joinpath("data/sample_repository")) as source:
+        assert make(source, folder, settings, 2)["complete"]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Bytes in, bytes out, random weights."""
+    folder = tmp_path_factory.mktemp("model")
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({name: place for place, name in enumerate([*SPECIAL, *alphabet])}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    wrapped = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=SPECIAL[0],
+        unk_token=SPECIAL[1],
+        eos_token=SPECIAL[2],
+        additional_special_tokens=list(SPECIAL[3:]),
+        chat_template=CHAT_TEMPLATE,
+        padding_side="left",
+    )
+    wrapped.save_pretrained(folder)
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    ends = {"pad_token_id": wrapped.pad_token_id, "eos_token_id": wrapped.eos_token_id, "bos_token_id": None}
+    LlamaForCausalLM(
+        LlamaConfig(vocab_size=len(wrapped), max_position_embeddings=8192, **shape, **ends)
+    ).save_pretrained(folder)
+    return folder
+
+
+def config_file(folder, tasks, model, turn_tokens):
+    path = folder / "code.toml"
+    path.write_text(CONFIG.format(tasks=tasks, model=model, turn_tokens=turn_tokens))
+    return path
+
+
+def sentence(path, run):
+    """The verbs of a person with a config file."""
+    train(run, config=path)
+    evaluate(run)
+    opened = Run.open(run)
+    run_stage(opened, "ingestion", Silent())
+    monitor(run)
+    return opened
+
+
+def test_a_small_model_goes_through_the_whole_sentence(tmp_path, tasks, model, capsys):
+    run = sentence(config_file(tmp_path, tasks, model, 16), tmp_path / "run")
+    told = capsys.readouterr().out
+    assert "held-out success, code" in told
+    outcomes = run.stage("evaluation").read(TaskOutcome)
+    assert len(outcomes) == 2 * 2 * 2 and all(outcome.reward == 0 for outcome in outcomes)
+    assert {"repository", "difficulty"} <= outcomes[0].labels.keys()
+    assert [step.reward for step in run.stage("training").read(TrainingStep)] == [0.0, 0.0]
+    report = (run.path / "report.html").read_text()
+    assert "Measured in the environment code" in report
+    logged = [json.loads(line) for line in (run.path / "training" / "metrics.jsonl").read_text().splitlines()]
+    assert 0 < logged[0]["rollout/environment_share"] <= 1
+    assert "monitor/canary_hit_rate" in logged[0]
+
+
+class Script:
+    """The solution in every second turn, a wrong block in the others."""
+
+    def __init__(self, path):
+        environment = open_code(load_config(path))
+        every = [task for split in (TRAIN, "heldout") for task in environment.tasks(split)]
+        self.blocks = {task.messages[-1]["content"]: self.solution(task.folder) for task in every}
+        self.turns = 0
+
+    @staticmethod
+    def solution(task):
+        (symbol,) = task.code_task.symbols
+        text = (task.gold / symbol.file).read_text()
+        (found,) = (node for node in ast.parse(text).body if getattr(node, "name", None) == symbol.name)
+        return ast.get_source_segment(text, found)
+
+    def write(self, sampler, contexts):
+        tokenizer = sampler._tokens.tokenizer
+        for context in contexts:
+            said = tokenizer.decode(context)
+            code = next(block for asked, block in self.blocks.items() if asked in said)
+            self.turns += 1
+            wrong = code.split(":\n")[0] + ":\n    return None"
+            text = f"```python\n{code if self.turns % 2 else wrong}\n```"
+            ids = [*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id]
+            yield SampledTurn(ids, [-1.0] * len(ids))
+
+
+def test_a_script_that_knows_half_of_the_answers_is_rewarded_for_them(tmp_path, tasks, model, monkeypatch, capsys):
+    path = config_file(tmp_path, tasks, model, 1024)
+    script = Script(path)
+    monkeypatch.setattr(
+        DynamicSampler, "sample", lambda sampler, slots, contexts, **options: list(script.write(sampler, contexts))
+    )
+    run = sentence(path, tmp_path / "run")
+    assert [step.reward for step in run.stage("training").read(TrainingStep)] == [0.5, 0.5]
+    outcomes = run.stage("evaluation").read(TaskOutcome)
+    assert sum(outcome.reward >= 1 for outcome in outcomes) == len(outcomes) / 2
+    before, after = (
+        torch.cat([p.flatten() for p in LlamaForCausalLM.from_pretrained(run.path / noun / "model").parameters()])
+        for noun in ("policy", "training")
+    )
+    assert not torch.equal(before, after)
+    assert "pass@2" in capsys.readouterr().out
+    assert run.stage("monitor").counts["alarms"] == 0
