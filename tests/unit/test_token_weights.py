@@ -10,8 +10,8 @@ from composer_replication.objective import SdpoSettings
 from composer_replication.runs import read_records
 from composer_replication.training import ComposerDataCollator
 from composer_replication.training.channels import ReplayPreference, SelfDistillation
+from composer_replication.training.lessons.token_weights import TokenWeightsFolder
 from composer_replication.training.rollouts.samples import RolloutSamples
-from composer_replication.training.step.token_weights import TokenWeightsFolder
 from composer_replication.training.stored.records import TokenWeights
 from tests.distributed.scenes import Scene, build, new_model, run, stored_examples
 from tests.golden.composites.reference import at_site, divergence, policy, preference

@@ -31,8 +31,8 @@ from composer_replication.objective import CHANNELS, ChannelSettings, Schedule, 
 from composer_replication.sections import explain
 
 from .lessons.distillation import SiteStates, distil, places
+from .lessons.token_weights import WeighedRow, site_weights, turn_logits
 from .models.states import last_hidden, output_head
-from .step.token_weights import WeighedRow, site_weights, turn_logits
 
 
 class Channel(Protocol):

@@ -31,6 +31,7 @@ from .backends.trl.rollouts import REWARD_COLUMNS, EnvironmentRollouts, prompts_
 from .backends.trl.trainer import ComposerReplicationTrainer
 from .channels import open_channels
 from .lessons.online_sites import TraceHinter
+from .lessons.token_weights import TokenWeightsFolder
 from .metrics import MetricsFile
 from .models.loading import Policy
 from .planning.refusals import (
@@ -42,7 +43,6 @@ from .planning.refusals import (
 from .processes import all_or_none
 from .rollouts.curriculum import Curriculum, entries_of
 from .rollouts.samples import RolloutSamples
-from .step.token_weights import TokenWeightsFolder
 from .stored.batches import StoredBatches
 from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample

@@ -28,6 +28,7 @@ from ...lessons.distillation import Distilled
 from ...lessons.metrics import found_sites, site_metrics
 from ...lessons.online_sites import MAX_TEACHER_TOKENS, Accepts, Hinter, OnlineSite, Rolled, find_online_sites
 from ...lessons.self_teacher import SelfTeacher
+from ...lessons.token_weights import TokenWeightsFolder, online_row, policy_row
 from ...metrics import count_rollouts, rollout_metrics
 from ...models.states import evaluating
 from ...models.tokens import ChatTokens
@@ -37,7 +38,6 @@ from ...step.gradients import POLICY
 from ...step.log import StepLog
 from ...step.online import Lesson, OnlineDistillation, RolloutRows
 from ...step.stored import StoredChannels
-from ...step.token_weights import TokenWeightsFolder, online_row, policy_row
 from ...stored.collator import Batch
 from . import checkpoints
 from .dynamic_sampling import PromptStream, flat_groups, replace_rows, rows_of

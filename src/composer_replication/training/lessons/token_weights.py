@@ -16,9 +16,9 @@ from composer_replication.losses import divergence_token_weights, logprob_token_
 from composer_replication.objective import SdpoSettings
 from composer_replication.runs import write_records
 
-from ..lessons.online_sites import OnlineSite, Rolled
 from ..models.states import last_hidden, output_head
 from ..stored.records import TokenWeights
+from .online_sites import OnlineSite, Rolled
 
 
 class WeighedRow(NamedTuple):
