@@ -116,7 +116,7 @@ def sentence(path, run):
 def test_a_small_model_goes_through_the_whole_sentence(tmp_path, tasks, model, capsys):
     run = sentence(config_file(tmp_path, tasks, model, 16), tmp_path / "run")
     told = capsys.readouterr().out
-    assert "held-out success, code" in told
+    assert "Measured in code:" in told
     outcomes = run.stage("evaluation").read(TaskOutcome)
     assert len(outcomes) == 2 * 2 * 2 and all(outcome.reward == 0 for outcome in outcomes)
     assert {"repository", "difficulty"} <= outcomes[0].labels.keys()

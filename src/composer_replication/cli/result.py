@@ -17,7 +17,8 @@ def show_result(result: Mapping[str, Any]) -> None:
         f"{result['replies']} replies of {teachers} → {result['pairs']} pairs → {result['steps']} steps"
     )
     headline = {key: result[f"success_{key}"] for key in ("before", "after")} | {"difference": result["difference"]}
-    table = Table(f"held-out success, {result['environment']}", "before", "after", "difference [95 %]", "tasks")
+    console.print(f"Measured in {result['environment']}:")
+    table = Table("held-out success", "before", "after", "difference [95 %]", "tasks")
     for split, row in {result["split"]: headline, **result["other_splits"]}.items():
         change = row["difference"]
         table.add_row(
