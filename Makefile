@@ -36,6 +36,7 @@ types: .venv/dev-installed
 
 structure: .venv/dev-installed
 	$(BIN)/python -m pytest tests/structure
+	$(BIN)/python -m tests.structure.layers
 
 experiment-000: .venv/train-installed
 	$(BIN)/python experiments/000-quickstart/run.py

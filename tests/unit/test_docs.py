@@ -23,13 +23,16 @@ DOCUMENTS = [
 
 def test_the_documented_settings_are_those_of_the_quickstart():
     text = (ROOT / "docs" / "configuration.md").read_text()
-    [block] = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    block, of_others = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     assert Config.model_validate(tomllib.loads(block)) == quickstart_config("tiny", 0)
+    defaults = {**Config().environment.model_dump(), "name": "code", "tasks": ("tasks",)}
+    assert Config.model_validate(tomllib.loads(of_others)).environment.model_dump() == defaults
 
 
 def test_the_readmes_config_for_own_traces_leaves_the_toolbox_out():
-    [block] = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    config = Config.model_validate(tomllib.loads(block))
+    blocks = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    config, on_code = (Config.model_validate(tomllib.loads(block)) for block in blocks)
+    assert on_code.environment.name == "code"
     assert (config.training.rollouts, config.warmup.steps, config.ingestion.rollouts) == (False, 0, 0)
     assert config.model.name not in ("tiny", "smollm2")
 
@@ -83,6 +86,6 @@ def test_the_kept_outcomes_give_the_kept_numbers(seed):
 
     results = ROOT / "experiments" / "000-quickstart" / "results"
     kept = json.loads((results / f"seed-{seed}.json").read_text())
-    headline = compare(list(read_records(results / f"seed-{seed}.outcomes.jsonl.zst", TaskOutcome)))[0]
+    headline = compare(list(read_records(results / f"seed-{seed}.outcomes.jsonl.zst", TaskOutcome)), {})[0]
     assert headline.difference.model_dump() == kept["difference"]
     assert headline.before.model_dump() == kept["success_before"]
