@@ -35,6 +35,8 @@ class Stage(NamedTuple):
     check: Callable[[Run], object] = lambda run: None
     """What must be there, told before anything is made."""
     optional: bool = False
+    compares_itself: tuple[str, ...] = ()
+    """Earlier stages that it is not made from as a whole; samples may be of any policy, and know its weights."""
 
 
 STAGES: tuple[Stage, ...] = (
@@ -42,7 +44,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("ingestion", "collect traces", ingest, plays=lambda config: config.ingestion.rollouts > 0),
     Stage("sites", "find error sites", locate),
     Stage("hints", "write hints", hint),
-    Stage("samples", "sample the policy", sample, plays=lambda config: True, optional=True),
+    Stage("samples", "sample the policy", sample, optional=True, compares_itself=("policy",)),
     Stage("replay", "ask the teachers", replay),
     Stage("pairs", "vote on pairs", pair),
     Stage("training", "train with its channels", train, plays=lambda config: True, check=trained_on),
@@ -78,7 +80,7 @@ def refuse_stale(run: Run, noun: str) -> None:
     for stage in STAGES:
         # Beside the policy, what ingestion was made from are files, whatever they are called.
         if stage.noun != "ingestion" or run.config.ingestion.rollouts:
-            run.stage(stage.noun).refuse_stale(earlier)
+            run.stage(stage.noun).refuse_stale(noun for noun in earlier if noun not in stage.compares_itself)
         if stage.noun == noun:
             return
         earlier.append(stage.noun)

@@ -125,7 +125,7 @@ def test_two_processes_leave_one_stage_and_speak_with_one_voice(launched):
     path, done = launched
     [line] = done.stdout.splitlines()
     assert json.loads(line)["steps"] == STEPS
-    assert done.stderr.count("training: train with three channels") == 1
+    assert done.stderr.count("training: train with its channels") == 1
     steps = Run.open(path).stage("training").read(TrainingStep)
     assert [step.step for step in steps] == list(range(1, STEPS + 1))
     assert all(

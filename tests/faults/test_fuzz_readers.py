@@ -94,12 +94,12 @@ READ_A_LONG_LINE = """
 import sys
 from pathlib import Path
 from typing import Any
-from composer_replication.ingestion.ingest import Job, read_file
+from composer_replication.ingestion.ingest import FileJob, read_file
 from composer_replication.ingestion.inputs import Input
 def peak_kib():
     return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 before = peak_kib()
-found = read_file(Job(Input(Path(sys.argv[1]), "claude_code"), Path(sys.argv[2]), redact=True))
+found = read_file(FileJob(Input(Path(sys.argv[1]), "claude_code"), Path(sys.argv[2]), redact=True))
 after = peak_kib()
 print(found.turns, [(q.byte_offset, q.reason) for q in found.report.quarantined], (after - before) // 1024)
 """

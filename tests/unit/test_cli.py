@@ -154,7 +154,7 @@ def test_simulated_teachers_are_not_asked_about_sessions_of_others(tmp_path, ses
         refused = recompose("replay", run, *options)
         assert (refused.returncode, refused.stdout) == (2, "")
         what, command = refused.stderr.splitlines()[-1].split("; next: ")
-        assert what == f"error: simulated teachers know only the toolbox, and no trace of {run} is of it"
+        assert what == f"error: simulated teachers know only their environment, and no trace of {run} is of toolbox"
         replay = f"recompose replay {run}"
         assert command == f"{replay} --teacher default --dry-run, or {replay} --no-teachers to train without pairs"
     assert not (run / "replay").exists() and not (run / "ledger.sqlite").exists()

@@ -1,4 +1,4 @@
-"""verifiers' tasksets as an environment, in verifiers' own Python; the tasksets are in `tests/samples/verifiers`.
+"""verifiers' tasksets as an environment, in verifiers' own Python; the tasksets are in `tests/verifiers_tasksets`.
 
 `VERIFIERS_PYTHON` names that environment's interpreter; `.venv-verifiers/bin/python` is looked for otherwise.
 """
@@ -22,7 +22,7 @@ from tests.hacks.sample_task import SPANS, SPANS_GOLD, write_sample_task
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("VERIFIERS_PYTHON", ROOT / ".venv-verifiers" / "bin" / "python"))
-SAMPLES = ROOT / "tests" / "samples" / "verifiers"
+SAMPLES = ROOT / "tests" / "verifiers_tasksets"
 pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="no environment with verifiers: see docs/serving.md")
 
 
