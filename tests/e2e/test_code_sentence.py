@@ -8,24 +8,17 @@ from importlib.resources import as_file, files
 
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM
 
-from composer_replication.cli.evaluate import evaluate
-from composer_replication.cli.monitor import monitor
-from composer_replication.cli.train import train
 from composer_replication.config import load_config
 from composer_replication.environments.code.environment import open_code
 from composer_replication.environments.code.generators.kinds import GeneratorSettings
 from composer_replication.environments.code.making.make import MakeSettings, make
 from composer_replication.environments.protocol import TRAIN
 from composer_replication.evaluation.compare import TaskOutcome
-from composer_replication.pipeline import run_stage
-from composer_replication.progress import Silent
-from composer_replication.runs import Run
-from composer_replication.training.models.tiny import CHAT_TEMPLATE, SPECIAL
 from composer_replication.training.rollouts.sampling import DynamicSampler, SampledTurn
 from composer_replication.training.stored.records import TrainingStep
+from tests.e2e.sentences import random_model, sentence
 
 CONFIG = """
 [model]
@@ -72,45 +65,13 @@ def tasks(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """Bytes in, bytes out, random weights."""
-    folder = tmp_path_factory.mktemp("model")
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({name: place for place, name in enumerate([*SPECIAL, *alphabet])}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    wrapped = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token=SPECIAL[0],
-        unk_token=SPECIAL[1],
-        eos_token=SPECIAL[2],
-        additional_special_tokens=list(SPECIAL[3:]),
-        chat_template=CHAT_TEMPLATE,
-        padding_side="left",
-    )
-    wrapped.save_pretrained(folder)
-    torch.manual_seed(0)
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    ends = {"pad_token_id": wrapped.pad_token_id, "eos_token_id": wrapped.eos_token_id, "bos_token_id": None}
-    LlamaForCausalLM(
-        LlamaConfig(vocab_size=len(wrapped), max_position_embeddings=8192, **shape, **ends)
-    ).save_pretrained(folder)
-    return folder
+    return random_model(tmp_path_factory.mktemp("model"))
 
 
 def config_file(folder, tasks, model, turn_tokens):
     path = folder / "code.toml"
     path.write_text(CONFIG.format(tasks=tasks, model=model, turn_tokens=turn_tokens))
     return path
-
-
-def sentence(path, run):
-    """The verbs of a person with a config file."""
-    train(run, config=path)
-    evaluate(run)
-    opened = Run.open(run)
-    run_stage(opened, "ingestion", Silent())
-    monitor(run)
-    return opened
 
 
 def test_a_small_model_goes_through_the_whole_sentence(tmp_path, tasks, model, capsys):
