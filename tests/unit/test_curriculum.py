@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 
 from composer_replication.errors import UsageError
-from composer_replication.training.rollouts.curriculum import Curriculum, CurriculumSettings, Entry, entries_of
+from composer_replication.training.rollouts.curriculum import Curriculum, CurriculumSettings, TaskStanding, entries_of
 
 
 def entry(task_id, family="f", rung="0", **more):
-    return Entry(task_id=task_id, family=family, rung=rung, **more)
+    return TaskStanding(task_id=task_id, family=family, rung=rung, **more)
 
 
 def flat(*rates):

@@ -169,7 +169,7 @@ def test_a_rollout_that_breaks_the_monitor_is_counted_and_not_charged(tmp_path, 
 )
 def test_the_environment_says_whether_a_canary_was_hit(episode, hit):
     [rollout] = rollouts(1.0, **episode)
-    assert metrics_of([monitoring.Seen(rollout, trace(), seen_as())])["canary_hit_rate"] == float(hit)
+    assert metrics_of([monitoring.WatchedRollout(rollout, trace(), seen_as())])["canary_hit_rate"] == float(hit)
 
 
 def test_evidence_of_a_session_reaches_the_layers(tmp_path, weights):

@@ -229,6 +229,9 @@ def task_curriculum(environment: Environment, config: Config) -> Curriculum:
     return Curriculum.laddered(entries_of(tasks), config.seed)
 
 
+SHARE_WORTH_TELLING = 0.05
+
+
 class _Progress(TrainerCallback):
     def __init__(self, total: int, progress: Progress) -> None:
         self._total, self._progress = total, progress
@@ -236,6 +239,9 @@ class _Progress(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         if logs and "grad_norm" in logs:
             what = f"reward {logs['reward']:.2f}" if logs.get("reward") is not None else f"loss {logs['loss']:.3f}"
+            waited = logs.get("rollout/environment_share", 0.0)
+            if waited >= SHARE_WORTH_TELLING:
+                what += f", {waited:.0%} of the rollouts' time in the environment"
             self._progress.step(state.global_step, self._total, what)
 
 

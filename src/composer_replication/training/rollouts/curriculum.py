@@ -22,7 +22,7 @@ from composer_replication.environments.protocol import EnvironmentTask
 from composer_replication.errors import UsageError
 from composer_replication.records import JsonObject, Record, StoredRecord
 
-Standing = Literal["waiting", "open", "retired"]
+StandingKind = Literal["waiting", "open", "retired"]
 
 
 class CurriculumSettings(Record):
@@ -37,13 +37,13 @@ class CurriculumSettings(Record):
     """Share of draws that go to any open task, so that one which looks hopeless is tried again."""
 
 
-class Entry(Record):
+class TaskStanding(Record):
     """One task and what is known of it."""
 
     task_id: str
     family: str
     rung: str = ""
-    standing: Standing = "open"
+    standing: StandingKind = "open"
     passed: float = 0.0
     tried: float = 0.0
     epochs_above: int = 0
@@ -56,12 +56,14 @@ class CurriculumState(StoredRecord):
     epoch: int = 0
     results: int = 0
     settings: CurriculumSettings
-    entries: tuple[Entry, ...]
+    entries: tuple[TaskStanding, ...]
 
 
-def entries_of(tasks: Iterable[EnvironmentTask]) -> list[Entry]:
+def entries_of(tasks: Iterable[EnvironmentTask]) -> list[TaskStanding]:
     return [
-        Entry(task_id=task.task_id, family=task.labels.get("family", task.task_id), rung=task.labels.get("rung", ""))
+        TaskStanding(
+            task_id=task.task_id, family=task.labels.get("family", task.task_id), rung=task.labels.get("rung", "")
+        )
         for task in tasks
     ]
 
@@ -69,7 +71,9 @@ def entries_of(tasks: Iterable[EnvironmentTask]) -> list[Entry]:
 class Curriculum:
     """`sample`, roll out, `record`; `state` and `load` carry it over a stop."""
 
-    def __init__(self, entries: Iterable[Entry], seed: int = 0, settings: CurriculumSettings | None = None) -> None:
+    def __init__(
+        self, entries: Iterable[TaskStanding], seed: int = 0, settings: CurriculumSettings | None = None
+    ) -> None:
         self.settings = settings or CurriculumSettings()
         self.seed, self.draws, self.epoch = seed, 0, 0
         self._results = 0
@@ -78,9 +82,11 @@ class Curriculum:
             raise UsageError("a curriculum needs at least one task", "give the environment more tasks")
 
     @classmethod
-    def laddered(cls, entries: Iterable[Entry], seed: int = 0, settings: CurriculumSettings | None = None) -> Self:
+    def laddered(
+        cls, entries: Iterable[TaskStanding], seed: int = 0, settings: CurriculumSettings | None = None
+    ) -> Self:
         """Start with the easiest task of every family; the others wait for their turn."""
-        families: dict[str, list[Entry]] = {}
+        families: dict[str, list[TaskStanding]] = {}
         for entry in entries:
             families.setdefault(entry.family, []).append(entry)
         opened = [
@@ -91,7 +97,7 @@ class Curriculum:
         return cls(opened, seed, settings)
 
     @property
-    def entries(self) -> Mapping[str, Entry]:
+    def entries(self) -> Mapping[str, TaskStanding]:
         return self._entries
 
     def pass_rate(self, task_id: str) -> float:
@@ -178,17 +184,17 @@ class Curriculum:
     def _open_tasks(self) -> list[str]:
         return [task_id for task_id, entry in self._entries.items() if entry.standing == "open"]
 
-    def _rate(self, entry: Entry) -> float:
+    def _rate(self, entry: TaskStanding) -> float:
         """As seen. The prior holds a rate away from 0 and 1 for so long that it would hide both ends."""
         return entry.passed / entry.tried if entry.tried else 0.5
 
-    def _is_known(self, entry: Entry) -> bool:
+    def _is_known(self, entry: TaskStanding) -> bool:
         return entry.tried >= self.settings.min_tries
 
-    def _is_wanted(self, entry: Entry) -> bool:
+    def _is_wanted(self, entry: TaskStanding) -> bool:
         return self.settings.low < self._rate(entry) < self.settings.high
 
-    def _open_relative(self, entry: Entry, *, harder: bool) -> list[str]:
+    def _open_relative(self, entry: TaskStanding, *, harder: bool) -> list[str]:
         """The nearest waiting task of the family on that side."""
         waiting = [
             each for each in self._entries.values() if each.family == entry.family and each.standing == "waiting"
@@ -200,5 +206,5 @@ class Curriculum:
         self._update(nearest, standing="open")
         return [nearest.task_id]
 
-    def _update(self, entry: Entry, **changes: object) -> None:
+    def _update(self, entry: TaskStanding, **changes: object) -> None:
         self._entries[entry.task_id] = self._entries[entry.task_id].model_copy(update=changes)

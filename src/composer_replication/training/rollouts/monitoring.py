@@ -43,7 +43,7 @@ class Consequence(NamedTuple):
     """Whether nothing may be learnt from this rollout."""
 
 
-class Seen(NamedTuple):
+class WatchedRollout(NamedTuple):
     rollout: Rollout[Any]
     trace: Trace
     watch: Judgement | None
@@ -104,12 +104,12 @@ class RolloutMonitor(TrainerCallback):
         rewards = [sum(row) for row in zip(*(columns[name] for name in self._reward_columns), strict=True)]
         return masking(prompts, rewards, [each.masked for each in monitor])
 
-    def _look(self, rollout: Rollout[Any], trace: Trace) -> Seen:
+    def _look(self, rollout: Rollout[Any], trace: Trace) -> WatchedRollout:
         try:
             conduct = conduct_of(trace, evidence_of(rollout.episode))
-            return Seen(rollout, trace, judge(conduct, more_signs=self._signs(trace) if self._signs else ()))
+            return WatchedRollout(rollout, trace, judge(conduct, more_signs=self._signs(trace) if self._signs else ()))
         except Exception as error:
-            return Seen(rollout, trace, None, f"{type(error).__name__}: {error}")
+            return WatchedRollout(rollout, trace, None, f"{type(error).__name__}: {error}")
 
     def _consequence(self, reward: float, seen: Judgement | None) -> Consequence:
         if self._penalty is None or seen is None:
@@ -137,7 +137,7 @@ def masking(prompts: Sequence[Any], rewards: Sequence[float], masked: Sequence[b
     return added
 
 
-def metrics_of(seen: Sequence[Seen]) -> dict[str, float]:
+def metrics_of(seen: Sequence[WatchedRollout]) -> dict[str, float]:
     watches = [each.watch for each in seen if each.watch]
     found = {
         "canary_hit_rate": fmean(each.canary_hit for each in seen),
@@ -156,7 +156,7 @@ def metrics_of(seen: Sequence[Seen]) -> dict[str, float]:
     return found
 
 
-def line_of(seen: Seen) -> dict[str, Any]:
+def line_of(seen: WatchedRollout) -> dict[str, Any]:
     line: dict[str, Any] = {
         "trace_id": seen.trace.trace_id,
         "task_id": seen.trace.task_id,

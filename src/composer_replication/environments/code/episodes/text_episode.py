@@ -7,22 +7,17 @@ when the work is handed in.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from composer_replication.records import JsonObject, Message, Trace
 
 from ...evidence import AttemptEvidence
+from ...protocol import PlainAnswer
 from ..tasks.asked import AskedTask
 from .session import SessionLimits, TaskSession
 from .text_calls import read_calls
 from .tools import TOOL_SCHEMAS, ToolError
 from .transcript import Transcript
 from .turns import Taken, refuse_turn, take_turn
-
-
-class Answer(NamedTuple):
-    observation: str | None
-    failed: bool
 
 
 class TextEpisode:
@@ -59,11 +54,11 @@ class TextEpisode:
         """Tool calls, refused turns too."""
         return self.session.steps if self.session else 0
 
-    def step(self, turn: str) -> Answer:
+    def step(self, turn: str) -> PlainAnswer:
         self.session = self.session or self.open_session()
         taken = self.take(self.session, turn)
         self.finished = taken.done
-        return Answer(taken.text, any(result.is_error for result in taken.results))
+        return PlainAnswer(taken.text, any(result.is_error for result in taken.results))
 
     def trace(self, source_model: str, sample: int) -> Trace:
         return self._transcript.trace(source_model, sample, self.reward)

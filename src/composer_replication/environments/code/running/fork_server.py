@@ -181,14 +181,14 @@ def run_tests(workshop: Workshop, request: dict[str, Any], out: Any) -> int:
     arguments += ["-p", "no:cacheprovider", "--continue-on-collection-errors"]
     arguments += [part for name in workshop.settings["plugins"] for part in ("-p", name)]
     arguments += ["--maxfail", "1"] if request["stop_at_failure"] else []
-    recorder = Recorder(out, request, str(workshop.tree))
+    recorder = RunRecorder(out, request, str(workshop.tree))
     recorder.tracer.start()
     code = pytest.main([*arguments, *request["tests"]], plugins=[recorder])
     recorder.finish()
     return int(code)
 
 
-class Recorder:
+class RunRecorder:
     """One entry per test, per collection error, and per set of functions seen."""
 
     def __init__(self, out: Any, request: dict[str, Any], tree: str) -> None:

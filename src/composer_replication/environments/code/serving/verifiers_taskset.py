@@ -48,7 +48,7 @@ class CodeTasksetConfig(vf.TasksetConfig):
     """What `recompose env make` wrote."""
 
 
-class CodeTask(vf.Task[CodeTaskData, CodeTaskState, vf.TaskConfig]):
+class VerifiersCodeTask(vf.Task[CodeTaskData, CodeTaskState, vf.TaskConfig]):
     @property
     def key(self) -> str:
         return str(self.data.id)
@@ -70,8 +70,8 @@ class CodeTask(vf.Task[CodeTaskData, CodeTaskState, vf.TaskConfig]):
         return float(trace.state.canary_hits)
 
 
-class CodeTaskset(vf.Taskset[CodeTask, CodeTasksetConfig]):
-    def load(self) -> Iterator[CodeTask]:
+class CodeTaskset(vf.Taskset[VerifiersCodeTask, CodeTasksetConfig]):
+    def load(self) -> Iterator[VerifiersCodeTask]:
         if not self.config.tasks:
             raise UsageError("no tasks were named", "--env.taskset.tasks FOLDER")
         for task in read_tasks(Path(self.config.tasks).resolve()):
@@ -83,7 +83,7 @@ class CodeTaskset(vf.Taskset[CodeTask, CodeTasksetConfig]):
                 system_prompt=SYSTEM,
                 folder=str(task.folder),
             )
-            yield CodeTask(data, self.config.task)
+            yield VerifiersCodeTask(data, self.config.task)
 
 
 class CodeHarnessConfig(vf.HarnessConfig):

@@ -16,7 +16,7 @@ from ...tasks.repository import CoverageMap, Repository
 from ...tasks.task import Candidate, Symbol
 from ..kinds import GeneratorSettings
 from .operators import OPERATORS, mutations
-from .source import Source, read_source
+from .source import SourceText, read_source
 from .statement import statements
 
 NAME = "bug_injection"
@@ -79,7 +79,7 @@ def bugs_by_operator(repository: Repository, symbols: list[Symbol], operator: st
             yield Bug(symbol, operator, text, source.content.count(b"\n", 0, splice.start) + 1)
 
 
-def source_of(repository: Repository, symbol: Symbol) -> Source | None:
+def source_of(repository: Repository, symbol: Symbol) -> SourceText | None:
     try:
         return read_source((repository.tree / symbol.file).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):

@@ -9,9 +9,9 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from .source import FunctionNode, Source, Splice, inside
+from .source import FunctionNode, SourceText, Splice, inside
 
-Finder = Callable[[Source, FunctionNode], Iterator[Splice | None]]
+Finder = Callable[[SourceText, FunctionNode], Iterator[Splice | None]]
 
 
 class Operator(NamedTuple):
@@ -34,13 +34,13 @@ SWAPPED_OPERATORS: dict[type[ast.operator], tuple[str, str]] = {
 ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
 
 
-def flip_comparison(source: Source, function: FunctionNode) -> Iterator[Splice | None]:
+def flip_comparison(source: SourceText, function: FunctionNode) -> Iterator[Splice | None]:
     for node in inside(function):
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in FLIPPED:
             yield source.between(node.left, node.comparators[0], *FLIPPED[type(node.ops[0])])
 
 
-def off_by_one(source: Source, function: FunctionNode) -> Iterator[Splice | None]:
+def off_by_one(source: SourceText, function: FunctionNode) -> Iterator[Splice | None]:
     for node in inside(function):
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in MOVED:
             yield source.between(node.left, node.comparators[0], *MOVED[type(node.ops[0])])
@@ -54,7 +54,7 @@ def off_by_one(source: Source, function: FunctionNode) -> Iterator[Splice | None
                 yield source.replace(bound, str(bound.value + 1))
 
 
-def drop_branch(source: Source, function: FunctionNode) -> Iterator[Splice | None]:
+def drop_branch(source: SourceText, function: FunctionNode) -> Iterator[Splice | None]:
     for node in inside(function):
         if not isinstance(node, ast.If):
             continue
@@ -64,13 +64,13 @@ def drop_branch(source: Source, function: FunctionNode) -> Iterator[Splice | Non
             yield source.without(node)
 
 
-def remove_early_return(source: Source, function: FunctionNode) -> Iterator[Splice | None]:
+def remove_early_return(source: SourceText, function: FunctionNode) -> Iterator[Splice | None]:
     for node in inside(function):
         if isinstance(node, ast.If) and not node.orelse and leaves(node.body[-1]) and not is_elif(source, node):
             yield source.without(node)
 
 
-def invert_condition(source: Source, function: FunctionNode) -> Iterator[Splice | None]:
+def invert_condition(source: SourceText, function: FunctionNode) -> Iterator[Splice | None]:
     for node in inside(function):
         tests: list[ast.expr] = []
         if isinstance(node, ast.If | ast.IfExp):
@@ -86,7 +86,7 @@ def invert_condition(source: Source, function: FunctionNode) -> Iterator[Splice 
                 yield source.replace(test, b"not " + code if simple else b"not (" + code + b")")
 
 
-def change_operator(source: Source, function: FunctionNode) -> Iterator[Splice | None]:
+def change_operator(source: SourceText, function: FunctionNode) -> Iterator[Splice | None]:
     for node in inside(function):
         if isinstance(node, ast.BinOp) and type(node.op) in SWAPPED_OPERATORS and not is_text(node.left):
             yield source.between(node.left, node.right, *SWAPPED_OPERATORS[type(node.op)])
@@ -97,13 +97,13 @@ def change_operator(source: Source, function: FunctionNode) -> Iterator[Splice |
             yield source.between(node.target, node.value, *SWAPPED_OPERATORS[type(node.op)])
 
 
-def swap_operands(source: Source, function: FunctionNode) -> Iterator[Splice | None]:
+def swap_operands(source: SourceText, function: FunctionNode) -> Iterator[Splice | None]:
     for node in inside(function):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ORDERED) and not is_text(node.left):
             yield swapped(source, node.left, node.right)
 
 
-def swap_arguments(source: Source, function: FunctionNode) -> Iterator[Splice | None]:
+def swap_arguments(source: SourceText, function: FunctionNode) -> Iterator[Splice | None]:
     for node in inside(function):
         if not isinstance(node, ast.Call) or any(isinstance(argument, ast.Starred) for argument in node.args[:2]):
             continue
@@ -111,7 +111,7 @@ def swap_arguments(source: Source, function: FunctionNode) -> Iterator[Splice | 
             yield swapped(source, node.args[0], node.args[1])
 
 
-def drop_keyword(source: Source, function: FunctionNode) -> Iterator[Splice | None]:
+def drop_keyword(source: SourceText, function: FunctionNode) -> Iterator[Splice | None]:
     for node in inside(function):
         if (
             isinstance(node, ast.Call)
@@ -123,20 +123,20 @@ def drop_keyword(source: Source, function: FunctionNode) -> Iterator[Splice | No
             yield Splice(before, source.end(node.keywords[-1]), b"")
 
 
-def wrong_default(source: Source, function: FunctionNode) -> Iterator[Splice | None]:
+def wrong_default(source: SourceText, function: FunctionNode) -> Iterator[Splice | None]:
     given = [*function.args.defaults, *(one for one in function.args.kw_defaults if one is not None)]
     for default in given:
         if isinstance(default, ast.Constant) and (other := other_constant(default)) is not None:
             yield source.replace(default, other)
 
 
-def mutate_constant(source: Source, function: FunctionNode) -> Iterator[Splice | None]:
+def mutate_constant(source: SourceText, function: FunctionNode) -> Iterator[Splice | None]:
     for node in inside(function):
         if isinstance(node, ast.Constant) and node.value is not None and (other := other_constant(node)) is not None:
             yield source.replace(node, other)
 
 
-def drop_exception_handling(source: Source, function: FunctionNode) -> Iterator[Splice | None]:
+def drop_exception_handling(source: SourceText, function: FunctionNode) -> Iterator[Splice | None]:
     for node in inside(function):
         if isinstance(node, ast.Try) and node.handlers and not node.finalbody and not node.orelse:
             first, last = node.body[0], node.body[-1]
@@ -146,7 +146,7 @@ def drop_exception_handling(source: Source, function: FunctionNode) -> Iterator[
                 yield source.replace(node, b"\n".join([lines[0], *(line[deeper:] for line in lines[1:])]))
 
 
-def forget_sum(source: Source, function: FunctionNode) -> Iterator[Splice | None]:
+def forget_sum(source: SourceText, function: FunctionNode) -> Iterator[Splice | None]:
     for node in inside(function):
         if isinstance(node, ast.AugAssign):
             yield Splice(source.end(node.target), source.start(node.value), b" = ")
@@ -169,7 +169,7 @@ OPERATORS: dict[str, Operator] = {
 }
 
 
-def mutations(source: Source, function: FunctionNode, operator: str) -> Iterator[tuple[Splice, str]]:
+def mutations(source: SourceText, function: FunctionNode, operator: str) -> Iterator[tuple[Splice, str]]:
     """Every splice of an operator in a function, with the text that it gives. Those without effect are left out, and
     those in a `while` loop: it would often not end, and every later run would wait for its time limit."""
     loops = [(source.start(node), source.end(node)) for node in ast.walk(function) if isinstance(node, ast.While)]
@@ -187,7 +187,7 @@ def leaves(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Return | ast.Raise | ast.Continue | ast.Break)
 
 
-def is_elif(source: Source, node: ast.If) -> bool:
+def is_elif(source: SourceText, node: ast.If) -> bool:
     return source.code(node).startswith(b"elif")
 
 
@@ -195,7 +195,7 @@ def is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes))
 
 
-def swapped(source: Source, left: ast.expr, right: ast.expr) -> Splice | None:
+def swapped(source: SourceText, left: ast.expr, right: ast.expr) -> Splice | None:
     first, second = source.code(left), source.code(right)
     gap = source.content[source.end(left) : source.start(right)]
     return Splice(source.start(left), source.end(right), second + gap + first) if first != second else None

@@ -18,7 +18,7 @@ class Splice(NamedTuple):
     replacement: bytes
 
 
-class Source:
+class SourceText:
     def __init__(self, text: str) -> None:
         self.content = text.encode()
         self.tree = parse(text)
@@ -80,10 +80,10 @@ class Source:
 
 
 @lru_cache(maxsize=256)
-def read_source(text: str) -> Source | None:
+def read_source(text: str) -> SourceText | None:
     """None where the text is no Python."""
     try:
-        return Source(text)
+        return SourceText(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
 
