@@ -6,6 +6,7 @@ when the work is handed in.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from composer_replication.records import JsonObject, Message, Trace
@@ -20,7 +21,7 @@ from .transcript import Transcript
 from .turns import Taken, refuse_turn, take_turn
 
 
-class TextEpisode:
+class TextEpisode(ABC):
     """What both ways to answer share. A subclass opens the session and takes a turn."""
 
     tools: Sequence[JsonObject] = ()
@@ -67,11 +68,11 @@ class TextEpisode:
         if self.session:
             self.session.close()
 
-    def open_session(self) -> TaskSession:
-        raise NotImplementedError
+    @abstractmethod
+    def open_session(self) -> TaskSession: ...
 
-    def take(self, session: TaskSession, turn: str) -> Taken:
-        raise NotImplementedError
+    @abstractmethod
+    def take(self, session: TaskSession, turn: str) -> Taken: ...
 
     def refuse(self, session: TaskSession, turn: str, why: ToolError) -> Taken:
         return refuse_turn(session, self._transcript, turn, why)
