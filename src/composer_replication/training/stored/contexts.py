@@ -12,7 +12,7 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from composer_replication.records import JsonObject, Message, content_id
+from composer_replication.records import JsonObject, Message, ToolCall, content_id
 
 from ..models.loading import Policy
 from .policy_text import policy_text
@@ -92,17 +92,21 @@ def shown(message: Message, knows_calls: bool) -> str:
     """About what a template writes of a message."""
     calls = message.get("tool_calls", [])
     if knows_calls or not calls:
-        return message["content"] + "".join(json.dumps(call["function"]) for call in calls)
+        return message["content"] + "".join(map(_as_written, calls))
     return _as_text(message)
 
 
 def _as_text(message: Message) -> str:
     try:
         return policy_text(message)
-    except ValueError:
+    except (ValueError, RecursionError):
         # The actor wrote arguments that are not JSON; they are shown as they were.
-        function = message.get("tool_calls", [])[0]["function"]
-        return f'{{"name":{json.dumps(function["name"])},"arguments":{function["arguments"]}}}'
+        return _as_written(message.get("tool_calls", [])[0])
+
+
+def _as_written(call: ToolCall) -> str:
+    function = call["function"]
+    return f'{{"name":{json.dumps(function["name"])},"arguments":{function["arguments"]}}}'
 
 
 def _native(message: Message) -> dict[str, Any]:
