@@ -21,6 +21,9 @@ from .records import Message, Trace
 CHARACTERS_PER_TOKEN = 4
 """Roughly. A cut follows from characters alone, so that it is the same under every tokenizer."""
 
+LEAST_OF_A_TASK = 1000
+"""Characters of a message of the opening that always stay."""
+
 
 class Level(NamedTuple):
     """The most characters of one message; None leaves it whole."""
@@ -106,7 +109,8 @@ class TurnHistory:
 def levels(max_tokens: int) -> tuple[Level, ...]:
     """From nothing elided to much. Few and fixed, so that what is elided can be rendered once for many turns."""
     eighth = max_tokens * CHARACTERS_PER_TOKEN // 8
-    return WHOLE, Level(None, eighth), Level(eighth, eighth // 4)
+    few = eighth // 4
+    return WHOLE, Level(None, eighth), Level(eighth, few), Level(max(few, LEAST_OF_A_TASK), few)
 
 
 def kept_turns(sizes: Sequence[int], room: int, needed: Collection[int]) -> list[int] | None:
