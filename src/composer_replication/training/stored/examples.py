@@ -59,6 +59,13 @@ class TraceExample:
     cut: Cut = NOTHING
     """What the context lost to fit."""
 
+    @property
+    def longest_row(self) -> int:
+        """Tokens of the longest row that any channel reads."""
+        teachers = (len(site.teacher_context) + site.end - site.start for site in self.sites)
+        pairs = (len(pair.prompt) + max(len(pair.chosen), len(pair.rejected)) for pair in self.pairs)
+        return max([len(self.ids), *teachers, *pairs])
+
 
 class Sessions(Protocol):
     def open(self, trace: Trace, turns: Sequence[int], failed: set[str]) -> TraceTokens: ...
