@@ -22,7 +22,7 @@ def figures(results: Results) -> dict[str, str]:
     over_steps = {
         name: curves_chart(
             "Held-out success while training", "training step", "share of held-out tasks",
-            [Curve(side, curve_of(every[side])) for side in names], 1.0,
+            [Curve(_label(side), curve_of(every[side])) for side in names], 1.0,
         )
         for name, names in shown.items()
     }  # fmt: skip
@@ -30,10 +30,15 @@ def figures(results: Results) -> dict[str, str]:
     return {**over_steps, **waiting, "dynamic": _dynamic(results)}
 
 
+def _label(side: str) -> str:
+    """Short enough for the margin."""
+    return side.replace(BEST, ", best")
+
+
 def _waiting(results: Results, level: float) -> str:
     horizon, every = float(HORIZON * ROLLOUTS_PER_STEP), sides(results)
     curves = [
-        Curve(name, [(place, share, share, share) for place, share in corners])
+        Curve(_label(name), [(place, share, share, share) for place, share in corners])
         for name in WATCHED
         for corners in [not_there_yet([rollouts_to(run, level) for run in every[name].values()], horizon)]
     ]

@@ -64,7 +64,7 @@ def _times_row(name: str, found: Sequence[Mapping[str, Any]]) -> Sequence[str]:
 
 def _besides(described: Mapping[str, Any]) -> list[str]:
     sham, starts = described["sham_share_of_h4"], described["starts"]
-    ratio = f"{sham['share']:.2f} {_bounds(sham['interval'])}" if sham["interval"] else sham["why"]
+    ratio = _ratio(sham["share"], sham["interval"]) if sham["interval"] else sham["why"]
     stopped = {name: level["stopped"] for name, level in described["levels"].items() if level["stopped"]}
     return [
         f"Share of H4's difference that sham hints recover: {ratio}",
@@ -95,8 +95,8 @@ def _rollouts(value: Estimate) -> str:
     return f"{value.mean:,.0f} [{value.lo:,.0f}, {value.hi:,.0f}]".replace("-", "−")
 
 
-def _bounds(interval: Sequence[float]) -> str:
-    return f"[{interval[0]:.2f}, {interval[1]:.2f}]"
+def _ratio(value: float, interval: Sequence[float]) -> str:
+    return f"{value:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]".replace("-", "−")
 
 
 def _counted(rates: Mapping[int, str]) -> str:
