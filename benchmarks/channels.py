@@ -1,7 +1,7 @@
 """What channels 2 and 3 add to the forward and backward pass of GRPO; generation is left out.
 
     python benchmarks/channels.py [--json PATH]              a small model, on whatever device there is
-    python benchmarks/channels.py --shape smollm2 --rows 20 --passes 3 --tokens 2048      the published figures, one H200
+    python benchmarks/channels.py --shape smollm2 --rows 20 --passes 3 --tokens 2048     the published figures, one H200
 
 A step is `--passes` forward and backward passes over `--rows` trajectories each. One error site per five trajectories,
 in turns of 64 tokens; 16 pairs per pass. Weights are random: times do not depend on them. Every variant is measured in
@@ -54,7 +54,7 @@ class Bench:
         self.model = LlamaForCausalLM(
             LlamaConfig(**shape_of, max_position_embeddings=4 * tokens, tie_word_embeddings=True)
         ).to(self.device)
-        self.vocabulary, self.folder = vocabulary["vocab_size"], folder
+        self.vocabulary, self.folder = shape_of["vocab_size"], folder
 
     def trainer(self, alpha: float, beta: float, teacher: str) -> ComposerReplicationTrainer:
         args = GRPOConfig(
