@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from composer_replication.records import ErrorSite, Message, PreferencePair, Trace, content_id
 
 from .compare import Phase
-from .sessions import TwoActions, Measure, TurnMeasure, corrections, error_turns, good_turns, preferred, what_is_wrong
+from .sessions import Measure, TurnMeasure, TwoActions, corrections, error_turns, good_turns, preferred, what_is_wrong
 
 if TYPE_CHECKING:
     from composer_replication.training.models.loading import Policy
