@@ -16,6 +16,7 @@ from composer_replication.progress import Progress
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
 from composer_replication.runs import Run, StageFolder, write_atomically
 
+from .held_out import held_out_ids, sessions_of
 from .ingestion import rollout_tokens
 from .policy import load_own
 
@@ -51,9 +52,11 @@ def train(run: Run, progress: Progress, backend: str = "trl") -> None:
         compared = (
             {} if settings.rollouts else dict(zip((trace.trace_id for trace in own), advantages(own), strict=True))
         )
+        held_out = held_out_ids(run, sessions_of(run, traces))
+        shown = [trace for trace in traces if trace.trace_id not in held_out]
         room = min(settings.max_tokens, policy.model.config.max_position_embeddings)
         sessions = RenderedSessions(policy, room, folder / "tokens")
-        examples, skipped = build_examples(policy.tokens, rows, sites, hints, pairs, room, compared, traces, sessions)
+        examples, skipped = build_examples(policy.tokens, rows, sites, hints, pairs, room, compared, shown, sessions)
         if is_main():
             sessions.save()
             write_atomically(folder / "windows.jsonl", window_lines(examples))
@@ -64,6 +67,7 @@ def train(run: Run, progress: Progress, backend: str = "trl") -> None:
         "backend": backend,
         "steps": len(steps),
         "stored_traces": len(examples),
+        "held_out_sessions": len(held_out),
         "hinted_sites": sum(len(example.sites) for example in examples),
         "pairs": sum(len(example.pairs) for example in examples),
         "skipped": dict(skipped),
