@@ -17,7 +17,7 @@ from pathlib import Path
 from plan import HERE, read_plan
 from work import chosen, jobs_of
 
-from composer_replication.evaluation.queue import Job
+from shared.queue import Job
 
 
 def main() -> None:

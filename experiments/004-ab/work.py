@@ -16,10 +16,10 @@ from plan import TEACHERS, Plan, read_plan
 
 from composer_replication.cli.common import quiet_libraries
 from composer_replication.config import Config
-from composer_replication.evaluation.queue import Job, Queue
-from composer_replication.evaluation.result_lines import SUFFIX, read_result
 from composer_replication.objective import SdpoSettings, TrdpoSettings
 from composer_replication.records import ERROR_KINDS
+from shared.queue import Job, Queue
+from shared.result_lines import SUFFIX, read_result
 
 FEWEST_SITES = 12
 """Of a kind, for its gap to count."""
@@ -96,7 +96,7 @@ class Worker:
 
         from composer_replication.environments.toolbox.environment import open_toolbox
         from composer_replication.evaluation.probe import gaps, probe_hints
-        from composer_replication.evaluation.result_lines import write_result
+        from shared.result_lines import write_result
 
         config, measuring = self._plan.start_config(regime, seed), self._plan.raw["measuring"]
         folder = self._work / regime / f"start-{seed}"
@@ -124,8 +124,8 @@ class Worker:
     def _data(self, regime: str, seed: int, result: Path) -> None:
         from block import make_data
 
-        from composer_replication.evaluation.result_lines import write_result
         from composer_replication.training.models.loading import load_saved_policy
+        from shared.result_lines import write_result
 
         config, folder = self._plan.start_config(regime, seed), self._work / regime / f"start-{seed}"
         owner = self._work / self._plan.teachers_of(regime)

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from composer_replication.evaluation.result_lines import read_result, write_result
+from shared.result_lines import read_result, write_result
 
-ROOT = Path(__file__).parents[2]
+SLICE = Path(__file__).parents[2] / "experiments" / "009-rates" / "slice.sh"
 PLAN = Path(__file__).with_name("experiment_009.toml")
 
 
-def run(folder, *only):
-    command = [sys.executable, str(ROOT / "experiments/009-rates/run.py"), "--plan", str(PLAN)]
-    options = ["--work", str(folder / "work"), "--results", str(folder / "results"), "--slice-s", "500"]
+def run(folder):
+    """By `slice.sh`, with no earlier results."""
+    own = {"WORK": str(folder / "work"), "RESULTS": str(folder / "results"), "PYTHON": sys.executable}
+    (folder / "out").mkdir()
     done = subprocess.run(
-        [*command, *options, "--only", *only], capture_output=True, text=True, check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        ["bash", str(SLICE), str(folder / "earlier"), str(folder / "out"), "500", "1", "--plan", str(PLAN)],
+        capture_output=True, text=True, check=False, env=os.environ | own | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert not done.returncode, done.stdout + done.stderr
-    return folder / "results" / "low"
 
 
 def lines(results, name, kind):
@@ -34,7 +34,7 @@ def lines(results, name, kind):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("009")
-    run(folder, "*")
+    run(folder)
     return folder
 
 
@@ -66,7 +66,7 @@ def test_a_lost_start_is_made_again_with_the_same_bits_and_keeps_its_arms(folder
     (before,) = lines(results, "start", "start")
     kept = (results / "long-1.jsonl.zst").stat().st_mtime_ns
     (results / "short-1.jsonl.zst").unlink()
-    run(tmp_path, "*")
+    run(tmp_path)
     assert lines(results, "start", "start") == [before]
     assert (results / "long-1.jsonl.zst").stat().st_mtime_ns == kept
 
@@ -77,7 +77,7 @@ def test_arms_of_another_start_are_set_aside_and_run_again(folder, tmp_path):
     other = list(read_result(results / "long-1.jsonl.zst"))
     write_result(results / "long-1.jsonl.zst", [{**other[0], "start_sha256": "0" * 16}, *other[1:]])
     (results / "short-1.jsonl.zst").unlink()
-    run(tmp_path, "*")
+    run(tmp_path)
     assert [path.name for path in (results / "orphans").iterdir()] == ["long-1.jsonl.zst"]
     (start,), (header,) = lines(results, "start", "start"), lines(results, "long", "run")
     assert header["start_sha256"] == start["start_sha256"]
