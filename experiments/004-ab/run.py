@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
+from jobs import chosen, jobs_of
 from plan import HERE, read_plan
-from work import chosen, jobs_of
 
 from shared.queue import Job
 

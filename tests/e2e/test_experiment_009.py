@@ -60,24 +60,18 @@ def test_the_start_is_also_measured_with_a_reminder_before_every_turn(folder):
     assert {line["condition"] for line in lines(results, "start", "reminded")} == {"hint", "sham"}
 
 
-def test_a_lost_start_is_made_again_with_the_same_bits_and_keeps_its_arms(folder, tmp_path):
+def test_a_lost_start_is_made_again_and_sets_aside_only_arms_of_another_one(folder, tmp_path):
     shutil.copytree(folder / "results", tmp_path / "results")
     results = tmp_path / "results" / "low"
     (before,) = lines(results, "start", "start")
-    kept = (results / "long-1.jsonl.zst").stat().st_mtime_ns
-    (results / "short-1.jsonl.zst").unlink()
-    run(tmp_path)
-    assert lines(results, "start", "start") == [before]
-    assert (results / "long-1.jsonl.zst").stat().st_mtime_ns == kept
-
-
-def test_arms_of_another_start_are_set_aside_and_run_again(folder, tmp_path):
-    shutil.copytree(folder / "results", tmp_path / "results")
-    results = tmp_path / "results" / "low"
+    kept = (results / "sham-1.jsonl.zst").stat().st_mtime_ns
     other = list(read_result(results / "long-1.jsonl.zst"))
     write_result(results / "long-1.jsonl.zst", [{**other[0], "start_sha256": "0" * 16}, *other[1:]])
     (results / "short-1.jsonl.zst").unlink()
     run(tmp_path)
+    assert lines(results, "start", "start") == [before], "the same bits"
+    assert (results / "sham-1.jsonl.zst").stat().st_mtime_ns == kept
     assert [path.name for path in (results / "orphans").iterdir()] == ["long-1.jsonl.zst"]
-    (start,), (header,) = lines(results, "start", "start"), lines(results, "long", "run")
-    assert header["start_sha256"] == start["start_sha256"]
+    for arm in ("long", "short"):
+        (header,) = lines(results, arm, "run")
+        assert header["start_sha256"] == before["start_sha256"]
