@@ -11,6 +11,7 @@ import pytest
 
 from composer_replication.cli.main import app
 from composer_replication.runs import write_atomically
+from tests.command_line import recompose
 
 VERBS = [
     "quickstart",
@@ -27,11 +28,6 @@ VERBS = [
     "experiment",
     "model",
 ]
-
-
-def recompose(*arguments, cwd=None):
-    command = [sys.executable, "-m", "composer_replication", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
 
 
 @pytest.fixture
