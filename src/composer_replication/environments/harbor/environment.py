@@ -132,7 +132,10 @@ class HarborEnvironment(ForeignEnvironment[HarborTask]):
         self._backend = section.sandbox
         found = [folder for name in section.tasks for folder in find_folders(Path(name).resolve())]
         if not found:
-            raise UsageError("there are no Harbor tasks", 'set tasks = ["FOLDER"], with a task.toml in it or below it')
+            named = ", ".join(section.tasks) or "[environment] tasks"
+            raise UsageError(
+                f"there are no Harbor tasks in {named}", 'set tasks = ["FOLDER"], with a task.toml in it or below it'
+            )
         self._scratch = tempfile.TemporaryDirectory(prefix="recompose-harbor-")
         programs, trees = Path(self._scratch.name) / "programs", Path(self._scratch.name) / "trees"
         write_programs(programs)
