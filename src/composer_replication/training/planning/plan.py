@@ -19,7 +19,8 @@ from composer_replication.objective import GrpoSettings, TrdpoSettings
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
 from composer_replication.runs import Run
 
-from ..models.loading import Policy, smollm2_folder
+from ..models.embedded import place_of
+from ..models.loading import Policy
 from ..models.shape import ModelShape, find_config, shape_of
 from ..models.tokens import ChatTokens
 from ..stored.records import TokenizedTrace
@@ -206,8 +207,7 @@ def _find_shape(config: Config, folder: Any, tokens: ChatTokens | None) -> Model
         from ..models.tiny import build_model
 
         return shape_of(build_model(tokens.tokenizer, config.seed).config)
-    where = folder if folder.is_dir() else smollm2_folder() if config.model.name == "smollm2" else config.model.name
-    found = find_config(where)
+    found = find_config(folder) if folder.is_dir() else find_config(place_of(config.model.name), config.model.name)
     return shape_of(found) if found else None
 
 
