@@ -113,7 +113,7 @@ def measure(case: dict[str, Any], steps: int) -> dict[str, Any]:
     from composer_replication.config import Config, HardwareConfig, TrainingConfig
     from composer_replication.objective import GrpoSettings, SdpoSettings, TrdpoSettings
     from composer_replication.progress import Silent
-    from composer_replication.training.checking.machine import MemoryMeter
+    from composer_replication.training.machine import MemoryMeter
     from composer_replication.training.models.loading import Policy
     from composer_replication.training.models.shape import shape_of
     from composer_replication.training.models.tiny import build_model, build_tokenizer

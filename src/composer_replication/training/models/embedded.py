@@ -140,7 +140,7 @@ def fetch_model(name: str, say: Callable[[str], None], gguf: Path | None = None,
 
 
 def _convert(name: str, gguf: Path, folder: Path, say: Callable[[str], None]) -> None:
-    from ..checking.machine import peak_resident_bytes
+    from ..machine import peak_resident_bytes
 
     dtype = EMBEDDED[name].dtype if name in EMBEDDED else OTHER_DTYPE
     say(f"converting GGUF to safetensors in {dtype}, tensor by tensor")

@@ -32,28 +32,9 @@ class Policy:
         return hashlib.sha256(state.encode()).hexdigest()[:16]
 
     def save(self, folder: Path, weights: dict[str, Any] | None = None) -> None:
-        """With `weights` in place of the model's own, which may be shards."""
+        """With `weights` in place of the model's own, which may be shards or lack what adapters learnt."""
         self.model.save_pretrained(folder, state_dict=weights)
         self.tokenizer.save_pretrained(folder)
-
-
-def whole_weights(model: Any) -> dict[str, Any] | None:
-    """Of a model whose weights are shared over processes, which must all call this; None of any other model.
-
-    The main process gets them, on the CPU. Tied weights stay tied.
-    """
-    from torch.distributed.tensor import DTensor
-
-    if not any(isinstance(parameter, DTensor) for parameter in model.parameters()):
-        return None
-    whole: dict[int, Any] = {}
-    names: dict[str, int] = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        names[name] = id(tensor)
-        if id(tensor) not in whole:
-            gathered = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-            whole[id(tensor)] = gathered.detach().cpu() if processes.is_main() else None
-    return {name: whole[key] for name, key in names.items()}
 
 
 def load_policy(name: str, environment: Environment | None, seed: int, weights: str = "float32") -> Policy:
@@ -86,10 +67,12 @@ def load_saved_policy(where: str | Path, name: str, weights: str = "float32") ->
 
     if str(where).startswith(("/", ".", "~")) and not Path(where).is_dir():
         raise UsageError(f"there is no model folder {where}", "recompose model fetch smollm2, or give another folder")
+    # Straight to where they are wanted: on the way through the CPU they would be there twice.
+    placed = {"device_map": {"": "cuda"}} if holds_weights() and device_type() == "cuda" else {}
     try:
         tokenizer = AutoTokenizer.from_pretrained(where)
         model = AutoModelForCausalLM.from_pretrained(
-            where, dtype=weights, attn_implementation="sdpa", use_safetensors=True
+            where, dtype=weights, attn_implementation="sdpa", use_safetensors=True, **placed
         )
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
@@ -99,11 +82,23 @@ def load_saved_policy(where: str | Path, name: str, weights: str = "float32") ->
     return Policy(name, _place(model), ChatTokens(tokenizer))
 
 
+def device_type() -> str:
+    """Of the device that this process trains and samples on."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def holds_weights() -> bool:
+    """Of processes that share the weights the main one alone holds them all before; accelerate hands out the shards."""
+    return processes.is_main() or not processes.is_sharded()
+
+
 def _place(model: Any) -> Any:
     import torch
 
-    if not torch.cuda.is_available():
+    if device_type() == "cpu":
         return model.eval()
     # cuDNN plans its attention anew for every shape, and rollouts hardly ever repeat one.
     torch.backends.cuda.enable_cudnn_sdp(False)
-    return model.to("cuda").eval()
+    return (model.to("cuda") if holds_weights() else model).eval()

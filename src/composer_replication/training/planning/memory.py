@@ -22,6 +22,8 @@ ADAM_MOMENTS = 2
 # TRL projects hidden states onto the vocabulary in tiles of this size, and folds them in place on a GPU.
 TILE_TOKENS, TILE_WORDS = 4096, 32_768
 TILES_ALIVE_GPU, TILES_ALIVE_CPU = 1, 4
+MOST_AT_ONCE = 512
+"""Rollouts of `ingest`, `evaluate` and probes at a time, if memory and settings take as many."""
 
 
 class Part(NamedTuple):
@@ -88,7 +90,9 @@ def estimate_memory(shape: ModelShape, config: Config, work: Workload) -> Memory
     if training.reference_kl and not rank:
         parts.append(Part("reference model", shape.parameters * weight_bytes // work.shards, "always"))
     if hardware.vllm == "off" and work.sampled_rows:
-        parts.append(Part("key-value cache", _cache(shape, work, weight_bytes), "rollouts"))
+        parts.append(
+            Part("key-value cache", cache_bytes(shape, work.row_tokens, work.sampled_rows, weight_bytes), "rollouts")
+        )
         if work.is_sharded:
             copied_bytes = BFLOAT16 if work.on_gpu else weight_bytes
             parts.append(Part("whole copy to sample from", shape.parameters * copied_bytes, "always"))
@@ -144,8 +148,9 @@ def _teacher(sdpo: SdpoSettings, online: bool, trainable: int, trained_bytes: in
     return [Part("teacher", trainable * kept_bytes // shards, "always")]
 
 
-def _cache(shape: ModelShape, work: Workload, weight_bytes: int) -> int:
-    return 2 * shape.layers * shape.key_value * weight_bytes * work.sampled_rows * work.row_tokens
+def cache_bytes(shape: ModelShape, tokens: int, rows: int, number_bytes: int) -> int:
+    """Keys and values of every layer."""
+    return 2 * shape.layers * shape.key_value * number_bytes * rows * tokens
 
 
 def _head(shape: ModelShape, tokens: int, compute_bytes: int, work: Workload, is_frozen: bool) -> int:

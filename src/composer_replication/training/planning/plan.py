@@ -30,7 +30,6 @@ from .refusals import refuse_vllm
 
 CONTEXT_LENGTHS = tuple(1024 * thousands for thousands in (2, 4, 8, 16, 32, 64, 128))
 OBSERVATION_TOKENS = 32
-SAMPLED_AT_ONCE = 512
 SAMPLED_TASKS = 64
 MIB = 1 << 20
 STAGE_OF = {"states": "ingestion", "sites": "sites", "pairs": "pairs"}
@@ -173,7 +172,7 @@ def workload(config: Config, row_tokens: int, stored_tokens: int, machine: Machi
     return Workload(
         rows=per_process // hardware.accumulation(rollouts, machine.processes) if rollouts else 0,
         row_tokens=row_tokens,
-        sampled_rows=min(SAMPLED_AT_ONCE, per_process),
+        sampled_rows=per_process,
         stored_rows=stored_rows if stored_tokens and reads_stored else 0,
         stored_row_tokens=stored_tokens,
         processes=machine.processes,
