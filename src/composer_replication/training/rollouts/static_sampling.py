@@ -28,11 +28,11 @@ from composer_replication.errors import UsageError
 from ..models.states import language_model
 from ..models.tokens import ChatTokens
 from ..models.whole import can_be_merged, is_sharded, whole_tensors
+from ..planning.memory import PREFILL_TOKENS, SLOT_COLUMNS
 from .sampling import DynamicSampler, SampledTurn, TurnSampler, choose_tokens, left_pad, turns_of
 
 ATTENTION = "composer_static"
-PREFILL_TOKENS = 1 << 16
-COLUMNS_PER_GRAPH = 128
+COLUMNS_PER_GRAPH = SLOT_COLUMNS
 COLUMNS_PER_KERNEL = 16
 """Masks of other widths are copied by the attention kernels."""
 STEPS_PER_LOOK = 4
