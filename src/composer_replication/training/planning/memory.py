@@ -153,19 +153,16 @@ def _teacher(sdpo: SdpoSettings, online: bool, trainable: int, trained_bytes: in
 def sampling_parts(shape: ModelShape, work: Workload, weight_bytes: int, is_fixed: bool = False) -> list[Part]:
     """Of the sampler that `turn_sampler` would choose. On a GPU and for shards it has slots for whole episodes, which
     it keeps, and weights of its own unless they are `is_fixed` and in its type."""
-    has_slots = work.on_gpu or work.is_sharded
-    if not has_slots:
-        cache = cache_bytes(shape, work.row_tokens, work.sampled_rows, weight_bytes)
-        return [Part("key-value cache", cache, "rollouts")]
     number_bytes = BFLOAT16 if work.on_gpu else weight_bytes
-    columns = -(-(work.slot_tokens or work.row_tokens) // SLOT_COLUMNS) * SLOT_COLUMNS + 1
     read = min(PREFILL_TOKENS, work.sampled_rows * (work.prompt_tokens or work.row_tokens))
     widths = 3 * shape.intermediate + 4 * shape.hidden + 2 * shape.attention
     logits = work.sampled_rows * shape.vocabulary * (number_bytes + 3 * FLOAT32)
-    parts = [
-        Part("key-value cache", cache_bytes(shape, columns, work.sampled_rows, number_bytes), "always"),
-        Part("prompts read at once, next tokens", read * widths * number_bytes + logits, "rollouts", is_estimate=True),
-    ]
+    reading = Part("contexts read at once, next tokens", read * widths * number_bytes + logits, "rollouts", True)
+    if not (work.on_gpu or work.is_sharded):
+        cache = cache_bytes(shape, work.row_tokens, work.sampled_rows, weight_bytes)
+        return [Part("key-value cache", cache, "rollouts"), reading]
+    columns = -(-(work.slot_tokens or work.row_tokens) // SLOT_COLUMNS) * SLOT_COLUMNS + 1
+    parts = [Part("key-value cache", cache_bytes(shape, columns, work.sampled_rows, number_bytes), "always"), reading]
     if is_fixed and number_bytes == weight_bytes and not work.is_sharded:
         return parts
     return [Part("whole copy to sample from", shape.parameters * number_bytes, "always"), *parts]
