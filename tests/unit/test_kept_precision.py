@@ -16,6 +16,7 @@ from composer_replication.runs import Run
 from composer_replication.stages import evaluation
 from composer_replication.stages.policy import load_model, load_own, model_folder
 from composer_replication.training.checking import selfcheck
+from composer_replication.training.checking.gap_probe import GapProbe
 from composer_replication.training.models.loading import load_policy, load_saved_policy
 from composer_replication.training.models.shape import shape_of
 from composer_replication.training.planning.memory import cache_bytes
@@ -179,6 +180,23 @@ def test_before_and_after_are_never_in_memory_together(run, monkeypatch, tmp_pat
     evaluation.evaluate(run, Silent())
     assert len(held) == 2
     assert [outcome.phase for outcome in stage.outcomes] == ["before", "before", "after", "after"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain", "hinted", "passed"),
+    [
+        ("float32", 0.0, 3e-3, [True, True]),
+        ("float32", 2e-5, 3e-3, [False, True]),
+        ("bfloat16", 2e-5, 3e-3, [True, True]),
+        ("bfloat16", 4e-3, 3e-3, [True, False]),
+        ("bfloat16", 2e-2, 0.3, [False, True]),
+    ],
+)
+def test_what_rounding_may_change_depends_on_the_type(kind, plain, hinted, passed):
+    gap = GapProbe(8, 8, {}, plain, hinted, 0.5, 1.0, 1.0)
+    limit = selfcheck.MAX_EMPTY_DIVERGENCE[kind]
+    checks = selfcheck._checks({"steps": 10, "is_finite": True}, gap, True, limit)
+    assert [check.passed for check in checks if "hint" in check.name] == passed
 
 
 def test_the_selfcheck_trains_the_adapters_of_the_recipe(monkeypatch, tmp_path):
