@@ -205,14 +205,14 @@ def find_chat_tokens(name: str, policy_folder: Any, environment: Environment) ->
     """The tokenizer of the run's policy, if it lies here. Nothing is downloaded."""
     from transformers import AutoTokenizer
 
-    from ..models.loading import smollm2_folder, tiny_tokenizer
+    from ..models.embedded import place_of
+    from ..models.loading import tiny_tokenizer
 
     if policy_folder.is_dir():
         return ChatTokens(AutoTokenizer.from_pretrained(policy_folder))
     if name == "tiny":
         return ChatTokens(tiny_tokenizer(environment))
-    where = smollm2_folder() if name == "smollm2" else name
     try:
-        return ChatTokens(AutoTokenizer.from_pretrained(where, local_files_only=True))
+        return ChatTokens(AutoTokenizer.from_pretrained(place_of(name), local_files_only=True))
     except (OSError, ValueError):
         return None
