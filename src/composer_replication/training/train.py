@@ -28,6 +28,7 @@ from .backends.trl.arguments import grpo_config, offline_arguments
 from .backends.trl.checkpoints import latest, made_by
 from .backends.trl.offline import OfflineComposerTrainer
 from .backends.trl.rollouts import REWARD_COLUMNS, EnvironmentRollouts, prompts_of
+from .backends.trl.samplers import sampler_opener
 from .backends.trl.trainer import ComposerReplicationTrainer
 from .channels import open_channels
 from .lessons.online_sites import TraceHinter
@@ -35,8 +36,8 @@ from .lessons.token_weights import TokenWeightsFolder
 from .metrics import MetricsFile
 from .models.loading import Policy
 from .planning.refusals import (
+    refuse_missing_vllm,
     refuse_other_shards,
-    refuse_vllm,
     refuse_what_processes_cannot_do,
     refuse_what_would_do_nothing,
 )
@@ -71,7 +72,7 @@ def train(
         refuse_other_shards()
         refuse_what_would_do_nothing(config, processes.number())
         refuse_what_processes_cannot_do(config, processes.number(), processes.is_sharded())
-        refuse_vllm(config)
+        refuse_missing_vllm(config)
         arguments = (grpo_config if config.training.rollouts else offline_arguments)(config, scratch)
         checkpoint = last_checkpoint(scratch)
     collator = ComposerDataCollator(policy.tokenizer.pad_token_id)
@@ -129,6 +130,7 @@ def _online_trainer(
         rank=state.process_index,
         watcher=monitor,
         curriculum=curriculum,
+        open_sampler=sampler_opener(config, policy, folder),
     )
     samples = RolloutSamples(folder / "samples")
     hinter = TraceHinter(config.hints.max_tokens, config.hints.max_leak_level, sham=sdpo.sham)
@@ -152,6 +154,7 @@ def _online_trainer(
         gradient_ratio_cap=settings.gradient_ratio_cap,
         dynamic_sampling_rounds=settings.dynamic_sampling_rounds,
         max_teacher_tokens=settings.max_tokens,
+        samples_elsewhere=config.sampling.server is not None and not arguments.use_vllm,
         peft_config=config.hardware.lora_config(),
         stateful={
             "rollouts": rollouts,

@@ -53,6 +53,8 @@ class Rolled(NamedTuple):
     prompt_ids: list[int]
     completion_ids: list[int]
     sampled_mask: list[int]
+    model_versions: tuple[int, ...] = ()
+    """Of the weights that wrote each turn, where a sampler counts them."""
 
 
 Hinter = Callable[[Sequence[Trace]], list[list[HintedTurn]]]

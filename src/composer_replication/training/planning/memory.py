@@ -87,7 +87,7 @@ def estimate_memory(shape: ModelShape, config: Config, work: Workload) -> Memory
     ]
     if training.reference_kl and not rank:
         parts.append(Part("reference model", shape.parameters * weight_bytes // work.shards, "always"))
-    if hardware.vllm == "off" and work.sampled_rows:
+    if hardware.vllm == "off" and config.sampling.server is None and work.sampled_rows:
         parts.append(Part("key-value cache", _cache(shape, work, weight_bytes), "rollouts"))
         if work.is_sharded:
             copied_bytes = BFLOAT16 if work.on_gpu else weight_bytes

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from composer_replication.config import Config, TrainingConfig
+from importlib.util import find_spec
+
+from composer_replication.config import Config, SamplingConfig, TrainingConfig
 from composer_replication.errors import UsageError
 from composer_replication.objective import GrpoSettings, SdpoSettings
 
@@ -24,6 +26,7 @@ def refuse_what_would_do_nothing(config: Config, processes: int = 1) -> None:
                 )
     if training.leak_penalty != "off" and config.toolbox.leak == "none":
         raise UsageError("training.leak_penalty does nothing without a leak", 'set toolbox.leak = "open"')
+    _refuse_idle_sampling(config)
     if config.monitor.enabled:
         refuse_what_the_monitor_cannot_do(config, processes)
 
@@ -83,11 +86,29 @@ def refuse_other_shards() -> None:
         )
 
 
-def refuse_vllm(config: Config) -> None:
-    if config.hardware.vllm != "off":
+def refuse_missing_vllm(config: Config) -> None:
+    """TRL's client for vLLM needs vLLM in the training process too, for its half of the weights' way."""
+    asks_vllm = "server" if config.sampling.grpo_arguments() else "colocate" if config.hardware.vllm != "off" else None
+    if asks_vllm and find_spec("vllm") is None:
+        setting = 'sampling.weight_transfer = "nccl"' if asks_vllm == "server" else "hardware.vllm"
+        raise UsageError(f"{setting} needs vllm here, and it is not installed", "pip install 'trl[vllm]'")
+
+
+def _refuse_idle_sampling(config: Config) -> None:
+    sampling, defaults = config.sampling, SamplingConfig()
+    if sampling.server and config.hardware.vllm != "off":
+        raise UsageError("sampling.server and hardware.vllm both sample", "take one of them out")
+    if sampling.server and not config.training.rollouts:
+        raise UsageError("sampling.server does nothing without rollouts = true", "set training.rollouts")
+    for key in SamplingConfig.model_fields if sampling.server is None else ():
+        if getattr(sampling, key) != getattr(defaults, key):
+            raise UsageError(f"sampling.{key} does nothing without sampling.server", "set it, or take this out")
+    if sampling.folder is not None and sampling.weight_transfer != "disk":
+        raise UsageError('sampling.folder does nothing without weight_transfer = "disk"', "set it, or take this out")
+    if sampling.server and sampling.weight_transfer == "disk" and config.hardware.lora_rank:
         raise UsageError(
-            "hardware.vllm: the toolbox samples by itself",
-            "take it out, or use the trainer class with your environment",
+            'sampling.weight_transfer = "disk" writes whole weights, and hardware.lora_rank trains adapters',
+            'set weight_transfer = "nccl", which merges them on the way, or take lora_rank out',
         )
 
 

@@ -23,6 +23,7 @@ def grpo_config(config: Config, scratch: Path) -> Any:
     return GRPOConfig(
         **_common(config, scratch),
         **machine,
+        **config.sampling.grpo_arguments(),
         num_generations=settings.group_size,
         temperature=settings.temperature,
         loss_type="dapo",
