@@ -207,6 +207,8 @@ OTHER_VALUES = {
     "weight_transfer": "disk",
     "folder": "weights",
     "model": "policy",
+    "importance_clip": 2.0,
+    "sibling_hints": "outcome",
 }
 
 

@@ -133,7 +133,7 @@ def _online_trainer(
         open_sampler=sampler_opener(config, policy, folder),
     )
     samples = RolloutSamples(folder / "samples")
-    hinter = TraceHinter(config.hints.max_tokens, config.hints.max_leak_level, sham=sdpo.sham)
+    hinter = trace_hinter(config)
     return ComposerReplicationTrainer(
         model=policy.model,
         processing_class=policy.tokenizer,
@@ -162,6 +162,11 @@ def _online_trainer(
             **({"curriculum": curriculum} if curriculum else {}),
         },
     )
+
+
+def trace_hinter(config: Config) -> TraceHinter:
+    hints, sdpo = config.hints, config.channel(SdpoSettings)
+    return TraceHinter(hints.max_tokens, hints.max_leak_level, sham=sdpo.sham, sibling=sdpo.sibling_hints)
 
 
 def _offline_trainer(

@@ -47,5 +47,6 @@ def distilled_metrics(distilled: Distilled, kinds: Sequence[str]) -> dict[str, T
         "sdpo/kept": distilled.kept_K.float().mean(),
         "sdpo/student_nll": -distilled.student_logprob_K.mean(),
         "sdpo/teacher_nll": -distilled.teacher_logprob_K.mean(),
+        **({} if distilled.importance_N is None else {"sdpo/importance": distilled.importance_N.float().mean()}),
         **{f"sdpo/divergence/{kind}": divergence_K[places].mean() for kind, places in by_kind.items()},
     }

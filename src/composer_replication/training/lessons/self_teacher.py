@@ -1,4 +1,4 @@
-"""Whose eyes see the hint: the policy as it is, as it was at the start, or a slow average of it.
+"""Whose eyes see the hint: the policy as it is, as it was at the start, a slow average of it, or a mixture.
 
 A frozen or averaged teacher is a second set of the trainable weights that is put into the policy for the teacher's
 forward pass and taken out again. So it works for full models, LoRA adapters (which alone are kept twice) and shards.
@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
+
+from ..models.states import Head
 
 
 class SelfTeacher:
@@ -80,7 +82,27 @@ class SelfTeacher:
 
 
 def self_teacher(kind: str, ema_rate: float) -> SelfTeacher:
-    return SelfTeacher({"live": None, "frozen": 0.0, "ema": ema_rate}[kind])
+    """Of a trust region, the half that stays at the start."""
+    return SelfTeacher({"live": None, "frozen": 0.0, "trust_region": 0.0, "ema": ema_rate}[kind])
+
+
+Taught = tuple[Tensor, Head]
+"""Hidden states that predict the tokens of some turns, and the head that reads them."""
+
+
+def mixed(start: Taught, live: Taught, rate: float) -> Taught:
+    """What gives the logits `(1 - rate) · start + rate · live`: both side by side, so no (N, V) tensor is made.
+
+    Costs a copy of both heads, unless they are one: adapters leave it alone.
+    """
+    (start_NH, head), (live_NH, live_head) = start, live
+    if head.weight_VH.data_ptr() == live_head.weight_VH.data_ptr():
+        return torch.lerp(start_NH, live_NH, rate), head
+    weight_VH = torch.cat([head.weight_VH, live_head.weight_VH], -1)
+    bias_V = head.bias_V
+    if bias_V is not None and live_head.bias_V is not None:
+        bias_V = torch.lerp(bias_V, live_head.bias_V, rate)
+    return torch.cat([(1 - rate) * start_NH, rate * live_NH], -1), Head(weight_VH, bias_V, head.scale)
 
 
 def is_sharded(model: Any) -> bool:

@@ -10,6 +10,9 @@ from composer_replication.objective import GrpoSettings, SdpoSettings
 
 from ..processes import shards_otherwise
 
+ONLY_ONLINE = ("trust_region_rate", "importance_clip", "sibling_hints")
+"""Settings of channel 2 that ask for rollouts as they are made."""
+
 
 def refuse_what_would_do_nothing(config: Config, processes: int = 1) -> None:
     """A control that is silently off would be worse than none."""
@@ -43,12 +46,32 @@ def _refuse_idle_sdpo(config: Config, source: str) -> None:
     """Settings of channel 2 that only error turns of fresh rollouts have a use for."""
     sdpo, defaults = config.channel(SdpoSettings), SdpoSettings()
     if config.training.rollouts and sdpo.source == "rollouts":
+        _refuse_idle_teacher(sdpo)
+        if sdpo.sibling_hints == "call" and config.hints.max_leak_level != "L2":
+            raise UsageError(
+                'sibling_hints = "call" of the channel sdpo shows the answer, which hints.max_leak_level leaves out',
+                'set hints.max_leak_level = "L2", or sibling_hints = "outcome"',
+            )
         return
-    only_online = ["sham", "kinds_off", "require_acceptance", "sites_per_rollout", "ema_rate"]
+    only_online = ["sham", "kinds_off", "require_acceptance", "sites_per_rollout", "ema_rate", *ONLY_ONLINE]
+    if sdpo.teacher not in (defaults.teacher, "live"):
+        raise UsageError(
+            f'teacher = "{sdpo.teacher}" of the channel sdpo does nothing without {source}: stored traces are taught '
+            "by the policy itself",
+            f"set {source}, or take it out",
+        )
     for key in only_online if config.training.rollouts else ["source", *only_online]:
         if getattr(sdpo, key) != getattr(defaults, key):
             raise UsageError(
                 f"{key} of the channel sdpo does nothing without {source}", f"set {source}, or take it out"
+            )
+
+
+def _refuse_idle_teacher(sdpo: SdpoSettings) -> None:
+    for key, teacher in (("ema_rate", "ema"), ("trust_region_rate", "trust_region")):
+        if sdpo.teacher != teacher and getattr(sdpo, key) != getattr(SdpoSettings(), key):
+            raise UsageError(
+                f'{key} of the channel sdpo does nothing without teacher = "{teacher}"', "set it, or take this out"
             )
 
 

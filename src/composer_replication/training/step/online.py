@@ -19,12 +19,13 @@ from composer_replication.objective import SdpoSettings
 from ..lessons.distillation import Distilled, SiteStates, distil, mean_divergence, places
 from ..lessons.metrics import distilled_metrics
 from ..lessons.online_sites import OnlineSite
-from ..lessons.self_teacher import is_sharded, self_teacher
+from ..lessons.self_teacher import SelfTeacher, Taught, is_sharded, mixed, self_teacher
 from ..models.states import Head, acts_differently_in_training, evaluating, language_model, last_hidden, output_head
 from .engine import Engine
 from .log import StepLog
 
 CHECK_EVERY_STEPS, CHECKED_SITES = 50, 4
+LIVE = SelfTeacher(None)
 TEACHER_ROWS = 256
 """Hinted contexts per forward pass."""
 
@@ -49,12 +50,14 @@ class Lesson:
     rows: RolloutRows
     hidden_BTH: Tensor | None = None
     """Of the policy, once its forward pass is made."""
-    taught: tuple[Tensor, Head] | None = None
+    taught: Taught | None = None
 
 
 class OnlineDistillation:
-    def __init__(self, settings: SdpoSettings, engine: Engine, log: StepLog) -> None:
+    def __init__(self, settings: SdpoSettings, engine: Engine, log: StepLog, sampling_temperature: float = 1.0) -> None:
+        """`sampling_temperature` is that of the log-probabilities that sites were sampled with."""
         self._settings, self._engine, self._log = settings, engine, log
+        self._sampling_temperature = sampling_temperature
         self.teacher = self_teacher(settings.teacher, settings.ema_rate)
         self.empty_hint_divergence = 0.0
         self._lesson: Lesson | None = None
@@ -88,12 +91,21 @@ class OnlineDistillation:
         self._log.require(same_N, "teacher and student tokens of a site differ")
         # Position p predicts token p + 1.
         student_NH = lesson.hidden_BTH[row_N, rows.prompt_ids_BP.shape[1] - 1 + place_N]
-        states = SiteStates(student_NH, teacher_NH, labels_N, lengths_K)
+        states = SiteStates(student_NH, teacher_NH, labels_N, lengths_K, self._behaviour(sites))
         with self._engine.autocast():
             head = output_head(self._engine.unwrap(lesson.model))
-            distilled = distil(states, head, teacher, self._settings, number_of_sites, weight)
+            distilled = distil(
+                states, head, teacher, self._settings, number_of_sites, weight, self._sampling_temperature
+            )
         self._log.note(distilled_metrics(distilled, [site.kind for site in sites]))
         return distilled
+
+    def _behaviour(self, sites: Sequence[OnlineSite]) -> Tensor | None:
+        if self._settings.importance_clip is None:
+            return None
+        if any(len(site.logprobs) != len(site.turn_ids) for site in sites):
+            raise ValueError("importance_clip of the channel sdpo needs rollouts with their log-probabilities")
+        return torch.tensor([logprob for site in sites for logprob in site.logprobs]).to(self._engine.device)
 
     def check_empty_hint(self, lesson: Lesson, step: int) -> None:
         """The policy behind an empty hint is the policy: what differs comes from splicing, masks or the head."""
@@ -126,11 +138,17 @@ class OnlineDistillation:
         if lesson.most and not is_sharded(lesson.model):
             lesson.taught = self._teach(lesson, inside_forward=True)
 
-    def _teach(self, lesson: Lesson, inside_forward: bool) -> tuple[Tensor, Head]:
+    def _teach(self, lesson: Lesson, inside_forward: bool) -> Taught:
+        taught = self._read(self.teacher, lesson, inside_forward)
+        if self._settings.teacher != "trust_region":
+            return taught
+        return mixed(taught, self._read(LIVE, lesson, inside_forward), self._settings.trust_region_rate)
+
+    def _read(self, teacher: SelfTeacher, lesson: Lesson, inside_forward: bool) -> Taught:
         """Hidden states of the teacher at the sites; every process makes as many passes as the one with the most."""
         unwrapped, sites = self._engine.unwrap(lesson.model), [site for _, site in lesson.sites]
         states: list[Tensor] = []
-        with torch.no_grad(), self.teacher.installed(unwrapped), _evaluating(unwrapped):
+        with torch.no_grad(), teacher.installed(unwrapped), _evaluating(unwrapped):
             for first in range(0, lesson.most, TEACHER_ROWS):
                 arguments = (unwrapped, sites[first : first + TEACHER_ROWS], lesson.rows)
                 if inside_forward:

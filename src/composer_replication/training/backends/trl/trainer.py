@@ -106,8 +106,9 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self._token_weights, self._samples_elsewhere = token_weights if samples else None, samples_elsewhere
         self._scored: dict[str, Any] = {}
         self._stateful: dict[str, checkpoints.Stateful] = dict(stateful or {})
-        self._online = OnlineDistillation(self._sdpo, self._engine, self._log) if self.alpha_sdpo else None
-        if self._online:
+        self._online = None
+        if self.alpha_sdpo:
+            self._online = OnlineDistillation(self._sdpo, self._engine, self._log, self._grpo_args.temperature)
             self._chat_tokens = ChatTokens(self._tokenizer, self.chat_template)
             self._stateful["teacher"] = self._online.teacher
             self._online.listen(self.model)
@@ -228,9 +229,18 @@ class ComposerReplicationTrainer(GRPOTrainer):
             prompt_ids = generated["prompt_ids"][row][generated["prompt_mask"][row].bool()].tolist()
             completion_ids = generated["completion_ids"][row][generated["completion_mask"][row].bool()].tolist()
             sampled = sampled_BT[row][: len(completion_ids)].tolist()
-            versions = example.get("model_versions", ())
-            rollouts.append(Rolled(trace, prompt_ids, completion_ids, sampled, versions))
+            logprobs = self._logprobs(generated, row, len(completion_ids))
+            rollouts.append(
+                Rolled(trace, prompt_ids, completion_ids, sampled, example.get("model_versions", ()), logprobs)
+            )
         return rollouts
+
+    def _logprobs(self, generated: dict[str, Any], row: int, number: int) -> tuple[float, ...]:
+        """Of whoever sampled, where channel 2 weighs tokens by them."""
+        found_BT = generated.get("sampling_per_token_logps")
+        if self._sdpo.importance_clip is None or found_BT is None:
+            return ()
+        return tuple(found_BT[row][:number].tolist())
 
     def _tools_of(self, example: dict[str, Any]) -> Sequence[Any]:
         if self.environment_factories is None:
@@ -322,7 +332,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
             folder.add(step + 1, POLICY, found, rolled.trace.trace_id)
             if self._online and sites:
                 weight = self._balance.weight(SDPO) / number_of_sites
-                found = online_row(model, self._online.teacher, rolled, sites, self._sdpo, weight)
+                temperature = self._grpo_args.temperature
+                found = online_row(model, self._online.teacher, rolled, sites, self._sdpo, weight, temperature)
                 folder.add(step + 1, SDPO, found, rolled.trace.trace_id)
 
     def _weigh_stored(self, folder: TokenWeightsFolder, model: Any, batch: Batch, micro_steps: int) -> None:
