@@ -346,6 +346,8 @@ class SamplingConfig(Section):
     """Of one request, a turn long."""
     max_attempts: Positive = 8
     """Tries of a request that the server is too busy for, or away."""
+    max_staleness: Count = 4
+    """`--backend trl_async`: rollouts whose oldest turn is more steps behind than this are thrown away."""
 
     @field_validator("server")
     @classmethod

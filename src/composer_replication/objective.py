@@ -61,6 +61,9 @@ class GrpoSettings(ChannelSettings):
     """How far below 1 the ratio to the sampling policy counts."""
     clip_high: AboveZero = 0.28
     """How far above 1 it counts."""
+    importance_clip: AboveZero | None = None
+    """`--backend trl_async`: the most that the ratio counts where `clip_high` does not hold, which is where a token
+    did worse than the others. None: without bound."""
 
     @property
     def label(self) -> str:

@@ -7,9 +7,7 @@ the trained weights in the policy.
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +16,7 @@ from accelerate import PartialState
 from transformers import PrinterCallback, TrainerCallback
 
 from composer_replication.config import Config
-from composer_replication.environments.protocol import TRAIN, Environment, EnvironmentTask
+from composer_replication.environments.protocol import TRAIN, Environment
 from composer_replication.errors import UsageError, quoted
 from composer_replication.objective import GrpoSettings, SdpoSettings, TrdpoSettings
 from composer_replication.progress import Progress
@@ -31,11 +29,11 @@ from .backends.trl.rollouts import REWARD_COLUMNS, EnvironmentRollouts, prompts_
 from .backends.trl.samplers import sampler_opener
 from .backends.trl.trainer import ComposerReplicationTrainer
 from .channels import open_channels
-from .lessons.online_sites import TraceHinter
 from .lessons.token_weights import TokenWeightsFolder
 from .metrics import MetricsFile
 from .models.loading import Policy
 from .planning.refusals import (
+    refuse_for_backend,
     refuse_missing_vllm,
     refuse_other_shards,
     refuse_what_processes_cannot_do,
@@ -44,6 +42,7 @@ from .planning.refusals import (
 from .processes import all_or_none
 from .rollouts.curriculum import Curriculum, entries_of
 from .rollouts.samples import RolloutSamples
+from .running import ProgressCallback, step_of, trace_hinter, training_tasks
 from .stored.batches import StoredBatches
 from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
@@ -72,6 +71,7 @@ def train(
         refuse_other_shards()
         refuse_what_would_do_nothing(config, processes.number())
         refuse_what_processes_cannot_do(config, processes.number(), processes.is_sharded())
+        refuse_for_backend(config, "trl", processes.number())
         refuse_missing_vllm(config)
         arguments = (grpo_config if config.training.rollouts else offline_arguments)(config, scratch)
         checkpoint = last_checkpoint(scratch)
@@ -88,7 +88,12 @@ def train(
         jsd_beta=config.channel(SdpoSettings).jsd_beta,
         empty_hint_divergence=lambda: float(getattr(trainer, "empty_hint_divergence", 0.0)),
     )
-    watchers = [_Progress(config.training.steps, progress), MetricsFile(folder / "metrics.jsonl"), watchdog, *callbacks]
+    watchers = [
+        ProgressCallback(config.training.steps, progress),
+        MetricsFile(folder / "metrics.jsonl"),
+        watchdog,
+        *callbacks,
+    ]
     if not config.training.rollouts and not any(example.advantage for example in stored):
         progress.note("no task was tried twice with different outcomes: channel 1 has no advantage to learn from")
     make = _online_trainer if config.training.rollouts else _offline_trainer
@@ -102,7 +107,7 @@ def train(
     if config.hardware.lora_rank:
         policy.model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
     policy.model.eval()
-    return [step for entry in trainer.state.log_history if (step := _step_of(entry))]
+    return [step for entry in trainer.state.log_history if (step := step_of(entry))]
 
 
 def _online_trainer(
@@ -164,11 +169,6 @@ def _online_trainer(
     )
 
 
-def trace_hinter(config: Config) -> TraceHinter:
-    hints, sdpo = config.hints, config.channel(SdpoSettings)
-    return TraceHinter(hints.max_tokens, hints.max_leak_level, sham=sdpo.sham, sibling=sdpo.sibling_hints)
-
-
 def _offline_trainer(
     policy: Policy,
     config: Config,
@@ -216,56 +216,8 @@ def with_adapters(model: Any, lora: Any | None) -> Any:
     return get_peft_model(model, lora)
 
 
-def training_tasks(environment: Environment, config: Config) -> list[EnvironmentTask]:
-    """One for each prompt of the run. Where there are fewer, they come again, in another order each time."""
-    needed, drawn = config.training.steps * config.training.prompts_per_step, random.Random(f"tasks:{config.seed}")
-    tasks = environment.tasks(TRAIN, "training")
-    if not isinstance(tasks, Sequence):
-        return list(islice(tasks, needed))
-    if not tasks:
-        raise UsageError(f"{environment.name} has no task to train on", "give it more tasks, or hold fewer out")
-    chosen: list[EnvironmentTask] = []
-    while len(chosen) < needed:
-        chosen += drawn.sample(tasks, len(tasks))
-    return chosen[:needed]
-
-
 def task_curriculum(environment: Environment, config: Config) -> Curriculum:
     tasks = environment.tasks(TRAIN, "training")
     if not isinstance(tasks, Sequence):
         raise UsageError(f"{environment.name} makes tasks without end", "take out environment.curriculum")
     return Curriculum.laddered(entries_of(tasks), config.seed)
-
-
-SHARE_WORTH_TELLING = 0.05
-
-
-class _Progress(TrainerCallback):
-    def __init__(self, total: int, progress: Progress) -> None:
-        self._total, self._progress = total, progress
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        if logs and "grad_norm" in logs:
-            what = f"reward {logs['reward']:.2f}" if logs.get("reward") is not None else f"loss {logs['loss']:.3f}"
-            waited = logs.get("rollout/environment_share", 0.0)
-            if waited >= SHARE_WORTH_TELLING:
-                what += f", {waited:.0%} of the rollouts' time in the environment"
-            self._progress.step(state.global_step, self._total, what)
-
-
-def _step_of(entry: dict[str, Any]) -> TrainingStep | None:
-    if "grad_norm" not in entry:
-        return None
-    return TrainingStep(
-        step=entry["step"],
-        policy=float(entry.get("channel/policy", entry["loss"])),
-        grad_norm=float(entry["grad_norm"]),
-        channels={
-            name.removeprefix("channel/"): value
-            for name, value in entry.items()
-            if name.startswith("channel/") and name != "channel/policy"
-        },
-        reward=entry.get("reward"),
-        entropy=entry.get("entropy"),
-        flat_groups=entry.get("frac_reward_zero_std"),
-    )

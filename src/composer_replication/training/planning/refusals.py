@@ -109,6 +109,34 @@ def refuse_other_shards() -> None:
         )
 
 
+def refuse_for_backend(config: Config, backend: str, processes: int) -> None:
+    """What only one of the backends does is refused by the others."""
+    if backend != "trl_async":
+        if config.channel(GrpoSettings).importance_clip is not None:
+            _refuse_backend("importance_clip of the channel grpo", backend, "trl_async")
+        if config.sampling.max_staleness != SamplingConfig().max_staleness:
+            _refuse_backend("sampling.max_staleness", backend, "trl_async")
+        return
+    if config.sampling.server is None:
+        raise UsageError("--backend trl_async plays on a server while it trains", 'set [sampling] server = "http://…"')
+    if processes > 1:
+        raise UsageError("--backend trl_async runs in one process here", "start it without accelerate launch")
+    training, defaults = config.training, TrainingConfig()
+    for key in ("rollouts", "dynamic_sampling_rounds", "reference_kl", "token_weights", "checkpoint_every"):
+        if getattr(training, key) != getattr(defaults, key):
+            _refuse_backend(f"training.{key}", backend, "trl")
+    if config.channel(SdpoSettings).require_acceptance:
+        _refuse_backend("require_acceptance of the channel sdpo", backend, "trl")
+    if config.monitor.enabled:
+        _refuse_backend("monitor.enabled", backend, "trl")
+    if config.environment.curriculum:
+        _refuse_backend("environment.curriculum", backend, "trl")
+
+
+def _refuse_backend(setting: str, backend: str, other: str) -> None:
+    raise UsageError(f"{setting} does nothing with --backend {backend}", f"take it out, or use --backend {other}")
+
+
 def refuse_missing_vllm(config: Config) -> None:
     """TRL's client for vLLM needs vLLM in the training process too, for its half of the weights' way."""
     asks_vllm = "server" if config.sampling.grpo_arguments() else "colocate" if config.hardware.vllm != "off" else None

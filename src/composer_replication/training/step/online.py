@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -30,6 +30,26 @@ TEACHER_ROWS = 256
 """Hinted contexts per forward pass."""
 
 
+RowSite = tuple[int, OnlineSite]
+"""A site with its row."""
+
+
+class PlacedRows(Protocol):
+    """Where the tokens of rollouts lie in a forward pass."""
+
+    def predictors(self, sites: Sequence[RowSite]) -> tuple[Tensor, Tensor]:
+        """Row and column, on the CPU, of the hidden states that predict the tokens of the sites, turn after turn."""
+        ...
+
+    def tokens(self, sites: Sequence[RowSite]) -> Tensor:
+        """The ids that stand there."""
+        ...
+
+    def context(self, row: int, start: int) -> list[int]:
+        """All ids before this place of a completion."""
+        ...
+
+
 class RolloutRows(NamedTuple):
     """Prompts, padded on the left, and what was sampled or read after them, padded on the right."""
 
@@ -37,17 +57,36 @@ class RolloutRows(NamedTuple):
     prompt_mask_BP: Tensor
     completion_ids_BC: Tensor
 
+    def predictors(self, sites: Sequence[RowSite]) -> tuple[Tensor, Tensor]:
+        row_N, place_N = _places_of(sites)
+        # Position p predicts token p + 1.
+        return row_N, self.prompt_ids_BP.shape[1] - 1 + place_N
+
+    def tokens(self, sites: Sequence[RowSite]) -> Tensor:
+        row_N, place_N = (found.to(self.completion_ids_BC.device) for found in _places_of(sites))
+        return self.completion_ids_BC[row_N, place_N]
+
+    def context(self, row: int, start: int) -> list[int]:
+        prompt_ids = self.prompt_ids_BP[row][self.prompt_mask_BP[row].bool()].tolist()
+        return prompt_ids + self.completion_ids_BC[row, :start].tolist()
+
+
+def _places_of(sites: Sequence[RowSite]) -> tuple[Tensor, Tensor]:
+    """Row and place in the completion of every token of the sites."""
+    lengths_K = torch.tensor([len(site.turn_ids) for _, site in sites], dtype=torch.long)
+    row_K = torch.tensor([row for row, _ in sites], dtype=torch.long)
+    return row_K.repeat_interleave(lengths_K), places([site.start for _, site in sites], lengths_K)
+
 
 @dataclass
 class Lesson:
     """What the teacher is to read in a micro-step, and what it made of it."""
 
     model: Any
-    sites: Sequence[tuple[int, OnlineSite]]
-    """Each with its row."""
+    sites: Sequence[RowSite]
     most: int
     """Sites of the process that has the most."""
-    rows: RolloutRows
+    rows: PlacedRows
     hidden_BTH: Tensor | None = None
     """Of the policy, once its forward pass is made."""
     taught: Taught | None = None
@@ -68,7 +107,7 @@ class OnlineDistillation:
         language_model(model).base_model.register_forward_hook(self._keep_hidden)
 
     @contextmanager
-    def lesson(self, model: Any, sites: Sequence[tuple[int, OnlineSite]], rows: RolloutRows) -> Generator[Lesson]:
+    def lesson(self, model: Any, sites: Sequence[RowSite], rows: PlacedRows) -> Generator[Lesson]:
         """The policy's forward pass is made inside."""
         most = int(self._engine.gather(len(sites)).max())
         self._lesson = lesson = Lesson(model, sites, most, rows)
@@ -84,13 +123,9 @@ class OnlineDistillation:
         teacher_NH, teacher = lesson.taught or self._teach(lesson, inside_forward=False)
         lengths_K = torch.tensor([len(site.turn_ids) for site in sites], dtype=torch.long)
         labels_N = torch.tensor([token for site in sites for token in site.turn_ids], dtype=torch.long).to(device)
-        row_K = torch.tensor([row for row, _ in lesson.sites], dtype=torch.long)
-        row_N = row_K.repeat_interleave(lengths_K).to(device)
-        place_N = places([site.start for site in sites], lengths_K).to(device)
-        same_N = rows.completion_ids_BC[row_N, place_N] == labels_N
-        self._log.require(same_N, "teacher and student tokens of a site differ")
-        # Position p predicts token p + 1.
-        student_NH = lesson.hidden_BTH[row_N, rows.prompt_ids_BP.shape[1] - 1 + place_N]
+        row_N, column_N = (place_N.to(device) for place_N in rows.predictors(lesson.sites))
+        self._log.require(rows.tokens(lesson.sites) == labels_N, "teacher and student tokens of a site differ")
+        student_NH = lesson.hidden_BTH[row_N, column_N]
         states = SiteStates(student_NH, teacher_NH, labels_N, lengths_K, self._behaviour(sites))
         with self._engine.autocast():
             head = output_head(self._engine.unwrap(lesson.model))
@@ -113,18 +148,11 @@ class OnlineDistillation:
             return
         self._checked_at = step
         unwrapped, some, rows = self._engine.unwrap(lesson.model), lesson.sites[:CHECKED_SITES], lesson.rows
-        plain: list[OnlineSite] = []
-        for row, site in some:
-            prompt_ids = rows.prompt_ids_BP[row][rows.prompt_mask_BP[row].bool()].tolist()
-            context = prompt_ids + rows.completion_ids_BC[row, : site.start].tolist()
-            plain.append(site._replace(teacher_context=context))
-        first = rows.prompt_ids_BP.shape[1] - 1
-        lengths = torch.tensor([len(site.turn_ids) for site in plain], dtype=torch.long)
-        row_N = torch.tensor([row for row, _ in some], dtype=torch.long).repeat_interleave(lengths)
+        plain = [site._replace(teacher_context=rows.context(row, site.start)) for row, site in some]
         with torch.no_grad(), _evaluating(unwrapped), self._engine.autocast():
             teacher_NH: Tensor = self._engine.inside_forward(lesson.model, self._teacher_pass, unwrapped, plain, rows)
             assert lesson.hidden_BTH is not None
-            student_NH = lesson.hidden_BTH[row_N, first + places([site.start for site in plain], lengths)]
+            student_NH = lesson.hidden_BTH[rows.predictors(some)]
             value = mean_divergence(student_NH, teacher_NH, output_head(unwrapped), self._settings) if some else 0.0
         self.empty_hint_divergence = float(self._engine.gather(float(value)).max())
         self._log.note({"sdpo/empty_hint_divergence": self.empty_hint_divergence})
@@ -162,10 +190,10 @@ class OnlineDistillation:
             head = Head(keep(weight_VH), None if bias_V is None else keep(bias_V.detach()), head.scale)
         return torch.cat(states), head
 
-    def _teacher_pass(self, model: Any, sites: Sequence[OnlineSite], rows: RolloutRows) -> Tensor:
+    def _teacher_pass(self, model: Any, sites: Sequence[OnlineSite], rows: PlacedRows) -> Tensor:
         """States that predict the turns, turn after turn. Without a site the pass is made over a prompt."""
         device = self._engine.device
-        contexts = [site.teacher_ids for site in sites] or [rows.prompt_ids_BP[0].tolist()]
+        contexts = [site.teacher_ids for site in sites] or [rows.context(0, 0)]
         width = max(map(len, contexts))
         ids_KT = torch.tensor([row + [0] * (width - len(row)) for row in contexts]).to(device)
         with self._fresh_autocast():

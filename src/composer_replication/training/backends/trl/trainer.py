@@ -112,7 +112,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
             self._chat_tokens = ChatTokens(self._tokenizer, self.chat_template)
             self._stateful["teacher"] = self._online.teacher
             self._online.listen(self.model)
-            self.add_callback(_Following(self._online.teacher))
+            self.add_callback(Following(self._online.teacher))
         if self._balance.is_capped:
             self._stateful["balance"] = self._balance
         self._prompts: PromptStream | None = None
@@ -405,7 +405,9 @@ def _with_the_origins(channels: Sequence[Channel], alpha_sdpo: float, beta_repla
     return {channel.name: channel for channel in (*origins, *channels)}
 
 
-class _Following(TrainerCallback):
+class Following(TrainerCallback):
+    """Has the teacher follow the policy."""
+
     def __init__(self, teacher: SelfTeacher) -> None:
         self._teacher = teacher
 
