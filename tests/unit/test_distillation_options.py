@@ -17,7 +17,7 @@ from composer_replication.objective import SdpoSettings
 from composer_replication.training import ComposerReplicationTrainer
 from composer_replication.training.lessons.distillation import SiteStates, distil
 from composer_replication.training.lessons.online_sites import TraceHinter
-from composer_replication.training.lessons.self_teacher import mixed
+from composer_replication.training.lessons.self_teacher import mixed_head, mixed_states
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.states import Head
 from composer_replication.training.planning.refusals import refuse_what_would_do_nothing
@@ -152,7 +152,7 @@ def test_a_mixture_has_the_mixed_logits(has_bias, shares_head):
         return head.scale * (product if head.bias_V is None else product + head.bias_V)
 
     expected = torch.lerp(logits(states[0], heads[0]), logits(states[1], heads[1]), rate)
-    made = mixed((states[0], heads[0]), (states[1], heads[1]), rate)
+    made = mixed_states(*states, *heads, rate), mixed_head(*heads, rate)
     assert torch.allclose(logits(*made), expected, atol=1e-12)
     student, labels = torch.randn(tokens, hidden).double(), torch.arange(tokens)
     found = distil(
@@ -205,8 +205,8 @@ def test_another_attempt_of_the_same_step_can_be_the_hint(sibling, level):
     ("sdpo", "sentence"),
     [
         ({"importance_clip": 2.0}, "importance_clip of the channel sdpo does nothing without source"),
-        ({"teacher": "trust_region"}, "does nothing without source"),
-        ({"teacher": "frozen"}, "stored traces are taught by the policy itself"),
+        ({"teacher": "trust_region"}, "is the policy itself on stored traces"),
+        ({"teacher": "frozen"}, "is the policy itself on stored traces"),
         ({"sibling_hints": "outcome"}, "sibling_hints of the channel sdpo does nothing without source"),
         ({"source": "rollouts", "trust_region_rate": 0.2}, 'does nothing without teacher = "trust_region"'),
         ({"source": "rollouts", "teacher": "live", "ema_rate": 0.2}, 'does nothing without teacher = "ema"'),

@@ -4,7 +4,8 @@
 
 With `importance_clip` each token's D is weighed by min(clip, π(token) / π of whoever sampled it), without a gradient.
 Gate G3 drops a site where the hint does not make the sampled turn less likely on average: nothing there says that the
-turn was wrong. A dropped site still counts in the denominator, so that no rank has to wait for another's verdict.
+turn was wrong. So is a site with a state that is not finite. A dropped site still counts in the denominator, so that no
+rank has to wait for another's verdict.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Distilled(NamedTuple):
     divergence_K: Tensor
     """Mean over each turn's tokens, before any gate."""
     kept_K: Tensor
+    finite_K: Tensor
     student_logprob_K: Tensor
     teacher_logprob_K: Tensor
     importance_N: Tensor | None = None
@@ -65,7 +67,8 @@ def distil(
         student_N = _logprobs(states.student_NH, student_head, states.labels_N)
         student_K = mean_K(student_N)
         teacher_K = mean_K(_logprobs(states.teacher_NH, teacher_head, states.labels_N))
-    kept_K = teacher_K < student_K if settings.require_disfavour else torch.ones_like(student_K, dtype=torch.bool)
+    finite_K = student_K.isfinite() & teacher_K.isfinite()
+    kept_K = finite_K & (teacher_K < student_K) if settings.require_disfavour else finite_K
     weights_N = (weight * kept_K / (lengths_K * number_of_sites))[site_N]
     importance_N = None
     if settings.importance_clip is not None:
@@ -75,10 +78,12 @@ def distil(
                 student_N = _logprobs(states.student_NH, student_head, states.labels_N, sampling_temperature)
             importance_N = importance(student_N, states.behaviour_N)
             weights_N = weights_N * importance_N.clamp(max=settings.importance_clip)
+    # No weight makes a number of what is none.
+    broken_N1 = ~finite_K[site_N, None]
     found = hidden_divergence(
-        states.student_NH,
+        states.student_NH.masked_fill(broken_N1, 0),
         student_head.weight_VH,
-        states.teacher_NH,
+        states.teacher_NH.masked_fill(broken_N1, 0),
         teacher_head.weight_VH,
         weights_N=weights_N,
         beta=settings.jsd_beta,
@@ -88,7 +93,7 @@ def distil(
         student_bias_V=student_head.bias_V,
         teacher_bias_V=teacher_head.bias_V,
     )
-    return Distilled(found.loss, mean_K(found.divergence_N), kept_K, student_K, teacher_K, importance_N)
+    return Distilled(found.loss, mean_K(found.divergence_N), kept_K, finite_K, student_K, teacher_K, importance_N)
 
 
 def importance(now_N: Tensor, behaviour_N: Tensor) -> Tensor:

@@ -86,23 +86,25 @@ def self_teacher(kind: str, ema_rate: float) -> SelfTeacher:
     return SelfTeacher({"live": None, "frozen": 0.0, "trust_region": 0.0, "ema": ema_rate}[kind])
 
 
-Taught = tuple[Tensor, Head]
-"""Hidden states that predict the tokens of some turns, and the head that reads them."""
+def mixed_states(start_NH: Tensor, live_NH: Tensor, start: Head, live: Head, rate: float) -> Tensor:
+    """For `mixed_head`, whose logits are then `(1 - rate) · start + rate · live`, without any (N, V) tensor."""
+    if _is_one(start, live):
+        return torch.lerp(start_NH, live_NH, rate)
+    return torch.cat([(1 - rate) * start_NH, rate * live_NH], -1)
 
 
-def mixed(start: Taught, live: Taught, rate: float) -> Taught:
-    """What gives the logits `(1 - rate) · start + rate · live`: both side by side, so no (N, V) tensor is made.
+def mixed_head(start: Head, live: Head, rate: float) -> Head:
+    """Both side by side, which costs a copy of them, unless they are one: adapters leave it alone."""
+    if _is_one(start, live):
+        return start
+    bias_V = start.bias_V
+    if bias_V is not None and live.bias_V is not None:
+        bias_V = torch.lerp(bias_V, live.bias_V, rate)
+    return Head(torch.cat([start.weight_VH, live.weight_VH], -1), bias_V, start.scale)
 
-    Costs a copy of both heads, unless they are one: adapters leave it alone.
-    """
-    (start_NH, head), (live_NH, live_head) = start, live
-    if head.weight_VH.data_ptr() == live_head.weight_VH.data_ptr():
-        return torch.lerp(start_NH, live_NH, rate), head
-    weight_VH = torch.cat([head.weight_VH, live_head.weight_VH], -1)
-    bias_V = head.bias_V
-    if bias_V is not None and live_head.bias_V is not None:
-        bias_V = torch.lerp(bias_V, live_head.bias_V, rate)
-    return torch.cat([(1 - rate) * start_NH, rate * live_NH], -1), Head(weight_VH, bias_V, head.scale)
+
+def _is_one(start: Head, live: Head) -> bool:
+    return start.weight_VH.data_ptr() == live.weight_VH.data_ptr()
 
 
 def is_sharded(model: Any) -> bool:

@@ -12,6 +12,10 @@ from ..processes import shards_otherwise
 
 ONLY_ONLINE = ("trust_region_rate", "importance_clip", "sibling_hints")
 """Settings of channel 2 that ask for rollouts as they are made."""
+OF_ROLLOUTS = (
+    "prompts_per_step", "group_size", "gradient_ratio_cap", "dynamic_sampling_rounds", "reference_kl",
+    "error_turn_penalty", "leak_penalty", "token_weights",
+)  # fmt: skip
 
 
 def refuse_what_would_do_nothing(config: Config, processes: int = 1) -> None:
@@ -22,16 +26,25 @@ def refuse_what_would_do_nothing(config: Config, processes: int = 1) -> None:
         _refuse_idle_sdpo(config, 'source = "rollouts"')
     else:
         _refuse_idle_sdpo(config, "training.rollouts = true")
-        for key in ("dynamic_sampling_rounds", "reference_kl", "error_turn_penalty", "leak_penalty", "token_weights"):
-            if getattr(training, key) != getattr(TrainingConfig(), key):
-                raise UsageError(
-                    f"training.{key} does nothing without rollouts = true", "set training.rollouts, or take it out"
-                )
+        _refuse_idle_rollouts(config)
     if training.leak_penalty != "off" and config.toolbox.leak == "none":
         raise UsageError("training.leak_penalty does nothing without a leak", 'set toolbox.leak = "open"')
     _refuse_idle_sampling(config)
     if config.monitor.enabled:
         refuse_what_the_monitor_cannot_do(config, processes)
+
+
+def _refuse_idle_rollouts(config: Config) -> None:
+    for key in OF_ROLLOUTS:
+        if getattr(config.training, key) not in (getattr(TrainingConfig(), key), None):
+            raise UsageError(
+                f"training.{key} does nothing without rollouts = true", "set training.rollouts, or take it out"
+            )
+    if config.hardware.rollouts_per_device is not None:
+        raise UsageError(
+            "hardware.rollouts_per_device does nothing without rollouts = true",
+            "set training.traces_per_step, or take it out",
+        )
 
 
 def _refuse_no_policy_gradient(config: Config) -> None:
@@ -56,9 +69,7 @@ def _refuse_idle_sdpo(config: Config, source: str) -> None:
     only_online = ["sham", "kinds_off", "require_acceptance", "sites_per_rollout", "ema_rate", *ONLY_ONLINE]
     if sdpo.teacher not in (defaults.teacher, "live"):
         raise UsageError(
-            f'teacher = "{sdpo.teacher}" of the channel sdpo does nothing without {source}: stored traces are taught '
-            "by the policy itself",
-            f"set {source}, or take it out",
+            "the teacher of the channel sdpo is the policy itself on stored traces", 'set teacher = "live" there'
         )
     for key in only_online if config.training.rollouts else ["source", *only_online]:
         if getattr(sdpo, key) != getattr(defaults, key):

@@ -23,13 +23,14 @@ from trl.experimental.async_grpo.packing import TREE_ATTENTION, tree_attention
 @contextmanager
 def without_a_gpu() -> Generator[None]:
     """A trainer can be made inside. TRL asks the device for its peak, for a metric, and fails where there is none."""
-    asked = async_grpo_trainer.get_peak_flops_per_device
+    module: Any = async_grpo_trainer
+    asked = module.get_peak_flops_per_device
     if not torch.cuda.is_available():
-        async_grpo_trainer.get_peak_flops_per_device = lambda accelerator, dtype: None
+        module.get_peak_flops_per_device = lambda accelerator, dtype: None
     try:
         yield
     finally:
-        async_grpo_trainer.get_peak_flops_per_device = asked
+        module.get_peak_flops_per_device = asked
 
 
 def register_attention() -> None:

@@ -63,6 +63,10 @@ class PackedRows(NamedTuple):
     token_index_M: Tensor
 
     @property
+    def size(self) -> int:
+        return sum(len(sample["input_ids"]) for sample in self.samples)
+
+    @property
     def sites(self) -> list[RowSite]:
         return [(place, site) for place, sample in enumerate(self.samples) for site in _sites_of(sample)]
 
