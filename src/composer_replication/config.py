@@ -272,13 +272,21 @@ class HardwareConfig(Section):
     lora_alpha: Positive = 32
     lora_targets: str = "all-linear"
     """Which layers get adapters; TRL refuses the output head."""
-    vllm: Literal["off", "colocate", "server"] = "off"
-    """Sample through vLLM: inside the training processes, or on a server of its own."""
+    vllm: Literal["off", "colocate"] = "off"
+    """Sample through a vLLM engine inside each training process, which TRL starts. A server has `[sampling]`."""
     vllm_memory_share: Fraction = 0.3
     """Of each GPU's memory, what vLLM may take when colocated."""
-    vllm_tensor_parallel: Positive = 1
-    """GPUs that share one colocated engine."""
-    vllm_server_url: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_before(cls, values: Any) -> Any:
+        """Runs of before hold two more keys, which did nothing at their defaults."""
+        if not isinstance(values, dict):
+            return values
+        if values.get("vllm") == "server":
+            raise ValueError('vllm = "server" is [sampling] server = "http://…" now')
+        gone: dict[str, Any] = {"vllm_tensor_parallel": 1, "vllm_server_url": None}
+        return {key: value for key, value in values.items() if key not in gone or value != gone[key]}
 
     def autocasts(self, on_gpu: bool) -> bool:
         return on_gpu if self.autocast == "auto" else self.autocast == "bfloat16"
@@ -307,12 +315,10 @@ class HardwareConfig(Section):
         }
         if self.vllm == "off":
             return arguments
-        arguments |= {"use_vllm": True, "vllm_mode": self.vllm}
-        if self.vllm == "server":
-            return arguments | {"vllm_server_base_url": self.vllm_server_url}
         return arguments | {
+            "use_vllm": True,
+            "vllm_mode": self.vllm,
             "vllm_gpu_memory_utilization": self.vllm_memory_share,
-            "vllm_tensor_parallel_size": self.vllm_tensor_parallel,
         }
 
     def lora_config(self) -> Any | None:
@@ -326,6 +332,40 @@ class HardwareConfig(Section):
         return LoraConfig(
             task_type="CAUSAL_LM", r=self.lora_rank, lora_alpha=self.lora_alpha, target_modules=self.lora_targets
         )
+
+
+class SamplingConfig(Section):
+    """A server that writes the turns of training's rollouts, in place of the policy's own process."""
+
+    server: str | None = None
+    """`http://host:port` of vLLM or SGLang. None samples here."""
+    model: str | None = None
+    """Its name for the policy; by default the first that it lists."""
+    weight_transfer: Literal["nccl", "disk"] = "nccl"
+    """How it gets each step's weights: from TRL's client for vLLM, or through a folder that SGLang is told to read."""
+    folder: str | None = None
+    """`disk`: where the weights are written for the server to read; by default in the run."""
+    in_flight: Positive = 64
+    """Most requests at a time, of each training process."""
+    timeout_s: AboveZero = 600.0
+    """Of one request, a turn long."""
+    max_attempts: Positive = 8
+    """Tries of a request that the server is too busy for, or away."""
+    max_staleness: Count = 4
+    """`--backend trl_async`: rollouts whose oldest turn is more steps behind than this are thrown away."""
+
+    @field_validator("server")
+    @classmethod
+    def _is_an_address(cls, server: str | None) -> str | None:
+        if server is not None and not server.startswith(("http://", "https://")):
+            raise ValueError("must begin with http:// or https://")
+        return server
+
+    def grpo_arguments(self) -> dict[str, Any]:
+        """Arguments of `GRPOConfig` with which TRL sends the server its weights."""
+        if self.server is None or self.weight_transfer == "disk":
+            return {}
+        return {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": self.server}
 
 
 class MonitorConfig(Section):
@@ -376,6 +416,7 @@ class Config(Section):
     channels: tuple[AnyChannel, ...] = DEFAULT_CHANNELS
     """What the loss adds up; a channel that is not listed is off."""
     hardware: HardwareConfig = HardwareConfig()
+    sampling: SamplingConfig = SamplingConfig()
     monitor: MonitorConfig = MonitorConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 

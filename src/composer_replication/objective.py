@@ -61,6 +61,9 @@ class GrpoSettings(ChannelSettings):
     """How far below 1 the ratio to the sampling policy counts."""
     clip_high: AboveZero = 0.28
     """How far above 1 it counts."""
+    importance_clip: AboveZero | None = None
+    """`--backend trl_async`: the most that the ratio counts where `clip_high` does not hold, which is where a token
+    did worse than the others. None: without bound."""
 
     @property
     def label(self) -> str:
@@ -84,9 +87,17 @@ class SdpoSettings(ChannelSettings):
     """Compare the union of both top-k sets and one bucket for the rest, not the whole vocabulary."""
     token_clip: AboveZero | None = None
     """Scale tokens whose divergence is above this down to it. JSD is bounded already."""
-    teacher: Literal["ema", "frozen", "live"] = "ema"
-    """Who sees the hint, in rollouts: a slow average of the policy, its start, or itself. Stored traces: itself."""
+    teacher: Literal["ema", "frozen", "live", "trust_region"] = "ema"
+    """Who sees the hint, in rollouts: a slow average of the policy, its start, itself, or a mixture of the logits of
+    its start and itself. Stored traces: itself."""
     ema_rate: Fraction = 0.01
+    trust_region_rate: Fraction = 0.01
+    """`trust_region`: the policy's share in the teacher's logits."""
+    importance_clip: AboveZero | None = None
+    """Weigh each token by how much likelier the policy finds it than whoever sampled it, up to this. None: all alike;
+    with trl_async, 2."""
+    sibling_hints: Literal["off", "outcome", "call"] = "off"
+    """In rollouts: tell that another attempt of the same step succeeded (L1), or show its call (L2)."""
     sites_per_rollout: Positive = 2
     """The earliest ones: later turns stand on a history that is spoiled already."""
     require_disfavour: Flag = True

@@ -203,8 +203,13 @@ OTHER_VALUES = {
     "autocast": "off",
     "lora_rank": 8,
     "lora_targets": "q_proj",
-    "vllm": "server",
-    "vllm_server_url": "http://127.0.0.1:1",
+    "vllm": "colocate",
+    "server": "http://127.0.0.1:1",
+    "weight_transfer": "disk",
+    "folder": "weights",
+    "model": "policy",
+    "importance_clip": 2.0,
+    "sibling_hints": "outcome",
 }
 
 

@@ -286,10 +286,10 @@ def test_a_dry_run_refuses_what_training_refuses(tmp_path):
         train(alone, dry_run=True, processes=2)
 
 
-def test_a_plan_with_vllm_says_that_the_command_refuses_it(tmp_path, capsys):
-    run = Run.start(tmp_path / "run", Config(hardware=HardwareConfig(vllm="server"))).path
+def test_a_plan_with_vllm_says_that_the_command_refuses_it_where_it_is_not_installed(tmp_path, capsys):
+    run = Run.start(tmp_path / "run", Config(hardware=HardwareConfig(vllm="colocate"))).path
     train(run, dry_run=True, json=True)
-    assert "the toolbox samples by itself" in json.loads(capsys.readouterr().out)["refused"]
+    assert "needs vllm here, and it is not installed" in json.loads(capsys.readouterr().out)["refused"]
     train(run, dry_run=True)
     assert "`recompose train` refuses these settings: hardware.vllm" in " ".join(capsys.readouterr().out.split())
 

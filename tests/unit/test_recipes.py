@@ -1,6 +1,7 @@
 """Every recipe is valid for the classes that it will meet: our settings, TRL's, accelerate's and peft's."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -54,11 +55,26 @@ def test_trl_takes_the_settings(recipe, tmp_path, monkeypatch):
     assert args.per_device_train_batch_size * args.gradient_accumulation_steps * processes == rollouts
     assert args.num_generations == config.training.group_size
     assert args.gradient_checkpointing == config.hardware.gradient_checkpointing
-    assert args.use_vllm == (config.hardware.vllm != "off")
+    assert args.use_vllm == (config.sampling.server is not None)
     if args.use_vllm:
-        assert args.vllm_mode == config.hardware.vllm
-    if args.use_vllm and args.vllm_mode == "server":
-        assert args.vllm_server_base_url == config.hardware.vllm_server_url
+        assert (args.vllm_mode, args.vllm_server_base_url) == ("server", config.sampling.server)
+
+
+@pytest.mark.parametrize("recipe", [recipe for recipe in RECIPES if config_of(recipe).sampling.server])
+def test_the_readme_starts_the_server_as_trl_says_it_must_be(recipe):
+    """What TRL's client asks for stands in its own example."""
+    from trl.generation.vllm_client import VLLMClient
+
+    asked = re.sub(r"[\s\\\\]+", " ", VLLMClient.__doc__)
+    text = re.sub(r"[\s\\\\]+", " ", (recipe / "README.md").read_text())
+    for part in (
+        "VLLM_SERVER_DEV_MODE=1 vllm serve",
+        """--weight-transfer-config '{"backend": "nccl"}'""",
+        "--logprobs-mode processed_logprobs",
+        "--max-logprobs -1",
+    ):
+        assert part in asked
+        assert part in text
 
 
 @FOLDERS

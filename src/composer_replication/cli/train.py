@@ -68,10 +68,12 @@ def train(
         )
     with begun(run, load_config(config)) if config else nullcontext():
         if dry_run:
-            _plan(Run.open(run), processes or launched.number(), fsdp or launched.is_sharded(), gpu, json)
+            _plan(Run.open(run), processes or launched.number(), fsdp or launched.is_sharded(), gpu, json, backend)
         elif selfcheck:
             if launched.number() > 1:
                 raise UsageError("the selfcheck is for one process", f"recompose train {quoted(run)} --selfcheck")
+            if backend != "trl":
+                raise UsageError("the selfcheck is for --backend trl", f"recompose train {quoted(run)} --selfcheck")
             _check(Run.open(run), json)
         elif launched.number() > 1:
             _train_together(run, backend, json)
@@ -98,11 +100,12 @@ def _train_together(path: Path, backend: str, as_json: bool) -> None:
         tell("training", run, as_json)
 
 
-def _plan(run: Run, processes: int, is_sharded: bool, on_gpu: bool, as_json: bool) -> None:
+def _plan(run: Run, processes: int, is_sharded: bool, on_gpu: bool, as_json: bool, backend: str) -> None:
     import torch
 
     from composer_replication.training.planning.plan import Machine, plan_training
     from composer_replication.training.planning.refusals import (
+        refuse_for_backend,
         refuse_what_processes_cannot_do,
         refuse_what_would_do_nothing,
     )
@@ -111,6 +114,7 @@ def _plan(run: Run, processes: int, is_sharded: bool, on_gpu: bool, as_json: boo
 
     quiet_libraries()
     refuse_what_would_do_nothing(run.config, processes)
+    refuse_for_backend(run.config, backend, processes)
     refuse_what_processes_cannot_do(run.config, processes, is_sharded)
     machine = Machine(processes, is_sharded, on_gpu or torch.cuda.is_available())
     with open_environment(run.config) as environment:

@@ -77,7 +77,8 @@ def train(run: Run, progress: Progress, backend: str = "trl") -> None:
     with all_or_none():
         if is_main():
             policy.save(folder / "model", weights)
-            shutil.rmtree(folder / "scratch", ignore_errors=True)
+            for left_over in ("scratch", "served"):
+                shutil.rmtree(folder / left_over, ignore_errors=True)
             write_atomically(folder / "model" / "README.md", model_card(run.config, counts))
             run.stage("training").finish(steps, counts, [run.stage("policy"), *inputs], started)
 

@@ -7,9 +7,7 @@ the trained weights in the policy.
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +16,7 @@ from accelerate import PartialState
 from transformers import PrinterCallback, TrainerCallback
 
 from composer_replication.config import Config
-from composer_replication.environments.protocol import TRAIN, Environment, EnvironmentTask
+from composer_replication.environments.protocol import TRAIN, Environment
 from composer_replication.errors import UsageError, quoted
 from composer_replication.objective import GrpoSettings, SdpoSettings, TrdpoSettings
 from composer_replication.progress import Progress
@@ -28,17 +26,18 @@ from .backends.trl.arguments import grpo_config, offline_arguments
 from .backends.trl.checkpoints import latest, made_by
 from .backends.trl.offline import OfflineComposerTrainer
 from .backends.trl.rollouts import REWARD_COLUMNS, EnvironmentRollouts, prompts_of
+from .backends.trl.samplers import sampler_opener
 from .backends.trl.trainer import ComposerReplicationTrainer
 from .channels import open_channels
-from .lessons.online_sites import TraceHinter
 from .lessons.token_weights import TokenWeightsFolder
 from .metrics import MetricsFile
 from .models.loading import Policy
 from .models.states import language_model
 from .models.whole import is_sharded, save_adapters
 from .planning.refusals import (
+    refuse_for_backend,
+    refuse_missing_vllm,
     refuse_other_shards,
-    refuse_vllm,
     refuse_what_processes_cannot_do,
     refuse_what_would_do_nothing,
 )
@@ -46,6 +45,7 @@ from .precision import warn_of_stuck_weights
 from .processes import all_or_none
 from .rollouts.curriculum import Curriculum, entries_of
 from .rollouts.samples import RolloutSamples
+from .running import ProgressCallback, step_of, trace_hinter, training_tasks
 from .stored.batches import StoredBatches
 from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
@@ -74,7 +74,8 @@ def train(
         refuse_other_shards()
         refuse_what_would_do_nothing(config, processes.number())
         refuse_what_processes_cannot_do(config, processes.number(), processes.is_sharded())
-        refuse_vllm(config)
+        refuse_for_backend(config, "trl", processes.number())
+        refuse_missing_vllm(config)
         arguments = (grpo_config if config.training.rollouts else offline_arguments)(config, scratch)
         checkpoint = last_checkpoint(scratch)
     warn_of_stuck_weights(policy.model, config, progress)
@@ -91,7 +92,12 @@ def train(
         jsd_beta=config.channel(SdpoSettings).jsd_beta,
         empty_hint_divergence=lambda: float(getattr(trainer, "empty_hint_divergence", 0.0)),
     )
-    watchers = [_Progress(config.training.steps, progress), MetricsFile(folder / "metrics.jsonl"), watchdog, *callbacks]
+    watchers = [
+        ProgressCallback(config.training.steps, progress),
+        MetricsFile(folder / "metrics.jsonl"),
+        watchdog,
+        *callbacks,
+    ]
     if not config.training.rollouts and not any(example.advantage for example in stored):
         progress.note("no task was tried twice with different outcomes: channel 1 has no advantage to learn from")
     make = _online_trainer if config.training.rollouts else _offline_trainer
@@ -108,7 +114,7 @@ def train(
         # Shards cannot be merged in place; whoever gathers them merges.
         policy.model = language_model(adapted) if is_sharded(adapted) else adapted.merge_and_unload()
     policy.model.eval()
-    return [step for entry in trainer.state.log_history if (step := _step_of(entry))]
+    return [step for entry in trainer.state.log_history if (step := step_of(entry))]
 
 
 def _online_trainer(
@@ -136,9 +142,10 @@ def _online_trainer(
         rank=state.process_index,
         watcher=monitor,
         curriculum=curriculum,
+        open_sampler=sampler_opener(config, policy, folder),
     )
     samples = RolloutSamples(folder / "samples")
-    hinter = TraceHinter(config.hints.max_tokens, config.hints.max_leak_level, sham=sdpo.sham)
+    hinter = trace_hinter(config)
     return ComposerReplicationTrainer(
         model=policy.model,
         processing_class=policy.tokenizer,
@@ -159,6 +166,7 @@ def _online_trainer(
         gradient_ratio_cap=settings.gradient_ratio_cap,
         dynamic_sampling_rounds=settings.dynamic_sampling_rounds,
         max_teacher_tokens=settings.max_tokens,
+        samples_elsewhere=config.sampling.server is not None and not arguments.use_vllm,
         peft_config=config.hardware.lora_config(),
         stateful={
             "rollouts": rollouts,
@@ -215,56 +223,8 @@ def with_adapters(model: Any, lora: Any | None) -> Any:
     return get_peft_model(model, lora)
 
 
-def training_tasks(environment: Environment, config: Config) -> list[EnvironmentTask]:
-    """One for each prompt of the run. Where there are fewer, they come again, in another order each time."""
-    needed, drawn = config.training.steps * config.training.prompts_per_step, random.Random(f"tasks:{config.seed}")
-    tasks = environment.tasks(TRAIN, "training")
-    if not isinstance(tasks, Sequence):
-        return list(islice(tasks, needed))
-    if not tasks:
-        raise UsageError(f"{environment.name} has no task to train on", "give it more tasks, or hold fewer out")
-    chosen: list[EnvironmentTask] = []
-    while len(chosen) < needed:
-        chosen += drawn.sample(tasks, len(tasks))
-    return chosen[:needed]
-
-
 def task_curriculum(environment: Environment, config: Config) -> Curriculum:
     tasks = environment.tasks(TRAIN, "training")
     if not isinstance(tasks, Sequence):
         raise UsageError(f"{environment.name} makes tasks without end", "take out environment.curriculum")
     return Curriculum.laddered(entries_of(tasks), config.seed)
-
-
-SHARE_WORTH_TELLING = 0.05
-
-
-class _Progress(TrainerCallback):
-    def __init__(self, total: int, progress: Progress) -> None:
-        self._total, self._progress = total, progress
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        if logs and "grad_norm" in logs:
-            what = f"reward {logs['reward']:.2f}" if logs.get("reward") is not None else f"loss {logs['loss']:.3f}"
-            waited = logs.get("rollout/environment_share", 0.0)
-            if waited >= SHARE_WORTH_TELLING:
-                what += f", {waited:.0%} of the rollouts' time in the environment"
-            self._progress.step(state.global_step, self._total, what)
-
-
-def _step_of(entry: dict[str, Any]) -> TrainingStep | None:
-    if "grad_norm" not in entry:
-        return None
-    return TrainingStep(
-        step=entry["step"],
-        policy=float(entry.get("channel/policy", entry["loss"])),
-        grad_norm=float(entry["grad_norm"]),
-        channels={
-            name.removeprefix("channel/"): value
-            for name, value in entry.items()
-            if name.startswith("channel/") and name != "channel/policy"
-        },
-        reward=entry.get("reward"),
-        entropy=entry.get("entropy"),
-        flat_groups=entry.get("frac_reward_zero_std"),
-    )

@@ -12,7 +12,10 @@ from typing import Any
 
 from composer_replication.errors import UsageError
 
-BACKENDS = {"trl": "composer_replication.training.train:train"}
+BACKENDS = {
+    "trl": "composer_replication.training.train:train",
+    "trl_async": "composer_replication.training.train_async:train",
+}
 
 
 def refuse_unknown_backend(name: str) -> None:

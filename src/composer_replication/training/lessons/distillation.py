@@ -2,6 +2,7 @@
 
     L2 = Σ over sites of the mean over the turn's tokens of D / number of sites
 
+With `importance_clip` each token's D is weighed by min(clip, π(token) / π of whoever sampled it), without a gradient.
 Gate G3 drops a site where the hint does not make the sampled turn less likely on average: nothing there says that the
 turn was wrong. So is a site with a state that is not finite. A dropped site still counts in the denominator, so that no
 rank has to wait for another's verdict.
@@ -28,6 +29,8 @@ class SiteStates(NamedTuple):
     teacher_NH: Tensor
     labels_N: Tensor
     lengths_K: Tensor
+    behaviour_N: Tensor | None = None
+    """Log-probability that whoever sampled a token gave it."""
 
 
 class Distilled(NamedTuple):
@@ -39,6 +42,8 @@ class Distilled(NamedTuple):
     finite_K: Tensor
     student_logprob_K: Tensor
     teacher_logprob_K: Tensor
+    importance_N: Tensor | None = None
+    """Before it is cut at the clip."""
 
 
 def distil(
@@ -48,6 +53,7 @@ def distil(
     settings: SdpoSettings,
     number_of_sites: Tensor | float,
     weight: float = 1.0,
+    sampling_temperature: float = 1.0,
 ) -> Distilled:
     """`weight` goes to the tokens, because a factor on the loss would cost a pass over the gradient of the head."""
     device = states.labels_N.device
@@ -58,11 +64,20 @@ def distil(
         return values_N.new_zeros(len(lengths_K)).index_add_(0, site_N, values_N) / lengths_K
 
     with torch.no_grad():
-        student_K = mean_K(_logprobs(states.student_NH, student_head, states.labels_N))
+        student_N = _logprobs(states.student_NH, student_head, states.labels_N)
+        student_K = mean_K(student_N)
         teacher_K = mean_K(_logprobs(states.teacher_NH, teacher_head, states.labels_N))
     finite_K = student_K.isfinite() & teacher_K.isfinite()
     kept_K = finite_K & (teacher_K < student_K) if settings.require_disfavour else finite_K
     weights_N = (weight * kept_K / (lengths_K * number_of_sites))[site_N]
+    importance_N = None
+    if settings.importance_clip is not None:
+        assert states.behaviour_N is not None
+        with torch.no_grad():
+            if sampling_temperature != 1:
+                student_N = _logprobs(states.student_NH, student_head, states.labels_N, sampling_temperature)
+            importance_N = importance(student_N, states.behaviour_N)
+            weights_N = weights_N * importance_N.clamp(max=settings.importance_clip)
     # No weight makes a number of what is none.
     broken_N1 = ~finite_K[site_N, None]
     found = hidden_divergence(
@@ -78,7 +93,12 @@ def distil(
         student_bias_V=student_head.bias_V,
         teacher_bias_V=teacher_head.bias_V,
     )
-    return Distilled(found.loss, mean_K(found.divergence_N), kept_K, finite_K, student_K, teacher_K)
+    return Distilled(found.loss, mean_K(found.divergence_N), kept_K, finite_K, student_K, teacher_K, importance_N)
+
+
+def importance(now_N: Tensor, behaviour_N: Tensor) -> Tensor:
+    """How much likelier a token is now than when it was sampled; within e²⁰, where float32 still counts."""
+    return (now_N - behaviour_N).clamp(-20, 20).exp()
 
 
 def mean_divergence(student_NH: Tensor, teacher_NH: Tensor, head: Head, settings: SdpoSettings) -> Tensor:
@@ -104,5 +124,7 @@ def places(starts: Sequence[int], lengths_K: Tensor) -> Tensor:
     return torch.arange(int(lengths_K.sum())) + begin_K.repeat_interleave(lengths_K)
 
 
-def _logprobs(hidden_NH: Tensor, head: Head, labels_N: Tensor) -> Tensor:
-    return hidden_logprobs(hidden_NH, head.weight_VH, labels_N, temperature=1 / head.scale, bias_V=head.bias_V)
+def _logprobs(hidden_NH: Tensor, head: Head, labels_N: Tensor, temperature: float = 1.0) -> Tensor:
+    return hidden_logprobs(
+        hidden_NH, head.weight_VH, labels_N, temperature=temperature / head.scale, bias_V=head.bias_V
+    )

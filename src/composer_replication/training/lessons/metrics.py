@@ -50,5 +50,6 @@ def distilled_metrics(distilled: Distilled, kinds: Sequence[str]) -> dict[str, T
         "sdpo/not_finite": (~distilled.finite_K).sum(),
         "sdpo/student_nll": -distilled.student_logprob_K.where(distilled.finite_K, torch.nan).nanmean(),
         "sdpo/teacher_nll": -distilled.teacher_logprob_K.where(distilled.finite_K, torch.nan).nanmean(),
+        **({} if distilled.importance_N is None else {"sdpo/importance": distilled.importance_N.float().nanmean()}),
         **{f"sdpo/divergence/{kind}": divergence_K[places].nanmean() for kind, places in by_kind.items()},
     }

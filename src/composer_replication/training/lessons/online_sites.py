@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from composer_replication.hints import HintGenerator, write_hints
+from composer_replication.hints import HintGenerator, SiblingHintGenerator, write_hints
 from composer_replication.hints.templates import LeakLevel
 from composer_replication.objective import SdpoSettings
 from composer_replication.records import Trace
@@ -40,6 +40,8 @@ class OnlineSite(NamedTuple):
     turn_ids: list[int]
     turn: int = 0
     hint: str = ""
+    logprobs: tuple[float, ...] = ()
+    """That whoever sampled the turn gave its tokens, where it is known."""
 
     @property
     def teacher_ids(self) -> list[int]:
@@ -53,6 +55,10 @@ class Rolled(NamedTuple):
     prompt_ids: list[int]
     completion_ids: list[int]
     sampled_mask: list[int]
+    model_versions: tuple[int, ...] = ()
+    """Of the weights that wrote each turn, where a sampler counts them."""
+    logprobs: tuple[float, ...] = ()
+    """That whoever sampled a token gave it, where it is known; others are 0."""
 
 
 Hinter = Callable[[Sequence[Trace]], list[list[HintedTurn]]]
@@ -61,7 +67,10 @@ Accepts = Callable[[Sequence[tuple[Rolled, HintedTurn, OnlineSite]]], list[bool]
 
 
 class TraceHinter:
-    """The detectors and hint layers of the pipeline, at run time. `sham` gives hints of the same form without help."""
+    """The detectors and hint layers of the pipeline, at run time. `sham` gives hints of the same form without help.
+
+    With `sibling`, an error in one of the traces can be answered with the success of another one at the same task.
+    """
 
     def __init__(
         self,
@@ -69,20 +78,25 @@ class TraceHinter:
         max_leak_level: LeakLevel = "L1",
         judge: HintGenerator | None = None,
         sham: bool = False,
+        sibling: Literal["off", "outcome", "call"] = "off",
     ) -> None:
-        self._max_tokens, self._judge, self._sham = max_tokens, judge, sham
+        self._max_tokens, self._judge, self._sham, self._sibling = max_tokens, judge, sham, sibling
         self._max_leak_level: LeakLevel = max_leak_level
 
     def __call__(self, traces: Sequence[Trace]) -> list[list[HintedTurn]]:
-        return [self._hinted_turns(trace) for trace in traces]
+        siblings = None
+        if self._sibling != "off":
+            siblings = SiblingHintGenerator(traces, show_call=self._sibling == "call")
+        return [self._hinted_turns(trace, siblings) for trace in traces]
 
-    def _hinted_turns(self, trace: Trace) -> list[HintedTurn]:
+    def _hinted_turns(self, trace: Trace, siblings: SiblingHintGenerator | None) -> list[HintedTurn]:
         sites = {site.site_id: site for site in find_sites(trace)}
         written = write_hints(
             {trace.trace_id: trace},
             sites.values(),
             self._max_tokens,
             judge=self._judge,
+            sibling=siblings,
             max_leak_level=self._max_leak_level,
         )
         return [
@@ -152,7 +166,8 @@ def _splice(rolled: Rolled, hinted: HintedTurn, span: tuple[int, int], tokens: C
         context = tokens.splice_hint(rolled.prompt_ids + rolled.completion_ids[:start], hinted.hint)
     except ValueError:
         return None
-    return OnlineSite(start, end, hinted.kind, context, rolled.completion_ids[start:end], hinted.turn, hinted.hint)
+    turn_ids, logprobs = rolled.completion_ids[start:end], rolled.logprobs[start:end]
+    return OnlineSite(start, end, hinted.kind, context, turn_ids, hinted.turn, hinted.hint, logprobs)
 
 
 def turn_spans(mask: Sequence[int]) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Whose eyes see the hint: the policy as it is, as it was at the start, or a slow average of it.
+"""Whose eyes see the hint: the policy as it is, as it was at the start, a slow average of it, or a mixture.
 
 A frozen or averaged teacher is a second set of the trainable weights that is put into the policy for the teacher's
 forward pass and taken out again. So it works for full models, LoRA adapters (which alone are kept twice) and shards.
@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
+
+from ..models.states import Head
 
 
 class SelfTeacher:
@@ -80,7 +82,29 @@ class SelfTeacher:
 
 
 def self_teacher(kind: str, ema_rate: float) -> SelfTeacher:
-    return SelfTeacher({"live": None, "frozen": 0.0, "ema": ema_rate}[kind])
+    """Of a trust region, the half that stays at the start."""
+    return SelfTeacher({"live": None, "frozen": 0.0, "trust_region": 0.0, "ema": ema_rate}[kind])
+
+
+def mixed_states(start_NH: Tensor, live_NH: Tensor, start: Head, live: Head, rate: float) -> Tensor:
+    """For `mixed_head`, whose logits are then `(1 - rate) · start + rate · live`, without any (N, V) tensor."""
+    if _is_one(start, live):
+        return torch.lerp(start_NH, live_NH, rate)
+    return torch.cat([(1 - rate) * start_NH, rate * live_NH], -1)
+
+
+def mixed_head(start: Head, live: Head, rate: float) -> Head:
+    """Both side by side, which costs a copy of them, unless they are one: adapters leave it alone."""
+    if _is_one(start, live):
+        return start
+    bias_V = start.bias_V
+    if bias_V is not None and live.bias_V is not None:
+        bias_V = torch.lerp(bias_V, live.bias_V, rate)
+    return Head(torch.cat([start.weight_VH, live.weight_VH], -1), bias_V, start.scale)
+
+
+def _is_one(start: Head, live: Head) -> bool:
+    return start.weight_VH.data_ptr() == live.weight_VH.data_ptr()
 
 
 def is_sharded(model: Any) -> bool:

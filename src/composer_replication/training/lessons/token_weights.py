@@ -18,6 +18,7 @@ from composer_replication.runs import write_records
 
 from ..models.states import last_hidden, output_head
 from ..stored.records import TokenWeights
+from .distillation import importance
 from .online_sites import OnlineSite, Rolled
 
 
@@ -66,7 +67,12 @@ def policy_row(model: Any, rolled: Rolled, slope: float, temperature: float) -> 
 
 
 def site_weights(
-    student_NV: Tensor, teacher_NV: Tensor, turn: Sequence[int], own: SdpoSettings, weight: float
+    student_NV: Tensor,
+    teacher_NV: Tensor,
+    turn: Sequence[int],
+    own: SdpoSettings,
+    weight: float,
+    importance_N: Tensor | float = 1.0,
 ) -> Tensor:
     """Of one site, whose mean over the turn's tokens has this weight; 0 where gate G3 drops it."""
     labels_N1 = torch.tensor(turn, device=student_NV.device)[:, None]
@@ -75,7 +81,7 @@ def site_weights(
     return divergence_token_weights(
         student_NV,
         teacher_NV,
-        student_NV.new_full((len(turn),), weight * kept / len(turn)),
+        student_NV.new_full((len(turn),), weight * kept / len(turn)) * importance_N,
         beta=own.jsd_beta,
         temperature=own.temperature,
         top_k=own.top_k,
@@ -84,7 +90,13 @@ def site_weights(
 
 
 def online_row(
-    model: Any, teacher: Any, rolled: Rolled, sites: Sequence[OnlineSite], own: SdpoSettings, weight: float
+    model: Any,
+    teacher: Any,
+    rolled: Rolled,
+    sites: Sequence[OnlineSite],
+    own: SdpoSettings,
+    weight: float,
+    sampling_temperature: float = 1.0,
 ) -> WeighedRow:
     """All sites of a rollout; `weight` is that of one site."""
     ids, offset = rolled.prompt_ids + rolled.completion_ids, len(rolled.prompt_ids)
@@ -94,5 +106,15 @@ def online_row(
         student_NV = turn_logits(model, ids[:start], site.turn_ids)
         with teacher.installed(model):
             teacher_NV = turn_logits(model, site.teacher_context, site.turn_ids)
-        weights[start:end] = site_weights(student_NV, teacher_NV, site.turn_ids, own, weight).tolist()
+        if own.teacher == "trust_region":
+            live_NV = turn_logits(model, site.teacher_context, site.turn_ids)
+            teacher_NV = torch.lerp(teacher_NV, live_NV, own.trust_region_rate)
+        ratio_N = 1.0 if own.importance_clip is None else _clipped_ratio(student_NV, site, own, sampling_temperature)
+        weights[start:end] = site_weights(student_NV, teacher_NV, site.turn_ids, own, weight, ratio_N).tolist()
     return WeighedRow("rollout", ids, weights)
+
+
+def _clipped_ratio(student_NV: Tensor, site: OnlineSite, own: SdpoSettings, temperature: float) -> Tensor:
+    labels_N1 = torch.tensor(site.turn_ids, device=student_NV.device)[:, None]
+    now_N = (student_NV / temperature).log_softmax(-1).gather(-1, labels_N1)[:, 0]
+    return importance(now_N, now_N.new_tensor(site.logprobs)).clamp(max=own.importance_clip)

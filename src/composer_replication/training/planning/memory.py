@@ -96,7 +96,7 @@ def estimate_memory(shape: ModelShape, config: Config, work: Workload) -> Memory
     ]
     if training.reference_kl and not rank:
         parts.append(Part("reference model", shape.parameters * weight_bytes // work.shards, "always"))
-    if hardware.vllm == "off" and work.sampled_rows:
+    if hardware.vllm == "off" and config.sampling.server is None and work.sampled_rows:
         parts += sampling_parts(shape, work, weight_bytes)
     layer = layer_activations(shape, compute_bytes, weight_bytes)
     stored = work.stored_rows * work.stored_row_tokens

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from composer_replication.config import Config, TrainingConfig
+from importlib.util import find_spec
+
+from composer_replication.config import Config, SamplingConfig, TrainingConfig
 from composer_replication.errors import UsageError
 from composer_replication.objective import GrpoSettings, SdpoSettings
 
 from ..processes import shards_otherwise
 
+ONLY_ONLINE = ("trust_region_rate", "importance_clip", "sibling_hints")
+"""Settings of channel 2 that ask for rollouts as they are made."""
 OF_ROLLOUTS = (
     "prompts_per_step", "group_size", "gradient_ratio_cap", "dynamic_sampling_rounds", "reference_kl",
     "error_turn_penalty", "leak_penalty", "token_weights",
@@ -25,6 +29,7 @@ def refuse_what_would_do_nothing(config: Config, processes: int = 1) -> None:
         _refuse_idle_rollouts(config)
     if training.leak_penalty != "off" and config.toolbox.leak == "none":
         raise UsageError("training.leak_penalty does nothing without a leak", 'set toolbox.leak = "open"')
+    _refuse_idle_sampling(config)
     if config.monitor.enabled:
         refuse_what_the_monitor_cannot_do(config, processes)
 
@@ -54,9 +59,15 @@ def _refuse_idle_sdpo(config: Config, source: str) -> None:
     """Settings of channel 2 that only error turns of fresh rollouts have a use for."""
     sdpo, defaults = config.channel(SdpoSettings), SdpoSettings()
     if config.training.rollouts and sdpo.source == "rollouts":
+        _refuse_idle_teacher(sdpo)
+        if sdpo.sibling_hints == "call" and config.hints.max_leak_level != "L2":
+            raise UsageError(
+                'sibling_hints = "call" of the channel sdpo shows the answer, which hints.max_leak_level leaves out',
+                'set hints.max_leak_level = "L2", or sibling_hints = "outcome"',
+            )
         return
-    only_online = ["sham", "kinds_off", "require_acceptance", "sites_per_rollout", "ema_rate"]
-    if sdpo.teacher == "frozen":
+    only_online = ["sham", "kinds_off", "require_acceptance", "sites_per_rollout", "ema_rate", *ONLY_ONLINE]
+    if sdpo.teacher not in (defaults.teacher, "live"):
         raise UsageError(
             "the teacher of the channel sdpo is the policy itself on stored traces", 'set teacher = "live" there'
         )
@@ -64,6 +75,14 @@ def _refuse_idle_sdpo(config: Config, source: str) -> None:
         if getattr(sdpo, key) != getattr(defaults, key):
             raise UsageError(
                 f"{key} of the channel sdpo does nothing without {source}", f"set {source}, or take it out"
+            )
+
+
+def _refuse_idle_teacher(sdpo: SdpoSettings) -> None:
+    for key, teacher in (("ema_rate", "ema"), ("trust_region_rate", "trust_region")):
+        if sdpo.teacher != teacher and getattr(sdpo, key) != getattr(SdpoSettings(), key):
+            raise UsageError(
+                f'{key} of the channel sdpo does nothing without teacher = "{teacher}"', "set it, or take this out"
             )
 
 
@@ -96,11 +115,57 @@ def refuse_other_shards() -> None:
         )
 
 
-def refuse_vllm(config: Config) -> None:
-    if config.hardware.vllm != "off":
+def refuse_for_backend(config: Config, backend: str, processes: int) -> None:
+    """What only one of the backends does is refused by the others."""
+    if backend != "trl_async":
+        if config.channel(GrpoSettings).importance_clip is not None:
+            _refuse_backend("importance_clip of the channel grpo", backend, "trl_async")
+        if config.sampling.max_staleness != SamplingConfig().max_staleness:
+            _refuse_backend("sampling.max_staleness", backend, "trl_async")
+        return
+    if config.sampling.server is None:
+        raise UsageError("--backend trl_async plays on a server while it trains", 'set [sampling] server = "http://…"')
+    if processes > 1:
+        raise UsageError("--backend trl_async runs in one process here", "start it without accelerate launch")
+    training, defaults = config.training, TrainingConfig()
+    for key in ("rollouts", "dynamic_sampling_rounds", "reference_kl", "token_weights", "checkpoint_every"):
+        if getattr(training, key) != getattr(defaults, key):
+            _refuse_backend(f"training.{key}", backend, "trl")
+    if config.channel(SdpoSettings).require_acceptance:
+        _refuse_backend("require_acceptance of the channel sdpo", backend, "trl")
+    if config.monitor.enabled:
+        _refuse_backend("monitor.enabled", backend, "trl")
+    if config.environment.curriculum:
+        _refuse_backend("environment.curriculum", backend, "trl")
+
+
+def _refuse_backend(setting: str, backend: str, other: str) -> None:
+    raise UsageError(f"{setting} does nothing with --backend {backend}", f"take it out, or use --backend {other}")
+
+
+def refuse_missing_vllm(config: Config) -> None:
+    """TRL's client for vLLM needs vLLM in the training process too, for its half of the weights' way."""
+    asks_vllm = "server" if config.sampling.grpo_arguments() else "colocate" if config.hardware.vllm != "off" else None
+    if asks_vllm and find_spec("vllm") is None:
+        setting = 'sampling.weight_transfer = "nccl"' if asks_vllm == "server" else "hardware.vllm"
+        raise UsageError(f"{setting} needs vllm here, and it is not installed", "pip install 'trl[vllm]'")
+
+
+def _refuse_idle_sampling(config: Config) -> None:
+    sampling, defaults = config.sampling, SamplingConfig()
+    if sampling.server and config.hardware.vllm != "off":
+        raise UsageError("sampling.server and hardware.vllm both sample", "take one of them out")
+    if sampling.server and not config.training.rollouts:
+        raise UsageError("sampling.server does nothing without rollouts = true", "set training.rollouts")
+    for key in SamplingConfig.model_fields if sampling.server is None else ():
+        if getattr(sampling, key) != getattr(defaults, key):
+            raise UsageError(f"sampling.{key} does nothing without sampling.server", "set it, or take this out")
+    if sampling.folder is not None and sampling.weight_transfer != "disk":
+        raise UsageError('sampling.folder does nothing without weight_transfer = "disk"', "set it, or take this out")
+    if sampling.server and sampling.weight_transfer == "disk" and config.hardware.lora_rank:
         raise UsageError(
-            "hardware.vllm: the toolbox samples by itself",
-            "take it out, or use the trainer class with your environment",
+            'sampling.weight_transfer = "disk" writes whole weights, and hardware.lora_rank trains adapters',
+            'set weight_transfer = "nccl", which merges them on the way, or take lora_rank out',
         )
 
 

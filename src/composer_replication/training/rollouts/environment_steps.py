@@ -65,14 +65,49 @@ class InlineSteps:
         pass
 
 
-class ConcurrentSteps:
-    """Up to `max_concurrency` steps at a time, each with `timeout_s` from its own start."""
+class FreeSteps:
+    """Steps to be awaited, each with `timeout_s` from its own start: up to `max_concurrency` at a time, 0 inline."""
 
     def __init__(self, max_concurrency: int, timeout_s: float | None) -> None:
         self._timeout_s = timeout_s
+        self._places = asyncio.Semaphore(max_concurrency) if max_concurrency else None
+
+    async def outcome(self, episode: Episode, text: str | None) -> StepOutcome:
+        """What a turn leads to; without a text only the reward is read."""
+        if self._places is None:
+            return _step(episode, text)
+        async with self._places:
+            started = time.monotonic()
+            try:
+                outcome = await self._bounded(episode, text)
+            except Exception as error:
+                outcome = StepOutcome(failure=_failure(error))
+            return outcome._replace(seconds=time.monotonic() - started)
+
+    async def _bounded(self, episode: Episode, text: str | None) -> StepOutcome:
+        if text is not None and iscoroutinefunction(episode.step):
+            work: asyncio.Future[StepOutcome] = asyncio.create_task(_step_async(episode, text))
+        else:
+            work = _in_thread(lambda: _step(episode, text))
+        if await self._ended(work):
+            return StepOutcome(failure=_failure(asyncio.CancelledError())) if work.cancelled() else work.result()
+        work.cancel()
+        failure = StepFailure("timeout", f"the step timed out after {self._timeout_s:g} s")
+        reading = _in_thread(lambda: _reward(episode))
+        return StepOutcome(reward=reading.result() if await self._ended(reading) else 0.0, failure=failure)
+
+    async def _ended(self, work: asyncio.Future[Any]) -> bool:
+        ended, _ = await asyncio.wait({work}, timeout=self._timeout_s)
+        return bool(ended)
+
+
+class ConcurrentSteps:
+    """Up to `max_concurrency` steps at a time on a loop of their own."""
+
+    def __init__(self, max_concurrency: int, timeout_s: float | None) -> None:
         self._in_flight = 0
         self._done: SimpleQueue[tuple[int, StepOutcome]] = SimpleQueue()
-        self._places = asyncio.Semaphore(max_concurrency)
+        self._steps = FreeSteps(max_concurrency, timeout_s)
         self._loop = asyncio.new_event_loop()
         self._running: set[Any] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, name="environment-steps", daemon=True)
@@ -102,52 +137,33 @@ class ConcurrentSteps:
             self._loop.close()
 
     async def _deliver(self, row: int, episode: Episode, text: str | None) -> None:
-        async with self._places:
-            started = time.monotonic()
-            try:
-                outcome = await self._bounded(episode, text)
-            except Exception as error:
-                outcome = StepOutcome(failure=_failure(error))
-            self._done.put((row, outcome._replace(seconds=time.monotonic() - started)))
+        self._done.put((row, await self._steps.outcome(episode, text)))
 
-    async def _bounded(self, episode: Episode, text: str | None) -> StepOutcome:
-        if text is not None and iscoroutinefunction(episode.step):
-            work: asyncio.Future[StepOutcome] = self._loop.create_task(self._step_async(episode, text))
-        else:
-            work = self._in_thread(lambda: _step(episode, text))
-        if await self._ended(work):
-            return StepOutcome(failure=_failure(asyncio.CancelledError())) if work.cancelled() else work.result()
-        work.cancel()
-        failure = StepFailure("timeout", f"the step timed out after {self._timeout_s:g} s")
-        reading = self._in_thread(lambda: _reward(episode))
-        return StepOutcome(reward=reading.result() if await self._ended(reading) else 0.0, failure=failure)
 
-    async def _step_async(self, episode: Episode, text: str) -> StepOutcome:
-        try:
-            answered: Any = await episode.step(text)  # type: ignore[misc]
-        except (Exception, SystemExit) as error:
-            return StepOutcome(failure=_failure(error))
-        # A reward may be slow and must not keep the other coroutines waiting.
-        return await self._in_thread(lambda: _outcome(episode, answered))
+async def _step_async(episode: Episode, text: str) -> StepOutcome:
+    try:
+        answered: Any = await episode.step(text)  # type: ignore[misc]
+    except (Exception, SystemExit) as error:
+        return StepOutcome(failure=_failure(error))
+    # A reward may be slow and must not keep the other coroutines waiting.
+    return await _in_thread(lambda: _outcome(episode, answered))
 
-    async def _ended(self, work: asyncio.Future[Any]) -> bool:
-        ended, _ = await asyncio.wait({work}, timeout=self._timeout_s)
-        return bool(ended)
 
-    def _in_thread(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = self._loop.create_future()
+def _in_thread(function: Callable[[], Any]) -> asyncio.Future[Any]:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
 
-        def settle(value: Any) -> None:
-            if not future.done():
-                future.set_result(value)
+    def settle(value: Any) -> None:
+        if not future.done():
+            future.set_result(value)
 
-        def work() -> None:
-            value = function()
-            with suppress(RuntimeError):  # the loop has closed: nobody waits any more
-                self._loop.call_soon_threadsafe(settle, value)
+    def work() -> None:
+        value = function()
+        with suppress(RuntimeError):  # the loop has closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, value)
 
-        threading.Thread(target=work, name="environment-step", daemon=True).start()
-        return future
+    threading.Thread(target=work, name="environment-step", daemon=True).start()
+    return future
 
 
 def _step(episode: Episode, text: str | None) -> StepOutcome:

@@ -92,6 +92,7 @@ class RolloutSamples(TrainerCallback):
                 for number, turn in enumerate(trace.turns)
             ),
             sampled_tokens=sum(rolled.sampled_mask),
+            model_versions=rolled.model_versions,
         )
 
     def _cut_message(self, message: Message) -> Message:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -14,6 +15,8 @@ from ..models.tokens import ChatTokens
 class SampledTurn(NamedTuple):
     ids: list[int]
     logprobs: list[float]
+    version: int = 0
+    """How often the weights that wrote it had been refreshed, where the sampler counts that."""
 
 
 class TurnSampler(Protocol):
@@ -40,6 +43,27 @@ class TurnSampler(Protocol):
         temperature: float,
         generator: torch.Generator | None = None,
     ) -> list[SampledTurn]: ...
+
+
+class FreeSampler(Protocol):
+    """Writes one turn at a time, many at once, so that no conversation waits for another."""
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Context and turn together; None where nothing limits them."""
+        ...
+
+    def refresh(self, model: Any) -> None:
+        """Sample from these weights from now on."""
+        ...
+
+    def connected(self) -> AbstractAsyncContextManager[None]:
+        """`write` is called inside."""
+        ...
+
+    async def write(
+        self, context: Sequence[int], *, max_new_tokens: int, temperature: float, seed: int
+    ) -> SampledTurn: ...
 
 
 class DynamicSampler:

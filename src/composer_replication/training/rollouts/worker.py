@@ -2,19 +2,21 @@
 
     ready ──sample──▶ in its environment ──answer──▶ ready … until the environment has finished
 
+A sampler that writes one turn at a time, such as a server, gets a coroutine per episode: none waits for another's turn.
 A rollout keeps the ids that were sampled; nothing is tokenised again later, so a trained position is always the one
 that was sampled. With inline steps the order of everything is fixed, and a generator decides the whole result.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from inspect import iscoroutinefunction
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar, cast
 
 import torch
 
@@ -24,11 +26,12 @@ from composer_replication.records import Trace
 
 from ..models.tokens import ChatTokens
 from ..stored.records import TokenizedTrace
-from .environment_steps import ConcurrentSteps, InlineSteps, StepFailure, StepOutcome, Steps
+from .environment_steps import ConcurrentSteps, FreeSteps, InlineSteps, StepFailure, StepOutcome, Steps
 from .plain_traces import PlainTurn, plain_trace, with_turns
-from .sampling import SampledTurn, TurnSampler
+from .sampling import FreeSampler, SampledTurn, TurnSampler
 
 E = TypeVar("E", bound=Episode)
+MAX_SEED = 2**31 - 1
 
 
 class TurnRecord(NamedTuple):
@@ -52,6 +55,8 @@ class Rollout(Generic[E]):
     logprobs: list[float] = field(default_factory=list[float])
     turn_spans: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     turns: list[TurnRecord] = field(default_factory=list[TurnRecord])
+    versions: list[int] = field(default_factory=list[int])
+    """Of the weights that wrote each turn."""
     truncated: bool = False
     """Whether it was stopped at the end of a turn because another one might not have fitted."""
     settled_reward: float | None = None
@@ -81,6 +86,7 @@ class Rollout(Generic[E]):
         self.completion_ids += turn.ids
         self.logprobs += turn.logprobs
         self.turn_spans.append((begin, len(self.completion_ids)))
+        self.versions.append(turn.version)
 
     def read(self, answer_ids: Sequence[int]) -> None:
         self.completion_ids += answer_ids
@@ -148,30 +154,81 @@ class RolloutSettings:
 class RolloutWorker:
     """Plays episodes to their end. Results come in the order of the episodes, one for each, whatever went wrong."""
 
-    def __init__(self, sampler: TurnSampler, tokens: ChatTokens, settings: RolloutSettings) -> None:
+    def __init__(self, sampler: TurnSampler | FreeSampler, tokens: ChatTokens, settings: RolloutSettings) -> None:
         self.sampler, self.tokens, self.settings = sampler, tokens, settings
         self.sampling_s = self.total_s = 0.0
-        """Of the last `run`; what is left was spent waiting for environments."""
+        """Of the last `run`. Sampling is that of all episodes together, each of which may wait for its own turn."""
+        self.environment_share = 0.0
+        """Of the time of the last `run`, what its episodes spent in their environments."""
 
     def run(self, episodes: Sequence[E], generator: torch.Generator | None = None) -> list[Rollout[E]]:
         rollouts = [Rollout(episode, self.tokens.prompt(episode.messages)) for episode in episodes]
         self._check(rollouts)
-        settings, started, self.sampling_s = self.settings, time.monotonic(), 0.0
+        started, self.sampling_s = time.monotonic(), 0.0
+        if hasattr(self.sampler, "write"):
+            asyncio.run(self._play_freely(cast(FreeSampler, self.sampler), rollouts, generator))
+            playing_s = self.sampling_s + sum(turn.seconds for rollout in rollouts for turn in rollout.turns)
+        else:
+            self._play_in_batches(cast(TurnSampler, self.sampler), rollouts, generator)
+            playing_s = time.monotonic() - started
+        self.total_s = time.monotonic() - started
+        self.environment_share = 1 - self.sampling_s / playing_s if playing_s else 0.0
+        return rollouts
+
+    # A coroutine per episode
+
+    async def _play_freely(
+        self, sampler: FreeSampler, rollouts: list[Rollout[E]], generator: torch.Generator | None
+    ) -> None:
+        steps = FreeSteps(self.settings.max_concurrency, self.settings.step_timeout_s)
+        seeds = seeds_of(len(rollouts), generator)
+        try:
+            async with sampler.connected(), asyncio.TaskGroup() as group:
+                for rollout, seed in zip(rollouts, seeds, strict=True):
+                    group.create_task(self.play(sampler, rollout, steps, seed))
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from several
+
+    async def play(self, sampler: FreeSampler, rollout: Rollout[E], steps: FreeSteps, seed: int) -> None:
+        """One episode to its end. What is sampled depends on the seed and the weights, not on who else plays."""
+        while True:
+            began = time.monotonic()
+            turn = await sampler.write(
+                rollout.context_ids,
+                max_new_tokens=self.settings.max_turn_tokens,
+                temperature=self.settings.temperature,
+                seed=(seed + 1_000_003 * len(rollout.turn_spans)) % MAX_SEED,
+            )
+            self.sampling_s += time.monotonic() - began
+            rollout.take(turn)
+            outcome = await steps.outcome(rollout.episode, self.tokens.text(turn.ids))
+            if self._is_settled(rollout, outcome):
+                return
+            if not self._reads_on(rollout, outcome):
+                self._is_settled(rollout, await steps.outcome(rollout.episode, None))
+                return
+
+    # Turns in batches
+
+    def _play_in_batches(
+        self, sampler: TurnSampler, rollouts: list[Rollout[E]], generator: torch.Generator | None
+    ) -> None:
+        settings = self.settings
         steps = (
             ConcurrentSteps(settings.max_concurrency, settings.step_timeout_s)
             if settings.max_concurrency
             else InlineSteps()
         )
         try:
-            self._play(rollouts, steps, generator)
+            self._play(sampler, rollouts, steps, generator)
         finally:
             steps.close()
-        self.total_s = time.monotonic() - started
-        return rollouts
 
-    def _play(self, rollouts: list[Rollout[E]], steps: Steps, generator: torch.Generator | None) -> None:
+    def _play(
+        self, sampler: TurnSampler, rollouts: list[Rollout[E]], steps: Steps, generator: torch.Generator | None
+    ) -> None:
         waiting, ready = deque(range(len(rollouts))), list[int]()
-        free, slot_of = list(range(self.sampler.batch)), dict[int, int]()
+        free, slot_of = list(range(sampler.batch)), dict[int, int]()
         heapify(free)
         while waiting or slot_of:
             while waiting and free:
@@ -185,11 +242,12 @@ class RolloutWorker:
             if not ready or (waiting and free):
                 continue
             ready.sort()
-            self._sample(rollouts, ready, [slot_of[row] for row in ready], steps, generator)
+            self._sample(sampler, rollouts, ready, [slot_of[row] for row in ready], steps, generator)
             ready = []
 
     def _sample(
         self,
+        sampler: TurnSampler,
         rollouts: list[Rollout[E]],
         rows: list[int],
         slots: list[int],
@@ -197,7 +255,7 @@ class RolloutWorker:
         generator: torch.Generator | None,
     ) -> None:
         began = time.monotonic()
-        turns = self.sampler.sample(
+        turns = sampler.sample(
             slots,
             [rollouts[row].context_ids for row in rows],
             max_new_tokens=self.settings.max_turn_tokens,
@@ -210,7 +268,18 @@ class RolloutWorker:
             steps.submit(row, rollouts[row].episode, self.tokens.text(turn.ids))
 
     def _goes_on(self, rollout: Rollout[E], row: int, outcome: StepOutcome, steps: Steps) -> bool:
-        """Write down what a step led to; True where another turn is to be sampled."""
+        """Whether another turn is to be sampled."""
+        if self._is_settled(rollout, outcome):
+            return False
+        if self._reads_on(rollout, outcome):
+            return True
+        steps.submit(row, rollout.episode, None)
+        return False
+
+    # Both
+
+    def _is_settled(self, rollout: Rollout[E], outcome: StepOutcome) -> bool:
+        """Write down what a step led to; True where that was the last of it."""
         if rollout.truncated:
             rollout.turns[-1] = rollout.turns[-1]._replace(failure=outcome.failure)
         else:
@@ -221,14 +290,15 @@ class RolloutWorker:
             )
         if outcome.failure or outcome.reward is not None:
             rollout.settled_reward = outcome.reward or 0.0
-            return False
+        return rollout.settled_reward is not None
+
+    def _reads_on(self, rollout: Rollout[E], outcome: StepOutcome) -> bool:
+        """Read what came back; False where another turn might not fit behind it."""
         answer = self.tokens.after_turn(outcome.observation or "")
-        if self._has_room(rollout, len(answer)):
+        rollout.truncated = not self._has_room(rollout, len(answer))
+        if not rollout.truncated:
             rollout.read(answer)
-            return True
-        rollout.truncated = True
-        steps.submit(row, rollout.episode, None)
-        return False
+        return not rollout.truncated
 
     def _has_room(self, rollout: Rollout[E], answer_tokens: int) -> bool:
         settings = self.settings
@@ -249,3 +319,9 @@ class RolloutWorker:
                 f"a prompt of {longest} tokens and one turn do not fit the sampler's {room} tokens",
                 "build the sampler with more tokens",
             )
+
+
+def seeds_of(number: int, generator: torch.Generator | None) -> list[int]:
+    """One for each episode."""
+    device = generator.device if generator else None
+    return torch.randint(MAX_SEED, (number,), generator=generator, device=device).tolist()

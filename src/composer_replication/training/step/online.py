@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -20,14 +20,40 @@ from composer_replication.objective import SdpoSettings
 from ..lessons.distillation import Distilled, SiteStates, distil, mean_divergence, places
 from ..lessons.metrics import distilled_metrics
 from ..lessons.online_sites import OnlineSite
-from ..lessons.self_teacher import is_sharded, self_teacher
+from ..lessons.self_teacher import SelfTeacher, is_sharded, mixed_head, mixed_states, self_teacher
 from ..models.states import Head, acts_differently_in_training, evaluating, language_model, last_hidden, output_head
 from .engine import Engine
 from .log import StepLog
 
 CHECK_EVERY_STEPS, CHECKED_SITES = 50, 4
+LIVE = SelfTeacher(None)
 TEACHER_SHARE = 4
 """Tokens in a pass of the teacher, as a multiple of the policy's: it keeps no activations and makes no logits."""
+
+
+RowSite = tuple[int, OnlineSite]
+"""A site with its row."""
+
+
+class PlacedRows(Protocol):
+    """Where the tokens of rollouts lie in a forward pass."""
+
+    @property
+    def size(self) -> int:
+        """Tokens of the pass."""
+        ...
+
+    def predictors(self, sites: Sequence[RowSite]) -> tuple[Tensor, Tensor]:
+        """Row and column, on the CPU, of the hidden states that predict the tokens of the sites, turn after turn."""
+        ...
+
+    def tokens(self, sites: Sequence[RowSite]) -> Tensor:
+        """The ids that stand there."""
+        ...
+
+    def context(self, row: int, start: int) -> list[int]:
+        """All ids before this place of a completion."""
+        ...
 
 
 class RolloutRows(NamedTuple):
@@ -37,25 +63,50 @@ class RolloutRows(NamedTuple):
     prompt_mask_BP: Tensor
     completion_ids_BC: Tensor
 
+    @property
+    def size(self) -> int:
+        return self.prompt_ids_BP.numel() + self.completion_ids_BC.numel()
+
+    def predictors(self, sites: Sequence[RowSite]) -> tuple[Tensor, Tensor]:
+        row_N, place_N = _places_of(sites)
+        # Position p predicts token p + 1.
+        return row_N, self.prompt_ids_BP.shape[1] - 1 + place_N
+
+    def tokens(self, sites: Sequence[RowSite]) -> Tensor:
+        row_N, place_N = (found.to(self.completion_ids_BC.device) for found in _places_of(sites))
+        return self.completion_ids_BC[row_N, place_N]
+
+    def context(self, row: int, start: int) -> list[int]:
+        prompt_ids = self.prompt_ids_BP[row][self.prompt_mask_BP[row].bool()].tolist()
+        return prompt_ids + self.completion_ids_BC[row, :start].tolist()
+
+
+def _places_of(sites: Sequence[RowSite]) -> tuple[Tensor, Tensor]:
+    """Row and place in the completion of every token of the sites."""
+    lengths_K = torch.tensor([len(site.turn_ids) for _, site in sites], dtype=torch.long)
+    row_K = torch.tensor([row for row, _ in sites], dtype=torch.long)
+    return row_K.repeat_interleave(lengths_K), places([site.start for _, site in sites], lengths_K)
+
 
 @dataclass
 class Lesson:
     """What the teacher is to read in a micro-step, and what it made of it."""
 
     model: Any
-    sites: Sequence[tuple[int, OnlineSite]]
-    """Each with its row."""
+    sites: Sequence[RowSite]
     most: int
     """Sites of the process that has the most."""
-    rows: RolloutRows
+    rows: PlacedRows
     hidden_BTH: Tensor | None = None
     """Of the policy, once its forward pass is made."""
     taught: tuple[Tensor, Head] | None = None
 
 
 class OnlineDistillation:
-    def __init__(self, settings: SdpoSettings, engine: Engine, log: StepLog) -> None:
+    def __init__(self, settings: SdpoSettings, engine: Engine, log: StepLog, sampling_temperature: float = 1.0) -> None:
+        """`sampling_temperature` is that of the log-probabilities that sites were sampled with."""
         self._settings, self._engine, self._log = settings, engine, log
+        self._sampling_temperature = sampling_temperature
         self.teacher = self_teacher(settings.teacher, settings.ema_rate)
         self.empty_hint_divergence = 0.0
         self._lesson: Lesson | None = None
@@ -75,7 +126,7 @@ class OnlineDistillation:
         self._is_told, self._ahead = True, sites
 
     @contextmanager
-    def lesson(self, model: Any, sites: Sequence[tuple[int, OnlineSite]], rows: RolloutRows) -> Generator[Lesson]:
+    def lesson(self, model: Any, sites: Sequence[RowSite], rows: PlacedRows) -> Generator[Lesson]:
         """The policy's forward pass is made inside."""
         most = int(self._engine.gather(len(sites)).max())
         self._lesson = lesson = Lesson(model, sites, most, rows)
@@ -91,19 +142,24 @@ class OnlineDistillation:
         teacher_NH, teacher = lesson.taught or self._teach(lesson, inside_forward=False)
         lengths_K = torch.tensor([len(site.turn_ids) for site in sites], dtype=torch.long)
         labels_N = torch.tensor([token for site in sites for token in site.turn_ids], dtype=torch.long).to(device)
-        row_K = torch.tensor([row for row, _ in lesson.sites], dtype=torch.long)
-        row_N = row_K.repeat_interleave(lengths_K).to(device)
-        place_N = places([site.start for site in sites], lengths_K).to(device)
-        same_N = rows.completion_ids_BC[row_N, place_N] == labels_N
-        self._log.require(same_N, "teacher and student tokens of a site differ")
-        # Position p predicts token p + 1.
-        student_NH = lesson.hidden_BTH[row_N, rows.prompt_ids_BP.shape[1] - 1 + place_N]
-        states = SiteStates(student_NH, teacher_NH, labels_N, lengths_K)
+        row_N, column_N = (place_N.to(device) for place_N in rows.predictors(lesson.sites))
+        self._log.require(rows.tokens(lesson.sites) == labels_N, "teacher and student tokens of a site differ")
+        student_NH = lesson.hidden_BTH[row_N, column_N]
+        states = SiteStates(student_NH, teacher_NH, labels_N, lengths_K, self._behaviour(sites))
         with self._engine.autocast():
             head = output_head(self._engine.unwrap(lesson.model))
-            distilled = distil(states, head, teacher, self._settings, number_of_sites, weight)
+            distilled = distil(
+                states, head, teacher, self._settings, number_of_sites, weight, self._sampling_temperature
+            )
         self._log.note(distilled_metrics(distilled, [site.kind for site in sites]))
         return distilled
+
+    def _behaviour(self, sites: Sequence[OnlineSite]) -> Tensor | None:
+        if self._settings.importance_clip is None:
+            return None
+        if any(len(site.logprobs) != len(site.turn_ids) for site in sites):
+            raise ValueError("importance_clip of the channel sdpo needs rollouts with their log-probabilities")
+        return torch.tensor([logprob for site in sites for logprob in site.logprobs]).to(self._engine.device)
 
     def check_empty_hint(self, lesson: Lesson, step: int) -> None:
         """The policy behind an empty hint is the policy: what differs comes from splicing, masks or the head."""
@@ -111,18 +167,11 @@ class OnlineDistillation:
             return
         self._checked_at = step
         unwrapped, some, rows = self._engine.unwrap(lesson.model), lesson.sites[:CHECKED_SITES], lesson.rows
-        plain: list[OnlineSite] = []
-        for row, site in some:
-            prompt_ids = rows.prompt_ids_BP[row][rows.prompt_mask_BP[row].bool()].tolist()
-            context = prompt_ids + rows.completion_ids_BC[row, : site.start].tolist()
-            plain.append(site._replace(teacher_context=context))
-        first = rows.prompt_ids_BP.shape[1] - 1
-        lengths = torch.tensor([len(site.turn_ids) for site in plain], dtype=torch.long)
-        row_N = torch.tensor([row for row, _ in some], dtype=torch.long).repeat_interleave(lengths)
+        plain = [site._replace(teacher_context=rows.context(row, site.start)) for row, site in some]
         with torch.no_grad(), _evaluating(unwrapped), self._engine.autocast():
             teacher_NH: Tensor = self._engine.inside_forward(lesson.model, self._teacher_pass, unwrapped, plain, rows)
             assert lesson.hidden_BTH is not None
-            student_NH = lesson.hidden_BTH[row_N, first + places([site.start for site in plain], lengths)]
+            student_NH = lesson.hidden_BTH[rows.predictors(some)]
             value = mean_divergence(student_NH, teacher_NH, output_head(unwrapped), self._settings) if some else 0.0
         self.empty_hint_divergence = float(self._engine.gather(float(value)).max())
         self._log.note({"sdpo/empty_hint_divergence": self.empty_hint_divergence})
@@ -143,20 +192,31 @@ class OnlineDistillation:
         if not self._is_told:
             self._ahead = sites
         if self._ahead is not None:
-            self._head = self._read(lesson, self._ahead, inside_forward)
+            self._read_ahead(lesson, self._ahead, inside_forward)
             self._ahead = None
         assert self._head is not None
         states = [self._states[id(site)] for site in sites]
-        return torch.cat(states) if states else lesson.hidden_BTH.detach()[0, :0], self._head
+        nothing = lesson.hidden_BTH.new_zeros(0, self._head.weight_VH.shape[1])
+        return torch.cat(states) if states else nothing, self._head
 
-    def _read(self, lesson: Lesson, sites: Sequence[OnlineSite], inside_forward: bool) -> Head:
-        """Every process makes as many passes as the one with the most."""
+    def _read_ahead(self, lesson: Lesson, sites: Sequence[OnlineSite], inside_forward: bool) -> None:
+        self._states, self._head = self._read(self.teacher, lesson, sites, inside_forward)
+        if self._settings.teacher != "trust_region":
+            return
+        live, live_head = self._read(LIVE, lesson, sites, inside_forward)
+        heads, rate = (self._head, live_head), self._settings.trust_region_rate
+        self._states = {key: mixed_states(start, live[key], *heads, rate) for key, start in self._states.items()}
+        self._head = mixed_head(*heads, rate)
+
+    def _read(
+        self, teacher: SelfTeacher, lesson: Lesson, sites: Sequence[OnlineSite], inside_forward: bool
+    ) -> tuple[dict[int, Tensor], Head]:
+        """States by the identity of their site. Every process makes as many passes as the one with the most."""
         unwrapped, rows = self._engine.unwrap(lesson.model), lesson.rows
-        policy_tokens = rows.prompt_ids_BP.numel() + rows.completion_ids_BC.numel()
-        passes = _passes(sites, TEACHER_SHARE * policy_tokens)
+        passes = _passes(sites, TEACHER_SHARE * rows.size)
         most = int(self._engine.gather(len(passes)).max())
-        self._states = {}
-        with torch.no_grad(), self.teacher.installed(unwrapped), _evaluating(unwrapped):
+        read: dict[int, Tensor] = {}
+        with torch.no_grad(), teacher.installed(unwrapped), _evaluating(unwrapped):
             for some in [*passes, *([[]] * (most - len(passes)))]:
                 arguments = (unwrapped, some, rows)
                 if inside_forward:
@@ -164,17 +224,18 @@ class OnlineDistillation:
                 else:
                     states_NH = self._engine.inside_forward(lesson.model, self._teacher_pass, *arguments)
                 parts = states_NH.split([len(site.turn_ids) for site in some])
-                self._states |= {id(site): part for site, part in zip(some, parts, strict=True)}
+                read |= {id(site): part for site, part in zip(some, parts, strict=True)}
             head = output_head(unwrapped)
             # Gathered shards are overwritten when the teacher leaves.
             keep = torch.clone if is_sharded(unwrapped) else torch.detach
             weight_VH, bias_V = head.weight_VH.detach(), head.bias_V
-            return Head(keep(weight_VH), None if bias_V is None else keep(bias_V.detach()), head.scale)
+            head = Head(keep(weight_VH), None if bias_V is None else keep(bias_V.detach()), head.scale)
+        return read, head
 
-    def _teacher_pass(self, model: Any, sites: Sequence[OnlineSite], rows: RolloutRows) -> Tensor:
+    def _teacher_pass(self, model: Any, sites: Sequence[OnlineSite], rows: PlacedRows) -> Tensor:
         """States that predict the turns, turn after turn. Without a site the pass is made over a prompt."""
         device = self._engine.device
-        contexts = [site.teacher_ids for site in sites] or [rows.prompt_ids_BP[0].tolist()]
+        contexts = [site.teacher_ids for site in sites] or [rows.context(0, 0)]
         width = max(map(len, contexts))
         ids_KT = torch.tensor([row + [0] * (width - len(row)) for row in contexts]).to(device)
         with self._fresh_autocast():

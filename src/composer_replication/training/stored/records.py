@@ -107,3 +107,5 @@ class RolloutSample(StoredRecord):
     prompt: tuple[Message, ...]
     turns: tuple[TurnSample, ...]
     sampled_tokens: int
+    model_versions: tuple[int, ...] = ()
+    """How often the weights had been refreshed that wrote each turn; 0 where they are always the newest."""

@@ -21,8 +21,9 @@ def grpo_config(config: Config, scratch: Path) -> Any:
     rollouts = settings.prompts_per_step * settings.group_size
     machine = config.hardware.grpo_arguments(rollouts, PartialState().num_processes, torch.cuda.is_available())
     return GRPOConfig(
-        **_common(config, scratch),
+        **common_arguments(config, scratch),
         **machine,
+        **config.sampling.grpo_arguments(),
         num_generations=settings.group_size,
         temperature=settings.temperature,
         loss_type="dapo",
@@ -38,7 +39,7 @@ def offline_arguments(config: Config, scratch: Path) -> Any:
 
     hardware, on_gpu = config.hardware, torch.cuda.is_available()
     return TrainingArguments(
-        **_common(config, scratch),
+        **common_arguments(config, scratch),
         per_device_train_batch_size=config.training.traces_per_step,
         use_cpu=not on_gpu,
         bf16=hardware.autocasts(on_gpu),
@@ -47,7 +48,7 @@ def offline_arguments(config: Config, scratch: Path) -> Any:
     )
 
 
-def _common(config: Config, scratch: Path) -> dict[str, Any]:
+def common_arguments(config: Config, scratch: Path) -> dict[str, Any]:
     settings = config.training
     return {
         "output_dir": str(scratch),

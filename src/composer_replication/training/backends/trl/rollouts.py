@@ -17,12 +17,14 @@ from ...models.loading import Policy, device_type
 from ...models.states import evaluating
 from ...rollouts.curriculum import Curriculum
 from ...rollouts.playing import closed, rollout_settings, started
-from ...rollouts.sampling import sample_turns
+from ...rollouts.sampling import FreeSampler, TurnSampler, sample_turns
 from ...rollouts.static_sampling import turn_sampler
 from ...rollouts.worker import Rollout, RolloutWorker
 
 Watcher = Callable[[Sequence[Rollout[Episode]], Sequence[Trace], int], Mapping[str, list[Any]]]
 """Rollouts, their traces and the number of the step -> further columns."""
+OpenSampler = Callable[[Any, int, int], TurnSampler | FreeSampler]
+"""Called with the trainer, how many rollouts it wants at once, and the most tokens of an episode."""
 TASK_ID = "task_id"
 REWARD_COLUMNS = ("episode_reward", "penalty", "charge")
 """All that add up to a rollout's reward, before a monitor's penalty."""
@@ -59,8 +61,10 @@ class EnvironmentRollouts:
         rank: int = 0,
         watcher: Watcher | None = None,
         curriculum: Curriculum | None = None,
+        open_sampler: OpenSampler | None = None,
     ) -> None:
-        """With a `curriculum` the prompts only say how many groups there are: it chooses their tasks."""
+        """With a `curriculum` the prompts only say how many groups there are: it chooses their tasks. Without
+        `open_sampler` turns are sampled from the policy in this process."""
         self._policy, self._environment, self._settings, self._watcher = policy, environment, settings, watcher
         self._tasks, self._curriculum = {task.task_id: task for task in tasks}, curriculum
         # Not the model's: before it is sharded, all processes but one hold it on the CPU.
@@ -69,12 +73,13 @@ class EnvironmentRollouts:
         # Of its own, so that asking for acceptance leaves the rollouts as they would be.
         self._trying = torch.Generator(device=device).manual_seed(seed + 1_000_003 * rank + 1)
         self._worker: RolloutWorker | None = None
+        self._open_sampler = open_sampler
         self._seen: Mapping[str, float] = {}
 
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
         unwrapped = trainer.accelerator.unwrap_model(trainer.model)
         if self._worker is None:
-            self._worker = self._make_worker(unwrapped, len(prompts))
+            self._worker = self._make_worker(unwrapped, trainer, len(prompts))
         episodes = started(self._environment, self._tasks_of(prompts))
         try:
             with evaluating(unwrapped) as model:
@@ -151,7 +156,7 @@ class EnvironmentRollouts:
             solved = sum(rollout.reward >= 1 for rollout in group)
             self._curriculum.record(group[0].episode.task.task_id, solved, len(group))
 
-    def _make_worker(self, model: Any, rows: int) -> RolloutWorker:
+    def _make_worker(self, model: Any, trainer: Any, rows: int) -> RolloutWorker:
         tokens, limits, settings = self._policy.tokens, self._environment.limits, self._settings
         longest = max(len(tokens.prompt(task.messages)) for task in self._tasks.values())
         room = longest + limits.room(settings.max_turn_tokens)
@@ -162,7 +167,8 @@ class EnvironmentRollouts:
                 f"{self._policy.name}",
                 f"set environment.completion_tokens = {max(0, most - longest)} or less, or choose shorter tasks",
             )
-        sampler = turn_sampler(model, tokens, rows, room)
+        opened = self._open_sampler and self._open_sampler(trainer, rows, room)
+        sampler = opened or turn_sampler(model, tokens, rows, room)
         return RolloutWorker(sampler, tokens, rollout_settings(limits, settings.max_turn_tokens, settings.temperature))
 
     def _columns(self, rollouts: Sequence[Rollout[Episode]], worker: RolloutWorker, step: int) -> dict[str, list[Any]]:
@@ -171,8 +177,7 @@ class EnvironmentRollouts:
         made["penalty"] = [-penalty * sum(turn.failed for turn in rollout.turns) for rollout in rollouts]
         observed = self._environment.observe([rollout.episode for rollout in rollouts], traces)
         made["charge"] = list(observed.charges) if observed else [0.0] * len(rollouts)
-        waited = 1 - worker.sampling_s / worker.total_s if worker.total_s else 0.0
-        self._seen = {"rollout/seconds": worker.total_s, "rollout/environment_share": waited}
+        self._seen = {"rollout/seconds": worker.total_s, "rollout/environment_share": worker.environment_share}
         self._seen |= observed.metrics if observed else {}
         return made if self._watcher is None else {**made, **self._watcher(rollouts, traces, step)}
 
@@ -200,5 +205,6 @@ def rollout_columns(rollouts: Sequence[Rollout[Any]], source_model: str) -> dict
         "episode_reward": [rollout.reward for rollout in rollouts],
         "truncated": [rollout.truncated for rollout in rollouts],
         "step_failure": [rollout.failure.kind if rollout.failure else None for rollout in rollouts],
+        "model_versions": [tuple(rollout.versions) for rollout in rollouts],
         "trace": [rollout.trace(source_model, row) for row, rollout in enumerate(rollouts)],
     }

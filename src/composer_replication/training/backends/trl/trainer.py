@@ -55,9 +55,11 @@ class ComposerReplicationTrainer(GRPOTrainer):
     TRL records them, or those of a `rollout_func` that returns one `Trace` per row as `trace`. `batches` yields
     collated stored traces, one per micro-step and without end, for channel 3, for further channels, and for channel 2
     where there is no hinter; it must draw from its own random generator. `gradient_ratio_cap` is the largest weighted
-    gradient of a channel, as a multiple of the policy's. With `samples` the behaviour of the rollouts is logged and
-    some of them are kept; `token_weights` then says how much each channel pulls at their tokens. `stateful` are objects
-    of the caller whose state belongs into checkpoints, such as `batches` and the generator of the rollouts.
+    gradient of a channel, as a multiple of the policy's. With `samples_elsewhere` the ratio of channel 1 is taken to
+    the log-probabilities that came with the rollouts, and not to the policy's own. With `samples` the behaviour of the
+    rollouts is logged and some of them are kept; `token_weights` then says how much each channel pulls at their tokens.
+    `stateful` are objects of the caller whose state belongs into checkpoints, such as `batches` and the generator of
+    the rollouts.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         gradient_ratio_cap: float | None = 0.5,
         dynamic_sampling_rounds: int = 0,
         max_teacher_tokens: int = MAX_TEACHER_TOKENS,
+        samples_elsewhere: bool = False,
         samples: RolloutSamples | None = None,
         token_weights: TokenWeightsFolder | None = None,
         stateful: Mapping[str, checkpoints.Stateful] | None = None,
@@ -100,15 +103,16 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self._stored = StoredChannels(stored, self._balance, self._engine, self._log)
         self._batches, self._hinter, self._accepts, self._samples = batches, hinter, accepts, samples
         self._max_teacher_tokens, self._sampling_rounds = max_teacher_tokens, dynamic_sampling_rounds
-        self._token_weights = token_weights if samples else None
+        self._token_weights, self._samples_elsewhere = token_weights if samples else None, samples_elsewhere
         self._scored: dict[str, Any] = {}
         self._stateful: dict[str, checkpoints.Stateful] = dict(stateful or {})
-        self._online = OnlineDistillation(self._sdpo, self._engine, self._log) if self.alpha_sdpo else None
-        if self._online:
+        self._online = None
+        if self.alpha_sdpo:
+            self._online = OnlineDistillation(self._sdpo, self._engine, self._log, self._grpo_args.temperature)
             self._chat_tokens = ChatTokens(self._tokenizer, self.chat_template)
             self._stateful["teacher"] = self._online.teacher
             self._online.listen(self.model)
-            self.add_callback(_Following(self._online.teacher))
+            self.add_callback(Following(self._online.teacher))
         if self._balance.is_capped:
             self._stateful["balance"] = self._balance
         self._prompts: PromptStream | None = None
@@ -144,11 +148,15 @@ class ComposerReplicationTrainer(GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
         generated = super()._generate_and_score_completions(inputs)
-        if not self._is_training or not self._looks_at_rollouts:
+        if not self._is_training:
             return generated
         scored = self._scored
         if self._prompts:
             generated, scored = self._refilled(self._prompts, generated, scored)
+        if self._samples_elsewhere:
+            generated["old_per_token_logps"] = generated["sampling_per_token_logps"]
+        if not self._looks_at_rollouts:
+            return generated
         rollouts = self._rollouts(generated, scored) if self.alpha_sdpo or self._samples else []
         sites = self._sites(rollouts) if self.alpha_sdpo else [[] for _ in rollouts]
         if self._samples:
@@ -222,8 +230,19 @@ class ComposerReplicationTrainer(GRPOTrainer):
             )
             prompt_ids = generated["prompt_ids"][row][generated["prompt_mask"][row].bool()].tolist()
             completion_ids = generated["completion_ids"][row][generated["completion_mask"][row].bool()].tolist()
-            rollouts.append(Rolled(trace, prompt_ids, completion_ids, sampled_BT[row][: len(completion_ids)].tolist()))
+            sampled = sampled_BT[row][: len(completion_ids)].tolist()
+            logprobs = self._logprobs(generated, row, len(completion_ids))
+            rollouts.append(
+                Rolled(trace, prompt_ids, completion_ids, sampled, example.get("model_versions", ()), logprobs)
+            )
         return rollouts
+
+    def _logprobs(self, generated: dict[str, Any], row: int, number: int) -> tuple[float, ...]:
+        """Of whoever sampled, where channel 2 weighs tokens by them."""
+        found_BT = generated.get("sampling_per_token_logps")
+        if self._sdpo.importance_clip is None or found_BT is None:
+            return ()
+        return tuple(found_BT[row][:number].tolist())
 
     def _tools_of(self, example: dict[str, Any]) -> Sequence[Any]:
         if self.environment_factories is None:
@@ -315,7 +334,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
             folder.add(step + 1, POLICY, found, rolled.trace.trace_id)
             if self._online and sites:
                 weight = self._balance.weight(SDPO) / number_of_sites
-                found = online_row(model, self._online.teacher, rolled, sites, self._sdpo, weight)
+                temperature = self._grpo_args.temperature
+                found = online_row(model, self._online.teacher, rolled, sites, self._sdpo, weight, temperature)
                 folder.add(step + 1, SDPO, found, rolled.trace.trace_id)
 
     def _weigh_stored(self, folder: TokenWeightsFolder, model: Any, batch: Batch, micro_steps: int) -> None:
@@ -387,7 +407,9 @@ def _with_the_origins(channels: Sequence[Channel], alpha_sdpo: float, beta_repla
     return {channel.name: channel for channel in (*origins, *channels)}
 
 
-class _Following(TrainerCallback):
+class Following(TrainerCallback):
+    """Has the teacher follow the policy."""
+
     def __init__(self, teacher: SelfTeacher) -> None:
         self._teacher = teacher
 

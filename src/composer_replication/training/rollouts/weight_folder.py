@@ -1,0 +1,52 @@
+"""New weights for a sampling server through a folder that both see, and SGLang's `/update_weights_from_disk`.
+
+A folder per version; the server has read the last one when its answer comes, so the one before is deleted then.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from composer_replication.config import SamplingConfig
+from composer_replication.errors import RecomposeError
+
+from .. import processes
+from ..models.states import language_model
+from ..models.whole import whole_tensors
+from .wire import Wire
+
+
+class WeightFolder:
+    def __init__(self, settings: SamplingConfig, folder: Path) -> None:
+        self._wire, self._folder = Wire(settings), folder.resolve()
+
+    def send(self, model: Any, version: int) -> None:
+        """Shards are gathered in every process, adapters merged; the main one writes them."""
+        network = language_model(model)
+        weights = {name: tensor.detach().to(network.dtype) for name, tensor in whole_tensors(model)}
+        with processes.all_or_none():
+            if processes.is_main():
+                self.publish(lambda folder: network.save_pretrained(folder, state_dict=weights), version)
+
+    def publish(self, write: Callable[[Path], None], version: int) -> None:
+        folder = self._folder / str(version)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        write(folder)
+        told = self._wire.ask_once(
+            "/update_weights_from_disk", {"model_path": str(folder), "weight_version": str(version)}
+        )
+        if not told.get("success"):
+            raise RecomposeError(
+                f"{self._wire.url} did not take the weights of {folder}: {told.get('message', 'it does not say why')}",
+                "give sampling.folder a path that the server sees too",
+            )
+        for old in self._folder.iterdir():
+            if old != folder:
+                shutil.rmtree(old)
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)

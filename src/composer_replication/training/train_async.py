@@ -1,0 +1,166 @@
+"""`--backend trl_async`: the policy trains on what a server's rollouts leave in a queue, while the next are played."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PrinterCallback, TrainerCallback
+
+from composer_replication.config import Config
+from composer_replication.environments.protocol import Environment
+from composer_replication.errors import RecomposeError
+from composer_replication.objective import GrpoSettings, SdpoSettings
+from composer_replication.progress import Progress
+
+from . import processes
+from .backends.trl.arguments import common_arguments
+from .backends.trl.rollouts import prompts_of
+from .backends.trl_async.trainer import AsyncComposerTrainer
+from .backends.trl_async.transfer import FolderTransfer
+from .backends.trl_async.worker import EpisodeQueue
+from .channels import open_channels
+from .lessons.online_sites import find_online_sites
+from .metrics import MetricsFile
+from .models.loading import Policy
+from .planning.refusals import refuse_for_backend, refuse_missing_vllm, refuse_what_would_do_nothing
+from .rollouts.playing import rollout_settings
+from .rollouts.server_sampling import ServerSampler
+from .rollouts.weight_folder import WeightFolder
+from .rollouts.worker import RolloutWorker
+from .running import ProgressCallback, step_of, trace_hinter, training_tasks
+from .stored.batches import StoredBatches
+from .stored.collator import ComposerDataCollator
+from .stored.examples import TraceExample
+from .stored.records import TrainingStep
+from .stored.reference import with_reference_logprobs
+from .watchdogs import Thresholds, Watchdog
+
+START = "start"
+
+
+def train(
+    policy: Policy,
+    config: Config,
+    environment: Environment,
+    examples: Sequence[TraceExample],
+    folder: Path,
+    progress: Progress,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> list[TrainingStep]:
+    """TRL loads the model itself, from a copy of the policy that is written for it."""
+    logging.getLogger("trl").setLevel(logging.ERROR)
+    refuse_what_would_do_nothing(config, processes.number())
+    refuse_for_backend(config, "trl_async", processes.number())
+    refuse_missing_vllm(config)
+    scratch, device = folder / "scratch", policy.model.device.type
+    policy.save(scratch / START)
+    collator = ComposerDataCollator(policy.tokenizer.pad_token_id)
+    with torch.autocast(device, torch.bfloat16, enabled=config.hardware.autocasts(device == "cuda")):
+        stored = with_reference_logprobs(policy, examples, collator, folder / "reference.json")
+    batches = StoredBatches(stored, collator, config.training.traces_per_step, config.seed) if stored else None
+    watchdog = Watchdog(
+        folder.parent,
+        progress,
+        limits=Thresholds(canary_rate=None),
+        jsd_beta=config.channel(SdpoSettings).jsd_beta,
+        empty_hint_divergence=lambda: trainer.empty_hint_divergence,
+    )
+    steps = config.training.steps
+    watchers = [ProgressCallback(steps, progress), MetricsFile(folder / "metrics.jsonl"), watchdog, *callbacks]
+    transfer = None
+    if config.sampling.weight_transfer == "disk":
+        served = WeightFolder(config.sampling, Path(config.sampling.folder or folder / "served"))
+        transfer = FolderTransfer(served, policy.model.config)
+    tasks = training_tasks(environment, config)
+    trainer = AsyncComposerTrainer(
+        model=str(scratch / START),
+        args=async_config(config, scratch),
+        train_dataset=prompts_of(tasks),
+        processing_class=policy.tokenizer,
+        callbacks=watchers,
+        peft_config=config.hardware.lora_config(),
+        rollout_worker=episode_queue(policy, config, environment),
+        weight_transfer=transfer,
+        sdpo=config.channel(SdpoSettings) if config.channel(SdpoSettings).source == "rollouts" else None,
+        grpo=config.channel(GrpoSettings),
+        channels=_stored_channels(config),
+        batches=batches,
+        gradient_ratio_cap=config.training.gradient_ratio_cap,
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    watchdog.raise_if_stopped()
+    trained: Any = trainer.accelerator.unwrap_model(trainer.model)
+    policy.model = trained.merge_and_unload() if config.hardware.lora_rank else trained
+    policy.model.set_attn_implementation("sdpa")
+    policy.model.eval()
+    made = [step for entry in trainer.state.log_history if (step := step_of(entry))]
+    if len(made) < steps:
+        raise RecomposeError(f"training ended after {len(made)} of {steps} steps", "look at RUN/training/metrics.jsonl")
+    return made
+
+
+def async_config(config: Config, scratch: Path) -> Any:
+    from trl.experimental.async_grpo.async_grpo_config import AsyncGRPOConfig
+
+    assert config.sampling.server is not None
+    settings, grpo, hardware = config.training, config.channel(GrpoSettings), config.hardware
+    on_gpu = torch.cuda.is_available()
+    rollouts = settings.prompts_per_step * settings.group_size
+    micro = hardware.accumulation(rollouts, 1)
+    return AsyncGRPOConfig(
+        **common_arguments(config, scratch),
+        per_device_train_batch_size=rollouts // micro,
+        gradient_accumulation_steps=micro,
+        use_cpu=not on_gpu,
+        bf16=hardware.autocasts(on_gpu),
+        gradient_checkpointing=hardware.gradient_checkpointing,
+        dtype=hardware.weights,
+        num_generations=settings.group_size,
+        temperature=settings.temperature,
+        epsilon=grpo.clip_low,
+        epsilon_high=grpo.clip_high,
+        # As many rollouts in a micro-step as in the synchronous trainer, whatever their length.
+        token_budget=0,
+        max_staleness=config.sampling.max_staleness,
+        vllm_server_base_url=config.sampling.server,
+    )
+
+
+def episode_queue(policy: Policy, config: Config, environment: Environment) -> EpisodeQueue:
+    """As many groups under way as a step takes, and one more, so that the server has work while a step is made."""
+    settings, sdpo, limits = config.training, config.channel(SdpoSettings), environment.limits
+    sampler = ServerSampler(
+        config.sampling, policy.tokens.end_of_turn_id, int(policy.model.config.max_position_embeddings)
+    )
+    find_sites = None
+    if sdpo.weight and sdpo.source == "rollouts":
+        find_sites = partial(
+            find_online_sites,
+            hinter=trace_hinter(config),
+            tokens=policy.tokens,
+            settings=sdpo,
+            max_teacher_tokens=settings.max_tokens,
+        )
+    return EpisodeQueue(
+        RolloutWorker(sampler, policy.tokens, rollout_settings(limits, settings.max_turn_tokens, settings.temperature)),
+        sampler,
+        environment,
+        training_tasks(environment, config),
+        group_size=settings.group_size,
+        groups_in_flight=settings.prompts_per_step + 1,
+        seed=config.seed,
+        error_turn_penalty=settings.error_turn_penalty,
+        find_sites=find_sites,
+        source_model=policy.name,
+    )
+
+
+def _stored_channels(config: Config) -> list[Any]:
+    online = config.channel(SdpoSettings).source == "rollouts"
+    return [channel for channel in open_channels(config) if not (online and channel.name == "sdpo")]
