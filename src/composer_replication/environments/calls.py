@@ -1,4 +1,7 @@
-"""A tool call that a policy writes as one JSON object: how it is read, and how it is written."""
+"""A tool call that a policy writes as one JSON object: how it is read, and how it is written.
+
+The object may stand between marks, the way Hermes and Qwen models write it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any, cast
 
 from composer_replication.records import ErrorKind, canonical_json
 
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
 MAX_BRACKETS = 64
 
 
@@ -31,7 +35,14 @@ class CallError(Exception):
         self.kind: ErrorKind = kind
 
 
+def marked(call: Call) -> str:
+    return f"{OPEN}\n{call.render()}\n{CLOSE}"
+
+
 def parse_call(text: str) -> Call:
+    """The one call that a turn consists of."""
+    if text.startswith(OPEN) and text.endswith(CLOSE):
+        text = text[len(OPEN) : -len(CLOSE)]
     try:
         if text.count("{") + text.count("[") > MAX_BRACKETS:
             raise ValueError("too deep")

@@ -20,7 +20,7 @@ from .warmup import warm_up
 
 def prepare_policy(config: Config, environment: Environment, folder: Path, progress: Progress) -> StartingPolicy:
     """Load or build the model, warm it up on noisy old logs, and save it."""
-    policy = load_policy(config.model.name, environment, config.seed)
+    policy = load_policy(config.model.name, environment, config.seed, config.model.chat_template_kwargs)
 
     def on_step(step: int, loss: float) -> None:
         progress.step(step, config.warmup.steps, f"loss {loss:.2f}")

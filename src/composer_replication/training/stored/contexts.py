@@ -1,24 +1,20 @@
 """What the policy reads before a turn, and a turn as the policy would write it, as token ids.
 
 Ids that were sampled in a rollout come from its stored row; everything else is rendered by the model's chat template,
-with its own form of tool calls where the template knows them, else with calls as JSON text.
+with its own form of tool calls where the template has one, else with calls as JSON text.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-from jinja2 import TemplateError
 
 from composer_replication.records import JsonObject, Message, content_id
 
+from ..models.chat_template import TemplateRefusal
 from ..models.loading import Policy
 from .examples import policy_text
 from .records import TokenizedTrace
-
-_PROBE: Message = {"role": "user", "content": "u"}
 
 
 class Contexts:
@@ -34,35 +30,26 @@ class Contexts:
             for turn, (start, _) in enumerate(row.turn_spans)
         }
         self._max_tokens = max_tokens
-        self._knows_calls = "tool_calls" in str(policy.tokenizer.chat_template)
 
     def before(self, state_id: str, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int] | None:
         """Ids up to the header that opens the turn."""
         row, start = self._stored.get(state_id, (None, 0))
         try:
-            ids = list(row.ids[:start]) if row else self._rendered(messages, tools, opened=True)
-        except (TemplateError, ValueError, TypeError, KeyError):
+            ids = list(row.ids[:start]) if row else self._rendered(messages, tools)
+        except (TemplateRefusal, ValueError):
             return None
         return ids if len(ids) <= self._max_tokens else None
 
     def turn(self, message: Message) -> list[int]:
         """Ids of an assistant turn, end of turn included."""
-        if not self._knows_calls or not message.get("tool_calls"):
-            return self._tokens.turn(policy_text(message))
-        opened, closed = self._rendered([_PROBE], (), opened=True), self._rendered([_PROBE, message], (), opened=False)
-        end = closed.index(self._tokens.end_of_turn_id, len(opened))
-        return closed[len(opened) : end + 1]
+        if self._tokens.call_form:
+            return self._tokens.turn_of(message)
+        return self._tokens.turn(policy_text(message))
 
-    def _rendered(self, messages: Sequence[Message], tools: Sequence[JsonObject], opened: bool) -> list[int]:
-        if not self._knows_calls:
-            return self._tokens.prompt([{"role": each["role"], "content": _as_text(each)} for each in messages])
-        return self._tokens.tokenizer.apply_chat_template(
-            [_native(message) for message in messages],
-            tools=list(tools) or None,
-            tokenize=True,
-            return_dict=False,
-            add_generation_prompt=opened,
-        )
+    def _rendered(self, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int]:
+        if self._tokens.call_form:
+            return self._tokens.conversation(messages, tools)
+        return self._tokens.conversation([{"role": each["role"], "content": _as_text(each)} for each in messages])
 
 
 def _as_text(message: Message) -> str:
@@ -72,13 +59,3 @@ def _as_text(message: Message) -> str:
         # The actor wrote arguments that are not JSON; they are shown as they were.
         function = message.get("tool_calls", [])[0]["function"]
         return f'{{"name":{json.dumps(function["name"])},"arguments":{function["arguments"]}}}'
-
-
-def _native(message: Message) -> dict[str, Any]:
-    """Most templates want arguments as objects, and know no marks of ours."""
-    shown: dict[str, Any] = {key: value for key, value in message.items() if key != "is_error"}
-    calls = message.get("tool_calls")
-    if calls:
-        functions = [{**call["function"], "arguments": json.loads(call["function"]["arguments"])} for call in calls]
-        shown["tool_calls"] = [{**call, "function": own} for call, own in zip(calls, functions, strict=True)]
-    return shown

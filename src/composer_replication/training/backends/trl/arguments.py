@@ -24,6 +24,7 @@ def grpo_config(config: Config, scratch: Path) -> Any:
         **_common(config, scratch),
         **machine,
         num_generations=settings.group_size,
+        chat_template_kwargs=config.model.chat_template_kwargs or None,
         temperature=settings.temperature,
         loss_type="dapo",
         epsilon=grpo.clip_low,

@@ -105,7 +105,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self._stateful: dict[str, checkpoints.Stateful] = dict(stateful or {})
         self._online = OnlineDistillation(self._sdpo, self._engine, self._log) if self.alpha_sdpo else None
         if self._online:
-            self._chat_tokens = ChatTokens(self._tokenizer, self.chat_template)
+            settings: Any = self.chat_template_kwargs
+            self._chat_tokens = ChatTokens(self._tokenizer, self.chat_template, settings)
             self._stateful["teacher"] = self._online.teacher
             self._online.listen(self.model)
             self.add_callback(_Following(self._online.teacher))
