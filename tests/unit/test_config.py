@@ -161,6 +161,7 @@ def leaves(model: BaseModel, path: tuple[str, ...] = ()):
 
 
 OTHER_VALUES = {
+    "chat_template_kwargs": {"enable_thinking": False},
     "answer": "definition",
     "sandbox": "bubblewrap",
     "heldout_repositories": ["x"],

@@ -1,6 +1,6 @@
 """A tool call that a policy writes as one JSON object: how it is read, and how it is written.
 
-The object may stand between marks, the way Hermes and Qwen models write it.
+The object may stand between marks, the way Hermes and Qwen models write it. A thought before it is no part of a turn.
 """
 
 from __future__ import annotations
@@ -12,6 +12,13 @@ from typing import Any, cast
 from composer_replication.records import ErrorKind, canonical_json
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
+THOUGHT_MARKS = (
+    ("<think>", "</think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<|channel>thought\n", "<channel|>"),
+    ("<seed:think>", "</seed:think>"),
+)
+"""Of Qwen, DeepSeek, GLM, Kimi, SmolLM3 and others; Mistral; Gemma 4; Seed. A thought stands at the start of a turn."""
 MAX_BRACKETS = 64
 
 
@@ -33,6 +40,14 @@ class CallError(Exception):
     def __init__(self, kind: ErrorKind, message: str) -> None:
         super().__init__(message)
         self.kind: ErrorKind = kind
+
+
+def without_thought(text: str, is_open: bool = False) -> str:
+    """`is_open`: the turn begins inside a thought. Nothing is left of a turn that was cut off inside its thought."""
+    for opening, closing in THOUGHT_MARKS:
+        if text.lstrip().startswith(opening) or (is_open and closing in text):
+            return text.partition(closing)[2].lstrip("\n")
+    return "" if is_open else text
 
 
 def marked(call: Call) -> str:

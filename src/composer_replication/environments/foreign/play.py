@@ -24,7 +24,8 @@ from composer_replication.records import (
     family_of,
 )
 
-from ..code.episodes.text_calls import OPEN, as_text, read_calls
+from ..calls import OPEN, without_thought
+from ..code.episodes.text_calls import as_text, read_calls
 from ..code.episodes.tools import ToolError
 from ..code.episodes.turns import Reply
 from ..evidence import AttemptEvidence
@@ -135,7 +136,7 @@ class ForeignEpisode(ABC):
     def step(self, turn: str) -> PlainAnswer:
         if self.finished:
             raise RuntimeError(f"the episode of {self.task.task_id} has ended")
-        text = turn.encode("utf-8", "replace").decode()
+        text = without_thought(turn).encode("utf-8", "replace").decode()
         reply = Reply(text)
         try:
             if self.tools and OPEN in text:

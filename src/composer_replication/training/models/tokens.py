@@ -28,7 +28,7 @@ ObservationRole = Literal["tool", "user"]
 
 
 class _Opening(NamedTuple):
-    """How a context ends where a turn may begin, and what takes the place of its last ids if a hint is told."""
+    """How a context ends where a turn may begin."""
 
     tail: list[int]
     """The same whatever stood before it; begins with an added token."""
@@ -81,11 +81,10 @@ class ChatTokens:
         """The same for a message with calls. A template that thinks first gets an empty thought, as it writes it."""
         shown = self.call_form.native(message) if self.call_form else message
         closed = self._text([*_ASKED, shown])
-        written = self._reader.written(self._asked_text, closed)
-        if written is None:
+        written, ended, _ = self._reader.written(self._asked_text, closed).rpartition(self._end_of_turn)
+        if not ended:
             raise self.template.refusal("a turn that has ended does not begin as it was opened")
-        end = written.rfind(self._end_of_turn)
-        return [*self._ids(written[:end]), self.end_of_turn_id]
+        return [*self._ids(written), self.end_of_turn_id]
 
     def text(self, turn_ids: Sequence[int]) -> str:
         """Everything that was written, thoughts too."""
@@ -107,10 +106,15 @@ class ChatTokens:
 
     def splice_hint(self, context_ids: Sequence[int], hint: str) -> list[int]:
         """`context_ids` (which end in the assistant header) with the hint before that header."""
+        kept, behind = self.hint_at(context_ids, hint)
+        return [*context_ids[:kept], *behind]
+
+    def hint_at(self, context_ids: Sequence[int], hint: str) -> tuple[int, list[int]]:
+        """How much of a context stands before a hint, and the hint with all that stands behind it."""
         for place, opening in enumerate(self._openings):
             if _ends_with(context_ids, opening.tail):
                 removed, added = self._hint_ids(hint, place)
-                return [*context_ids[: len(context_ids) - removed], *added]
+                return len(context_ids) - removed, added
         raise ValueError("the context does not end with the assistant header")
 
     def hint_tokens(self, hint: str) -> int:
@@ -166,9 +170,8 @@ class ChatTokens:
 
     def _find_openings(self) -> list[_Opening]:
         """After the prompt, and after an answer where a context ends otherwise there."""
-        answered = [*_ASKED, _SAID, {"role": self.observation_role, "content": "b"}]
         found: list[_Opening] = []
-        for messages in (_ASKED, answered):
+        for messages in self._before():
             tail = self._after_word(messages, opened=True)
             special = next((place for place, token in enumerate(tail) if token in self._added_ids), len(tail))
             opened, closed = (self._ids(self._text(messages, opened=opened)) for opened in (True, False))
@@ -186,14 +189,11 @@ class ChatTokens:
         except TemplateRefusal:
             self._hints_are_messages = False
             self._hint_ids.cache_clear()
-        for place in range(len(self._openings)):
-            self._hint_ids(_HINT, place)
         return "last message"
 
     def _find_hint_ids(self, hint: str, place: int) -> tuple[int, list[int]]:
         """How many ids at the end of a context go, and what comes instead."""
-        tail = self._openings[place].tail
-        before = self._before(place)
+        tail, before = self._openings[place].tail, self._before()[place]
         if not self._hints_are_messages:
             return len(tail), [*self._ids(f"\n\n{hint}"), *tail]
         opened, closed = (self._ids(self._text(before, opened=opened)) for opened in (True, False))
@@ -204,10 +204,9 @@ class ChatTokens:
             raise self.template.refusal("it rewrites earlier messages")
         return len(opened) - kept, hinted[kept:]
 
-    def _before(self, place: int) -> list[dict[str, Any]]:
-        if place == 0:
-            return list(_ASKED)
-        return [*_ASKED, dict(_SAID), {"role": self.observation_role, "content": "b"}]
+    def _before(self) -> tuple[Sequence[Mapping[str, Any]], ...]:
+        """Where a turn may begin."""
+        return _ASKED, [*_ASKED, _SAID, {"role": self.observation_role, "content": "b"}]
 
     # Probes
 

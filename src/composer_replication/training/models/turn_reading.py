@@ -13,15 +13,8 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, cast
 
-from composer_replication.environments.calls import Call, marked
+from composer_replication.environments.calls import THOUGHT_MARKS, Call, marked, without_thought
 
-THOUGHT_MARKS = (
-    ("<think>", "</think>"),
-    ("[THINK]", "[/THINK]"),
-    ("<|channel>thought\n", "<channel|>"),
-    ("<seed:think>", "</seed:think>"),
-)
-"""Of Qwen, DeepSeek, GLM, Kimi, SmolLM3 and others; Mistral; Gemma 4; Seed. A thought stands at the start of a turn."""
 _FUNCTION = {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}}
 _BY_MARK: Mapping[str, Mapping[str, Any]] = {
     "<|tool_call_argument_begin|>": {
@@ -54,7 +47,7 @@ class TurnReader:
 
     def said(self, text: str, opens_thought: bool, tools: Sequence[Any] = ()) -> str:
         """`opens_thought`: the header before the turn has begun a thought, so the turn begins inside it."""
-        spoken = _without_thought(text, opens_thought)
+        spoken = without_thought(text, opens_thought)
         if self._response_template is None:
             return spoken
         try:
@@ -70,8 +63,8 @@ class TurnReader:
     def opens_thought(self, header: str) -> bool:
         return any(header.rfind(opening) > header.rfind(closing) for opening, closing in THOUGHT_MARKS)
 
-    def written(self, opened: str, closed: str) -> str | None:
-        """What stands behind the header in a turn that was rendered as a whole; None where that cannot be told.
+    def written(self, opened: str, closed: str) -> str:
+        """What stands behind the header in a turn that was rendered as a whole; nothing where that cannot be told.
 
         A header may hold a thought, open or empty, which the template leaves out of turns that have ended. The turn
         then ends the thought itself.
@@ -83,7 +76,7 @@ class TurnReader:
             if opening in opened and closed.startswith(bare):
                 ending = f"\n{closing}\n\n" if self.opens_thought(opened) else ""
                 return ending + closed[len(bare) :]
-        return None
+        return ""
 
     @cached_property
     def _response_template(self) -> Mapping[str, Any] | None:
@@ -109,14 +102,6 @@ def _known_to_trl(template: str) -> Mapping[str, Any] | None:
         return cast("Mapping[str, Any]", add_response_schema(stand_in).response_template)
     except ValueError:
         return None
-
-
-def _without_thought(text: str, is_open: bool) -> str:
-    """Nothing is left of a turn that was cut off inside its thought."""
-    for opening, closing in THOUGHT_MARKS:
-        if text.lstrip().startswith(opening) or (is_open and closing in text):
-            return text.partition(closing)[2].lstrip("\n")
-    return "" if is_open else text
 
 
 def _call(parsed: Mapping[str, Any]) -> Call:
