@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from composer_replication.config import Config, ModelConfig, ToolboxConfig, parse_config
 from composer_replication.environments.calls import Call, marked
+from composer_replication.environments.code.episodes.session import ToolResult
+from composer_replication.environments.code.episodes.text_episode import TextEpisode
+from composer_replication.environments.code.episodes.turns import Taken
+from composer_replication.environments.foreign.play import ForeignEpisode
 from composer_replication.environments.protocol import PlainAnswer
 from composer_replication.environments.toolbox import ToolboxEpisode, make_task, next_call
+from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
 from composer_replication.objective import SdpoSettings
-from composer_replication.training.lessons.online_sites import HintedTurn, Rolled, find_online_sites
+from composer_replication.training.lessons.online_sites import HintedTurn, Rolled, TraceHinter, find_online_sites
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.rollouts.sampling import SampledTurn
@@ -130,6 +137,60 @@ def test_hints_are_told_under_the_settings_that_the_rollouts_were_sampled_under(
         find_online_sites([row], hinter, ChatTokens(template_tokenizer("llama3.2")), SdpoSettings())
 
 
+def test_calls_are_read_under_the_response_template_that_a_model_ships():
+    tokenizer = template_tokenizer("smollm2")
+    calls = {
+        "open_pattern": r"CALL (?P<name>\w+) ",
+        "close": ";",
+        "repeats": True,
+        "content": "json",
+        "transform": {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}},
+    }
+    said = {"close": "<|im_end|>", "content": "text"}
+    tokenizer.response_template = {"start_anchor": "assistant", "fields": {"tool_calls": calls, "content": said}}
+    tokens = ChatTokens(tokenizer)
+    prompt = tokens.prompt(Talks.messages)
+    written = tokens.turn('Two. CALL read_file {"path": "a"};CALL read_file {"path": "b"};')
+    made = [marked(Call("read_file", {"path": path})) for path in "ab"]
+    assert tokens.said(prompt, written) == "\n".join(["Two.", *made])
+    broken = "CALL read_file {path;"
+    assert tokens.said(prompt, tokens.turn(broken)) == broken
+
+
+class Foreign(ForeignEpisode):
+    agent, reward = "foreign", 0.0
+
+    def close(self):
+        """Nothing is held."""
+
+    def _act(self, reply):
+        return [{"role": "tool", "content": f"{len(reply.calls)} calls"}]
+
+
+class InWords(TextEpisode):
+    def open_session(self):
+        return SimpleNamespace()
+
+    def take(self, session, turn):
+        return Taken([ToolResult(turn)], called=True)
+
+
+def test_environments_that_are_handed_raw_text_leave_thoughts_out():
+    """As servers and other trainers do."""
+    call = marked(Call("read_file", {"path": "a"}))
+    task = SimpleNamespace(task_id="t", messages=Talks.messages)
+    foreign = Foreign(task, [{"type": "function", "function": {"name": "read_file"}}], 3)
+    assert foreign.step(f"<think>\n{call}\n</think>\n\n{call}").observation == "1 calls"
+    assert "think" not in str(foreign.conversation)
+    folder = SimpleNamespace(code_task=None)
+    words = InWords(SimpleNamespace(folder=folder, messages=Talks.messages))
+    assert words.step("<think>\nHm.\n</think>\n\n```python\nx = '<think>'\n```").observation == (
+        "```python\nx = '<think>'\n```"
+    )
+    task = make_task(ToolboxConfig(), "train", 3)
+    assert ToolboxEpisode(task).step(f"<think>ok</think>{next_call(ToolboxEpisode(task)).render()}").failed is False
+
+
 def called(text):
     function = {"name": "read_file", "arguments": '{"path": "a.py"}'}
     return {"role": "assistant", "content": text, "tool_calls": [{"id": "c", "type": "function", "function": function}]}
@@ -201,25 +262,42 @@ def test_template_settings_belong_to_a_run_and_leave_older_configs_alone():
 
 
 def test_template_settings_reach_trl(make_model, tmp_path):
-    from datasets import Dataset
+    """One step: under the settings every error turn of the rollouts gets its hint."""
     from trl import GRPOConfig
 
     from composer_replication.training import ComposerReplicationTrainer
     from composer_replication.training.backends.trl.arguments import grpo_config
+    from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts
+    from composer_replication.training.train import prompts_of, training_tasks
 
-    config = parse_config({"model": {"chat_template_kwargs": QUIET}}, "x")
+    config = parse_config(
+        {
+            "model": {"chat_template_kwargs": QUIET},
+            "training": {"steps": 1, "prompts_per_step": 1, "group_size": 2, "max_turn_tokens": 4},
+        },
+        "x",
+    )
     assert grpo_config(config, tmp_path).chat_template_kwargs == QUIET
     assert grpo_config(Config(), tmp_path).chat_template_kwargs is None
-    tokenizer = template_tokenizer("qwen3")
+    environment, tokenizer = open_toolbox(config), template_tokenizer("qwen3")
+    tokens, tasks = ChatTokens(tokenizer, chat_template_kwargs=QUIET), training_tasks(environment, config)
+    policy = Policy("small", make_model(len(tokenizer)), tokens)
     trainer = ComposerReplicationTrainer(
-        model=make_model(len(tokenizer)),
+        model=policy.model,
         processing_class=tokenizer,
         args=GRPOConfig(
             output_dir=str(tmp_path), max_steps=1, num_generations=2, per_device_train_batch_size=2, use_cpu=True,
-            bf16=False, report_to=[], chat_template_kwargs=QUIET,
+            bf16=False, report_to=[], logging_steps=1, save_strategy="no", disable_tqdm=True,
+            chat_template_kwargs=QUIET,
         ),
         reward_funcs=lambda completions, **columns: [0.0] * len(completions),
-        train_dataset=Dataset.from_list([{"prompt": list(Talks.messages)}]),
-        hinter=lambda traces: [[] for _ in traces],
+        train_dataset=prompts_of(tasks),
+        rollout_func=EnvironmentRollouts(policy, environment, tasks, config.training, seed=0),
+        hinter=TraceHinter(),
     )  # fmt: skip
+    trainer.train()
     assert tokenizer.decode(trainer._chat_tokens.header_ids) == "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    logged = trainer.state.log_history[0]
+    assert logged["sdpo/sites"] == 2
+    assert logged["sdpo/divergence"] > 0
+    assert not [name for name in logged if name.startswith("sdpo/dropped")]

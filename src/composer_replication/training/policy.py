@@ -33,6 +33,7 @@ def prepare_policy(config: Config, environment: Environment, folder: Path, progr
         warmup_steps=config.warmup.steps,
         parameters=sum(parameter.numel() for parameter in policy.model.parameters()),
         weights_sha256=hashlib.sha256(weights).hexdigest(),
+        hint_place=None if policy.tokens.hint_place == "message" else policy.tokens.hint_place,
     )
 
 

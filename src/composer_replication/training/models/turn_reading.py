@@ -80,10 +80,10 @@ class TurnReader:
 
     @cached_property
     def _response_template(self) -> Mapping[str, Any] | None:
-        if "tool_call" not in self._template:
-            return None
         own: Mapping[str, Any] | None = getattr(self._tokenizer, "response_template", None)
-        return own or _known_to_trl(self._template) or self._by_mark()
+        if own or "tool_call" not in self._template:
+            return own
+        return _known_to_trl(self._template) or self._by_mark()
 
     def _by_mark(self) -> Mapping[str, Any] | None:
         for mark, pattern in _BY_MARK.items():
