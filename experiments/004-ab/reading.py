@@ -1,7 +1,6 @@
 """The raw files of the plan as numbers: one `Finished` per run, one `Started` per seed. Reads results/<regime>."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,6 +8,7 @@ from work import FEWEST_SITES
 
 from composer_replication.evaluation.metrics import area_under, pass_at_k
 from composer_replication.evaluation.result_lines import read_result
+from shared.crossing import first_crossing
 
 ROLLOUTS_PER_STEP = 128
 UNPARSABLE = "json_decode"
@@ -142,11 +142,8 @@ def recovery_parsable(tasks: Sequence[Line]) -> float:
 
 def rollouts_to(curve: Sequence[tuple[int, float]], level: float) -> float | None:
     """Rollouts until the straight lines between the measured points reach a success; None where they do not."""
-    for (step, success), (later, reached) in pairwise(curve):
-        if reached >= level:
-            share = 0.0 if success >= level else (level - success) / (reached - success)
-            return (step + share * (later - step)) * ROLLOUTS_PER_STEP
-    return None
+    step = first_crossing(curve, level)
+    return None if step is None else step * ROLLOUTS_PER_STEP
 
 
 def _mean(values: Sequence[float]) -> float:

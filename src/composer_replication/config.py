@@ -347,6 +347,8 @@ class EvaluationConfig(Section):
     """Held-out splits of the environment, the first one the headline; by default all that it has."""
     samples: Positive = 1
     """Episodes at each task: one greedy one, or several at the temperature of training, for pass@k."""
+    held_out_sessions: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    """Share of one's own sessions that training does not see, for `evaluate --on sessions`; none of fewer than five."""
 
     @field_validator("splits")
     @classmethod

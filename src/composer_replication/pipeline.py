@@ -20,6 +20,7 @@ from .stages.pairs import pair
 from .stages.policy import prepare
 from .stages.replay import replay
 from .stages.samples import sample
+from .stages.sessions import measure
 from .stages.sites import locate
 from .stages.training import train, trained_on
 from .training.processes import all_or_none, is_main
@@ -49,6 +50,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("pairs", "vote on pairs", pair),
     Stage("training", "train with its channels", train, plays=lambda config: True, check=trained_on),
     Stage("evaluation", "measure held-out success", evaluate),
+    Stage("sessions", "measure on held-out sessions", measure, optional=True, compares_itself=("evaluation",)),
 )
 
 

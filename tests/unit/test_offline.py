@@ -56,12 +56,22 @@ def test_training_needs_no_rollouts_and_can_go_on(new_policy, examples, tmp_path
         ({}, {"kinds_off": ["timeout"]}, "kinds_off of the channel sdpo"),
         ({"rollouts": False}, {"source": "rollouts"}, "source of the channel sdpo does nothing without training.rollo"),
         ({"rollouts": False, "reference_kl": 0.1}, {}, "reference_kl"),
+        ({"rollouts": False, "prompts_per_step": 4}, {}, "prompts_per_step"),
+        ({"rollouts": False, "gradient_ratio_cap": 0.9}, {}, "gradient_ratio_cap"),
+        ({"rollouts": False}, {"teacher": "frozen"}, "is the policy itself on stored traces"),
+        ({}, {"teacher": "frozen"}, "is the policy itself on stored traces"),
     ],
 )
 def test_a_setting_that_would_do_nothing_is_refused(new_policy, examples, tmp_path, training, sdpo, message):
     channels = [{"name": "grpo"}, {"name": "sdpo", **sdpo}]
     with pytest.raises(UsageError, match=message):
         config = Config.model_validate({"training": training, "channels": channels})
+        train(new_policy(), config, open_toolbox(config), examples, tmp_path, Silent())
+
+
+def test_rollouts_per_device_are_refused_without_rollouts(new_policy, examples, tmp_path):
+    config = CONFIG.model_copy(update={"hardware": HardwareConfig(rollouts_per_device=2)})
+    with pytest.raises(UsageError, match=r"hardware\.rollouts_per_device does nothing"):
         train(new_policy(), config, open_toolbox(config), examples, tmp_path, Silent())
 
 
@@ -74,9 +84,8 @@ def test_rollouts_without_a_policy_gradient_are_refused(new_policy, examples, tm
 @pytest.mark.parametrize("rollouts", [False, True])
 def test_adapters_are_merged_into_the_policy(new_policy, examples, tmp_path, rollouts):
     pytest.importorskip("peft")
-    training = CONFIG.training.model_copy(
-        update={"rollouts": rollouts, "steps": 2, "prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 6}
-    )
+    played = {"prompts_per_step": 2, "group_size": 2} if rollouts else {}
+    training = CONFIG.training.model_copy(update={"rollouts": rollouts, "steps": 2, "max_turn_tokens": 6, **played})
     config = CONFIG.model_copy(update={"training": training, "hardware": HardwareConfig(lora_rank=2)})
     policy = new_policy()
     start = {name: parameter.detach().clone() for name, parameter in policy.model.named_parameters()}

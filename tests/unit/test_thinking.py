@@ -214,6 +214,16 @@ def test_stored_turns_with_and_without_calls_begin_alike(name, settings, thought
     assert call.startswith(f"{thought}<tool_call>\n")
 
 
+def test_a_stored_turn_that_a_template_refuses_can_be_left_out():
+    """Llama's template takes one call a turn."""
+    contexts = Contexts(Policy("llama", None, ChatTokens(template_tokenizer("llama3.2"))), [], 4096)
+    twice = called("") | {"tool_calls": called("")["tool_calls"] * 2}
+    with pytest.raises(ValueError, match="single tool-calls at once"):
+        contexts.turn(twice)
+    assert contexts.before("s", [*Talks.messages, called("")], ()) is not None
+    assert contexts.before("s", [*Talks.messages, twice], ()) is None
+
+
 @pytest.mark.parametrize("name", ["phi3.5", "cohere2", "gemma4", "deepseek-r1-distill"])
 def test_what_the_environment_answers_is_read_where_a_template_drops_tools(name):
     tokens = ChatTokens(template_tokenizer(name))

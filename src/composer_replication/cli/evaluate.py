@@ -1,9 +1,9 @@
-"""`recompose evaluate RUN`, `recompose evaluate RUN --probe` and `recompose evaluate --compare A B …`"""
+"""`recompose evaluate RUN`, also `--on sessions` or `--probe`, and `recompose evaluate --compare A B …`"""
 
 from __future__ import annotations
 
 import json as json_module
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -15,6 +15,7 @@ from .common import Json, RunFolder, working_on
 from .compare import ComparisonOptions, compare
 from .probe import probe
 from .result import show_result
+from .sessions import evaluate_sessions
 
 
 def evaluate(
@@ -31,6 +32,10 @@ def evaluate(
         ),
     ] = None,
     options: ComparisonOptions | None = None,
+    on: Annotated[
+        Literal["tasks", "sessions"],
+        Parameter(help="Held-out tasks of the environment, or held-out turns of one's own sessions."),
+    ] = "tasks",
     probe_hints: Annotated[
         bool, Parameter(name="--probe", negative="", help="Only measure what hints change for the starting policy.")
     ] = False,
@@ -39,6 +44,8 @@ def evaluate(
 ) -> None:
     """Compare the policy of RUN before and after training on held-out tasks, and write RUN/report.html.
 
+    With --on sessions, compare both on sessions that training did not see: how likely they find the actor's turns, and
+    what they write at its errors.
     With --probe, write error turns again with a hint, without and with a sham: does channel 2 have something to teach?
     With --compare, compare the outcomes of runs that are there: nothing is run.
     """
@@ -53,6 +60,9 @@ def evaluate(
     opened = Run.open(run)
     if probe_hints:
         probe(opened, sites, json)
+        return
+    if on == "sessions":
+        evaluate_sessions(opened, json)
         return
     from composer_replication.evaluation.summary import conclude
 

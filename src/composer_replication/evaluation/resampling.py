@@ -46,7 +46,7 @@ def bootstrap(
     drawn = _draw(rows, resamples, np.random.default_rng(seed))
     means = np.sort(drawn[:, 0] / drawn[:, 1])
     mean = math.fsum(rows[:, 0]) / math.fsum(rows[:, 1])
-    tails = _expanded_tails(len(rows)) if expanded and len(rows) > 1 else ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+    tails = expanded_tails(len(rows)) if expanded and len(rows) > 1 else ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
     if method == "bca":
         tails = _bca_tails(means, mean, rows[:, 0] - mean * rows[:, 1], tails)
     return _estimate(mean, means, tails, len(rows), turned)
@@ -66,7 +66,7 @@ def hierarchical_bootstrap(
     seeds, turned = _turned_seeds(by_seed)
     drawn = _draw_nested(seeds, resamples, np.random.default_rng(seed))
     mean = math.fsum(math.fsum(tasks) / len(tasks) for tasks in seeds) / len(seeds)
-    return _estimate(mean, np.sort(drawn), _expanded_tails(len(seeds)), len(seeds), turned)
+    return _estimate(mean, np.sort(drawn), expanded_tails(len(seeds)), len(seeds), turned)
 
 
 def _sums_and_sizes(values: Sequence[float], clusters: Sequence[Hashable] | None) -> Array:
@@ -134,7 +134,8 @@ def _bca_tails(means: Array, mean: float, influence: Array, tails: tuple[float, 
     return corrected(tails[0]), corrected(tails[1])
 
 
-def _expanded_tails(n: int) -> tuple[float, float]:
+def expanded_tails(n: int) -> tuple[float, float]:
+    """Of a 95 % percentile interval over `n` units, moved outward as t and n ask for (Hesterberg 2015)."""
     tail = max(SMALLEST_TAIL, NORMAL.cdf(-math.sqrt(n / (n - 1)) * student_quantile((1 + LEVEL) / 2, n - 1)))
     return tail, 1 - tail
 

@@ -16,6 +16,7 @@ from composer_replication.progress import Progress
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
 from composer_replication.runs import Run, StageFolder, write_atomically
 
+from .held_out import held_out_ids, sessions_of
 from .ingestion import rollout_tokens
 from .policy import load_own
 
@@ -51,7 +52,9 @@ def train(run: Run, progress: Progress, backend: str = "trl") -> None:
             {} if settings.rollouts else dict(zip((trace.trace_id for trace in own), advantages(own), strict=True))
         )
         examples, skipped = build_examples(policy.tokens, rows, sites, hints, pairs, settings.max_tokens, compared)
-        others = [trace for trace in traces if trace.trace_id not in known]
+        sessions = sessions_of(run, traces)
+        held_out = held_out_ids(run, sessions)
+        others = [trace for trace in sessions if trace.trace_id not in held_out]
         rendered, not_rendered = render_examples(policy, others, sites, hints, pairs, settings.max_tokens)
         examples, skipped = examples + rendered, skipped + not_rendered
     with open_environment(run.config) as environment:
@@ -61,6 +64,7 @@ def train(run: Run, progress: Progress, backend: str = "trl") -> None:
         "backend": backend,
         "steps": len(steps),
         "stored_traces": len(examples),
+        "held_out_sessions": len(held_out),
         "hinted_sites": sum(len(example.sites) for example in examples),
         "pairs": sum(len(example.pairs) for example in examples),
         "skipped": dict(skipped),

@@ -3,7 +3,8 @@
     L2 = Σ over sites of the mean over the turn's tokens of D / number of sites
 
 Gate G3 drops a site where the hint does not make the sampled turn less likely on average: nothing there says that the
-turn was wrong. A dropped site still counts in the denominator, so that no rank has to wait for another's verdict.
+turn was wrong. So is a site with a state that is not finite. A dropped site still counts in the denominator, so that no
+rank has to wait for another's verdict.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Distilled(NamedTuple):
     divergence_K: Tensor
     """Mean over each turn's tokens, before any gate."""
     kept_K: Tensor
+    finite_K: Tensor
     student_logprob_K: Tensor
     teacher_logprob_K: Tensor
 
@@ -58,12 +60,15 @@ def distil(
     with torch.no_grad():
         student_K = mean_K(_logprobs(states.student_NH, student_head, states.labels_N))
         teacher_K = mean_K(_logprobs(states.teacher_NH, teacher_head, states.labels_N))
-    kept_K = teacher_K < student_K if settings.require_disfavour else torch.ones_like(student_K, dtype=torch.bool)
+    finite_K = student_K.isfinite() & teacher_K.isfinite()
+    kept_K = finite_K & (teacher_K < student_K) if settings.require_disfavour else finite_K
     weights_N = (weight * kept_K / (lengths_K * number_of_sites))[site_N]
+    # No weight makes a number of what is none.
+    broken_N1 = ~finite_K[site_N, None]
     found = hidden_divergence(
-        states.student_NH,
+        states.student_NH.masked_fill(broken_N1, 0),
         student_head.weight_VH,
-        states.teacher_NH,
+        states.teacher_NH.masked_fill(broken_N1, 0),
         teacher_head.weight_VH,
         weights_N=weights_N,
         beta=settings.jsd_beta,
@@ -73,7 +78,7 @@ def distil(
         student_bias_V=student_head.bias_V,
         teacher_bias_V=teacher_head.bias_V,
     )
-    return Distilled(found.loss, mean_K(found.divergence_N), kept_K, student_K, teacher_K)
+    return Distilled(found.loss, mean_K(found.divergence_N), kept_K, finite_K, student_K, teacher_K)
 
 
 def mean_divergence(student_NH: Tensor, teacher_NH: Tensor, head: Head, settings: SdpoSettings) -> Tensor:

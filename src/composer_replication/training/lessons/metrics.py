@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from .distillation import Distilled
@@ -36,16 +37,18 @@ def distilled_metrics(distilled: Distilled, kinds: Sequence[str]) -> dict[str, T
     """Of this process's sites, `kinds` in their order; still on their device."""
     if not kinds:
         return {}
-    divergence_K = distilled.divergence_K.float()
+    # Medians and quantiles skip what is not a number; a site that has none has no divergence either.
+    divergence_K = distilled.divergence_K.float().where(distilled.finite_K, torch.nan)
     disfavoured_K = distilled.teacher_logprob_K < distilled.student_logprob_K
     by_kind = {kind: [place for place, other in enumerate(kinds) if other == kind] for kind in sorted(set(kinds))}
     return {
-        "sdpo/divergence": divergence_K.mean(),
-        "sdpo/divergence_p50": divergence_K.median(),
-        "sdpo/divergence_p95": divergence_K.quantile(0.95),
+        "sdpo/divergence": divergence_K.nanmean(),
+        "sdpo/divergence_p50": divergence_K.nanmedian(),
+        "sdpo/divergence_p95": divergence_K.nanquantile(0.95),
         "sdpo/disfavoured": disfavoured_K.float().mean(),
         "sdpo/kept": distilled.kept_K.float().mean(),
-        "sdpo/student_nll": -distilled.student_logprob_K.mean(),
-        "sdpo/teacher_nll": -distilled.teacher_logprob_K.mean(),
-        **{f"sdpo/divergence/{kind}": divergence_K[places].mean() for kind, places in by_kind.items()},
+        "sdpo/not_finite": (~distilled.finite_K).sum(),
+        "sdpo/student_nll": -distilled.student_logprob_K.where(distilled.finite_K, torch.nan).nanmean(),
+        "sdpo/teacher_nll": -distilled.teacher_logprob_K.where(distilled.finite_K, torch.nan).nanmean(),
+        **{f"sdpo/divergence/{kind}": divergence_K[places].nanmean() for kind, places in by_kind.items()},
     }

@@ -19,8 +19,8 @@ from composer_replication.records import Message, ToolCall, content_id
 _CALLED, _GIVEN, _ANSWERED = "probe_tool", "probe_value", "probe_answer"
 
 
-class TemplateRefusal(UsageError):
-    """These messages cannot be said under this template."""
+class TemplateRefusal(UsageError, ValueError):
+    """These messages cannot be said under this template. Whoever goes through many of them may leave these out."""
 
 
 @dataclass(frozen=True)

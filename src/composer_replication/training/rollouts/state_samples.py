@@ -55,6 +55,19 @@ def sample_states(
     return found
 
 
+def sample_greedily(policy: Policy, context: Sequence[int], max_new_tokens: int) -> str | None:
+    """The likeliest turn; None where it does not end."""
+    (turn,) = sample_turns(
+        policy.model,
+        [context],
+        end_of_turn_id=policy.tokens.end_of_turn_id,
+        pad_id=policy.tokenizer.pad_token_id,
+        max_new_tokens=max_new_tokens,
+        temperature=0.0,
+    )
+    return policy.tokens.text(turn.ids) if _ended(turn, policy) else None
+
+
 def read_turn(text: str) -> Message:
     """An assistant message: one call as bare JSON, calls between `<tool_call>` marks, or what else was written.
 

@@ -1,7 +1,8 @@
 """Channel 2 on fresh rollouts: rollout → sites → lesson → divergence between the policy and itself with the hint.
 
 The policy's hidden states come from the forward pass that is made anyway: a hook keeps them, and the teacher reads its
-hinted contexts while the device works on them. What comes back is a weighted sum over the given number of sites.
+hinted contexts while the device works on them. It reads those of all micro-steps at the first of them, if it is told
+what to expect. What comes back is a weighted sum over the given number of sites.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from .engine import Engine
 from .log import StepLog
 
 CHECK_EVERY_STEPS, CHECKED_SITES = 50, 4
-TEACHER_ROWS = 256
-"""Hinted contexts per forward pass."""
+TEACHER_SHARE = 4
+"""Tokens in a pass of the teacher, as a multiple of the policy's: it keeps no activations and makes no logits."""
 
 
 class RolloutRows(NamedTuple):
@@ -58,11 +59,20 @@ class OnlineDistillation:
         self.teacher = self_teacher(settings.teacher, settings.ema_rate)
         self.empty_hint_divergence = 0.0
         self._lesson: Lesson | None = None
+        self._is_told = False
+        self._ahead: Sequence[OnlineSite] | None = None
+        self._states: dict[int, Tensor] = {}
+        """What the teacher has read ahead, by the identity of the site."""
+        self._head: Head | None = None
         self._checked_at = -1
 
     def listen(self, model: Any) -> None:
         """To every forward pass of the policy."""
         language_model(model).base_model.register_forward_hook(self._keep_hidden)
+
+    def expect(self, sites: Sequence[OnlineSite]) -> None:
+        """In all micro-steps until the weights change. Every process must call this, or none."""
+        self._is_told, self._ahead = True, sites
 
     @contextmanager
     def lesson(self, model: Any, sites: Sequence[tuple[int, OnlineSite]], rows: RolloutRows) -> Generator[Lesson]:
@@ -127,22 +137,39 @@ class OnlineDistillation:
             lesson.taught = self._teach(lesson, inside_forward=True)
 
     def _teach(self, lesson: Lesson, inside_forward: bool) -> tuple[Tensor, Head]:
-        """Hidden states of the teacher at the sites; every process makes as many passes as the one with the most."""
-        unwrapped, sites = self._engine.unwrap(lesson.model), [site for _, site in lesson.sites]
-        states: list[Tensor] = []
+        """Hidden states of the teacher at the sites of a micro-step."""
+        assert lesson.hidden_BTH is not None
+        sites = [site for _, site in lesson.sites]
+        if not self._is_told:
+            self._ahead = sites
+        if self._ahead is not None:
+            self._head = self._read(lesson, self._ahead, inside_forward)
+            self._ahead = None
+        assert self._head is not None
+        states = [self._states[id(site)] for site in sites]
+        return torch.cat(states) if states else lesson.hidden_BTH.detach()[0, :0], self._head
+
+    def _read(self, lesson: Lesson, sites: Sequence[OnlineSite], inside_forward: bool) -> Head:
+        """Every process makes as many passes as the one with the most."""
+        unwrapped, rows = self._engine.unwrap(lesson.model), lesson.rows
+        policy_tokens = rows.prompt_ids_BP.numel() + rows.completion_ids_BC.numel()
+        passes = _passes(sites, TEACHER_SHARE * policy_tokens)
+        most = int(self._engine.gather(len(passes)).max())
+        self._states = {}
         with torch.no_grad(), self.teacher.installed(unwrapped), _evaluating(unwrapped):
-            for first in range(0, lesson.most, TEACHER_ROWS):
-                arguments = (unwrapped, sites[first : first + TEACHER_ROWS], lesson.rows)
+            for some in [*passes, *([[]] * (most - len(passes)))]:
+                arguments = (unwrapped, some, rows)
                 if inside_forward:
-                    states.append(self._teacher_pass(*arguments))
+                    states_NH = self._teacher_pass(*arguments)
                 else:
-                    states.append(self._engine.inside_forward(lesson.model, self._teacher_pass, *arguments))
+                    states_NH = self._engine.inside_forward(lesson.model, self._teacher_pass, *arguments)
+                parts = states_NH.split([len(site.turn_ids) for site in some])
+                self._states |= {id(site): part for site, part in zip(some, parts, strict=True)}
             head = output_head(unwrapped)
             # Gathered shards are overwritten when the teacher leaves.
             keep = torch.clone if is_sharded(unwrapped) else torch.detach
             weight_VH, bias_V = head.weight_VH.detach(), head.bias_V
-            head = Head(keep(weight_VH), None if bias_V is None else keep(bias_V.detach()), head.scale)
-        return torch.cat(states), head
+            return Head(keep(weight_VH), None if bias_V is None else keep(bias_V.detach()), head.scale)
 
     def _teacher_pass(self, model: Any, sites: Sequence[OnlineSite], rows: RolloutRows) -> Tensor:
         """States that predict the turns, turn after turn. Without a site the pass is made over a prompt."""
@@ -165,6 +192,18 @@ class OnlineDistillation:
             enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
             with torch.autocast(kind, dtype, enabled=enabled, cache_enabled=False):
                 yield
+
+
+def _passes(sites: Sequence[OnlineSite], most_tokens: int) -> list[list[OnlineSite]]:
+    """Padded to the longest of its pass, a site stands with others of about its length."""
+    passes: list[list[OnlineSite]] = []
+    for site in sorted(sites, key=lambda site: -len(site.teacher_ids)):
+        last = passes[-1] if passes else []
+        if last and (len(last) + 1) * len(last[0].teacher_ids) <= most_tokens:
+            last.append(site)
+        else:
+            passes.append([site])
+    return passes
 
 
 def _evaluating(model: Any) -> AbstractContextManager[Any]:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 
 from composer_replication.records import JsonObject, Message, content_id
 
-from ..models.chat_template import TemplateRefusal
 from ..models.loading import Policy
 from .examples import policy_text
 from .records import TokenizedTrace
@@ -35,21 +34,22 @@ class Contexts:
         """Ids up to the header that opens the turn."""
         row, start = self._stored.get(state_id, (None, 0))
         try:
-            ids = list(row.ids[:start]) if row else self._rendered(messages, tools)
-        except (TemplateRefusal, ValueError):
+            ids = list(row.ids[:start]) if row else self.opened(messages, tools)
+        except ValueError:
             return None
         return ids if len(ids) <= self._max_tokens else None
+
+    def opened(self, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int]:
+        """The same, always rendered and of any length. Raises `ValueError` where the template refuses it."""
+        if self._tokens.call_form:
+            return self._tokens.conversation(messages, tools)
+        return self._tokens.conversation([{"role": each["role"], "content": _as_text(each)} for each in messages])
 
     def turn(self, message: Message) -> list[int]:
         """Ids of an assistant turn, end of turn included."""
         if self._tokens.call_form:
             return self._tokens.turn_of(message)
         return self._tokens.turn(policy_text(message))
-
-    def _rendered(self, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int]:
-        if self._tokens.call_form:
-            return self._tokens.conversation(messages, tools)
-        return self._tokens.conversation([{"role": each["role"], "content": _as_text(each)} for each in messages])
 
 
 def _as_text(message: Message) -> str:

@@ -158,8 +158,10 @@ class ComposerReplicationTrainer(GRPOTrainer):
                 hints = _hints_of(sites)
                 for row in self._samples.chosen(scored["rewards"], hints):
                     self._weigh(self._token_weights, rollouts[row], sites[row], generated, row, sum(map(len, sites)))
-        if not self.alpha_sdpo:
+        if not self._online:
             return generated
+        if self._grpo_args.steps_per_generation <= self.args.gradient_accumulation_steps and self.num_iterations == 1:
+            self._online.expect([site for found in sites for site in found])
         # Lists of the batch's length are shuffled and split with it.
         return {**generated, "sdpo_sites": sites, "sdpo_number": self._engine.gather(sum(map(len, sites))).sum()}
 

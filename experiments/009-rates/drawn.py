@@ -1,0 +1,53 @@
+"""The figures: success over steps by rate and at the best rates, seeds that are not at a level yet, and `dynamic`."""
+
+from __future__ import annotations
+
+from described import BEST, LEVELS, curve_of, curve_over_tokens, sides
+from measured import HORIZON, RATES, ROLLOUTS_PER_STEP, rollouts_to
+from trained import Results
+
+from shared.crossing import not_there_yet
+from shared.curves_chart import Curve, curves_chart
+
+LAST_OF_DYNAMIC = 20
+WATCHED = (f"grpo{BEST}", f"sdpo{BEST}", "sham-2e-5")
+"""The sides of the time-to-level figures."""
+
+
+def figures(results: Results) -> dict[str, str]:
+    """By file name, as SVG text."""
+    every = sides(results)
+    by_rate = {f"curves-{rate}": [name for name in results.arms if name.endswith(f"-{rate}")] for rate in RATES}
+    shown = {**by_rate, "curves-best": list(WATCHED)}
+    over_steps = {
+        name: curves_chart(
+            "Held-out success while training", "training step", "share of held-out tasks",
+            [Curve(_label(side), curve_of(every[side])) for side in names], 1.0,
+        )
+        for name, names in shown.items()
+    }  # fmt: skip
+    waiting = {f"waiting-{level:g}": _waiting(results, level) for level in LEVELS}
+    return {**over_steps, **waiting, "dynamic": _dynamic(results)}
+
+
+def _label(side: str) -> str:
+    """Short enough for the margin."""
+    return side.replace(BEST, ", best")
+
+
+def _waiting(results: Results, level: float) -> str:
+    horizon, every = float(HORIZON * ROLLOUTS_PER_STEP), sides(results)
+    curves = [
+        Curve(_label(name), [(place, share, share, share) for place, share in corners])
+        for name in WATCHED
+        for corners in [not_there_yet([rollouts_to(run, level) for run in every[name].values()], horizon)]
+    ]
+    return curves_chart(f"Seeds below a success of {level:g}", "rollouts", "share of seeds not there yet", curves, 1.0)
+
+
+def _dynamic(results: Results) -> str:
+    names = [f"{kind}-{rate}" for rate in ("5e-6", "2e-5") for kind in ("grpo", "dynamic")]
+    curves = [Curve(name, curve_over_tokens(results.arms[name], LAST_OF_DYNAMIC)) for name in names]
+    return curves_chart(
+        "Dynamic sampling, to step 20", "million tokens of prompts and answers", "share of held-out tasks", curves, 1.0
+    )

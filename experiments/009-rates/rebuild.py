@@ -1,0 +1,59 @@
+"""Every table and figure of the plan from the raw files. Needs no GPU and trains nothing.
+
+    recompose experiment rebuild experiments/009-rates
+
+Reads plan.toml and results/low-strong; writes results/tables.json, results/tables.md and figures/*.svg. While a run of
+the plan is missing it writes nothing, says how many are, and ends with exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from described import describe
+from drawn import figures
+from hypotheses import registered
+from tabled import page
+from trained import read_results
+
+from composer_replication.errors import RecomposeError
+from composer_replication.evaluation.stats import Estimate
+from composer_replication.runs import write_atomically
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plan", type=Path, default=HERE / "plan.toml")
+    parser.add_argument("--results", type=Path, default=HERE / "results")
+    parser.add_argument("--figures", type=Path, default=HERE / "figures")
+    given = parser.parse_args()
+    try:
+        results = read_results(given.plan, given.results)
+    except RecomposeError as error:
+        sys.exit(str(error))
+    tested, described = registered(results), describe(results)
+    tables = {
+        "registered": [{**one._asdict(), "difference": one.difference._asdict()} for one in tested],
+        **described,
+    }
+    write_atomically(given.results / "tables.json", json.dumps(tables, indent=1, default=plain) + "\n")
+    write_atomically(given.results / "tables.md", page(tested, described))
+    given.figures.mkdir(exist_ok=True)
+    for name, picture in figures(results).items():
+        write_atomically(given.figures / f"{name}.svg", picture)
+    print(page(tested, described))
+
+
+def plain(value: object) -> object:
+    if isinstance(value, Estimate):
+        return value.model_dump(exclude={"schema_version"})
+    raise TypeError(f"{type(value).__name__} in the tables")
+
+
+if __name__ == "__main__":
+    main()

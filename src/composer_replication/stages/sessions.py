@@ -1,0 +1,90 @@
+"""`RUN/sessions`: held-out sessions under the policy before and after training. Optional: `evaluate --on sessions`."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from composer_replication.environments.opening import open_environment
+from composer_replication.environments.protocol import Environment
+from composer_replication.errors import UsageError
+from composer_replication.progress import Progress
+from composer_replication.records import ErrorSite, PreferencePair, Trace
+from composer_replication.runs import Run
+
+from .held_out import held_out_ids, sessions_of
+from .policy import load_own, policy_room
+from .training import read_done
+
+if TYPE_CHECKING:
+    from composer_replication.evaluation.session_reading import Judge
+
+MODELS = {"before": "policy", "after": "training"}
+
+
+def measure(run: Run, progress: Progress) -> None:
+    from composer_replication.evaluation.compare import PHASES
+    from composer_replication.evaluation.session_reading import SessionReader, choose_turns
+    from composer_replication.evaluation.sessions import TurnMeasure
+    from composer_replication.training.libraries import load_libraries
+
+    load_libraries()
+    from composer_replication.training.stored.contexts import Contexts
+
+    started, config = time.monotonic(), run.config
+    traces = held_out_sessions(run)
+    known = {trace.trace_id for trace in traces}
+    sites = [site for site in read_done(run, "sites", ErrorSite) if site.trace_id in known]
+    pairs = [pair for pair in read_done(run, "pairs", PreferencePair) if pair.trace_id in known]
+    turns = choose_turns(traces, sites, pairs, config.evaluation.tasks)
+    found: list[TurnMeasure] = []
+    skipped: Counter[str] = Counter()
+    with ExitStack() as stack:
+        judge = _judge(stack.enter_context(open_environment(config)) if any(t.task_id for t in traces) else None)
+        for phase in PHASES:
+            # One model at a time: two of a real size would not fit.
+            policy = load_own(run, MODELS[phase])
+            contexts = Contexts(policy, [], policy_room(run, policy))
+            reader = SessionReader(policy, contexts, phase, config.training.max_turn_tokens, judge)
+            done = Counter[str]()
+
+            def on_turn(done: Counter[str] = done, phase: str = phase) -> None:
+                done[phase] += 1
+                progress.step(done[phase], len(turns), f"{phase} training")
+
+            found += reader.measure(turns, on_turn)
+            skipped += reader.skipped
+            del policy, contexts, reader
+    counts = {"sessions": len(traces), "turns": len(turns), "skipped": dict(skipped)}
+    run.stage("sessions").finish(found, counts, [run.stage("training"), run.stage("ingestion")], started)
+
+
+def held_out_sessions(run: Run) -> list[Trace]:
+    """Of the run's own sessions those that its training did not see."""
+    counts = run.stage("training").require()["counts"]
+    traces = sessions_of(run, read_done(run, "ingestion", Trace))
+    known, share = held_out_ids(run, traces), run.config.evaluation.held_out_sessions
+    if not known:
+        raise UsageError(
+            f"{run.path}: of {len(traces)} sessions none is held out at a share of {share:g}",
+            "start a run with more sessions, or with a larger evaluation.held_out_sessions",
+        )
+    if counts.get("held_out_sessions") != len(known):
+        raise UsageError(f"{run.path}: training saw every session", "train again in another run")
+    return [trace for trace in traces if trace.trace_id in known]
+
+
+def _judge(environment: Environment | None) -> Judge:
+    def takes(trace: Trace, turn: int, text: str) -> bool | None:
+        if environment is None or trace.task_id is None:
+            return None
+        try:
+            environment.task(trace.task_id)
+        except LookupError:
+            return None
+        judged = environment.judge(trace.state(turn), text)
+        return None if judged is None else judged.accepted
+
+    return takes

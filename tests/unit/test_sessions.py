@@ -1,0 +1,117 @@
+"""What of a session is measured, and how a turn that is written again is judged."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from composer_replication.config import Config, EvaluationConfig
+from composer_replication.evaluation.sessions import TurnMeasure, changes, corrections, good_turns, what_is_wrong
+from composer_replication.records import ErrorSite, Source, Trace, Turn
+from composer_replication.runs import Run
+from composer_replication.stages.held_out import held_out_ids
+
+TOOLS = (
+    {"type": "function", "function": {"name": "read", "parameters": {
+        "type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}}},
+    {"type": "function", "function": {"name": "list", "parameters": {"type": "object"}}},
+)  # fmt: skip
+
+
+def said(text="", *calls):
+    message = {"role": "assistant", "content": text}
+    functions = [{"name": name, "arguments": arguments} for name, arguments in calls]
+    if functions:
+        message["tool_calls"] = [{"id": str(n), "type": "function", "function": f} for n, f in enumerate(functions)]
+    return message
+
+
+def read(path):
+    return said("", ("read", json.dumps({"path": path})))
+
+
+def session(opening, *actions):
+    messages = [{"role": "user", "content": opening}]
+    turns = []
+    for action in actions:
+        turns.append(Turn(start=len(messages), end=len(messages) + 2))
+        messages += [action, {"role": "tool", "content": "…"}]
+    return Trace(
+        trace_id=f"{opening}-{len(actions)}",
+        source=Source(agent="x"),
+        messages=tuple(messages),
+        turns=tuple(turns),
+        tools=TOOLS,
+    )
+
+
+def error(trace, turn, tool="read", **fields):
+    return ErrorSite(
+        site_id=f"{trace.trace_id}:{turn}", trace_id=trace.trace_id, turn=turn, state_id="", error_kind="type_error",
+        error_message="no", tool_name=tool, detector="x", **fields,
+    )  # fmt: skip
+
+
+def test_a_correction_is_the_next_other_call_of_the_tool_that_went_well():
+    trace = session("a", read("x"), read("y"), said("", ("list", "{}")), read("z"), read("w"))
+    sites = [error(trace, 0), error(trace, 1)]
+    found = [(one.turn, one.better, one.worse) for one in corrections([trace], sites)]
+    assert found == [(0, read("z"), read("x")), (1, read("z"), read("y"))]
+    assert [turn for _, turn in good_turns([trace], sites)] == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("later", "fields"),
+    [
+        ([read("x")], {}),
+        ([said("", ("list", "{}"))] * 3 + [read("y")], {}),
+        ([read("y")], {"fault": "user"}),
+    ],
+    ids=["the same call again", "too late", "not the actor's fault"],
+)
+def test_no_correction(later, fields):
+    trace = session("a", read("x"), *later)
+    assert not list(corrections([trace], [error(trace, 0, **fields)]))
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        (read("y"), None),
+        (said("I give up"), "no call"),
+        (said("", ("fetch", "{}")), "unknown tool"),
+        (said("", ("read", '{"path": 3}')), "against the schema"),
+        (said("", ("read", "{}")), "against the schema"),
+        (said("", ("read", '{"path": "y"')), "not JSON"),
+        (read("x"), "the same call again"),
+        (said("", ("read", '{ "path" : "x" }')), "the same call again"),
+        (said("", ("list", "{}"), ("read", "{}")), "against the schema"),
+    ],
+)
+def test_a_turn_is_judged_by_the_schemas(written, reason):
+    assert what_is_wrong(written, read("x"), TOOLS) == reason
+
+
+def test_a_session_that_continues_another_stays_on_its_side(tmp_path):
+    run = Run.start(tmp_path / "run", Config(evaluation=EvaluationConfig(held_out_sessions=0.5)))
+    sessions = [session(str(number), *[read("x")] * length) for number in range(20) for length in (1, 2)]
+    known = held_out_ids(run, sessions)
+    assert 8 <= len(known) <= 32
+    assert {trace_id.split("-")[0] + "-1" for trace_id in known} <= known
+    # More sessions move none of the earlier ones.
+    assert held_out_ids(run, [*sessions, *(session(f"new {n}", read("x")) for n in range(30))]) >= known
+    assert not held_out_ids(run, sessions[:8])
+
+
+def test_sessions_are_what_is_independent():
+    def measured(phase, value, trace, turn):
+        return TurnMeasure(measure="rewritten", trace_id=trace, turn=turn, phase=phase, value=value)
+
+    many = [measured(phase, float(phase == "before"), "a", turn) for turn in range(50) for phase in ("before", "after")]
+    few = [measured(phase, 1.0, "b", 0) for phase in ("before", "after")]
+    assert "1 held-out session" in changes(many)[1]["rewritten"]
+    (row,), _ = changes([*many, *few])
+    assert (row.turns, row.difference.n) == (51, 2)
+    assert row.difference.mean == -0.5
+    assert row.difference.hi > 1, "two sessions tell next to nothing, whatever their length"
