@@ -125,21 +125,24 @@ def _refused(config: Config) -> str | None:
 
 
 def shares(items: Sequence[Item], max_tokens: int, shape: ModelShape | None) -> dict[str, Any]:
-    """How many fit, how many would with windowing, how many training can use as it is now, and why the rest cannot."""
+    """How many fit whole, how many in a window, how many training takes, and why the rest cannot be used."""
     room = min(max_tokens, shape.max_positions) if shape else max_tokens
     why: Counter[str] = Counter()
+    windowed = 0
     for item in items:
+        fits = item.tokens <= max_tokens or item.least_tokens(max_tokens) <= max_tokens
+        windowed += fits
         # What more room would not cure comes first, so that nobody makes room in vain.
         if item.blocker:
             why[item.blocker] += 1
-        elif item.tokens > max_tokens:
+        elif not fits:
             why["too_long"] += 1
-        elif item.tokens > room:
+        elif item.tokens > room and item.least_tokens(room) > room:
             why["beyond_the_model"] += 1
     return {
         "n": len(items),
         "fit": sum(item.tokens <= max_tokens for item in items),
-        "fit_windowed": sum(item.least_tokens <= max_tokens for item in items),
+        "fit_windowed": windowed,
         "trainable": len(items) - why.total(),
         "why_not": dict(why.most_common()),
         "tools_not_shown": sum(not item.shows_tools for item in items),
@@ -187,18 +190,20 @@ def _measure(run: Run, rows: Sequence[TokenizedTrace], tokens: ChatTokens | None
 
     counter = ByTokenizer(tokens) if tokens else ByBytes()
     fingerprint = Policy(run.config.model.name, None, tokens).tokenizer_fingerprint if tokens else None
-    lengths = RunLengths(counter, fingerprint, read("ingestion", Trace) or (), rows)
+    sites: list[ErrorSite] = read("sites", ErrorSite) or []
+    lengths = RunLengths(counter, fingerprint, read("ingestion", Trace) or (), rows, sites)
     return {
         "states": lengths.states(),
-        "sites": lengths.sites(read("sites", ErrorSite) or (), read("hints", Hint)),
+        "sites": lengths.sites(sites, read("hints", Hint)),
         "pairs": lengths.pairs(read("pairs", PreferencePair) or ()),
     }, counter.source
 
 
 def _stored_tokens(lengths: dict[str, list[Item]], config: Config) -> list[int]:
-    """Of the sites and pairs that training takes."""
-    usable = [item.tokens for noun in ("sites", "pairs") for item in lengths[noun] if not item.blocker]
-    return [tokens for tokens in usable if tokens <= config.training.max_tokens]
+    """Of the sites and pairs that training takes; a window is filled."""
+    most = config.training.max_tokens
+    usable = [item for noun in ("sites", "pairs") for item in lengths[noun] if not item.blocker]
+    return [min(item.tokens, most) for item in usable if item.tokens <= most or item.least_tokens(most) <= most]
 
 
 def _find_shape(config: Config, folder: Any, tokens: ChatTokens | None) -> ModelShape | None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from composer_replication.records import JsonObject, Message, content_id
+from composer_replication.records import JsonObject, Message, ToolCall, content_id
 
 from ..models.loading import Policy
-from .examples import policy_text
+from .policy_text import policy_text
 from .records import TokenizedTrace
+
+_PROBE: Message = {"role": "user", "content": "u"}
 
 
 class Contexts:
@@ -29,6 +31,7 @@ class Contexts:
             for turn, (start, _) in enumerate(row.turn_spans)
         }
         self._max_tokens = max_tokens
+        self._sizes: dict[str, int] = {}
 
     def before(self, state_id: str, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int] | None:
         """Ids up to the header that opens the turn."""
@@ -45,6 +48,24 @@ class Contexts:
             return self._tokens.conversation(messages, tools)
         return self._tokens.conversation([{"role": each["role"], "content": _as_text(each)} for each in messages])
 
+    def after(self, message: Message, following: Sequence[Message]) -> list[int] | None:
+        """Ids from the end of a turn to the next header; None where the turn is written otherwise in a history."""
+        start, own = self.opened([_PROBE], ()), self.turn(message)
+        whole = self.opened([_PROBE, message, *following], ())
+        return whole[len(start) + len(own) :] if whole[: len(start) + len(own)] == start + own else None
+
+    def says(self, ids: Sequence[int], messages: Sequence[Message], tools: Sequence[JsonObject]) -> bool:
+        """Whether ids that were put together are the template's own text. Tokens may be split elsewhere."""
+        rendered, decode = self.opened(messages, tools), self._tokens.tokenizer.decode
+        return list(ids) == rendered or decode(ids) == decode(rendered)
+
+    def size(self, message: Message) -> int:
+        """Tokens of a message, about."""
+        text = shown(message, self._tokens.call_form is not None)
+        if text not in self._sizes:
+            self._sizes[text] = len(self._tokens.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return self._sizes[text] + self._tokens.hint_tokens("")
+
     def turn(self, message: Message) -> list[int]:
         """Ids of an assistant turn, end of turn included."""
         if self._tokens.call_form:
@@ -52,10 +73,22 @@ class Contexts:
         return self._tokens.turn(policy_text(message))
 
 
+def shown(message: Message, knows_calls: bool) -> str:
+    """About what a template writes of a message."""
+    calls = message.get("tool_calls", [])
+    if knows_calls or not calls:
+        return message["content"] + "".join(map(_as_written, calls))
+    return _as_text(message)
+
+
 def _as_text(message: Message) -> str:
     try:
         return policy_text(message)
-    except ValueError:
+    except (ValueError, RecursionError):
         # The actor wrote arguments that are not JSON; they are shown as they were.
-        function = message.get("tool_calls", [])[0]["function"]
-        return f'{{"name":{json.dumps(function["name"])},"arguments":{function["arguments"]}}}'
+        return _as_written(message.get("tool_calls", [])[0])
+
+
+def _as_written(call: ToolCall) -> str:
+    function = call["function"]
+    return f'{{"name":{json.dumps(function["name"])},"arguments":{function["arguments"]}}}'
