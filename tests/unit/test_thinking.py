@@ -243,6 +243,16 @@ def test_an_answer_that_the_template_leaves_out_stops_the_run():
         tokens.after_turn("the secret is 5")
 
 
+def test_a_stored_state_without_its_latest_answer_is_refused():
+    tokenizer = template_tokenizer("smollm2")
+    shy = tokenizer.chat_template.replace("message['content']", "message['content'].replace('secret', '')")
+    contexts = Contexts(Policy("shy", None, ChatTokens(tokenizer, shy)), [], 4096)
+    said = {"role": "assistant", "content": "A."}
+    secret, plain = ({"role": "tool", "content": content} for content in ("the secret is 5", "five"))
+    assert contexts.before("s", [*Talks.messages, said, secret], ()) is None
+    assert contexts.before("s", [*Talks.messages, said, secret, said, plain], ()) is not None
+
+
 def test_a_template_that_raises_is_named_with_its_reason():
     with pytest.raises(UsageError, match="gemma2 cannot be used here: TemplateError: System role not supported"):
         ChatTokens(template_tokenizer("gemma2"))

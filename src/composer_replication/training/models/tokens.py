@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
 from composer_replication.records import Message
@@ -64,11 +65,13 @@ class ChatTokens:
         return self._ids(self._text(messages, opened=True))
 
     def conversation(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> list[int]:
-        """The same for a whole conversation, with the template's own form of calls where it has one."""
+        """The same for a whole conversation, with the template's own form of calls where it has one. What the last turn
+        led to must be there; what a template makes of older answers is its own affair."""
         form = self.call_form
         shown = [form.native(message) for message in messages] if form else self._as_heard(messages)
         text = self.template.text(shown, tools if form else (), opened=True)
-        for message in messages:
+        latest = takewhile(lambda message: message["role"] != "assistant", reversed(messages))
+        for message in latest:
             if message["role"] == "tool" and not shows(text, message["content"]):
                 raise self.template.refusal("it leaves out what a tool answered")
         return self._ids(text)
