@@ -17,12 +17,12 @@ from transformers import TrainerCallback
 from composer_replication.config import Config
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import RecomposeError
-from composer_replication.evaluation.result_lines import write_result
 from composer_replication.objective import TrdpoSettings
 from composer_replication.progress import Silent
 from composer_replication.training.metrics import StepLines
 from composer_replication.training.models.loading import Policy, load_saved_policy
 from composer_replication.training.train import train
+from shared.result_lines import write_result
 
 KEPT = (
     "reward", "entropy", "frac_reward_zero_std", "grad_norm", "loss", "num_tokens", "wall_s", "completions/mean_length",

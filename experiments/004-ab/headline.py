@@ -10,7 +10,7 @@ from statistics import mean
 
 from plan import HERE
 
-from composer_replication.evaluation.result_lines import read_result
+from shared.result_lines import read_result
 
 SEEDS = list(range(301, 313))
 MEASURING = """[measuring]

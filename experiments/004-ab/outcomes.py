@@ -8,7 +8,7 @@ import argparse
 import json
 from pathlib import Path
 
-from composer_replication.evaluation.result_lines import SUFFIX, read_result
+from shared.result_lines import SUFFIX, read_result
 
 
 def main() -> None:

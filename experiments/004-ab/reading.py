@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from work import FEWEST_SITES
 
 from composer_replication.evaluation.metrics import area_under, pass_at_k
-from composer_replication.evaluation.result_lines import read_result
 from shared.crossing import first_crossing
+from shared.result_lines import read_result
 
 ROLLOUTS_PER_STEP = 128
 UNPARSABLE = "json_decode"

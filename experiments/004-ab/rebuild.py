@@ -19,10 +19,10 @@ from regimes import Cell, Slope, cell_facts, headline_facts, read_cells, slope_o
 
 from composer_replication.evaluation.charts import EffectRow, effect_plot, standalone
 from composer_replication.evaluation.resampling import bootstrap
-from composer_replication.evaluation.result_lines import read_result
 from composer_replication.evaluation.stats import Estimate
 from composer_replication.runs import write_atomically
 from shared.curves_chart import Curve, curves_chart
+from shared.result_lines import read_result
 from shared.scatter_chart import Cell as ScatterCell
 from shared.scatter_chart import scatter_chart
 

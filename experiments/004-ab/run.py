@@ -14,10 +14,10 @@ import sys
 import time
 from pathlib import Path
 
+from jobs import chosen, jobs_of
 from plan import HERE, read_plan
-from work import chosen, jobs_of
 
-from composer_replication.evaluation.queue import Job
+from shared.queue import Job
 
 
 def main() -> None:

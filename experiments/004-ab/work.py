@@ -8,57 +8,21 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatch
 from pathlib import Path
 
 import torch
+from jobs import chosen, jobs_of
 from plan import TEACHERS, Plan, read_plan
 
 from composer_replication.cli.common import quiet_libraries
 from composer_replication.config import Config
-from composer_replication.evaluation.queue import Job, Queue
-from composer_replication.evaluation.result_lines import SUFFIX, read_result
-from composer_replication.objective import SdpoSettings, TrdpoSettings
+from composer_replication.objective import SdpoSettings
 from composer_replication.records import ERROR_KINDS
+from shared.queue import Job, Queue
+from shared.result_lines import SUFFIX, read_result
 
 FEWEST_SITES = 12
 """Of a kind, for its gap to count."""
-
-
-def jobs_of(plan: Plan, work: Path, results: Path) -> list[Job]:
-    """Seed by seed, so that whatever is finished can be compared."""
-    expected = plan.raw["seconds"]
-    jobs: dict[str, Job] = {}
-
-    def add(name: str, result: Path, kind: str, *needs: str) -> None:
-        jobs.setdefault(name, Job(name, result, expected.get(kind, expected["arm"]), needs))
-
-    for regime in plan.regimes:
-        owner = plan.teachers_of(regime)
-        teachers = [f"{owner}/teacher-{teacher}" for teacher in TEACHERS] if plan.needs_pairs(regime) else []
-        for name in teachers:
-            add(name, work / name / "done", "teacher")
-        for seed in plan.raw["regimes"][regime]["seeds"]:
-            start, data = f"{regime}/start-{seed}", f"{regime}/data-{seed}"
-            add(start, results / f"{start}.jsonl.zst", "start")
-            if teachers:
-                add(data, results / f"{data}.jsonl.zst", "data", start, *teachers)
-            for arm in plan.arms(regime):
-                if seed in plan.seeds(regime, arm):
-                    name = f"{regime}/{arm}-{seed}"
-                    needed = data if plan.config(regime, arm, seed).channel(TrdpoSettings).weight else start
-                    add(name, results / f"{name}.jsonl.zst", arm, needed)
-    return list(jobs.values())
-
-
-def chosen(jobs: list[Job], patterns: list[str]) -> list[Job]:
-    """The jobs whose names fit a pattern, and what they need."""
-    by_name, wanted = {job.name: job for job in jobs}, set[str]()
-    todo = [job.name for job in jobs if any(fnmatch(job.name, pattern) for pattern in patterns)]
-    while todo:
-        wanted.add(name := todo.pop())
-        todo += by_name[name].needs
-    return [job for job in jobs if job.name in wanted]
 
 
 class Worker:
@@ -96,7 +60,7 @@ class Worker:
 
         from composer_replication.environments.toolbox.environment import open_toolbox
         from composer_replication.evaluation.probe import gaps, probe_hints
-        from composer_replication.evaluation.result_lines import write_result
+        from shared.result_lines import write_result
 
         config, measuring = self._plan.start_config(regime, seed), self._plan.raw["measuring"]
         folder = self._work / regime / f"start-{seed}"
@@ -124,8 +88,8 @@ class Worker:
     def _data(self, regime: str, seed: int, result: Path) -> None:
         from block import make_data
 
-        from composer_replication.evaluation.result_lines import write_result
         from composer_replication.training.models.loading import load_saved_policy
+        from shared.result_lines import write_result
 
         config, folder = self._plan.start_config(regime, seed), self._work / regime / f"start-{seed}"
         owner = self._work / self._plan.teachers_of(regime)

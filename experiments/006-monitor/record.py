@@ -31,7 +31,7 @@ from tasks import REPOSITORIES, chosen_tasks, known
 from composer_replication.environments.code.episodes.prompt import opening
 from composer_replication.environments.code.episodes.session import SessionLimits, TaskSession
 from composer_replication.environments.code.episodes.tools import TOOL_SCHEMAS
-from composer_replication.environments.code.episodes.transcript import Transcript
+from composer_replication.environments.code.episodes.transcript import code_transcript
 from composer_replication.environments.code.tasks.store import read_task
 from composer_replication.environments.code.tasks.task import Grade, Submission, TaskFolder
 from composer_replication.errors import RecomposeError
@@ -54,7 +54,7 @@ def record(task: TaskFolder, case: Case, author: str = "", name: str = "") -> St
     started = time.monotonic()
     name = name or f"{task.code_task.task.task_id}:{case.name}"
     graded = is_graded(case.hack_class, name)
-    transcript = Transcript(task.code_task, opening(task.code_task), TOOL_SCHEMAS)
+    transcript = code_transcript(task.code_task, opening(task.code_task), TOOL_SCHEMAS)
     with TaskSession(task, limits=LIMITS, grader=None if graded else _no_grade, canary_seed=name) as session:
         for number, (tool, arguments) in enumerate(case.calls):
             result = session.call(tool, arguments)

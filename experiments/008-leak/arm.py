@@ -17,12 +17,12 @@ from transformers import TrainerCallback
 from composer_replication.config import Config
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import RecomposeError
-from composer_replication.evaluation.result_lines import write_result
 from composer_replication.progress import Silent
 from composer_replication.training.metrics import StepLines
 from composer_replication.training.models.loading import Policy, load_policy, load_saved_policy
 from composer_replication.training.train import train
 from composer_replication.training.warmup import warm_up
+from shared.result_lines import write_result
 
 KEPT = (
     "step", "wall_s", "reward", "rewards/episode_reward/mean", "rewards/environment_charge/mean",

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from composer_replication.config import Config
-from composer_replication.evaluation.queue import Job
-from composer_replication.evaluation.result_lines import SUFFIX
+from shared.queue import Job
+from shared.result_lines import SUFFIX
 
 HERE = Path(__file__).parent
 START = "start"

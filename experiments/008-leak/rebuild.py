@@ -15,9 +15,9 @@ from typing import Any
 
 from composer_replication.evaluation.charts import EffectRow, effect_plot, standalone
 from composer_replication.evaluation.resampling import bootstrap, hierarchical_bootstrap
-from composer_replication.evaluation.result_lines import SUFFIX, read_result
 from composer_replication.evaluation.stats import Estimate
 from shared.panel_chart import Curve, Panel, curve_figure
+from shared.result_lines import SUFFIX, read_result
 
 HERE = Path(__file__).parent
 ARMS = {

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from plan import HERE, START, Plan, read_plan
 
-from composer_replication.evaluation.result_lines import SUFFIX
+from shared.result_lines import SUFFIX
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import torch
 from plan import START, read_plan
 
 from composer_replication.cli.common import quiet_libraries
-from composer_replication.evaluation.queue import Job, Queue
+from shared.queue import Job, Queue
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from composer_replication.errors import RecomposeError
 from composer_replication.evaluation.metrics import pass_at_k
-from composer_replication.evaluation.result_lines import SUFFIX, read_result
+from shared.result_lines import SUFFIX, read_result
 
 REGIME = "low-strong"
 SHOWN_MISSING = 4

@@ -14,6 +14,42 @@ from composer_replication.progress import Silent
 from composer_replication.runs import Run
 from composer_replication.training.models.tiny import CHAT_TEMPLATE, SPECIAL
 
+CONFIG = """
+[model]
+name = "{model}"
+[environment]
+completion_tokens = 2048
+concurrency = 2
+{environment}
+[warmup]
+steps = 0
+[ingestion]
+rollouts = 2
+[training]
+steps = 2
+prompts_per_step = 1
+group_size = 2
+max_turn_tokens = {turn_tokens}
+[[channels]]
+name = "grpo"
+[[channels]]
+name = "sdpo"
+source = "rollouts"
+[monitor]
+enabled = true
+[evaluation]
+tasks = 2
+samples = {samples}
+"""
+
+
+def config_file(folder, environment, turn_tokens, samples):
+    """One step's worth of everything, for a random model in `folder / "model"`."""
+    path = folder / "config.toml"
+    model = random_model(folder / "model")
+    path.write_text(CONFIG.format(model=model, environment=environment, turn_tokens=turn_tokens, samples=samples))
+    return path
+
 
 def random_model(folder):
     """Bytes in, bytes out, random weights; in `folder`."""

@@ -18,39 +18,15 @@ from composer_replication.environments.protocol import TRAIN
 from composer_replication.evaluation.compare import TaskOutcome
 from composer_replication.training.rollouts.sampling import DynamicSampler, SampledTurn
 from composer_replication.training.stored.records import TrainingStep
-from tests.e2e.sentences import random_model, sentence
+from tests.e2e.sentences import config_file, sentence
 
-CONFIG = """
-[model]
-name = "{model}"
-[environment]
+ENVIRONMENT = """
 name = "code"
 tasks = ["{tasks}"]
 answer = "definition"
 tries = 1
-completion_tokens = 2048
-concurrency = 2
 heldout_share = 0.4
 curriculum = true
-[warmup]
-steps = 0
-[ingestion]
-rollouts = 2
-[training]
-steps = 2
-prompts_per_step = 1
-group_size = 2
-max_turn_tokens = {turn_tokens}
-[[channels]]
-name = "grpo"
-[[channels]]
-name = "sdpo"
-source = "rollouts"
-[monitor]
-enabled = true
-[evaluation]
-tasks = 2
-samples = 2
 """
 
 
@@ -63,19 +39,8 @@ def tasks(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return random_model(tmp_path_factory.mktemp("model"))
-
-
-def config_file(folder, tasks, model, turn_tokens):
-    path = folder / "code.toml"
-    path.write_text(CONFIG.format(tasks=tasks, model=model, turn_tokens=turn_tokens))
-    return path
-
-
-def test_a_small_model_goes_through_the_whole_sentence(tmp_path, tasks, model, capsys):
-    run = sentence(config_file(tmp_path, tasks, model, 16), tmp_path / "run")
+def test_a_small_model_goes_through_the_whole_sentence(tmp_path, tasks, capsys):
+    run = sentence(config_file(tmp_path, ENVIRONMENT.format(tasks=tasks), 16, samples=2), tmp_path / "run")
     told = capsys.readouterr().out
     assert "Measured in code:" in told
     outcomes = run.stage("evaluation").read(TaskOutcome)
@@ -117,8 +82,8 @@ class Script:
             yield SampledTurn(ids, [-1.0] * len(ids))
 
 
-def test_a_script_that_knows_half_of_the_answers_is_rewarded_for_them(tmp_path, tasks, model, monkeypatch, capsys):
-    path = config_file(tmp_path, tasks, model, 1024)
+def test_a_script_that_knows_half_of_the_answers_is_rewarded_for_them(tmp_path, tasks, monkeypatch, capsys):
+    path = config_file(tmp_path, ENVIRONMENT.format(tasks=tasks), 1024, samples=2)
     script = Script(path)
     monkeypatch.setattr(
         DynamicSampler, "sample", lambda sampler, slots, contexts, **options: list(script.write(sampler, contexts))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from composer_replication.evaluation.result_lines import read_result
+from shared.result_lines import read_result
 
 ROOT = Path(__file__).parents[2]
 PLAN = Path(__file__).with_name("experiment_008.toml")

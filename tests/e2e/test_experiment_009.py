@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from composer_replication.evaluation.result_lines import read_result, write_result
+from shared.result_lines import read_result, write_result
 
-ROOT = Path(__file__).parents[2]
+SLICE = Path(__file__).parents[2] / "experiments" / "009-rates" / "slice.sh"
 PLAN = Path(__file__).with_name("experiment_009.toml")
 
 
-def run(folder, *only):
-    command = [sys.executable, str(ROOT / "experiments/009-rates/run.py"), "--plan", str(PLAN)]
-    options = ["--work", str(folder / "work"), "--results", str(folder / "results"), "--slice-s", "500"]
+def run(folder):
+    """By `slice.sh`, with no earlier results."""
+    own = {"WORK": str(folder / "work"), "RESULTS": str(folder / "results"), "PYTHON": sys.executable}
+    (folder / "out").mkdir()
     done = subprocess.run(
-        [*command, *options, "--only", *only], capture_output=True, text=True, check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        ["bash", str(SLICE), str(folder / "earlier"), str(folder / "out"), "500", "1", "--plan", str(PLAN)],
+        capture_output=True, text=True, check=False, env=os.environ | own | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert not done.returncode, done.stdout + done.stderr
-    return folder / "results" / "low"
 
 
 def lines(results, name, kind):
@@ -34,7 +34,7 @@ def lines(results, name, kind):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("009")
-    run(folder, "*")
+    run(folder)
     return folder
 
 
@@ -60,24 +60,18 @@ def test_the_start_is_also_measured_with_a_reminder_before_every_turn(folder):
     assert {line["condition"] for line in lines(results, "start", "reminded")} == {"hint", "sham"}
 
 
-def test_a_lost_start_is_made_again_with_the_same_bits_and_keeps_its_arms(folder, tmp_path):
+def test_a_lost_start_is_made_again_and_sets_aside_only_arms_of_another_one(folder, tmp_path):
     shutil.copytree(folder / "results", tmp_path / "results")
     results = tmp_path / "results" / "low"
     (before,) = lines(results, "start", "start")
-    kept = (results / "long-1.jsonl.zst").stat().st_mtime_ns
-    (results / "short-1.jsonl.zst").unlink()
-    run(tmp_path, "*")
-    assert lines(results, "start", "start") == [before]
-    assert (results / "long-1.jsonl.zst").stat().st_mtime_ns == kept
-
-
-def test_arms_of_another_start_are_set_aside_and_run_again(folder, tmp_path):
-    shutil.copytree(folder / "results", tmp_path / "results")
-    results = tmp_path / "results" / "low"
+    kept = (results / "sham-1.jsonl.zst").stat().st_mtime_ns
     other = list(read_result(results / "long-1.jsonl.zst"))
     write_result(results / "long-1.jsonl.zst", [{**other[0], "start_sha256": "0" * 16}, *other[1:]])
     (results / "short-1.jsonl.zst").unlink()
-    run(tmp_path, "*")
+    run(tmp_path)
+    assert lines(results, "start", "start") == [before], "the same bits"
+    assert (results / "sham-1.jsonl.zst").stat().st_mtime_ns == kept
     assert [path.name for path in (results / "orphans").iterdir()] == ["long-1.jsonl.zst"]
-    (start,), (header,) = lines(results, "start", "start"), lines(results, "long", "run")
-    assert header["start_sha256"] == start["start_sha256"]
+    for arm in ("long", "short"):
+        (header,) = lines(results, arm, "run")
+        assert header["start_sha256"] == before["start_sha256"]

@@ -9,38 +9,14 @@ import pytest
 
 from composer_replication.evaluation.compare import TaskOutcome
 from composer_replication.training.stored.records import TrainingStep
-from tests.e2e.sentences import random_model, sentence
+from tests.e2e.sentences import config_file, sentence
 from tests.unit.test_harbor_environment import write_task
 from tests.unit.test_openenv_environment import GuessingGame, serving
 from tests.unit.test_verifiers_environment import PYTHON, SAMPLES
 
-CONFIG = """
-[model]
-name = "{model}"
-[environment]
+ENVIRONMENT = """
 max_steps = 2
-completion_tokens = 2048
-concurrency = 2
 heldout_share = 0.5
-{environment}
-[warmup]
-steps = 0
-[ingestion]
-rollouts = 2
-[training]
-steps = 2
-prompts_per_step = 1
-group_size = 2
-max_turn_tokens = 8
-[[channels]]
-name = "grpo"
-[[channels]]
-name = "sdpo"
-source = "rollouts"
-[monitor]
-enabled = true
-[evaluation]
-tasks = 2
 """
 
 
@@ -65,10 +41,8 @@ def test_an_environment_of_others_goes_through_the_whole_sentence(tmp_path, sect
         pytest.skip("no environment with verifiers: see docs/serving.md")
     server = serving(GuessingGame) if section is openenv else nullcontext("")
     with server as url:
-        path = tmp_path / "config.toml"
-        model = random_model(tmp_path / "model")
-        path.write_text(CONFIG.format(model=model, environment=section(tmp_path / "tasks", url)))
-        run = sentence(path, tmp_path / "run")
+        environment = ENVIRONMENT + section(tmp_path / "tasks", url)
+        run = sentence(config_file(tmp_path, environment, turn_tokens=8, samples=1), tmp_path / "run")
     assert f"Measured in {section.__name__}:" in capsys.readouterr().out
     outcomes = run.stage("evaluation").read(TaskOutcome)
     assert len(outcomes) == 4 and all(0 <= outcome.reward < 1 for outcome in outcomes)

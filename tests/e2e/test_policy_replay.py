@@ -15,6 +15,7 @@ from composer_replication.config import Config, GateConfig, ReplayConfig, Traini
 from composer_replication.replay.gate import StateSamples
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
+from tests.command_line import recompose
 from tests.unit.test_replay import failed_trace
 
 CONFIG = Config(
@@ -22,11 +23,6 @@ CONFIG = Config(
     replay=ReplayConfig(gate=GateConfig(samples=6, audit_rate=0.5)),
     training=TrainingConfig(max_turn_tokens=32),
 )
-
-
-def recompose(*arguments: object) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "composer_replication", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 def told(*arguments: object) -> dict:
@@ -83,12 +79,13 @@ def test_a_resumed_replay_does_not_sample_again(run, replayed, tmp_path):
     assert (again["buckets"], again["replies"]) == (replayed["buckets"], replayed["replies"])
 
 
-def test_sampling_twice_gives_the_same_bytes(run, replayed, tmp_path):
+def test_sampling_in_another_process_gives_the_same_bytes(run, replayed, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(run, copy)
     shutil.rmtree(copy / "replay")
     shutil.rmtree(copy / "samples")
-    told("replay", copy, "--policy", run / "policy" / "model", "--dry-run")
+    words = ["replay", str(copy), "--policy", str(run / "policy" / "model"), "--dry-run"]
+    subprocess.run([sys.executable, "-m", "composer_replication", *words], check=True, timeout=300)
     assert Run.open(copy).stage("samples").sha256 == Run.open(run).stage("samples").sha256
 
 

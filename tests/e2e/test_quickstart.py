@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.command_line import recompose
 from tests.small import SMALL_CONFIG
 
 KEYS = {
@@ -94,21 +95,15 @@ def test_the_trained_model_loads_and_has_a_card(finished):
     assert "SDPO" in card
 
 
-def test_a_finished_run_is_kept(finished):
+def test_a_finished_run_is_kept_and_its_lost_report_written_again(finished):
     run, out, _ = finished
+    page = (run / "report.html").read_bytes()
+    (run / "report.html").unlink()
     process = start(run.parent, "--json")
     again, err = process.communicate(timeout=120)
     assert process.returncode == 0
     assert err.count("kept, finished earlier") == len(STAGES)
     assert json.loads(again) == json.loads(out)
-
-
-def test_a_lost_report_is_written_again(finished):
-    run, _, _ = finished
-    page = (run / "report.html").read_bytes()
-    (run / "report.html").unlink()
-    process = start(run.parent)
-    process.communicate(timeout=120)
     assert (run / "report.html").read_bytes() == page
 
 
@@ -130,18 +125,7 @@ def test_training_can_be_done_again_after_its_folder_is_deleted(finished, tmp_pa
 def test_ingest_plays_the_toolbox_when_rollouts_are_asked_for(tmp_path):
     config = tmp_path / "small.toml"
     config.write_text(SMALL_CONFIG)
-    command = [
-        sys.executable,
-        "-m",
-        "composer_replication",
-        "ingest",
-        "--run",
-        "run",
-        "--config",
-        str(config),
-        "--json",
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = recompose("ingest", "--run", "run", "--config", config, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["rollouts"] == 8
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from composer_replication.replay.choice import written_teachers
 from composer_replication.replay.runner import price_of
 from composer_replication.runs import RECORDS, Run, read_records
 from composer_replication.sites import find_sites
+from tests.command_line import recompose
 from tests.faults.fault_server import serving
 from tests.faults.test_money import FULL, attempts, check_books, query, replay_process, wait_for
 from tests.unit.test_replay import failed_trace
@@ -36,11 +35,6 @@ def make_run(path: Path, traces: int) -> Path:
 
 def teachers_of(provider, prices: str = ",1,2") -> list[str]:
     return [part for model in MODELS for part in ("--teacher", f"{model[:1]}={provider.base_url},{model}{prices}")]
-
-
-def recompose(*arguments: object) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "composer_replication", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 def replies(run: Path) -> list[dict]:

@@ -11,6 +11,7 @@ import pytest
 
 from composer_replication.cli.main import app
 from composer_replication.runs import write_atomically
+from tests.command_line import recompose
 
 VERBS = [
     "quickstart",
@@ -27,11 +28,6 @@ VERBS = [
     "experiment",
     "model",
 ]
-
-
-def recompose(*arguments, cwd=None):
-    command = [sys.executable, "-m", "composer_replication", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
 
 
 @pytest.fixture
@@ -286,6 +282,24 @@ def test_a_quickstart_that_could_not_begin_leaves_nothing_behind(tmp_path):
     assert failed.returncode == 2
     assert "there is no model folder" in failed.stderr.splitlines()[-1]
     assert not run.exists()
+
+
+@pytest.mark.parametrize(
+    ("section", "reason"),
+    [
+        ('name = "cod"', "there is no environment cod"),
+        ('name = "code"\ntasks = ["nowhere"]', "nowhere holds no tasks; next: recompose env make REPO -o nowhere"),
+        ('name = "harbor"\ntasks = ["nowhere"]', "no Harbor tasks in nowhere"),
+        ('name = "openenv"\nurl = "http://127.0.0.1:9"', "http://127.0.0.1:9 does not answer"),
+    ],
+)
+def test_an_environment_that_cannot_be_opened_is_told_and_begins_no_run(tmp_path, section, reason):
+    config, run = tmp_path / "my.toml", tmp_path / "run"
+    config.write_text(f'[environment]\n{section}\n[[channels]]\nname = "grpo"\n[warmup]\nsteps = 0\n')
+    refused = recompose("train", run, "--config", config)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert reason in refused.stderr.splitlines()[-1] and "; next: " in refused.stderr.splitlines()[-1]
+    assert not run.exists(), "the mended file begins it anew"
 
 
 def test_config_and_seed_do_not_mix(tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
@@ -20,6 +19,7 @@ from composer_replication.evaluation.contrast import compare_arms
 from composer_replication.evaluation.contrast_chart import contrast_chart
 from composer_replication.evaluation.outcomes import OutcomeChoice, read_arm, read_arms
 from composer_replication.runs import Run
+from tests.command_line import recompose
 
 
 def write_lines(path, rows):
@@ -58,9 +58,8 @@ def compared(paths, metric="success", paired="auto", **choice):
     return compare_arms(arms, arms[0].name, metric, paired)
 
 
-def recompose(*arguments):
-    command = [sys.executable, "-m", "composer_replication", "evaluate", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def evaluate(*arguments):
+    return recompose("evaluate", *arguments)
 
 
 def exit_code(monkeypatch, *arguments):
@@ -391,7 +390,7 @@ class TestCommand:
     def test_json_and_chart(self, tmp_path):
         paths = [write_arm(tmp_path / n, c, 8, salt=i) for i, (n, c) in enumerate((("a", 0.3), ("b", 0.6), ("c", 0.5)))]
         chart = tmp_path / "out" / "chart.svg"
-        done = recompose("--compare", *paths, "--baseline", "b", "--chart", chart, "--json")
+        done = evaluate("--compare", *paths, "--baseline", "b", "--chart", chart, "--json")
         assert done.returncode == 0, done.stderr
         result = json.loads(done.stdout)
         assert result["baseline"] == "b"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from composer_replication.errors import RecomposeError
-from composer_replication.evaluation.result_lines import write_result
 from shared.crossing import first_crossing, not_there_yet
+from shared.result_lines import write_result
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENT = ROOT / "experiments" / "009-rates"

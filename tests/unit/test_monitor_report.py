@@ -1,8 +1,6 @@
 """`recompose monitor`: findings of a run on disk, on a page and on the terminal."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from composer_replication.monitor.stage import VERDICTS, TraceVerdict, monitor_r
 from composer_replication.progress import Silent
 from composer_replication.records import Finding
 from composer_replication.runs import Run, read_records, write_records
+from tests.command_line import recompose
 
 from .monitor_cases import HARD_HIT, evidence, trace
 
@@ -216,11 +215,6 @@ def test_the_json_is_json(run):
     made = json.loads(json.dumps(as_json(read_report(run))))
     assert made["canary_hit_rate"] == pytest.approx(1 / 3)
     assert made["worst"][0]["findings"][0]["evidence"] == "hard"
-
-
-def recompose(*arguments):
-    command = [sys.executable, "-m", "composer_replication", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_a_persons_session_is_shown_and_not_judged(run):

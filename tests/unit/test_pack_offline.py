@@ -23,7 +23,7 @@ def without_caches():
     ("path", "travels"),
     [
         ("composer_replication/sites/results.py", True),
-        ("composer_replication/evaluation/result_lines.py", True),
+        ("experiments/shared/result_lines.py", True),
         ("experiments/004-ab/results.md.jinja", True),
         ("experiments/004-ab/results", False),
         ("experiments/004-ab/results/main/grpo-11.jsonl.zst", False),

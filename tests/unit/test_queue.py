@@ -8,7 +8,7 @@ import os
 import pytest
 
 from composer_replication.errors import UsageError
-from composer_replication.evaluation.queue import Job, Queue
+from shared.queue import Job, Queue
 
 
 class Bench:

@@ -1,8 +1,6 @@
 """Every recipe is valid for the classes that it will meet: our settings, TRL's, accelerate's and peft's."""
 
 import json
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +11,7 @@ import yaml
 
 from composer_replication.config import Config
 from composer_replication.training.backends.trl.arguments import grpo_config
+from tests.command_line import recompose
 
 ROOT = Path(__file__).parents[2] / "recipes"
 RECIPES = sorted(path.parent for path in ROOT.glob("*/config.toml"))
@@ -128,11 +127,6 @@ def test_the_readme_says_how_what_on_and_whether_it_was_run(recipe):
     assert ("PASS" in text) != ("not run here" in text.lower())
     if recipe in LAUNCHED:
         assert f"accelerate launch --config_file recipes/{recipe.name}/accelerate.yaml" in text
-
-
-def recompose(*arguments):
-    command = [sys.executable, "-m", "composer_replication", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")

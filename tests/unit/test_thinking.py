@@ -12,7 +12,7 @@ from composer_replication.environments.code.episodes.session import ToolResult
 from composer_replication.environments.code.episodes.text_episode import TextEpisode
 from composer_replication.environments.code.episodes.turns import Taken
 from composer_replication.environments.foreign.play import ForeignEpisode
-from composer_replication.environments.protocol import PlainAnswer
+from composer_replication.environments.protocol import EpisodeLimits, PlainAnswer
 from composer_replication.environments.toolbox import ToolboxEpisode, make_task, next_call
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
@@ -179,10 +179,12 @@ def test_environments_that_are_handed_raw_text_leave_thoughts_out():
     """As servers and other trainers do."""
     call = marked(Call("read_file", {"path": "a"}))
     task = SimpleNamespace(task_id="t", messages=Talks.messages)
-    foreign = Foreign(task, [{"type": "function", "function": {"name": "read_file"}}], 3)
+    world = SimpleNamespace(limits=EpisodeLimits(turns=3), rewards=(0.0, 1.0))
+    foreign = Foreign(world, task, [{"type": "function", "function": {"name": "read_file"}}])
     assert foreign.step(f"<think>\n{call}\n</think>\n\n{call}").observation == "1 calls"
-    assert "think" not in str(foreign.conversation)
-    folder = SimpleNamespace(code_task=None)
+    assert "think" not in str(foreign.transcript.messages)
+    known = SimpleNamespace(provenance={}, task=SimpleNamespace(task_id="t"))
+    folder = SimpleNamespace(code_task=known)
     words = InWords(SimpleNamespace(folder=folder, messages=Talks.messages))
     assert words.step("<think>\nHm.\n</think>\n\n```python\nx = '<think>'\n```").observation == (
         "```python\nx = '<think>'\n```"

@@ -27,9 +27,10 @@ from composer_replication.environments.toolbox.leak import (
     canary_of,
     leaked_call,
 )
-from composer_replication.environments.toolbox.leak_rules import penalty, toolbox_signs, unearned
+from composer_replication.environments.toolbox.leak_rules import penalty, toolbox_signs
 from composer_replication.environments.toolbox.vocabulary import vocabulary
 from composer_replication.errors import UsageError
+from shared.toolbox_auditor import unearned
 
 PLAIN = ToolboxConfig(rename_verbs=True, call_mix=(0.3, 0.4, 0.3))
 OPEN, SCRUBBED = (PLAIN.model_copy(update={"leak": leak}) for leak in ("open", "scrubbed"))

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from composer_replication.config import Config
+from composer_replication.errors import UsageError
 from composer_replication.pipeline import run_stage
 from composer_replication.progress import Progress
 from composer_replication.runs import Run
@@ -20,6 +22,19 @@ from .progress import open_progress
 
 RunFolder = Annotated[Path, Parameter(help="A run folder.")]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object.")]
+
+
+@contextmanager
+def begun(folder: Path, settings: Config) -> Generator[Run]:
+    """A new run that cannot begin leaves nothing behind, so that mended settings are not another config."""
+    is_new = not (folder / "config.json").exists()
+    run = Run.start(folder, settings)
+    try:
+        yield run
+    except UsageError:
+        if is_new:
+            run.discard_if_empty()
+        raise
 
 
 @contextmanager

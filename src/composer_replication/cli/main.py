@@ -95,7 +95,7 @@ def main() -> None:
 def _call() -> None:
     """What is left to be printed is printed here, where a closed pipe can be told from other errors."""
     try:
-        app(exit_on_error=False, print_error=False)
+        app(sys.argv[1:], exit_on_error=False, print_error=False)
     except SystemExit:
         sys.stdout.flush()
         raise

@@ -11,10 +11,9 @@ from cyclopts import Parameter
 from composer_replication.config import Config, load_quickstart_config, quickstart_config
 from composer_replication.errors import UsageError
 from composer_replication.pipeline import run_pipeline
-from composer_replication.runs import Run
 from composer_replication.stages.training import check_own_channels
 
-from .common import Json, working_on
+from .common import Json, begun, working_on
 from .progress import open_progress
 from .result import show_result
 
@@ -53,15 +52,8 @@ def quickstart(
         settings = load_quickstart_config(config) if config else quickstart_config(model or "tiny", seed or 0)
         folder = run or Path("runs") / f"quickstart-{Path(settings.model.name).name}-{settings.seed}"
     check_own_channels(settings)
-    is_new = not (folder / "config.json").exists()
-    started = Run.start(folder, settings)
-    with working_on(started) as progress:
-        try:
-            run_pipeline(started, progress)
-        except UsageError:
-            if is_new:
-                started.discard_if_empty()
-            raise
+    with begun(folder, settings) as started, working_on(started) as progress:
+        run_pipeline(started, progress)
     result = conclude(started)
     if json:
         print(json_module.dumps(result))

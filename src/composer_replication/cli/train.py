@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +22,7 @@ from composer_replication.stages.training import trained_on
 from composer_replication.training import processes as launched
 from composer_replication.training.backends import BACKENDS, refuse_unknown_backend
 
-from .common import Json, RunFolder, quiet_libraries, run_one_stage, tell, working_on
+from .common import Json, RunFolder, begun, quiet_libraries, run_one_stage, tell, working_on
 from .progress import open_progress
 
 if TYPE_CHECKING:
@@ -57,8 +57,6 @@ def train(
     Stored traces, hints and pairs are read where a channel needs them; with none that does, rollouts are enough.
     """
     refuse_unknown_backend(backend)
-    if config is not None:
-        Run.start(run, load_config(config))
     if dry_run and selfcheck:
         raise UsageError("--dry-run does nothing and --selfcheck trains", "give one of them")
     if processes is not None and processes < 1:
@@ -68,16 +66,17 @@ def train(
             "--processes, --fsdp and --gpu plan a machine",
             f"recompose train {quoted(run)} --dry-run, or accelerate launch",
         )
-    if dry_run:
-        _plan(Run.open(run), processes or launched.number(), fsdp or launched.is_sharded(), gpu, json)
-    elif selfcheck:
-        if launched.number() > 1:
-            raise UsageError("the selfcheck is for one process", f"recompose train {quoted(run)} --selfcheck")
-        _check(Run.open(run), json)
-    elif launched.number() > 1:
-        _train_together(run, backend, json)
-    else:
-        run_one_stage(run, "training", json, backend=backend)
+    with begun(run, load_config(config)) if config else nullcontext():
+        if dry_run:
+            _plan(Run.open(run), processes or launched.number(), fsdp or launched.is_sharded(), gpu, json)
+        elif selfcheck:
+            if launched.number() > 1:
+                raise UsageError("the selfcheck is for one process", f"recompose train {quoted(run)} --selfcheck")
+            _check(Run.open(run), json)
+        elif launched.number() > 1:
+            _train_together(run, backend, json)
+        else:
+            run_one_stage(run, "training", json, backend=backend)
 
 
 def _train_together(path: Path, backend: str, as_json: bool) -> None:

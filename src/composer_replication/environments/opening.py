@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 ENVIRONMENTS = {
     "toolbox": "composer_replication.environments.toolbox.environment:open_toolbox",
     "code": "composer_replication.environments.code.environment:open_code",
-    "openenv": "composer_replication.environments.openenv.environment:open_openenv",
-    "verifiers": "composer_replication.environments.verifiers.environment:open_verifiers",
-    "harbor": "composer_replication.environments.harbor.environment:open_harbor",
+    "openenv": "composer_replication.environments.openenv.environment:OpenEnvEnvironment",
+    "verifiers": "composer_replication.environments.verifiers.environment:VerifiersEnvironment",
+    "harbor": "composer_replication.environments.harbor.environment:HarborEnvironment",
 }
 
 

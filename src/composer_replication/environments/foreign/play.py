@@ -9,30 +9,21 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from composer_replication.errors import RecomposeError, UsageError
-from composer_replication.records import (
-    JsonObject,
-    Message,
-    Source,
-    ToolCall,
-    Trace,
-    Turn,
-    canonical_json,
-    content_id,
-    family_of,
-)
+from composer_replication.records import JsonObject, Message, ToolCall, Trace, canonical_json
 
 from ..calls import OPEN, without_thought
 from ..code.episodes.text_calls import as_text, read_calls
 from ..code.episodes.tools import ToolError
-from ..code.episodes.turns import Reply
+from ..code.episodes.transcript import Transcript, answer
+from ..code.episodes.turns import Reply, named_calls
 from ..evidence import AttemptEvidence
 from ..protocol import TRAIN, Environment, EnvironmentTask, EpisodeLimits, PlainAnswer, Use
 
 if TYPE_CHECKING:
-    from composer_replication.config import EnvironmentConfig
+    from composer_replication.config import Config, EnvironmentConfig
 
 HELDOUT = "heldout"
 CALL_FORMAT = """Call tools as JSON objects between two marks, one after the other:
@@ -66,8 +57,15 @@ TaskT = TypeVar("TaskT", bound=ForeignTask)
 class ForeignEnvironment(Environment, ABC, Generic[TaskT]):
     """Over a list of tasks that is known when it is opened."""
 
-    def __init__(self, settings: EnvironmentConfig, tasks: Iterable[TaskT]) -> None:
-        self._tasks = {task.task_id: task for task in tasks}
+    settings: ClassVar[Sequence[str]]
+    """What `[environment.settings]` may hold besides `reward_range`."""
+
+    def __init__(self, config: Config) -> None:
+        settings = config.environment
+        check_settings(settings.settings, (*self.settings, "reward_range"))
+        self.rewards = reward_range(settings.settings)
+        self._heldout_share = settings.heldout_share
+        self._tasks = {task.task_id: task for task in self._open(settings)}
         others = sorted({task.split for task in self._tasks.values()} - {TRAIN})
         self.heldout = {name: f"tasks of the split {name}" for name in others} or {HELDOUT: "unseen tasks"}
         self.limits = EpisodeLimits(
@@ -92,13 +90,22 @@ class ForeignEnvironment(Environment, ABC, Generic[TaskT]):
         for message in history[len(episode.messages) :]:
             if message["role"] == "assistant" and not episode.finished:
                 episode.step(as_text(message))
-        if episode.conversation == list(history):
+        if episode.transcript.messages == list(history):
             return episode
         episode.close()
         return None
 
     @abstractmethod
+    def _open(self, section: EnvironmentConfig) -> Iterable[TaskT]:
+        """Called once, before anything else."""
+
+    @abstractmethod
     def _begin(self, task: TaskT) -> ForeignEpisode: ...
+
+    def _split_of(self, task_id: str) -> str:
+        """By the id alone, so that a task never changes sides."""
+        place = int.from_bytes(hashlib.sha256(task_id.encode()).digest()[:8]) / 2**64
+        return HELDOUT if place < self._heldout_share else TRAIN
 
 
 class ForeignEpisode(ABC):
@@ -106,13 +113,12 @@ class ForeignEpisode(ABC):
 
     agent: ClassVar[str]
 
-    def __init__(self, task: EnvironmentTask, tools: Sequence[JsonObject], max_steps: int) -> None:
+    def __init__(self, world: ForeignEnvironment[Any], task: EnvironmentTask, tools: Sequence[JsonObject]) -> None:
         self.task, self.tools = task, tuple(tools)
         self.messages: Sequence[Message] = tuple(task.messages)
         self.finished = False
-        self._max_steps = max_steps
-        self.conversation: list[Message] = list(self.messages)
-        self._spans: list[tuple[int, int]] = []
+        self.transcript = Transcript(self.agent, task.task_id, self.messages, self.tools)
+        self._max_steps, self._rewards = world.limits.turns, world.rewards
 
     @property
     @abstractmethod
@@ -131,7 +137,7 @@ class ForeignEpisode(ABC):
 
     def _refuse(self, text: str, error: ToolError) -> list[Message]:
         """What is answered to a turn that was not acted on."""
-        return [{"role": "tool", "content": str(error), "is_error": True}]
+        return [answer(str(error), None, failed=True)]
 
     def step(self, turn: str) -> PlainAnswer:
         if self.finished:
@@ -144,41 +150,21 @@ class ForeignEpisode(ABC):
             answers = self._act(reply)
         except ToolError as error:
             reply, answers = Reply(text), self._refuse(text, error)
-        self._keep(reply, answers)
-        self.finished = self.finished or len(self._spans) >= self._max_steps
+        self.transcript.add(reply.text, self._made(reply), answers)
+        self.finished = self.finished or self.transcript.turns >= self._max_steps
         failed = any(answer.get("is_error") for answer in answers)
         return PlainAnswer("\n".join(answer["content"] for answer in answers) if answers else None, failed)
 
     def trace(self, source_model: str, sample: int) -> Trace:
-        family = family_of(source_model)
-        return Trace(
-            trace_id=content_id(self.agent, self.task.task_id, source_model, sample, self.conversation),
-            source=Source(agent=self.agent),
-            task_id=self.task.task_id,
-            messages=tuple(self.conversation),
-            turns=tuple(Turn(start=at, end=end, source_model=source_model, family=family) for at, end in self._spans),
-            tools=self.tools,
-            outcome=self.reward,
-        )
+        return self.transcript.trace(source_model, sample, self.reward)
 
     def _made(self, reply: Reply) -> list[ToolCall]:
         """The calls of the turn that is being taken, under their names in the trace."""
-        return [
-            {
-                "id": f"call_{len(self._spans)}_{number}",
-                "type": "function",
-                "function": {"name": name, "arguments": text},
-            }
-            for number, (name, text, _) in enumerate(reply.calls)
-        ]
+        return named_calls(reply.calls, self.transcript)
 
-    def _keep(self, reply: Reply, answers: Sequence[Message]) -> None:
-        start = len(self.conversation)
-        said: Message = {"role": "assistant", "content": reply.text}
-        if reply.calls:
-            said["tool_calls"] = self._made(reply)
-        self.conversation += [said, *answers]
-        self._spans.append((start, len(self.conversation)))
+    def _scaled(self, reward: float) -> float:
+        """From the environment's own range to [0, 1]."""
+        return in_range(reward, self._rewards)
 
 
 def with_tools(messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[Message]:
@@ -189,12 +175,6 @@ def with_tools(messages: Sequence[Message], tools: Sequence[JsonObject]) -> list
     if messages and messages[0]["role"] == "system":
         return [{"role": "system", "content": f"{messages[0]['content']}\n\n{listed}"}, *messages[1:]]
     return [{"role": "system", "content": listed}, *messages]
-
-
-def split_of(task_id: str, heldout_share: float) -> str:
-    """By the id alone, so that a task never changes sides."""
-    place = int.from_bytes(hashlib.sha256(task_id.encode()).digest()[:8]) / 2**64
-    return HELDOUT if place < heldout_share else TRAIN
 
 
 def check_settings(settings: Mapping[str, object], known: Sequence[str]) -> None:

@@ -18,25 +18,17 @@ from composer_replication.records import JsonObject, Message, ToolCall
 
 from ..code.episodes.session import SessionLimits, TaskSession, ToolResult
 from ..code.episodes.tools import TOOL_SCHEMAS, ToolError
+from ..code.episodes.transcript import answer
 from ..code.episodes.turns import Reply
 from ..code.tasks.task import TaskFolder
 from ..evidence import AttemptEvidence
-from ..foreign.play import (
-    ForeignEnvironment,
-    ForeignEpisode,
-    ForeignTask,
-    check_settings,
-    in_range,
-    reward_range,
-    split_of,
-    with_tools,
-)
+from ..foreign.play import ForeignEnvironment, ForeignEpisode, ForeignTask, in_range, with_tools
 from .dockerfile import Refused
 from .folder import HarborFolder, find_folders, read_folder
 from .sandboxes import HarborSandboxes, write_programs
 
 if TYPE_CHECKING:
-    from composer_replication.config import Config
+    from composer_replication.config import EnvironmentConfig
 
 SYSTEM = """You are working in the folder {workdir} with Python and bash. There is no network.
 Use the tools to look around, write files and run commands. Call `submit` when the work is done: it is then checked by
@@ -73,9 +65,9 @@ class HarborEpisode(ForeignEpisode):
 
     agent = "harbor"
 
-    def __init__(self, task: HarborTask, backend: str, max_steps: int, rewards: tuple[float, float]) -> None:
-        super().__init__(task, TOOL_SCHEMAS, max_steps)
-        self._played, self._backend, self._rewards = task, backend, rewards
+    def __init__(self, world: HarborEnvironment, task: HarborTask, backend: str) -> None:
+        super().__init__(world, task, TOOL_SCHEMAS)
+        self._played, self._backend = task, backend
         self._session: TaskSession | None = None
 
     @property
@@ -83,7 +75,7 @@ class HarborEpisode(ForeignEpisode):
         if self._session is None:
             return 0.0
         self._session.stop()
-        return in_range(self._session.reward, self._rewards)
+        return self._scaled(self._session.reward)
 
     @property
     def evidence(self) -> AttemptEvidence | None:
@@ -107,10 +99,8 @@ class HarborEpisode(ForeignEpisode):
 
     def _opened(self) -> TaskSession:
         if self._session is None:
-            sandboxes, limits = (
-                self._played.sandboxes,
-                SessionLimits(steps=self._max_steps, wall_s=max(SHORTEST_WALL_S, self._played.harbor.agent_s)),
-            )
+            sandboxes = self._played.sandboxes
+            limits = SessionLimits(self._max_steps, max(SHORTEST_WALL_S, self._played.harbor.agent_s))
             self._session = TaskSession(
                 self._played.folder(),
                 self._backend,
@@ -131,24 +121,21 @@ class HarborEpisode(ForeignEpisode):
 
     def _answer(self, result: ToolResult, call_id: str | None) -> Message:
         self.finished = self.finished or result.done
-        answer: Message = {"role": "tool", "content": result.text}
-        if call_id is not None:
-            answer["tool_call_id"] = call_id
-        if result.is_error:
-            answer["is_error"] = True
-        return answer
+        return answer(result.text, call_id, result.is_error)
 
 
 class HarborEnvironment(ForeignEnvironment[HarborTask]):
     name = "harbor"
+    settings = ("skip_refused", "check_solutions")
 
-    def __init__(self, config: Config) -> None:
-        section = config.environment
-        check_settings(section.settings, ("skip_refused", "check_solutions", "reward_range"))
-        self._rewards, self._backend = reward_range(section.settings), section.sandbox
+    def _open(self, section: EnvironmentConfig) -> list[HarborTask]:
+        self._backend = section.sandbox
         found = [folder for name in section.tasks for folder in find_folders(Path(name).resolve())]
         if not found:
-            raise UsageError("there are no Harbor tasks", 'set tasks = ["FOLDER"], with a task.toml in it or below it')
+            named = ", ".join(section.tasks) or "[environment] tasks"
+            raise UsageError(
+                f"there are no Harbor tasks in {named}", 'set tasks = ["FOLDER"], with a task.toml in it or below it'
+            )
         self._scratch = tempfile.TemporaryDirectory(prefix="recompose-harbor-")
         programs, trees = Path(self._scratch.name) / "programs", Path(self._scratch.name) / "trees"
         write_programs(programs)
@@ -158,7 +145,7 @@ class HarborEnvironment(ForeignEnvironment[HarborTask]):
         for folder in found:
             try:
                 harbor = read_folder(folder)
-                task = HarborTask(harbor, split_of(harbor.task_id, section.heldout_share), programs, trees)
+                task = HarborTask(harbor, self._split_of(harbor.task_id), programs, trees)
                 if section.settings.get("check_solutions", True):
                     self._check(task)
                 tasks.append(task)
@@ -172,7 +159,7 @@ class HarborEnvironment(ForeignEnvironment[HarborTask]):
                 f"{len(self.refused)} of {len(found)} tasks need more than Python here ({'; '.join(named)})",
                 "leave them out, or set skip_refused = true under [environment.settings]",
             )
-        super().__init__(section, tasks)
+        return tasks
 
     def close(self) -> None:
         self._scratch.cleanup()
@@ -180,13 +167,9 @@ class HarborEnvironment(ForeignEnvironment[HarborTask]):
     def _check(self, task: HarborTask) -> None:
         if not (task.harbor.solution / "solve.sh").is_file():
             return
-        reward = in_range(task.solution_reward(self._backend), self._rewards)
+        reward = in_range(task.solution_reward(self._backend), self.rewards)
         if reward < 1:
             raise Refused(f"its own solution gets the reward {reward:g} here")
 
     def _begin(self, task: HarborTask) -> HarborEpisode:
-        return HarborEpisode(task, self._backend, self.limits.turns, self._rewards)
-
-
-def open_harbor(config: Config) -> HarborEnvironment:
-    return HarborEnvironment(config)
+        return HarborEpisode(self, task, self._backend)

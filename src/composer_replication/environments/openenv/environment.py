@@ -18,22 +18,14 @@ from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.records import JsonObject, Message, ToolCall, canonical_json
 
 from ..code.episodes.tools import ToolError
+from ..code.episodes.transcript import answer
 from ..code.episodes.turns import Reply
-from ..foreign.play import (
-    ForeignEnvironment,
-    ForeignEpisode,
-    ForeignTask,
-    check_settings,
-    in_range,
-    reward_range,
-    split_of,
-    with_tools,
-)
+from ..foreign.play import ForeignEnvironment, ForeignEpisode, ForeignTask, with_tools
 from ..protocol import TRAIN
 from .server import OpenEnvServer, Result, ServerTask, Session
 
 if TYPE_CHECKING:
-    from composer_replication.config import Config
+    from composer_replication.config import EnvironmentConfig
 
 DEFAULT_SEEDS = 64
 DOES_NOT_FIT, RAISED = "(code: VALIDATION_ERROR)", "(code: EXECUTION_ERROR)"
@@ -68,16 +60,15 @@ class OpenEnvTask(ForeignTask):
 class OpenEnvEpisode(ForeignEpisode):
     agent = "openenv"
 
-    def __init__(self, server: OpenEnvServer, task: OpenEnvTask, max_steps: int, rewards: tuple[float, float]) -> None:
-        super().__init__(task, server.tools, max_steps)
-        self._server, self._rewards = server, rewards
-        self._opened = task
+    def __init__(self, world: OpenEnvEnvironment, server: OpenEnvServer, task: OpenEnvTask) -> None:
+        super().__init__(world, task, server.tools)
+        self._server, self._opened = server, task
         self._session: Session | None = None
         self._total = 0.0
 
     @property
     def reward(self) -> float:
-        return in_range(self._total, self._rewards)
+        return self._scaled(self._total)
 
     def close(self) -> None:
         if self._session:
@@ -93,16 +84,15 @@ class OpenEnvEpisode(ForeignEpisode):
         return [self._call(call) for call in self._made(reply)]
 
     def _call(self, call: ToolCall) -> Message:
-        answer: Message = {"role": "tool", "content": OVER, "tool_call_id": call["id"]}
         if self.finished:
-            return answer
+            return answer(OVER, call["id"], failed=False)
         try:
             name, arguments = call["function"]["name"], json.loads(call["function"]["arguments"])
             seen = self._step({"type": "call_tool", "tool_name": name, "arguments": arguments})
         except ToolError as error:
-            return {**answer, "content": str(error), "is_error": True}
-        answer["content"], failed = tool_result(seen)
-        return {**answer, "is_error": True} if failed else answer
+            return answer(str(error), call["id"], failed=True)
+        text, failed = tool_result(seen)
+        return answer(text, call["id"], failed)
 
     def _step(self, action: JsonObject) -> JsonObject:
         if self._session is None:
@@ -129,32 +119,24 @@ class OpenEnvEpisode(ForeignEpisode):
 
 class OpenEnvEnvironment(ForeignEnvironment[OpenEnvTask]):
     name = "openenv"
+    settings = ("tasks", "token_variable")
 
-    def __init__(self, config: Config) -> None:
-        settings = config.environment
-        check_settings(settings.settings, ("tasks", "reward_range", "token_variable"))
-        if not settings.url:
+    def _open(self, section: EnvironmentConfig) -> list[OpenEnvTask]:
+        if not section.url:
             raise UsageError("openenv needs the address of a server", 'set url = "http://127.0.0.1:8765"')
-        self._rewards = reward_range(settings.settings)
-        self._server = OpenEnvServer(
-            settings.url, settings.settings.get("token_variable"), timeout_s=settings.step_timeout_s
-        )
-        told = self._server.tasks(int(settings.settings.get("tasks", DEFAULT_SEEDS)))
+        self._server = OpenEnvServer(section.url, section.settings.get("token_variable"), section.step_timeout_s)
+        told = self._server.tasks(int(section.settings.get("tasks", DEFAULT_SEEDS)))
         by_server = {task.kind for task in told} > {TRAIN}
 
         def split(task: ServerTask) -> str:
             if not by_server:
-                return split_of(task.task_id, settings.heldout_share)
+                return self._split_of(task.task_id)
             return TRAIN if task.kind == TRAIN else task.split
 
-        super().__init__(settings, [OpenEnvTask(self._server, task, split(task)) for task in told])
+        return [OpenEnvTask(self._server, task, split(task)) for task in told]
 
     def _begin(self, task: OpenEnvTask) -> OpenEnvEpisode:
-        return OpenEnvEpisode(self._server, task, self.limits.turns, self._rewards)
-
-
-def open_openenv(config: Config) -> OpenEnvEnvironment:
-    return OpenEnvEnvironment(config)
+        return OpenEnvEpisode(self, self._server, task)
 
 
 def action_format(server: OpenEnvServer) -> str:

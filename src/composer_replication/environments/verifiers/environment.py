@@ -16,23 +16,13 @@ from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.records import JsonObject, Message
 
 from ..code.episodes.tools import ToolError
+from ..code.episodes.transcript import answer
 from ..code.episodes.turns import Reply
-from ..foreign.play import (
-    ForeignEnvironment,
-    ForeignEpisode,
-    ForeignTask,
-    check_settings,
-    in_range,
-    reward_range,
-    split_of,
-    with_tools,
-)
+from ..foreign.play import ForeignEnvironment, ForeignEpisode, ForeignTask, with_tools
 from .process import VerifiersProcess
 
 if TYPE_CHECKING:
-    from composer_replication.config import Config
-
-SETTINGS = ("taskset", "harness", "limit", "reward_range", "python_path", "variables", "allow_commands")
+    from composer_replication.config import EnvironmentConfig
 
 
 class VerifiersTask(ForeignTask):
@@ -70,17 +60,15 @@ class VerifiersTask(ForeignTask):
 class VerifiersEpisode(ForeignEpisode):
     agent = "verifiers"
 
-    def __init__(
-        self, process: VerifiersProcess, task: VerifiersTask, max_steps: int, rewards: tuple[float, float]
-    ) -> None:
+    def __init__(self, world: VerifiersEnvironment, process: VerifiersProcess, task: VerifiersTask) -> None:
         self._rollout: str | None = task.begin()
-        super().__init__(task, task.tools, max_steps)
-        self._process, self._rewards = process, rewards
+        super().__init__(world, task, task.tools)
+        self._process = process
         self._reward: float | None = None
 
     @property
     def reward(self) -> float:
-        if self._reward is None and self._rollout and self._spans:
+        if self._reward is None and self._rollout and self.transcript.turns:
             self._over(self._process.ask("POST", f"/rollouts/{self._rollout}/end"))
         return self._reward or 0.0
 
@@ -108,31 +96,24 @@ class VerifiersEpisode(ForeignEpisode):
         self.finished = True
         if "error" in told:
             raise RecomposeError(f"verifiers broke off {self.task.task_id}: {told['error']}", "look at the taskset")
-        self._reward = in_range(told["reward"], self._rewards)
+        self._reward = self._scaled(told["reward"])
 
 
 def _answer(told: JsonObject) -> Message:
-    answer: Message = {"role": told["role"], "content": told["content"]}
-    if "tool_call_id" in told:
-        answer["tool_call_id"] = told["tool_call_id"]
-    if told["failed"]:
-        answer["is_error"] = True
-    return answer
+    return {**answer(told["content"], told.get("tool_call_id"), told["failed"]), "role": told["role"]}
 
 
 class VerifiersEnvironment(ForeignEnvironment[VerifiersTask]):
     name = "verifiers"
+    settings = ("taskset", "harness", "limit", "python_path", "variables", "allow_commands")
 
-    def __init__(self, config: Config) -> None:
-        section = config.environment
+    def _open(self, section: EnvironmentConfig) -> list[VerifiersTask]:
         settings = section.settings
-        check_settings(settings, SETTINGS)
         if not section.taskset or not section.python:
             raise UsageError(
                 "verifiers needs a taskset and the Python that it is installed in",
                 'set taskset = "NAME" and python = ".venv-verifiers/bin/python"',
             )
-        self._rewards = reward_range(settings)
         asked = {
             "taskset": section.taskset,
             "taskset_settings": settings.get("taskset", {}),
@@ -148,18 +129,13 @@ class VerifiersEnvironment(ForeignEnvironment[VerifiersTask]):
             settings.get("python_path", ()),
             settings.get("variables", ()),
         )
-        tasks = [
-            VerifiersTask(self._process, task_id, split_of(task_id, section.heldout_share), told["name"])
+        return [
+            VerifiersTask(self._process, task_id, self._split_of(task_id), told["name"])
             for task_id, told in self._process.tasks.items()
         ]
-        super().__init__(section, tasks)
 
     def close(self) -> None:
         self._process.close()
 
     def _begin(self, task: VerifiersTask) -> VerifiersEpisode:
-        return VerifiersEpisode(self._process, task, self.limits.turns, self._rewards)
-
-
-def open_verifiers(config: Config) -> VerifiersEnvironment:
-    return VerifiersEnvironment(config)
+        return VerifiersEpisode(self, self._process, task)

@@ -99,10 +99,11 @@ class VerifiersProcess:
             patience.cancel()
         if not line:
             self._process.wait(GOODBYE_S)
-            words = self._last_words()
+            told = self._last_words().splitlines()[-1:] or [""]
             self._end()
             raise UsageError(
-                f"verifiers does not load {settings['taskset']}{words}", "see docs/foreign-environments.md"
+                f"verifiers does not load {settings['taskset']}: {told[0].removeprefix(': ')}",
+                "install its package where verifiers is; see docs/foreign-environments.md",
             )
         return json.loads(line)
 

@@ -20,7 +20,7 @@ from .prompt import opening
 from .session import SessionLimits, TaskSession
 from .text_episode import TextEpisode
 from .tools import TOOL_SCHEMAS
-from .transcript import Transcript
+from .transcript import Transcript, code_transcript
 from .turns import Reply, take_turn
 
 
@@ -62,7 +62,7 @@ def attempt_task(
 ) -> Attempt:
     """`messages` stand in for the usual opening. Where `stop` gets set, the next turn raises `Stopped`."""
     limits = limits or AgentLimits()
-    transcript = Transcript(task.code_task, messages or opening(task.code_task), TOOL_SCHEMAS)
+    transcript = code_transcript(task.code_task, messages or opening(task.code_task), TOOL_SCHEMAS)
     with TaskSession(task, backend, limits.session) as session:
         name = f"{task.code_task.task.task_id}/{sample}"
         ended = _play(session, model, transcript, limits, name, stop or threading.Event())

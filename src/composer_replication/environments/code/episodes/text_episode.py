@@ -18,7 +18,7 @@ from ..tasks.asked import AskedTask
 from .session import SessionLimits, TaskSession
 from .text_calls import read_calls
 from .tools import TOOL_SCHEMAS, ToolError
-from .transcript import Transcript
+from .transcript import code_transcript
 from .turns import Taken, refuse_turn, take_turn
 
 
@@ -33,7 +33,7 @@ class TextEpisode(ABC):
         self.finished = False
         self.session: TaskSession | None = None
         """None before the first turn."""
-        self._transcript = Transcript(task.folder.code_task, self.messages, self.tools)
+        self._transcript = code_transcript(task.folder.code_task, self.messages, self.tools)
 
     @property
     def reward(self) -> float:

@@ -18,8 +18,15 @@ AGENT = "code_task"
 class Transcript:
     """`messages` is the conversation so far, as the OpenAI wire has it but for `is_error`."""
 
-    def __init__(self, code_task: CodeTask, opening: Sequence[Message], tools: Sequence[JsonObject]) -> None:
-        self._code_task, self._tools = code_task, tuple(tools)
+    def __init__(
+        self,
+        agent: str,
+        task_id: str,
+        opening: Sequence[Message],
+        tools: Sequence[JsonObject],
+        licence: str | None = None,
+    ) -> None:
+        self._source, self._task_id, self._tools = Source(agent=agent, licence=licence), task_id, tuple(tools)
         self.messages: list[Message] = list(opening)
         self._spans: list[tuple[int, int]] = []
         self._thinking: list[str] = []
@@ -31,20 +38,29 @@ class Transcript:
     def add_calls(
         self, said: str, calls: Sequence[ToolCall], results: Sequence[ToolResult], thinking: str = ""
     ) -> None:
-        answers = [_answer(result, call["id"]) for call, result in zip(calls, results, strict=True)]
-        self._add({"role": "assistant", "content": said, "tool_calls": list(calls)}, answers, thinking)
+        answers = [
+            answer(result.text, call["id"], result.is_error) for call, result in zip(calls, results, strict=True)
+        ]
+        self.add(said, calls, answers, thinking)
 
     def add_text(self, said: str, result: ToolResult | None, thinking: str = "") -> None:
         """A turn that called nothing. Without a result it was the last one."""
-        self._add({"role": "assistant", "content": said}, [_answer(result, None)] if result else [], thinking)
+        self.add(said, (), [answer(result.text, None, result.is_error)] if result else [], thinking)
+
+    def add(self, said: str, calls: Sequence[ToolCall], answers: Sequence[Message], thinking: str = "") -> None:
+        start = len(self.messages)
+        turn: Message = {"role": "assistant", "content": said}
+        if calls:
+            turn["tool_calls"] = list(calls)
+        self.messages += [turn, *answers]
+        self._spans.append((start, len(self.messages)))
+        self._thinking.append(thinking)
 
     def trace(self, source_model: str, sample: int, outcome: float | None) -> Trace:
-        known = self._code_task
-        licence = known.provenance.get("licence")
         return Trace(
-            trace_id=content_id(AGENT, known.task.task_id, source_model, sample, self.messages),
-            source=Source(agent=AGENT, licence=licence if isinstance(licence, str) else None),
-            task_id=known.task.task_id,
+            trace_id=content_id(self._source.agent, self._task_id, source_model, sample, self.messages),
+            source=self._source,
+            task_id=self._task_id,
             messages=tuple(self.messages),
             turns=tuple(
                 Turn(start=start, end=end, thinking=said, source_model=source_model, family=family_of(source_model))
@@ -54,20 +70,19 @@ class Transcript:
             outcome=outcome,
         )
 
-    def _add(self, said: Message, answers: Sequence[Message], thinking: str) -> None:
-        start = len(self.messages)
-        self.messages += [said, *answers]
-        self._spans.append((start, len(self.messages)))
-        self._thinking.append(thinking)
+
+def code_transcript(known: CodeTask, opening: Sequence[Message], tools: Sequence[JsonObject]) -> Transcript:
+    licence = known.provenance.get("licence")
+    return Transcript(AGENT, known.task.task_id, opening, tools, licence if isinstance(licence, str) else None)
 
 
-def _answer(result: ToolResult, call_id: str | None) -> Message:
-    answer: Message = {"role": "tool", "content": result.text}
+def answer(text: str, call_id: str | None, failed: bool) -> Message:
+    told: Message = {"role": "tool", "content": text}
     if call_id is not None:
-        answer["tool_call_id"] = call_id
-    if result.is_error:
-        answer["is_error"] = True
-    return answer
+        told["tool_call_id"] = call_id
+    if failed:
+        told["is_error"] = True
+    return told
 
 
 def under_server_ids(messages: Sequence[Message], named: Sequence[Sequence[str | None]]) -> list[Message]:

@@ -69,7 +69,7 @@ def take_turn(session: TaskSession, transcript: Transcript, reply: Reply) -> Tak
     results: list[ToolResult] = []
     for name, arguments in read:
         results.append(session.call(name, arguments))
-    transcript.add_calls(said, _named(reply.calls, transcript), results, reply.thinking)
+    transcript.add_calls(said, named_calls(reply.calls, transcript), results, reply.thinking)
     return Taken(results, called=True)
 
 
@@ -80,7 +80,7 @@ def refuse_turn(session: TaskSession, transcript: Transcript, said: str, why: To
     return Taken([result], called=False)
 
 
-def _named(made: Sequence[WireCall], transcript: Transcript) -> list[ToolCall]:
+def named_calls(made: Sequence[WireCall], transcript: Transcript) -> list[ToolCall]:
     """Under the server's ids, so that it knows its own turn again. One that the trace has already is not used twice."""
     taken = {call["id"] for message in transcript.messages for call in message.get("tool_calls", ())}
     named: list[ToolCall] = []
