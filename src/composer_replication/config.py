@@ -252,7 +252,7 @@ class TrainingConfig(Section):
     """Also write how much each channel pulls at each token of the rollouts that are kept, and of the step's stored
     rows, to `RUN/training/token_weights`."""
     max_tokens: Positive = 2048
-    """A stored site or pair that is longer than this is skipped and counted."""
+    """A stored site or pair that is longer than this gets a window; one that no window fits is skipped and counted."""
 
 
 class HardwareConfig(Section):

@@ -31,6 +31,7 @@ from composer_replication.training.planning.plan import Machine, plan_training, 
 from composer_replication.training.stored.contexts import Contexts
 from composer_replication.training.stored.examples import build_examples
 from composer_replication.training.stored.sessions import RenderedSessions
+from tests.samples import SAMPLES
 
 WORK = Workload(rows=4, row_tokens=128, sampled_rows=4)
 
@@ -340,6 +341,35 @@ def session():
         chunks = b"".join(Ingestion(inputs, True).chunks(Path(folder) / "shards", Silent()))
     [trace] = [Trace.model_validate_json(line) for line in chunks.splitlines()]
     return trace
+
+
+def test_most_sites_of_the_sample_sessions_can_be_used_at_8k():
+    from composer_replication.ingestion import Ingestion, find_inputs
+    from composer_replication.progress import Silent
+    from composer_replication.records import Trace
+
+    with tempfile.TemporaryDirectory() as folder:
+        chunks = Ingestion(find_inputs([SAMPLES], None), False).chunks(Path(folder) / "shards", Silent())
+        traces = [Trace.model_validate_json(line) for line in b"".join(chunks).splitlines()]
+    sites = {trace.trace_id: find_sites(trace) for trace in traces}
+    every = [site for found in sites.values() for site in found]
+    lengths = RunLengths(ByBytes(), None, [trace for trace in traces if sites[trace.trace_id]], [], every)
+    found = shares(lengths.sites(every, None), 8192, None)
+    assert found["n"] > 150
+    assert found["fit"] / found["n"] < 0.4
+    assert found["fit_windowed"] / found["n"] > 0.9
+    assert found["trainable"] / found["n"] > 0.8
+
+
+@pytest.mark.parametrize(("hinted", "said"), [(True, "50% at 2,048, 100% at 8,192, 100% at 32,768"), (False, "none")])
+def test_the_report_tells_how_many_sites_can_be_used(tmp_path, capsys, hinted, said):
+    found = planned_run(tmp_path)
+    items = [item(1000, 500), item(9000, 4000), item(100, 100, "no_hint")] if hinted else []
+    for row in found["contexts"]:
+        row["sites"] = shares(items, row["max_tokens"], None)
+    show_plan(found)
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"Usable sites{', of those with a hint' if hinted else ''}: {said}" in told
 
 
 def test_counting_by_message_is_close_to_rendering(chatml_tokenizer, session):
