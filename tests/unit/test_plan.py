@@ -167,7 +167,7 @@ def test_the_peak_of_a_real_step_is_near_the_estimate():
     script = """
 import json, torch
 from transformers import AutoModelForCausalLM, LlamaConfig
-from composer_replication.training.checking.machine import MemoryMeter
+from composer_replication.training.machine import MemoryMeter
 config = LlamaConfig(vocab_size=4096, hidden_size=384, intermediate_size=1024, num_hidden_layers=8,
                      num_attention_heads=6, num_key_value_heads=2)
 ids = torch.zeros(8, 256, dtype=torch.long)

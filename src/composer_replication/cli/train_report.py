@@ -78,6 +78,12 @@ def _show_memory(console: Console, memory: dict[str, Any] | None) -> None:
         table.add_row(part["part"], f"{part['mib']:,.1f}", part["when"], "estimate" if part["estimate"] else "")
     table.add_row("peak: always + the largest phase", f"{memory['peak_mib']:,.1f}", "", "without the libraries")
     console.print(table)
+    for name, stage in memory["stages"].items():
+        if stage["rollouts_at_once"]:
+            console.print(
+                f"{name}: {stage['peak_mib']:,.1f} MiB with {stage['rollouts_at_once']:,} rollouts at once; where half "
+                "of the free memory does not hold their keys and values, fewer are played at a time."
+            )
     activations = memory["activations_mib"]
     console.print(
         f"Activations: {activations['plain']:,.1f} MiB without checkpointing, {activations['checkpointed']:,.1f} with."

@@ -66,11 +66,11 @@ def load_model(run: Run, name: str) -> Policy:
     """A model by the place that `policy_weights` told."""
     from composer_replication.training.models.loading import load_policy, load_saved_policy
 
-    settings = run.config.model.chat_template_kwargs
+    weights, settings = run.config.hardware.weights, run.config.model.chat_template_kwargs
     if name == str(model_folder(run)):
-        return load_saved_policy(name, run.config.model.name, chat_template_kwargs=settings)
+        return load_saved_policy(name, run.config.model.name, weights, settings)
     with open_environment(run.config) as environment:
-        return load_policy(name, environment, run.config.seed, settings)
+        return load_policy(name, environment, run.config.seed, weights, settings)
 
 
 def policy_room(run: Run, policy: Policy) -> int:

@@ -205,16 +205,16 @@ def find_chat_tokens(model: ModelConfig, policy_folder: Any, environment: Enviro
     """The tokenizer of the run's policy, if it lies here. Nothing is downloaded."""
     from transformers import AutoTokenizer
 
-    from ..models.loading import smollm2_folder, tiny_tokenizer
+    from ..models.embedded import place_of
+    from ..models.loading import tiny_tokenizer
 
     if policy_folder.is_dir():
         tokenizer: Any = AutoTokenizer.from_pretrained(policy_folder)
     elif model.name == "tiny":
         tokenizer = tiny_tokenizer(environment)
     else:
-        where = smollm2_folder() if model.name == "smollm2" else model.name
         try:
-            tokenizer = AutoTokenizer.from_pretrained(where, local_files_only=True)
+            tokenizer = AutoTokenizer.from_pretrained(place_of(model.name), local_files_only=True)
         except (OSError, ValueError):
             return None
     return ChatTokens(tokenizer, None, model.chat_template_kwargs)
