@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,8 +13,7 @@ from .compare import Phase
 from .sessions import Measure, TurnMeasure, TwoActions, corrections, error_turns, good_turns, preferred, what_is_wrong
 
 if TYPE_CHECKING:
-    from composer_replication.training.models.loading import Policy
-    from composer_replication.training.stored.contexts import Contexts
+    from composer_replication.training.stored.sessions import RenderedSessions, SessionTokens
 
 AnyTurn = TypeVar("AnyTurn")
 Judge = Callable[[Trace, int, str], bool | None]
@@ -50,44 +49,53 @@ def choose_turns(
 
 
 class SessionReader:
-    def __init__(self, policy: Policy, contexts: Contexts, phase: Phase, max_turn_tokens: int, judge: Judge) -> None:
-        self._policy, self._contexts = policy, contexts
-        self._phase: Phase = phase
+    """Shows the policy what the actor saw, in a window where that is too long."""
+
+    def __init__(
+        self, sessions: RenderedSessions, failed_calls: Mapping[str, set[str]], phase: Phase, max_turn_tokens: int,
+        judge: Judge,
+    ) -> None:  # fmt: skip
+        self._sessions, self._failed_calls, self._policy = sessions, failed_calls, sessions.policy
         self._max_turn_tokens, self._judge = max_turn_tokens, judge
+        self._phase: Phase = phase
+        self._opened: dict[str, SessionTokens] = {}
         self.skipped: Counter[str] = Counter()
         """Turns that the policy could not be shown, by measure."""
 
     def measure(self, turns: HeldOutTurns, on_turn: Callable[[], None]) -> list[TurnMeasure]:
         found: list[TurnMeasure] = []
         for trace, turn in turns.good:
-            likely = self._likelihood(trace, turn, trace.messages[trace.turns[turn].start])
-            found += self._row("good turns", trace, turn, likely)
+            likely = self._likelihoods(trace, turn, trace.messages[trace.turns[turn].start])
+            found += self._row("good turns", trace, turn, None if likely is None else likely[0])
             on_turn()
         for measure, (trace, turn, better, worse) in turns.choices:
-            good, bad = self._likelihood(trace, turn, better), self._likelihood(trace, turn, worse)
-            found += self._row(measure, trace, turn, None if good is None or bad is None else good - bad)
+            likely = self._likelihoods(trace, turn, better, worse)
+            found += self._row(measure, trace, turn, None if likely is None else likely[0] - likely[1])
             on_turn()
         for trace, site in turns.errors:
             found += self._rewritten(trace, site)
             on_turn()
         return found
 
-    def _likelihood(self, trace: Trace, turn: int, action: Message) -> float | None:
-        """Per token, so that long turns do not decide."""
+    def _likelihoods(self, trace: Trace, turn: int, *actions: Message) -> list[float] | None:
+        """Per token, so that long turns do not decide; all behind the same context."""
         from composer_replication.training.models.turn_logprob import turn_logprob
+        from composer_replication.training.stored.lines import CannotRenderError
 
-        before = self._before(trace, turn)
         try:
-            ids = self._contexts.turn(action)
-        except ValueError:
+            written = [self._tokens(trace).written(action) for action in actions]
+        except CannotRenderError:
             return None
-        return turn_logprob(self._policy, before, ids) / len(ids) if before else None
+        before = self._before(trace, turn, max(map(len, written)))
+        if before is None:
+            return None
+        return [turn_logprob(self._policy, before, ids) / len(ids) for ids in written]
 
     def _rewritten(self, trace: Trace, site: ErrorSite) -> list[TurnMeasure]:
         from composer_replication.training.rollouts.state_samples import read_turn, sample_greedily
 
-        before = self._before(trace, site.turn)
-        if not before:
+        before = self._before(trace, site.turn, self._max_turn_tokens)
+        if before is None:
             return self._row("rewritten", trace, site.turn, None)
         text = sample_greedily(self._policy, before, self._max_turn_tokens, trace.tools)
         taken = None if text is None else self._judge(trace, site.turn, text)
@@ -99,8 +107,20 @@ class SessionReader:
             reason = what_is_wrong(read_turn(text), trace.messages[trace.turns[site.turn].start], trace.tools)
         return self._row("rewritten", trace, site.turn, float(reason is not None), reason)
 
-    def _before(self, trace: Trace, turn: int) -> list[int] | None:
-        return self._contexts.before(trace.state_id(turn), trace.history(turn), trace.tools)
+    def _before(self, trace: Trace, turn: int, extra: int) -> list[int] | None:
+        from composer_replication.training.stored.lines import CannotRenderError, fitting_context
+
+        try:
+            found = fitting_context(self._tokens(trace), turn, extra, self._sessions.max_tokens)
+        except CannotRenderError:
+            return None
+        return found.ids if found else None
+
+    def _tokens(self, trace: Trace) -> SessionTokens:
+        if trace.trace_id not in self._opened:
+            failed = self._failed_calls.get(trace.trace_id, set())
+            self._opened[trace.trace_id] = self._sessions.open(trace, range(len(trace.turns)), failed)
+        return self._opened[trace.trace_id]
 
     def _row(
         self, measure: Measure, trace: Trace, turn: int, value: float | None, reason: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -31,13 +31,17 @@ def measure(run: Run, progress: Progress) -> None:
     from composer_replication.training.libraries import load_libraries
 
     load_libraries()
-    from composer_replication.training.stored.contexts import Contexts
+    from composer_replication.training.stored.sessions import RenderedSessions
 
     started, config = time.monotonic(), run.config
     traces = held_out_sessions(run)
     known = {trace.trace_id for trace in traces}
     sites = [site for site in read_done(run, "sites", ErrorSite) if site.trace_id in known]
     pairs = [pair for pair in read_done(run, "pairs", PreferencePair) if pair.trace_id in known]
+    failed_calls: dict[str, set[str]] = defaultdict(set)
+    for site in sites:
+        if site.call_id:
+            failed_calls[site.trace_id].add(site.call_id)
     turns = choose_turns(traces, sites, pairs, config.evaluation.tasks)
     found: list[TurnMeasure] = []
     skipped: Counter[str] = Counter()
@@ -46,8 +50,8 @@ def measure(run: Run, progress: Progress) -> None:
         for phase in PHASES:
             # One model at a time: two of a real size would not fit.
             policy = load_own(run, MODELS[phase])
-            contexts = Contexts(policy, [], policy_room(run, policy))
-            reader = SessionReader(policy, contexts, phase, config.training.max_turn_tokens, judge)
+            rendered = RenderedSessions(policy, policy_room(run, policy) + config.training.max_turn_tokens)
+            reader = SessionReader(rendered, failed_calls, phase, config.training.max_turn_tokens, judge)
             done = Counter[str]()
 
             def on_turn(done: Counter[str] = done, phase: str = phase) -> None:
@@ -56,7 +60,7 @@ def measure(run: Run, progress: Progress) -> None:
 
             found += reader.measure(turns, on_turn)
             skipped += reader.skipped
-            del policy, contexts, reader
+            del policy, rendered, reader
     counts = {"sessions": len(traces), "turns": len(turns), "skipped": dict(skipped)}
     run.stage("sessions").finish(found, counts, [run.stage("training"), run.stage("ingestion")], started)
 
