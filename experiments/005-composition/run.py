@@ -28,7 +28,8 @@ from composer_replication.training import ComposerDataCollator, ComposerReplicat
 from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts
 from composer_replication.training.channels import SelfDistillation
 from composer_replication.training.lessons.online_sites import TraceHinter
-from composer_replication.training.models.loading import Policy, load_policy, smollm2_folder
+from composer_replication.training.models.embedded import folder_of
+from composer_replication.training.models.loading import Policy, load_policy
 from composer_replication.training.stored.batches import StoredBatches
 from composer_replication.training.stored.examples import PairTokens, TraceExample
 from composer_replication.training.train import prompts_of
@@ -141,7 +142,7 @@ def check(name: str) -> dict[str, Any]:
 def main() -> None:
     quiet_libraries()
     torch.set_num_threads(2)
-    names = ["tiny", *(["smollm2"] if smollm2_folder().exists() else [])]
+    names = ["tiny", *(["smollm2"] if folder_of("smollm2").exists() else [])]
     (HERE / "results").mkdir(exist_ok=True)
     results: list[dict[str, Any]] = []
     for name in names:

@@ -99,6 +99,7 @@ class WarmupConfig(Section):
     """Supervised warm-up of the policy on noisy old logs; not counted as a gain."""
 
     steps: Count = 220
+    """Without this key 220 for the tiny model, and 0 for any other."""
     batch_size: Positive = 32
     optimizer: Literal["muon", "adamw"] = "muon"
     """Muon takes the weight matrices of a model trained from scratch; the rest, or everything, goes to AdamW."""
@@ -123,7 +124,8 @@ class WarmupConfig(Section):
 
 class ModelConfig(Section):
     name: str = "tiny"
-    """`tiny` (built on the spot), `smollm2` (after `recompose model fetch smollm2`), a folder, or a hub id."""
+    """`tiny` (built on the spot), `smollm2` or `qwen2.5-coder-1.5b` (after `recompose model fetch`), a folder, or a hub
+    id."""
 
 
 class IngestionConfig(Section):
@@ -248,7 +250,7 @@ class TrainingConfig(Section):
     """Also write how much each channel pulls at each token of the rollouts that are kept, and of the step's stored
     rows, to `RUN/training/token_weights`."""
     max_tokens: Positive = 2048
-    """A stored site or pair that is longer than this is skipped and counted."""
+    """A stored site or pair that is longer than this gets a window; one that no window fits is skipped and counted."""
 
 
 class HardwareConfig(Section):
@@ -256,6 +258,9 @@ class HardwareConfig(Section):
 
     rollouts_per_device: Positive | None = None
     """Rollouts of one forward and backward pass on one device; the rest of a step is accumulated. None: all at once."""
+    rollouts_at_once: Positive | None = None
+    """Rollouts that are sampled at a time where nothing is trained: `ingest`, `evaluate`, probes. None: as many as half
+    of the free memory takes, at most 512."""
     weights: Literal["float32", "bfloat16"] = "float32"
     """What the weights are kept in. With LoRA only the frozen ones: adapters stay in float32."""
     autocast: Literal["auto", "off", "bfloat16"] = "auto"
@@ -430,6 +435,17 @@ class Config(Section):
             raise ValueError(f"training.{old} is the old form of what [[channels]] says; take it out")
         return {**values, "training": rest, "channels": entries}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _warm_up_where_asked(cls, values: Any) -> Any:
+        """A model that somebody else trained is changed only where the settings say so."""
+        if not isinstance(values, dict) or _said(values, "model", "name") in (None, "tiny"):
+            return values
+        warmup = values.get("warmup", {})
+        if _said(values, "warmup", "steps") is not None or not isinstance(warmup, dict | Section):
+            return values
+        return {**values, "warmup": {**(warmup if isinstance(warmup, dict) else warmup.model_dump()), "steps": 0}}
+
     @field_validator("channels")
     @classmethod
     def _each_once(cls, channels: tuple[ChannelSettings, ...]) -> tuple[ChannelSettings, ...]:
@@ -450,6 +466,14 @@ class Config(Section):
     @property
     def hash(self) -> str:
         return hashlib.sha256(canonical_json(self.model_dump(mode="json")).encode()).hexdigest()
+
+
+def _said(values: dict[str, Any], section: str, key: str) -> Any:
+    """What was given, in a dictionary or an object; None where the default holds."""
+    given = values.get(section)
+    if isinstance(given, Section):
+        return getattr(given, key) if key in given.model_fields_set else None
+    return given.get(key) if isinstance(given, dict) else None
 
 
 QUICKSTART_INGESTION = IngestionConfig(embedded_session=True, rollouts=192)

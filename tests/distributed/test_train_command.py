@@ -80,14 +80,16 @@ def launched(prepared):
 def called(prepared):
     """Folder of the runs, and how each call of each process ended."""
     folder = prepared.parent
-    for name in ("again", "locked", "poisoned", "adapters", "sharded", "shards"):
+    for name in ("again", "locked", "poisoned", "adapters", "sharded", "shards", "thin"):
         shutil.copytree(prepared, folder / name)
-    change(folder / "adapters", "hardware", lora_rank=4)
+    for name in ("adapters", "thin"):
+        change(folder / name, "hardware", lora_rank=4)
     shutil.rmtree(folder / "poisoned" / "policy")
     scenes = ["again.interrupted", "again", "locked.locked", "poisoned.poisoned"]
     scenes += ["adapters"] if HAS_PEFT else []
     # From here on the weights are shared.
     scenes += ["sharded.sharded", "shards.interrupted", "shards"]
+    scenes += ["thin"] if HAS_PEFT else []
     arguments = ["-m", "tests.distributed.train_worker", str(folder), *scenes]
     assert_all_well(run_processes(arguments, folder, TIMEOUT_S), TIMEOUT_S)
     ended = [json.loads((folder / f"ended-{rank}.json").read_text()) for rank in range(2)]
@@ -152,7 +154,7 @@ def test_two_processes_train_as_one(launched, prepared, alone):
 
 def test_both_processes_end_with_the_weights_that_are_saved(called):
     folder, _ = called
-    for name in ("again", *(["adapters"] if HAS_PEFT else []), "sharded"):
+    for name in ("again", *(["adapters", "thin"] if HAS_PEFT else []), "sharded"):
         saved = weights_of(folder / name)
         for rank in range(2):
             held = load_file(folder / f"{name}-{rank}.safetensors")
@@ -188,6 +190,24 @@ def test_adapters_are_merged_into_one_model(called, prepared):
     start, trained = load_file(prepared / "policy" / "model" / "model.safetensors"), weights_of(folder / "adapters")
     assert start.keys() == trained.keys()
     assert relative(flat(trained), flat(start)) > 1e-3
+
+
+def test_before_weights_are_shared_only_the_main_process_holds_them(called):
+    folder, _ = called
+    held = [json.loads((folder / f"held-{rank}.json").read_text()) for rank in range(2)]
+    assert all(held[0]) and held[0] and len(held[1]) == len(held[0])
+    assert not any(held[1])
+
+
+@pytest.mark.skipif(not HAS_PEFT, reason="peft is not installed")
+def test_adapters_of_shared_weights_are_merged_as_those_of_whole_ones(called):
+    folder, ended = called
+    assert [each["thin"] for each in ended] == [[]] * 2
+    assert relative(flat(weights_of(folder / "thin")), flat(weights_of(folder / "adapters"))) < 1e-5
+    files = [folder / name / "training" / "adapters" / "adapter_model.safetensors" for name in ("adapters", "thin")]
+    both = [load_file(file) for file in files]
+    assert both[0].keys() == both[1].keys() and all("lora_" in name for name in both[0])
+    assert relative(flat(both[1]), flat(both[0])) < 1e-4
 
 
 def test_shared_weights_are_gathered_into_one_model(called, alone):

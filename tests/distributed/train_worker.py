@@ -4,6 +4,7 @@ python -m tests.distributed.train_worker FOLDER SCENE…
 
 A scene trains the run FOLDER/SCENE. How each call ended goes to FOLDER/ended-RANK.json, and the weights that the
 process held at the end of training to FOLDER/SCENE-RANK.safetensors.
+Whether it had any before they were shared goes to FOLDER/held-RANK.json.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from composer_replication.training import processes
 from composer_replication.training.backends.trl import rollouts as trl_rollouts
 from composer_replication.training.channels import ReplayPreference
 from composer_replication.training.metrics import MetricsFile
-from composer_replication.training.models import loading as models
+from composer_replication.training.models import loading
+from composer_replication.training.models import whole as models
 
-from .scenes import whole
 from .worker import use_fsdp2
 
+HELD: list[bool] = []
 RANK = int(os.environ["RANK"])
 
 
@@ -61,8 +63,19 @@ def poisoned() -> None:
 
 
 def sharded() -> None:
-    """The weights are shared, and one process samples longer turns than the other: neither may need the other."""
-    use_fsdp2()
+    """The weights are shared, and one process samples longer turns than the other: neither may need the other.
+
+    From here on it is noted whether a process had any weights before they were shared.
+    """
+    use_fsdp2(ram_efficient=True)
+    load = loading.load_saved_policy
+
+    def load_and_tell(*arguments: Any) -> Any:
+        policy = load(*arguments)
+        HELD.append(any(bool(parameter.any()) for parameter in policy.model.parameters()))
+        return policy
+
+    loading.load_saved_policy = load_and_tell
     settings = trl_rollouts.rollout_settings
 
     def longer(limits: Any, max_turn_tokens: int, temperature: float) -> Any:
@@ -84,7 +97,7 @@ def call(folder: Path, scene: str) -> list[Any]:
     gather = models.whole_weights
 
     def gather_and_keep(model: Any) -> Any:
-        weights = {key: whole(tensor).contiguous() for key, tensor in model.state_dict(keep_vars=True).items()}
+        weights = {key: tensor.detach().clone() for key, tensor in models.whole_tensors(model)}
         save_file(weights, folder / f"{name}-{RANK}.safetensors")
         return gather(model)
 
@@ -108,6 +121,7 @@ def main(folder: Path, scenes: list[str]) -> None:
     part, processes.part = processes.part, lambda: None
     ended = [call(folder, scene) for scene in scenes]
     (folder / f"ended-{RANK}.json").write_text(json.dumps(ended))
+    (folder / f"held-{RANK}.json").write_text(json.dumps(HELD))
     part()
 
 

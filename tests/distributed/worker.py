@@ -23,9 +23,13 @@ from . import scenes
 from .matrix import SCENES
 
 
-def use_fsdp2() -> None:
-    """Accelerate offers FSDP to GPUs alone; its plugin and its way of sharding work on a CPU all the same."""
+def use_fsdp2(ram_efficient: bool = False) -> None:
+    """Accelerate offers FSDP to GPUs alone; its plugin and its way of sharding work on a CPU all the same.
+
+    `ram_efficient`: only the main process loads the weights, as the recipes have it.
+    """
     os.environ |= {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
+    os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = str(ram_efficient).lower()
     initialise = AcceleratorState.__init__
 
     def initialise_sharded(self: Any, *arguments: Any, **options: Any) -> None:
@@ -34,7 +38,7 @@ def use_fsdp2() -> None:
             self.distributed_type = DistributedType.FSDP
             self.fsdp_plugin = FullyShardedDataParallelPlugin(
                 fsdp_version=2, auto_wrap_policy="transformer_based_wrap", transformer_cls_names_to_wrap=[scenes.LAYER],
-                cpu_ram_efficient_loading=False,
+                cpu_ram_efficient_loading=ram_efficient,
             )  # fmt: skip
 
     AcceleratorState.__init__ = initialise_sharded

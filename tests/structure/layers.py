@@ -12,7 +12,10 @@ import composer_replication
 
 ROOT = Path(composer_replication.__file__).parent
 PACKAGE = "composer_replication"
-FOUNDATION = ("records", "errors", "progress", "special_functions", "syntax", "sections", "objective", "config", "runs")
+FOUNDATION = (
+    "records", "errors", "progress", "special_functions", "syntax", "sections", "objective", "config", "runs",
+    "windows",
+)  # fmt: skip
 MAY_IMPORT = {
     "records": (),
     "errors": (),
@@ -23,6 +26,7 @@ MAY_IMPORT = {
     "objective": ("records", "sections"),
     "config": ("records", "errors", "sections", "objective"),
     "runs": ("records", "errors", "config"),
+    "windows": ("records",),
     "redaction": FOUNDATION,
     "ingestion": (*FOUNDATION, "redaction"),
     "llm": (*FOUNDATION, "redaction"),

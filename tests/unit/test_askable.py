@@ -10,6 +10,7 @@ from composer_replication.pairs import extract_dpo_pairs
 from composer_replication.replay import State, Teacher, replay_states
 from composer_replication.replay.askable import askable
 from composer_replication.replay.estimate import estimate
+from composer_replication.replay.requests import questions, request_key
 
 from .test_pairs import X, Y, actor_trace, reply
 from .test_replay import TRACES, Recorder, answer
@@ -46,24 +47,43 @@ def test_it_is_asked_where_the_config_allows_it_or_nobody_knows_the_family():
     assert names(askable(states(None), [QWEN], CONFIG)) == [["qwen/a"]] * 3
 
 
-def test_a_teacher_is_not_asked_beyond_its_context_with_room_for_the_answer():
+def test_a_teacher_with_a_short_context_is_shown_a_window_or_not_asked():
     asked = states(None)
     roomy = QWEN._replace(context_tokens=1_000_000)
     lengths = [question_tokens(state) for state in asked]
     assert lengths == sorted(lengths) and lengths[0] < lengths[2]
-    tight = QWEN._replace(context_tokens=lengths[1] + CONFIG.max_tokens, label="tight")
+    tight = QWEN._replace(context_tokens=lengths[2] + CONFIG.max_tokens - 1, label="tight")
     asking = askable(asked, [roomy, tight], CONFIG)
-    assert names(asking) == [["qwen/a", "tight"], ["qwen/a", "tight"], ["qwen/a"]]
-    assert (asking.too_long, asking.own_family.total()) == ({"tight": 1}, 0)
-    more_room = CONFIG.model_copy(update={"max_tokens": CONFIG.max_tokens + 1})
-    assert names(askable(asked, [tight], more_room)) == [["tight"], [], []]
+    assert names(asking) == [["qwen/a", "tight"]] * 3
+    assert (asking.windowed, asking.too_long.total(), asking.own_family.total()) == ({"tight": 1}, 0, 0)
+    none = QWEN._replace(context_tokens=lengths[0] + CONFIG.max_tokens - 1, label="none")
+    beyond = askable(asked, [none], CONFIG)
+    assert names(beyond)[0] == []
+    assert beyond.too_long["none"] >= 1
+
+
+def test_what_fits_is_asked_as_before_and_a_window_under_a_name_of_its_own():
+    asked = states(None)
+    tight = QWEN._replace(context_tokens=question_tokens(asked[2]) + CONFIG.max_tokens - 1)
+    whole = questions([(state, [QWEN]) for state in asked], CONFIG.max_tokens)
+    short = questions([(state, [tight]) for state in asked], CONFIG.max_tokens)
+    assert [one.key for one in short[:2]] == [one.key for one in whole[:2]]
+    assert short[2].key != whole[2].key
+    for one in (*whole, *short):
+        assert one.key == request_key(one.request())
+    shown = short[2].request()["messages"]
+    everything = whole[2].request()["messages"]
+    assert len(shown) < len(everything)
+    assert shown[0] == everything[0]
+    # The call before failed: it and its error stay.
+    assert shown[-2:] == everything[-2:]
 
 
 def question_tokens(state: State) -> int:
     """By the bytes of the request's messages and tools."""
     from composer_replication.llm.pricing import TOKENS_PER_BYTE
     from composer_replication.records import canonical_json
-    from composer_replication.replay.requests import wire_message
+    from composer_replication.replay.prompts import wire_message
 
     messages = (wire_message(message) for message in state.trace.history(state.turn))
     size = len(canonical_json(state.trace.tools).encode())

@@ -28,7 +28,7 @@ def test_quickstart_refuses_a_model_without_a_name(tmp_path):
 
 
 def test_a_gguf_that_is_not_there_is_refused_even_where_the_model_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("composer_replication.training.models.loading.smollm2_folder", lambda: tmp_path)
+    monkeypatch.setattr("composer_replication.training.models.embedded.folder_of", lambda name: tmp_path)
     with pytest.raises(UsageError, match=r"there is no file .*nowhere\.gguf"):
         fetch("smollm2", gguf=tmp_path / "nowhere.gguf")
     assert str(tmp_path) in kept(tmp_path / "some.gguf", fetch)

@@ -24,7 +24,8 @@ from composer_replication.sites import find_sites
 from composer_replication.stages.ingestion import ROLLOUT_TOKENS
 from composer_replication.training.backends.trl import rollouts as trl_rollouts
 from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts, prompts_of
-from composer_replication.training.models.loading import Policy, load_policy, smollm2_folder
+from composer_replication.training.models.embedded import folder_of
+from composer_replication.training.models.loading import Policy, load_policy
 from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.rollouts.playing import roll_out
 from composer_replication.training.rollouts.sampling import SampledTurn
@@ -197,7 +198,7 @@ def test_scripts_answer_with_a_block(folders, tmp_path, capsys, name, solved):
 @pytest.mark.skipif(not os.environ.get("RECOMPOSE_SMOLLM2"), reason="RECOMPOSE_SMOLLM2=1 lets SmolLM2 play: minutes")
 @pytest.mark.parametrize("answer", ["agent", "definition"])
 def test_smollm2_plays_through_rollout_func(environment, answer):
-    if not smollm2_folder().exists():
+    if not folder_of("smollm2").exists():
         pytest.skip("recompose model fetch smollm2")
     opened = environment(answer=answer, max_steps=3, completion_tokens=800)
     smollm2 = load_policy("smollm2", opened, 0)

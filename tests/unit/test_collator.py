@@ -13,8 +13,8 @@ from composer_replication.training.stored.examples import (
     SiteTokens,
     TraceExample,
     build_examples,
-    policy_text,
 )
+from composer_replication.training.stored.policy_text import policy_text
 
 KEYS = {
     "input_ids", "attention_mask", "response_mask", "rewards", "advantages", "behaviour_logps",
@@ -161,15 +161,24 @@ def test_what_cannot_be_used_is_counted(stored, tiny_tokens):
 
 
 def test_the_length_limit_counts_the_hint_and_the_longer_side(stored, tiny_tokens):
-    full, _ = build_examples(tiny_tokens, stored.rows, stored.sites, stored.hints, stored.pairs, 2048)
-    sites = [max(len(s.teacher_context) + s.end - s.start, len(e.ids)) for e in full for s in e.sites]
+    def build(limit):
+        return build_examples(tiny_tokens, stored.rows, stored.sites, stored.hints, stored.pairs, limit)
+
+    full, _ = build(2048)
+    openings = {row.trace_id: row.turn_spans[0][0] for row in stored.rows}
+    sites = [(e, len(s.teacher_context) + s.end - s.start, s) for e in full for s in e.sites]
     pairs = [len(p.prompt) + max(len(p.chosen), len(p.rejected)) for e in full for p in e.pairs]
-    for limit in (min(sites) - 1, min(sites), max(pairs) - 1, max(pairs), max(sites)):
-        kept, skipped = build_examples(tiny_tokens, stored.rows, stored.sites, stored.hints, stored.pairs, limit)
-        assert sum(len(example.sites) for example in kept) == sum(length <= limit for length in sites)
+    least = [length - (site.start - openings[example.trace_id]) for example, length, site in sites]
+    assert any(small < length for small, (_, length, _) in zip(least, sites, strict=True))
+    for limit in (min(least) - 1, min(least), max(pairs) - 1, max(pairs), max(length for _, length, _ in sites)):
+        kept, skipped = build(limit)
+        assert sum(len(example.sites) for example in kept) == sum(length <= limit for length in least)
         assert sum(len(example.pairs) for example in kept) == sum(length <= limit for length in pairs)
-        assert skipped["site_too_long"] == sum(length > limit for length in sites)
+        assert skipped["site_too_long"] == sum(length > limit for length in least)
         assert skipped["pair_too_long"] == sum(length > limit for length in pairs)
+        for example in kept:
+            assert len(example.ids) <= limit
+            assert all(len(site.teacher_context) + site.end - site.start <= limit for site in example.sites)
 
 
 def test_a_trace_with_nothing_usable_is_no_example(stored, tiny_tokens):

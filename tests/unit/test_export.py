@@ -238,10 +238,33 @@ def test_pairs_without_tools_or_calls(tmp_path, format):
     assert len(load(export_pairs([plain], format, tmp_path).path)) == (2 if format == "kto" else 1)
 
 
+def test_a_long_prompt_is_windowed_and_one_that_no_window_fits_is_left_out(tmp_path):
+    long = {"role": "tool", "content": "line\n" * 2000, "tool_call_id": "c1"}
+    pair = make_pair(0, PAIRS[0].chosen, PAIRS[0].rejected, prompt=(*PROMPT[:3], long, *PROMPT[2:]))
+    exported = export_pairs([pair, PAIRS[1]], "trl", tmp_path / "short", max_tokens=600)
+    assert (exported.rows, exported.left_out, exported.windowed) == (2, {}, 1)
+    shown = load(exported.path)[0]["prompt"]
+    assert [message["content"] for message in shown[:2]] == [message["content"] for message in PROMPT[:2]]
+    assert shown[-1] == {"role": "tool", "content": "no file", "tool_call_id": "c1"}
+    assert "characters cut ...]" in shown[3]["content"]
+    assert len(json.dumps(shown)) < 4 * 600
+    system = {"role": "system", "content": "rule " * 2000}
+    beyond = make_pair(2, PAIRS[0].chosen, PAIRS[0].rejected, prompt=(system, *PROMPT[1:]))
+    some = export_pairs([beyond, PAIRS[1]], "trl", tmp_path / "some", max_tokens=600)
+    assert (some.rows, some.left_out, some.windowed) == (1, {"too long for any window": 1}, 0)
+    whole = export_pairs([pair], "trl", tmp_path / "whole")
+    assert (load(whole.path)[0]["prompt"][3]["content"], whole.windowed) == (long["content"], 0)
+
+
 def test_nothing_to_export_is_an_error(tmp_path):
     with pytest.raises(UsageError, match="no pair to export"):
         export_pairs([], "trl", tmp_path)
     assert not (tmp_path / "train.parquet").exists()
+
+
+def test_the_card_tells_of_windows():
+    assert "3 prompts are windows" in card(simulated=True, windowed=3)
+    assert "Every prompt is the whole history." in card(simulated=True)
 
 
 def card(simulated: bool, licence: str | None = "MIT", **fields) -> str:

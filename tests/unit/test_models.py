@@ -12,13 +12,9 @@ import torch
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox.environment import ToolboxEnvironment
 from composer_replication.errors import UsageError
-from composer_replication.training.models.loading import (
-    Policy,
-    convert_gguf,
-    load_policy,
-    load_saved_policy,
-    smollm2_folder,
-)
+from composer_replication.training.models.embedded import folder_of
+from composer_replication.training.models.gguf_files import convert_gguf
+from composer_replication.training.models.loading import Policy, load_policy, load_saved_policy
 from composer_replication.training.models.tokens import ChatTokens
 
 MESSAGES = [{"role": "user", "content": "read app.py"}]
@@ -164,6 +160,6 @@ def test_a_folder_that_is_no_model_is_one_line(tmp_path, content):
 
 def test_smollm2_that_was_never_fetched_names_the_command(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert smollm2_folder().is_relative_to(tmp_path)
+    assert folder_of("smollm2").is_relative_to(tmp_path)
     with pytest.raises(UsageError, match="recompose model fetch smollm2"):
         load_policy("smollm2", ToolboxEnvironment(ToolboxConfig()), 0)

@@ -17,8 +17,9 @@ from composer_replication.records import Source, Trace, Turn
 from composer_replication.sites import find_sites
 from composer_replication.training import ComposerDataCollator
 from composer_replication.training.models.loading import Policy
+from composer_replication.training.stored.examples import build_examples
 from composer_replication.training.stored.policy_gradient import StoredPolicy, advantages
-from composer_replication.training.stored.rendered_examples import render_examples
+from composer_replication.training.stored.sessions import RenderedSessions
 from composer_replication.training.train import train
 from tests.unit.test_checkpoints import Interrupted, StopsAt
 from tests.unit.test_replay import failed_trace
@@ -129,6 +130,11 @@ def test_the_policy_gradient_is_clipped_and_its_sign_is_the_advantages(new_polic
     assert StoredPolicy().loss(model, near).item() == pytest.approx(-1.0, abs=1e-4)
 
 
+def render_examples(policy, traces, sites, hints, pairs, max_tokens):
+    sessions = RenderedSessions(policy, max_tokens)
+    return build_examples(policy.tokens, [], sites, hints, pairs, max_tokens, traces=traces, sessions=sessions)
+
+
 def test_sites_of_ingested_traces_are_rendered(new_policy):
     policy, trace = new_policy(), failed_trace(0)
     sites = {site.site_id: site for site in find_sites(trace)}
@@ -137,13 +143,13 @@ def test_sites_of_ingested_traces_are_rendered(new_policy):
     examples, skipped = render_examples(policy, [trace], sites, hints, [], 4096)
     assert sum(len(example.sites) for example in examples) + sum(skipped.values()) == len(hints)
     for example in examples:
-        (site,) = example.sites
-        assert example.ids[site.start : site.end][-1] == policy.tokens.end_of_turn_id
-        assert len(site.teacher_context) > site.start
-        assert example.response_mask == [0] * site.start + [1] * (site.end - site.start)
+        for site in example.sites:
+            assert example.ids[site.start : site.end][-1] == policy.tokens.end_of_turn_id
+            assert len(site.teacher_context) > site.start
+            assert example.response_mask[site.start - 1 : site.end] == [0] + [1] * (site.end - site.start)
     short, skipped = render_examples(policy, [trace], sites, hints, [], 8)
     assert not short
-    assert skipped["site_too_long_or_refused_by_the_template"] == len(hints)
+    assert skipped == {"site_too_long": len(hints)}
 
 
 def test_words_that_the_vocabulary_lacks_are_not_trained_on(new_policy):

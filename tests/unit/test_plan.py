@@ -30,7 +30,8 @@ from composer_replication.training.planning.memory import Workload, estimate_mem
 from composer_replication.training.planning.plan import Machine, plan_training, shares
 from composer_replication.training.stored.contexts import Contexts
 from composer_replication.training.stored.examples import build_examples
-from composer_replication.training.stored.rendered_examples import render_examples
+from composer_replication.training.stored.sessions import RenderedSessions
+from tests.samples import SAMPLES
 
 WORK = Workload(rows=4, row_tokens=128, sampled_rows=4)
 
@@ -166,7 +167,7 @@ def test_the_peak_of_a_real_step_is_near_the_estimate():
     script = """
 import json, torch
 from transformers import AutoModelForCausalLM, LlamaConfig
-from composer_replication.training.checking.machine import MemoryMeter
+from composer_replication.training.machine import MemoryMeter
 config = LlamaConfig(vocab_size=4096, hidden_size=384, intermediate_size=1024, num_hidden_layers=8,
                      num_attention_heads=6, num_key_value_heads=2)
 ids = torch.zeros(8, 256, dtype=torch.long)
@@ -220,28 +221,31 @@ def test_usable_sites_and_pairs_are_those_that_training_takes(tiny_tokens, store
 
 
 def test_a_stored_site_is_as_long_as_its_hinted_context(tiny_tokens, stored):
-    """Or as its whole trace, which is one row for all of its sites."""
     rows = {row.trace_id: row for row in stored.rows}
     items = lengths_of(stored, tiny_tokens).sites([stored.sites[hint.site_id] for hint in stored.hints], stored.hints)
-    longer_than_the_row = 0
+    windowed = 0
     for item, hint in zip(items, stored.hints, strict=True):
         site = stored.sites[hint.site_id]
         row, (start, end) = rows[site.trace_id], rows[site.trace_id].turn_spans[site.turn]
         hinted = len(tiny_tokens.splice_hint(row.ids[:start], hint.text)) + end - start
-        assert item.tokens == max(hinted, len(row.ids))
-        assert item.least_tokens == hinted - (start - row.turn_spans[0][0])
-        longer_than_the_row += hinted > len(row.ids)
-    assert 0 < longer_than_the_row < len(items)
+        assert item.tokens == hinted
+        assert item.least_tokens(10) <= hinted
+        windowed += item.least_tokens(10) < hinted
+    assert 0 < windowed < len(items)
+
+
+def item(tokens, least, blocker=None):
+    return Item(tokens, lambda room: least, blocker)
 
 
 def test_an_item_is_blamed_for_one_thing_and_counted_once():
-    items = [Item(10, 5, None), Item(100, 20, "unknown_tokens"), Item(10, 5, "no_hint"), Item(100, 100, None)]
+    items = [item(10, 5), item(100, 20, "unknown_tokens"), item(10, 5, "no_hint"), item(100, 100), item(100, 20)]
     found = shares(items, 50, None)
     assert found == {
-        "n": 4,
+        "n": 5,
         "fit": 2,
-        "fit_windowed": 3,
-        "trainable": 1,
+        "fit_windowed": 4,
+        "trainable": 2,
         "why_not": {"unknown_tokens": 1, "no_hint": 1, "too_long": 1},
         "tools_not_shown": 0,
     }
@@ -250,7 +254,7 @@ def test_an_item_is_blamed_for_one_thing_and_counted_once():
 def test_more_room_is_not_named_where_it_would_not_help():
     shape = SimpleNamespace(max_positions=30)
     for length in (20, 50, 200):
-        assert shares([Item(100, 20, "unknown_tokens")], length, shape)["why_not"] == {"unknown_tokens": 1}
+        assert shares([item(100, 20, "unknown_tokens")], length, shape)["why_not"] == {"unknown_tokens": 1}
 
 
 def planned_run(tmp_path, rows=(), **training):
@@ -319,7 +323,7 @@ def test_the_report_of_a_training_without_rollouts_speaks_of_stored_traces(tmp_p
 
 def test_beyond_the_model_is_told_apart_from_beyond_the_length():
     shape = SimpleNamespace(max_positions=30)
-    found = shares([Item(20, 5, None), Item(40, 5, None), Item(60, 5, None)], 50, shape)
+    found = shares([item(20, 5), item(40, 40), item(60, 60), item(60, 30)], 50, shape)
     assert found["why_not"] == {"beyond_the_model": 1, "too_long": 1}
 
 
@@ -337,6 +341,35 @@ def session():
         chunks = b"".join(Ingestion(inputs, True).chunks(Path(folder) / "shards", Silent()))
     [trace] = [Trace.model_validate_json(line) for line in chunks.splitlines()]
     return trace
+
+
+def test_most_sites_of_the_sample_sessions_can_be_used_at_8k():
+    from composer_replication.ingestion import Ingestion, find_inputs
+    from composer_replication.progress import Silent
+    from composer_replication.records import Trace
+
+    with tempfile.TemporaryDirectory() as folder:
+        chunks = Ingestion(find_inputs([SAMPLES], None), False).chunks(Path(folder) / "shards", Silent())
+        traces = [Trace.model_validate_json(line) for line in b"".join(chunks).splitlines()]
+    sites = {trace.trace_id: find_sites(trace) for trace in traces}
+    every = [site for found in sites.values() for site in found]
+    lengths = RunLengths(ByBytes(), None, [trace for trace in traces if sites[trace.trace_id]], [], every)
+    found = shares(lengths.sites(every, None), 8192, None)
+    assert found["n"] > 150
+    assert found["fit"] / found["n"] < 0.4
+    assert found["fit_windowed"] / found["n"] > 0.9
+    assert found["trainable"] / found["n"] > 0.8
+
+
+@pytest.mark.parametrize(("hinted", "said"), [(True, "50% at 2,048, 100% at 8,192, 100% at 32,768"), (False, "none")])
+def test_the_report_tells_how_many_sites_can_be_used(tmp_path, capsys, hinted, said):
+    found = planned_run(tmp_path)
+    items = [item(1000, 500), item(9000, 4000), item(100, 100, "no_hint")] if hinted else []
+    for row in found["contexts"]:
+        row["sites"] = shares(items, row["max_tokens"], None)
+    show_plan(found)
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"Usable sites{', of those with a hint' if hinted else ''}: {said}" in told
 
 
 def test_counting_by_message_is_close_to_rendering(chatml_tokenizer, session):
@@ -357,8 +390,9 @@ def test_usable_sites_of_a_session_are_those_that_are_rendered(tiny_tokens, chat
     policy = Policy("policy", None, tokens)
     sites = {site.site_id: site for site in find_sites(session)}
     hints = write_hints({session.trace_id: session}, sites.values(), 96).hints
-    examples, _ = render_examples(policy, [session], sites, hints, [], 10**9)
-    lengths = RunLengths(ByTokenizer(tokens), policy.tokenizer_fingerprint, [session], [])
+    sessions = RenderedSessions(policy, 10**9)
+    examples, _ = build_examples(tokens, [], sites, hints, [], 10**9, traces=[session], sessions=sessions)
+    lengths = RunLengths(ByTokenizer(tokens), policy.tokenizer_fingerprint, [session], [], sites.values())
     found = shares(lengths.sites(sites.values(), hints), 10**9, None)
     assert found["n"] == len(sites) > 0
     assert found["trainable"] == sum(len(example.sites) for example in examples)

@@ -18,7 +18,7 @@ from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.models.turn_logprob import turn_logprob
 from composer_replication.training.rollouts.state_samples import read_turn, sample_states
 from composer_replication.training.stored.contexts import Contexts
-from composer_replication.training.stored.examples import policy_text
+from composer_replication.training.stored.policy_text import policy_text
 
 from .test_gate import clumsy_traces, site, talk
 

@@ -18,6 +18,7 @@ from composer_replication.training import ComposerDataCollator
 from composer_replication.training.channels import ReplayPreference
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.tokens import ChatTokens
+from composer_replication.training.stored import reference
 from composer_replication.training.stored.examples import PairTokens, TraceExample
 from composer_replication.training.stored.reference import policy_fingerprint, with_reference_logprobs
 
@@ -303,6 +304,24 @@ def test_options_of_the_channel_reach_the_loss(policy, examples, collator):
     assert abs(loss(moved, length_normalised=True) - loss(moved)) > 1e-4
     doubtful = {**moved, "dpo_label_smoothing": torch.full_like(batch["dpo_label_smoothing"], 0.4)}
     assert loss(doubtful) < loss(moved) - 1e-3
+
+
+def test_a_long_prompt_is_read_once_for_all_answers_at_its_state(policy, collator, monkeypatch):
+    prompt = [3 + place % 20 for place in range(40)]
+    answers = [[4, 5, 6], [7], [8, 9], [10, 11, 12, 13]]
+    pairs = [PairTokens(prompt, answers[0], answers[1]), PairTokens(list(prompt), answers[2], answers[3])]
+    examples = [TraceExample([1], [1], 0.0, [], [pair]) for pair in pairs]
+    expected = with_reference_logprobs(policy, examples, collator)
+    monkeypatch.setattr(reference, "LONG_PROMPT", 40)
+    seen, forward = [], policy.model.forward
+    monkeypatch.setattr(
+        policy.model, "forward", lambda *args, **more: seen.append(more["input_ids"].shape) or forward(*args, **more)
+    )
+    found = with_reference_logprobs(policy, examples, collator)
+    assert seen == [(1, 39), (4, 5)]
+    for one, other in zip(expected, found, strict=True):
+        assert one.pairs[0].reference_chosen == pytest.approx(other.pairs[0].reference_chosen, abs=1e-4)
+        assert one.pairs[0].reference_rejected == pytest.approx(other.pairs[0].reference_rejected, abs=1e-4)
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 200, 8192])

@@ -28,7 +28,8 @@ from composer_replication.progress import Silent
 from composer_replication.records import Source, Trace, Turn, Usage, canonical_call
 from composer_replication.replay import State, Teacher, replay_states, replay_trace, states_to_ask
 from composer_replication.replay.parse import parse_reply
-from composer_replication.replay.requests import build_request, questions, request_key, wire_message
+from composer_replication.replay.prompts import wire_message
+from composer_replication.replay.requests import build_request, questions, request_key
 from composer_replication.sites import find_sites
 
 TOOLBOX = ToolboxConfig()

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from composer_replication.errors import UsageError
 from composer_replication.pairs.card import dataset_card
 from composer_replication.pipeline import run_stage
 from composer_replication.records import PreferencePair, TeacherReply, Trace
@@ -22,6 +23,9 @@ def pair(
     /,
     *,
     export: Annotated[ExportFormat | None, Parameter(help="Also write a dataset to RUN/pairs/export/FORMAT.")] = None,
+    max_tokens: Annotated[
+        int | None, Parameter(help="With --export: a prompt that makes a pair longer than this is windowed.")
+    ] = None,
     signal: Annotated[
         str | None,
         Parameter(
@@ -34,24 +38,26 @@ def pair(
     """Turn the teachers' votes of RUN into preference pairs, and tell what became of each state."""
     from .pair_report import pair_report, show_report
 
+    if max_tokens is not None and (not export or max_tokens < 1):
+        raise UsageError("--max-tokens limits an export", "give --export FORMAT and a number above 0")
     opened = Run.open(run)
     with working_on(opened) as progress:
         run_stage(opened, "pairs", progress)
         report = pair_report(opened, signal, progress)
         if export:
-            report["export"] = _export(opened, export)
+            report["export"] = _export(opened, export, max_tokens)
     if json:
         print(json_module.dumps(report))
     else:
         show_report(report)
 
 
-def _export(run: Run, format: ExportFormat) -> str:
+def _export(run: Run, format: ExportFormat, max_tokens: int | None) -> str:
     from composer_replication.pairs.export import export_pairs
 
     folder = run.path / "pairs" / "export" / format
     pairs = run.stage("pairs").read(PreferencePair)
-    done = export_pairs(pairs, format, folder)
+    done = export_pairs(pairs, format, folder, max_tokens=max_tokens)
     card = dataset_card(
         format,
         pairs,
@@ -61,6 +67,7 @@ def _export(run: Run, format: ExportFormat) -> str:
         run.stage("ingestion").counts.get("redactions", {}),
         done.rows,
         done.left_out,
+        done.windowed,
     )
     write_atomically(folder / "README.md", card)
     return str(folder)

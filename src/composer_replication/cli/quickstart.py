@@ -64,14 +64,14 @@ def quickstart(
 def _code_settings(folder: Path, model: str, seed: int) -> Config:
     """Of a run whose tasks lie beside it, made here if they are missing; so is SmolLM2."""
     from composer_replication.environments.code.quickstart import code_quickstart_config, make_sample_tasks
-    from composer_replication.training.models.loading import fetch_smollm2
+    from composer_replication.training.models.embedded import fetch_model
 
     tasks, progress = folder.with_name(f"{folder.name}-tasks"), open_progress()
     try:
         progress.stage("tasks", "make certified tasks from the repository that ships with the package")
         make_sample_tasks(tasks, progress)
         if model == CODE_MODEL:
-            fetch_smollm2(progress.note)
+            fetch_model(CODE_MODEL, progress.note)
     finally:
         progress.close()
     return code_quickstart_config(model, seed, tasks)

@@ -183,7 +183,7 @@ def _estimate(run: Run, chosen: Sequence[Teacher], own_family: bool) -> list[Cos
 def _show_estimate(estimates: Sequence[CostEstimate], as_json: bool) -> None:
     fields = (
         "calls", "cached", "prompt_tokens", "completion_tokens", "expected_micros", "worst_micros", "own_family",
-        "too_long",
+        "too_long", "windowed",
     )  # fmt: skip
     total: dict[str, Any] = {name: sum(getattr(one, name) for one in estimates) for name in fields}
     if as_json:
@@ -199,6 +199,8 @@ def _show_estimate(estimates: Sequence[CostEstimate], as_json: bool) -> None:
                 f"{one.teacher} is not asked at {one.own_family} states of its own family "
                 f"and at {one.too_long} beyond its context"
             )
+        if one.windowed:
+            print(f"{one.teacher} is shown a window of the history at {one.windowed} states, to fit its context")
     if any(not one.prices_known for one in estimates):
         print("a loopback server without a price is believed what its answers say; --max-usd still holds")
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 NOUNS = ("states", "sites", "pairs")
+TOLD_LENGTHS = (2048, 8192, 32768)
 
 
 def show_plan(plan: dict[str, Any]) -> None:
@@ -24,15 +25,26 @@ def show_plan(plan: dict[str, Any]) -> None:
     rows = sorted([*(row for row in plan["contexts"] if row["max_tokens"] != own["max_tokens"]), own], key=_length)
     console.print(_contexts(rows, own["max_tokens"], plan["finished"]))
     console.print(
-        "fit: short enough. windowed: short enough without its oldest turns. use: what this training takes as it is. "
-        "*: training.max_tokens of this run."
+        "fit: short enough. windowed: short enough in a window, with long results cut in the middle and the oldest "
+        "turns dropped. use: what this training takes. *: training.max_tokens of this run."
     )
+    console.print(_usable_sites(plan["contexts"]))
     unshown = own["states"]["tools_not_shown"]
     if unshown:
         console.print(f"The chat template does not write tools: at {unshown:,} states the policy would not see them.")
     console.print("Why the rest cannot be used:")
     for row in rows:
         console.print(f"  {_label(row, own['max_tokens']):>8}  {_reasons(row)}", soft_wrap=True)
+
+
+def _usable_sites(rows: list[dict[str, Any]]) -> str:
+    """Of the sites that have a hint."""
+    found = {row["max_tokens"]: row["sites"] for row in rows if row["max_tokens"] in TOLD_LENGTHS}
+    hinted = {length: sites["n"] - sites["why_not"].get("no_hint", 0) for length, sites in found.items()}
+    if not all(hinted.values()):
+        return "Usable sites: none has a hint yet."
+    shares = ", ".join(f"{found[length]['trainable'] / hinted[length]:.0%} at {length:,}" for length in found)
+    return f"Usable sites, of those with a hint: {shares} tokens."
 
 
 def _steps(plan: dict[str, Any]) -> str:
@@ -66,6 +78,12 @@ def _show_memory(console: Console, memory: dict[str, Any] | None) -> None:
         table.add_row(part["part"], f"{part['mib']:,.1f}", part["when"], "estimate" if part["estimate"] else "")
     table.add_row("peak: always + the largest phase", f"{memory['peak_mib']:,.1f}", "", "without the libraries")
     console.print(table)
+    for name, stage in memory["stages"].items():
+        if stage["rollouts_at_once"]:
+            console.print(
+                f"{name}: {stage['peak_mib']:,.1f} MiB with {stage['rollouts_at_once']:,} rollouts at once; where half "
+                "of the free memory does not hold their keys and values, fewer are played at a time."
+            )
     activations = memory["activations_mib"]
     console.print(
         f"Activations: {activations['plain']:,.1f} MiB without checkpointing, {activations['checkpointed']:,.1f} with."

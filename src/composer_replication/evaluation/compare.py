@@ -54,16 +54,15 @@ def evaluate_policy(
     """Episodes on one held-out split. The tasks depend on the environment's settings alone, not on the seed."""
     import torch
 
-    from composer_replication.training.rollouts.playing import roll_out
+    from composer_replication.training.rollouts.playing import play_tasks
 
     tasks = list(islice(environment.tasks(split, "evaluation"), config.evaluation.tasks))
     samples = config.evaluation.samples
-    rollouts = roll_out(
-        policy.model,
-        policy.tokens,
+    rollouts = play_tasks(
+        policy,
         environment,
+        config,
         [task for task in tasks for _ in range(samples)],
-        max_turn_tokens=config.training.max_turn_tokens,
         temperature=config.training.temperature if samples > 1 else 0.0,
         generator=torch.Generator(device=policy.model.device).manual_seed(MEASURING_SEED) if samples > 1 else None,
     )

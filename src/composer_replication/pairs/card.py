@@ -26,6 +26,7 @@ def dataset_card(
     redactions: Mapping[str, int],
     rows: int,
     left_out: Mapping[str, int],
+    windowed: int = 0,
 ) -> str:
     """`redactions` are replacements by kind, as the ingestion stage counted them."""
     used = {pair.trace_id for pair in pairs}
@@ -75,8 +76,15 @@ What became of the states that teachers were asked about:
 
 {off_policy} pairs reject a turn of another model than the one in training. {smoothed} carry a measured precision.
 
+{_windows(windowed)}
 {_table(("left out of the export", "pairs"), sorted(left_out.items())) if left_out else "Every pair could be exported."}
 """
+
+
+def _windows(pairs: int) -> str:
+    if not pairs:
+        return "Every prompt is the whole history.\n"
+    return f"{pairs} prompts are windows: long results lost their middle, with a mark, or the oldest turns are gone.\n"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, cast
 from composer_replication.errors import UsageError
 from composer_replication.records import JsonObject, Message, PreferencePair, canonical_json, canonical_tool_call
 from composer_replication.runs import write_atomically
+from composer_replication.windows import CHARACTERS_PER_TOKEN, TurnHistory, fit_messages
 
 Format = Literal["trl", "kto", "sft", "verl"]
 FILE = "train.parquet"
@@ -28,6 +29,8 @@ class Exported(NamedTuple):
     rows: int
     left_out: Counter[str]
     """Pairs that could not be written, by reason."""
+    windowed: int
+    """Pairs whose prompt is a window of the history."""
 
 
 class _NotExportableError(Exception):
@@ -40,17 +43,22 @@ def export_pairs(
     folder: Path,
     card: str | None = None,
     calls_as_text: bool = False,
+    max_tokens: int | None = None,
 ) -> Exported:
     """Write `folder/train.parquet`, and `folder/README.md` where a card is given.
 
     `calls_as_text` puts calls into the text of a message, for models whose chat template knows no tools: it would
-    leave calls out without a word.
+    leave calls out without a word. A pair that is longer than `max_tokens`, by about four characters to a token, gets
+    a window of its prompt.
     """
     left_out: Counter[str] = Counter()
     rows: list[JsonObject] = []
+    windowed = 0
     for pair in pairs:
         try:
-            rows += _checked(ROWS[format](_Sides(pair, calls_as_text)))
+            shown = pair if max_tokens is None else _windowed(pair, max_tokens)
+            rows += _checked(ROWS[format](_Sides(shown, calls_as_text)))
+            windowed += shown.prompt != pair.prompt
         except _NotExportableError as error:
             left_out[str(error)] += 1
     if format == "verl":
@@ -61,7 +69,19 @@ def export_pairs(
     _write(rows, folder / FILE)
     if card is not None:
         write_atomically(folder / "README.md", card)
-    return Exported(folder / FILE, len(rows), left_out)
+    return Exported(folder / FILE, len(rows), left_out, windowed)
+
+
+def _windowed(pair: PreferencePair, max_tokens: int) -> PreferencePair:
+    reserved = max(_tokens(pair.chosen), _tokens(pair.rejected)) + (_tokens(pair.tools) if pair.tools else 0)
+    found = fit_messages(TurnHistory(pair.prompt, pair.rejected), max_tokens, reserved, _tokens)
+    if found is None:
+        raise _NotExportableError("too long for any window")
+    return pair.model_copy(update={"prompt": tuple(found.messages)})
+
+
+def _tokens(value: object) -> int:
+    return -(-len(canonical_json(value)) // CHARACTERS_PER_TOKEN)
 
 
 class _Sides:

@@ -38,6 +38,8 @@ class CostEstimate(NamedTuple):
     """States of its own family, where it is not asked."""
     too_long: int
     """States beyond its context, where it is not asked."""
+    windowed: int
+    """States where it is shown a window of the history."""
 
 
 def estimate(asking: Asking, teachers: Sequence[Teacher], max_tokens: int, ledger_path: Path) -> list[CostEstimate]:
@@ -53,7 +55,12 @@ def estimate(asking: Asking, teachers: Sequence[Teacher], max_tokens: int, ledge
         by_teacher.setdefault(question.teacher.name, []).append(question)
     found = [_estimate(one, by_teacher.get(one.name, []), settled, ratios.get(one.name)) for one in teachers]
     return [
-        one._replace(own_family=asking.own_family[one.teacher], too_long=asking.too_long[one.teacher]) for one in found
+        one._replace(
+            own_family=asking.own_family[one.teacher],
+            too_long=asking.too_long[one.teacher],
+            windowed=asking.windowed[one.teacher],
+        )
+        for one in found
     ]
 
 
@@ -77,6 +84,7 @@ def _estimate(
         prices_known=known is not None,
         own_family=0,
         too_long=0,
+        windowed=0,
     )
 
 

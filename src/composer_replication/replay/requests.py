@@ -5,7 +5,7 @@ changed name is paid for again. Timeouts, keys, addresses and prices are no part
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from composer_replication.llm.client import PaidCall
@@ -13,6 +13,7 @@ from composer_replication.llm.outgoing import routed
 from composer_replication.records import JsonObject, Message, Trace, canonical_json
 
 from .gate import State
+from .prompts import Prompts, wire_message
 from .teachers import Teacher
 
 REQUEST_SCHEMA = 1
@@ -28,8 +29,8 @@ class TeacherQuestion(NamedTuple):
     max_tokens: int
 
     def request(self) -> JsonObject:
-        trace, turn = self.state
-        request = build_request(self.teacher.model, trace.history(turn), trace.tools, self.max_tokens)
+        messages = shown_messages(Prompts(), self.state, self.teacher, self.max_tokens)
+        request = build_request(self.teacher.model, messages, self.state.trace.tools, self.max_tokens)
         return routed(request, self.teacher.base_url)
 
     def call(self) -> PaidCall:
@@ -40,16 +41,28 @@ def questions(asking: Iterable[tuple[State, Sequence[Teacher]]], max_tokens: int
     """In the order of states, then of the teachers to ask at each."""
     encoders: dict[str, _TraceEncoder] = {}
     found: list[TeacherQuestion] = []
+    prompts = Prompts()
     for state, teachers in asking:
         encoder = encoders.get(state.trace.trace_id)
         if encoder is None or encoder.trace is not state.trace:
             encoder = encoders[state.trace.trace_id] = _TraceEncoder(state.trace)
-        prefix, length = encoder.prefix(state.turn, max_tokens)
+        whole = encoder.prefix(state.trace.history(state.turn), max_tokens)
         for teacher in teachers:
+            if prompts.fits(state, teacher, max_tokens):
+                prefix, length = whole
+            else:
+                prefix, length = encoder.prefix(shown_messages(prompts, state, teacher, max_tokens), max_tokens)
             digest, suffix = prefix(), encoder.suffix(teacher)
             digest.update(suffix)
             found.append(TeacherQuestion(state, teacher, digest.hexdigest(), length + len(suffix), max_tokens))
     return found
+
+
+def shown_messages(prompts: Prompts, state: State, teacher: Teacher, max_tokens: int) -> list[Message]:
+    messages = prompts.messages(state, teacher, max_tokens)
+    if messages is None:
+        raise ValueError(f"state {state.state_id} is beyond the context of {teacher.name}")
+    return messages
 
 
 class _TraceEncoder:
@@ -60,8 +73,9 @@ class _TraceEncoder:
         self._messages = {id(message): _encode(wire_message(message)) for message in trace.messages}
         self._suffixes: dict[tuple[str, str], bytes] = {}
 
-    def prefix(self, turn: int, max_tokens: int) -> tuple[Callable[[], Any], int]:
-        text = b",".join(self._parts(turn))
+    def prefix(self, messages: Sequence[Message], max_tokens: int) -> tuple[Callable[[], Any], int]:
+        encoded = (self._messages.get(id(message)) or _encode(wire_message(message)) for message in messages)
+        text = b",".join(encoded)
         digest = hashlib.sha256(b'{"max_tokens":%d,"messages":[' % max_tokens)
         digest.update(text)
         return digest.copy, len(text)
@@ -73,10 +87,6 @@ class _TraceEncoder:
             text = _encode({"schema": REQUEST_SCHEMA, **rest})
             self._suffixes[known] = text.removeprefix(b'{"max_tokens":0,"messages":[')
         return self._suffixes[known]
-
-    def _parts(self, turn: int) -> Iterator[bytes]:
-        for message in self.trace.history(turn):
-            yield self._messages.get(id(message)) or _encode(wire_message(message))
 
 
 def build_request(model: str, messages: Sequence[Message], tools: Sequence[JsonObject], max_tokens: int) -> JsonObject:
@@ -91,11 +101,6 @@ def build_request(model: str, messages: Sequence[Message], tools: Sequence[JsonO
 
 def request_key(request: JsonObject) -> str:
     return hashlib.sha256(_encode({"schema": REQUEST_SCHEMA, **request})).hexdigest()
-
-
-def wire_message(message: Message) -> JsonObject:
-    """Only what the OpenAI wire knows."""
-    return {key: value for key, value in message.items() if key != "is_error"}
 
 
 def _encode(value: object) -> bytes:

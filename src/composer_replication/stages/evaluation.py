@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from itertools import product
 
 from composer_replication.environments.opening import open_environment
 from composer_replication.environments.protocol import Environment
@@ -11,7 +10,7 @@ from composer_replication.errors import UsageError
 from composer_replication.progress import Progress
 from composer_replication.runs import Run
 
-from .policy import load_own
+from .policy import NOUN, load_own
 
 
 def evaluate(run: Run, progress: Progress) -> None:
@@ -21,12 +20,18 @@ def evaluate(run: Run, progress: Progress) -> None:
     started = time.monotonic()
     run.stage("training").require()
     outcomes: list[TaskOutcome] = []
+    done = 0
     with open_environment(run.config) as environment:
         splits = held_out(environment, run.config.evaluation.splits)
-        policies = {"before": load_own(run), "after": load_own(run, "training")}
-        for done, (phase, split) in enumerate(product(PHASES, splits), start=1):
-            outcomes += evaluate_policy(policies[phase], run.config, environment, phase, split)
-            progress.step(done, len(PHASES) * len(splits), f"{split}, {phase}")
+        noun_of = {"before": NOUN, "after": "training"}
+        for phase in PHASES:
+            # One after the other: two models need not fit at once.
+            policy = load_own(run, noun_of[phase])
+            for split in splits:
+                outcomes += evaluate_policy(policy, run.config, environment, phase, split)
+                done += 1
+                progress.step(done, len(PHASES) * len(splits), f"{split}, {phase}")
+            del policy
         counts = {"episodes": len(outcomes), "labels": {split: environment.heldout[split] for split in splits}}
     run.stage("evaluation").finish(outcomes, counts, [run.stage("training")], started)
     write_report(run)

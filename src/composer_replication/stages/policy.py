@@ -63,10 +63,11 @@ def load_model(run: Run, name: str) -> Policy:
     """A model by the place that `policy_weights` told."""
     from composer_replication.training.models.loading import load_policy, load_saved_policy
 
+    weights = run.config.hardware.weights
     if name == str(model_folder(run)):
-        return load_saved_policy(name, run.config.model.name)
+        return load_saved_policy(name, run.config.model.name, weights)
     with open_environment(run.config) as environment:
-        return load_policy(name, environment, run.config.seed)
+        return load_policy(name, environment, run.config.seed, weights)
 
 
 def policy_room(run: Run, policy: Policy) -> int:

@@ -57,6 +57,7 @@ def replay(
         "replies": len(replies),
         "outcomes": dict(outcomes),
         "not_asked": {"own_family": asking.own_family.total(), "too_long": asking.too_long.total()},
+        "windowed": asking.windowed.total(),
         "own_family": config.own_family,
         "teachers": sorted({teacher.model for teacher in teachers}),
         "simulated": config.simulated and not chosen,

@@ -32,10 +32,11 @@ def train(run: Run, progress: Progress, backend: str = "trl") -> None:
     load_libraries()
     from composer_replication.training.backends import open_backend
     from composer_replication.training.card import model_card
-    from composer_replication.training.models.loading import whole_weights
+    from composer_replication.training.models.whole import whole_weights
+    from composer_replication.training.stored.cuts import summarise_cuts, window_lines
     from composer_replication.training.stored.examples import build_examples
     from composer_replication.training.stored.policy_gradient import advantages
-    from composer_replication.training.stored.rendered_examples import render_examples
+    from composer_replication.training.stored.sessions import RenderedSessions
 
     train_policy = open_backend(backend)
     with all_or_none():
@@ -51,12 +52,14 @@ def train(run: Run, progress: Progress, backend: str = "trl") -> None:
         compared = (
             {} if settings.rollouts else dict(zip((trace.trace_id for trace in own), advantages(own), strict=True))
         )
-        examples, skipped = build_examples(policy.tokens, rows, sites, hints, pairs, settings.max_tokens, compared)
-        sessions = sessions_of(run, traces)
-        held_out = held_out_ids(run, sessions)
-        others = [trace for trace in sessions if trace.trace_id not in held_out]
-        rendered, not_rendered = render_examples(policy, others, sites, hints, pairs, settings.max_tokens)
-        examples, skipped = examples + rendered, skipped + not_rendered
+        held_out = held_out_ids(run, sessions_of(run, traces))
+        shown = [trace for trace in traces if trace.trace_id not in held_out]
+        room = min(settings.max_tokens, policy.model.config.max_position_embeddings)
+        sessions = RenderedSessions(policy, room, folder / "tokens")
+        examples, skipped = build_examples(policy.tokens, rows, sites, hints, pairs, room, compared, shown, sessions)
+        if is_main():
+            sessions.save()
+            write_atomically(folder / "windows.jsonl", window_lines(examples))
     with open_environment(run.config) as environment:
         steps = train_policy(policy, run.config, environment, examples, folder, progress)
     weights = whole_weights(policy.model)
@@ -68,6 +71,8 @@ def train(run: Run, progress: Progress, backend: str = "trl") -> None:
         "hinted_sites": sum(len(example.sites) for example in examples),
         "pairs": sum(len(example.pairs) for example in examples),
         "skipped": dict(skipped),
+        "windowed": summarise_cuts(examples),
+        "rendered_alone": len(sessions.alone),
     }
     with all_or_none():
         if is_main():

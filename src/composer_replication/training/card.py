@@ -9,7 +9,7 @@ from composer_replication.config import Config
 
 NEEDS = {"sdpo": "hinted_sites", "trdpo": "pairs"}
 """Channels that are idle where a count of the run is 0."""
-LICENCES = {"tiny": "mit", "smollm2": "apache-2.0"}
+LICENCES = {"tiny": "mit", "smollm2": "apache-2.0", "qwen2.5-coder-1.5b": "apache-2.0"}
 
 
 def model_card(config: Config, counts: Mapping[str, object]) -> str:

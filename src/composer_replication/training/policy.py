@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+
+import torch
 
 from composer_replication.config import Config
 from composer_replication.environments.evidence import TraceEvidence
@@ -17,23 +20,50 @@ from .rollouts.playing import repeated, sample_rollouts
 from .stored.records import StartingPolicy, TokenizedTrace
 from .warmup import warm_up
 
+HASHED_BYTES = 1 << 22
+
 
 def prepare_policy(config: Config, environment: Environment, folder: Path, progress: Progress) -> StartingPolicy:
-    """Load or build the model, warm it up on noisy old logs, and save it."""
-    policy = load_policy(config.model.name, environment, config.seed)
+    """Load or build the model, warm it up on noisy old logs, and save it in the type that training keeps it in.
+
+    A warm-up learns in float32: bfloat16 would lose its small steps.
+    """
+    weights = config.hardware.weights
+    _tell_warm_up(config, progress)
+    policy = load_policy(config.model.name, environment, config.seed, "float32" if config.warmup.steps else weights)
 
     def on_step(step: int, loss: float) -> None:
         progress.step(step, config.warmup.steps, f"loss {loss:.2f}")
 
     warm_up(policy.model, policy.tokens, environment, config.warmup, config.seed, on_step)
+    policy.model.to(getattr(torch, weights))
     policy.save(folder)
-    weights = b"".join(path.read_bytes() for path in sorted(folder.glob("*.safetensors")))
     return StartingPolicy(
         name=policy.name,
         warmup_steps=config.warmup.steps,
         parameters=sum(parameter.numel() for parameter in policy.model.parameters()),
-        weights_sha256=hashlib.sha256(weights).hexdigest(),
+        weights_sha256=_hash_of(sorted(folder.glob("*.safetensors"))),
     )
+
+
+def _tell_warm_up(config: Config, progress: Progress) -> None:
+    steps, name = config.warmup.steps, config.model.name
+    if name == "tiny":
+        return
+    if steps:
+        progress.note(f"{steps} warm-up steps on old logs change {name} before anything is measured: [warmup] asks it")
+    else:
+        progress.note(f"{name} starts as it is: without [warmup] steps there is no warm-up")
+
+
+def _hash_of(files: Sequence[Path]) -> str:
+    """Of their contents one after the other, a piece at a time."""
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            while piece := file.read(HASHED_BYTES):
+                digest.update(piece)
+    return digest.hexdigest()
 
 
 def play(

@@ -32,6 +32,8 @@ from .channels import open_channels
 from .lessons.token_weights import TokenWeightsFolder
 from .metrics import MetricsFile
 from .models.loading import Policy
+from .models.states import language_model
+from .models.whole import is_sharded, save_adapters
 from .planning.refusals import (
     refuse_for_backend,
     refuse_missing_vllm,
@@ -39,6 +41,7 @@ from .planning.refusals import (
     refuse_what_processes_cannot_do,
     refuse_what_would_do_nothing,
 )
+from .precision import warn_of_stuck_weights
 from .processes import all_or_none
 from .rollouts.curriculum import Curriculum, entries_of
 from .rollouts.samples import RolloutSamples
@@ -75,6 +78,7 @@ def train(
         refuse_missing_vllm(config)
         arguments = (grpo_config if config.training.rollouts else offline_arguments)(config, scratch)
         checkpoint = last_checkpoint(scratch)
+    warn_of_stuck_weights(policy.model, config, progress)
     collator = ComposerDataCollator(policy.tokenizer.pad_token_id)
     folder.mkdir(parents=True, exist_ok=True)
     with torch.autocast(device, torch.bfloat16, enabled=config.hardware.autocasts(device == "cuda")):
@@ -105,7 +109,10 @@ def train(
     with all_or_none():
         watchdog.raise_if_stopped()
     if config.hardware.lora_rank:
-        policy.model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
+        adapted = trainer.accelerator.unwrap_model(trainer.model)
+        save_adapters(adapted, config.model.name, folder / "adapters")
+        # Shards cannot be merged in place; whoever gathers them merges.
+        policy.model = language_model(adapted) if is_sharded(adapted) else adapted.merge_and_unload()
     policy.model.eval()
     return [step for entry in trainer.state.log_history if (step := step_of(entry))]
 

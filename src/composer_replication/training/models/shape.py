@@ -20,6 +20,18 @@ _QWEN3_8B = {
     "tie_word_embeddings": False,
 }
 KNOWN_CONFIGS: dict[str, dict[str, Any]] = {
+    # The GGUF has an output head of its own, where the released model shares it with the embeddings.
+    "qwen2.5-coder-1.5b": {
+        "model_type": "qwen2",
+        "vocab_size": 151_936,
+        "hidden_size": 1536,
+        "intermediate_size": 8960,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 32_768,
+        "tie_word_embeddings": False,
+    },
     "Qwen/Qwen3-8B": _QWEN3_8B,
     "Qwen/Qwen3-32B": {
         **_QWEN3_8B,
@@ -81,12 +93,12 @@ def shape_of(config: Any) -> ModelShape:
     )
 
 
-def find_config(where: str | Path) -> Any | None:
-    """The config of a model that lies here or is known by name. Nothing is downloaded."""
+def find_config(where: str | Path, name: str | None = None) -> Any | None:
+    """The config of a model that lies at `where`, or is known by name. Nothing is downloaded."""
     from transformers import AutoConfig
 
     try:
         return AutoConfig.from_pretrained(where, local_files_only=True)
     except (OSError, ValueError):
-        known = KNOWN_CONFIGS.get(str(where))
+        known = KNOWN_CONFIGS.get(name or str(where))
         return AutoConfig.for_model(**known) if known else None

@@ -1,4 +1,4 @@
-"""How long every state, site and pair of a run is, and what keeps it out of training.
+"""How long every state, site and pair of a run is, whole and in its smallest window, and what keeps it out of training.
 
 Reads traces, sites, hints, pairs and stored token rows. Stored rows are measured. Other traces are counted message by
 message with the run's tokenizer, plus the template's own tokens per message: rendering every state would cost the
@@ -8,24 +8,27 @@ square of a session. Without a tokenizer a token is taken to be four bytes, and 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol
 
 from composer_replication.environments.protocol import Environment
 from composer_replication.records import ErrorSite, Hint, Message, PreferencePair, Trace
+from composer_replication.windows import WHOLE, TurnHistory, levels
 
 from ..models.tokens import ChatTokens
-from ..stored.examples import policy_text
+from ..stored.contexts import shown
 from ..stored.records import TokenizedTrace
 
 BYTES_PER_TOKEN = 4
-Blocker = Literal["other_tokenizer", "unknown_tokens", "refused_by_the_template", "no_hint", "second_site_of_its_turn"]
+Blocker = Literal["other_tokenizer", "unknown_tokens", "refused_by_the_template", "no_hint"]
 
 
 class Item(NamedTuple):
     tokens: int
-    least_tokens: int
-    """Without any earlier turn: what windowing can bring it down to."""
+    least_tokens: Callable[[int], int]
+    """What windows can bring it down to, by the tokens that there may be."""
     blocker: Blocker | None
     shows_tools: bool = True
     """Whether the template writes the tools that the trace had, if it had any."""
@@ -73,7 +76,7 @@ class ByTokenizer:
 
 
 class RunLengths:
-    """Of the records of one run under one counter."""
+    """Of the records of one run under one counter. `sites` tell which results are errors."""
 
     def __init__(
         self,
@@ -81,10 +84,15 @@ class RunLengths:
         fingerprint: str | None,
         traces: Iterable[Trace],
         rows: Iterable[TokenizedTrace],
+        sites: Iterable[ErrorSite] = (),
     ) -> None:
         self._counter, self._fingerprint = counter, fingerprint
+        self._failed: dict[str, set[str]] = defaultdict(set)
+        for site in sites:
+            self._failed[site.trace_id].update([site.call_id] if site.call_id else [])
         self._rows: Mapping[str, TokenizedTrace] = {row.trace_id: row for row in rows}
         self._traces = {trace.trace_id: trace for trace in traces}
+        self._counted = lru_cache(maxsize=None)(lambda text: counter.count([text])[0])
         self._states = {trace_id: list(self._measure(trace)) for trace_id, trace in self._traces.items()}
 
     def states(self) -> list[Item]:
@@ -93,82 +101,94 @@ class RunLengths:
     def sites(self, sites: Iterable[ErrorSite], hints: Iterable[Hint] | None) -> list[Item]:
         """`hints` None: not written yet, so no site is blamed for having none."""
         text_of = None if hints is None else {hint.site_id: hint.text for hint in hints}
-        known = [site for site in sites if site.trace_id in self._states]
-        texts = [(text_of or {}).get(site.site_id, "") for site in known]
         items: list[Item] = []
-        taught: set[tuple[str, int]] = set()
-        for site, text, counted in zip(known, texts, self._counter.count(texts), strict=True):
-            blocker: Blocker | None = "no_hint" if text_of is not None and not text else None
-            at = site.trace_id, site.turn
-            # A stored row has room for several hints of a turn; a rendered state for one.
-            if text and at in taught and site.trace_id not in self._rows:
-                blocker = "second_site_of_its_turn"
-            taught.update([at] if text else [])
-            items.append(self._site(site, counted.tokens, blocker))
+        for site in sites:
+            if site.trace_id in self._states:
+                text = (text_of or {}).get(site.site_id, "")
+                state = self._states[site.trace_id][site.turn]
+                blocker: Blocker | None = "no_hint" if text_of is not None and not text else None
+                extra = self._counted(text).tokens + self._counter.message_tokens
+                items.append(_longer(state, extra)._replace(blocker=state.blocker or blocker))
         return items
 
     def pairs(self, pairs: Iterable[PreferencePair]) -> list[Item]:
         known = [pair for pair in pairs if pair.trace_id in self._states]
-        sides = self._counter.count([self._shown(side) for pair in known for side in (pair.chosen, pair.rejected)])
         items: list[Item] = []
-        for pair, chosen, rejected in zip(known, sides[::2], sides[1::2], strict=True):
-            state, trace = self._states[pair.trace_id][pair.turn], self._traces[pair.trace_id]
-            own = self._counter.count([self._shown(trace.messages[trace.turns[pair.turn].start])])[0]
-            change = max(chosen.tokens, rejected.tokens) - own.tokens
-            items.append(state._replace(tokens=state.tokens + change, least_tokens=state.least_tokens + change))
+        for pair in known:
+            trace = self._traces[pair.trace_id]
+            own, *sides = (
+                self._counted(self._shown(message)).tokens
+                for message in (trace.messages[trace.turns[pair.turn].start], pair.chosen, pair.rejected)
+            )
+            items.append(_longer(self._states[pair.trace_id][pair.turn], max(sides) - own))
         return items
-
-    def _site(self, site: ErrorSite, hint_tokens: int, blocker: Blocker | None) -> Item:
-        state, row = self._states[site.trace_id][site.turn], self._rows.get(site.trace_id)
-        extra = hint_tokens + self._counter.message_tokens
-        # A stored trace is one row for all of its sites.
-        tokens = max(state.tokens + extra, len(row.ids) if row else 0)
-        return Item(tokens, state.least_tokens + extra, state.blocker or blocker, state.shows_tools)
 
     def _measure(self, trace: Trace) -> Iterator[Item]:
         row = self._rows.get(trace.trace_id)
         if row and row.tokenizer == self._fingerprint:
-            first = row.turn_spans[0][0]
-            return (Item(end, first + end - start, None) for start, end in row.turn_spans)
+            return (self._stored(trace, turn, row) for turn in range(len(row.turn_spans)))
         return self._count(trace, "other_tokenizer" if row else None)
 
+    def _stored(self, trace: Trace, turn: int, row: TokenizedTrace) -> Item:
+        starts = [start for start, _ in row.turn_spans]
+        needed = TurnHistory.before(trace, turn, self._failed[trace.trace_id]).needed
+        start, end = row.turn_spans[turn]
+        least = starts[0] + sum(starts[place + 1] - starts[place] for place in needed) + end - start
+        return Item(end, lambda room: least, None)
+
     def _count(self, trace: Trace, blocker: Blocker | None) -> Iterator[Item]:
-        counter = self._counter
+        counter, failed = self._counter, self._failed[trace.trace_id]
         shows_tools = counter.knows_tools or not trace.tools
         tools = counter.count([json.dumps(list(trace.tools))])[0].tokens if trace.tools and shows_tools else 0
         counts = self._counts(trace.messages)
+
+        def size(message: Message) -> int:
+            # Results that the harness cleared, and elided ones, are other messages than those of the trace.
+            known = counts.get(id(message)) or self._counted(self._shown(message))
+            return known.tokens + counter.message_tokens
+
         for number, turn in enumerate(trace.turns):
-            history = trace.history(number)
-            # Results that the harness cleared are other messages than those of the trace.
-            seen = [counts.get(id(message)) or self._counts([message])[id(message)] for message in history]
-            opening = next((i for i, message in enumerate(history) if message["role"] == "assistant"), len(history))
-            own = counts[id(trace.messages[turn.start])]
-            written = history if counter.knows_calls else []
-            refused = not all(_has_json_calls(message) for message in [*written, trace.messages[turn.start]])
-            unknown = not all(counted.is_known for counted in [*seen, own])
+            history = TurnHistory.before(trace, number, failed)
+            seen = [message for part in history.parts(WHOLE) for message in part.messages]
+            own_message = trace.messages[turn.start]
+            own = tools + size(own_message)
+            written = seen if counter.knows_calls else []
+            refused = not all(_has_json_calls(message) for message in [*written, own_message])
+            unknown = not all((counts.get(id(message)) or _KNOWN).is_known for message in [*seen, own_message])
             yield Item(
-                tools + sum(counted.tokens for counted in seen) + own.tokens,
-                tools + sum(counted.tokens for counted in seen[:opening]) + own.tokens,
+                own + sum(map(size, seen)),
+                lru_cache(maxsize=None)(_least(history, own, size)),
                 blocker or ("refused_by_the_template" if refused else "unknown_tokens" if unknown else None),
                 shows_tools,
             )
 
     def _counts(self, messages: Sequence[Message]) -> dict[int, Counted]:
         found = self._counter.count([self._shown(message) for message in messages])
-        return {
-            id(message): counted._replace(tokens=counted.tokens + self._counter.message_tokens)
-            for message, counted in zip(messages, found, strict=True)
-        }
+        return {id(message): counted for message, counted in zip(messages, found, strict=True)}
 
     def _shown(self, message: Message) -> str:
-        """About what the template would write."""
-        calls = message.get("tool_calls", [])
-        if self._counter.knows_calls or not calls:
-            return message["content"] + "".join(json.dumps(call["function"]) for call in calls)
-        try:
-            return policy_text(message)
-        except (ValueError, RecursionError):
-            return json.dumps(calls[0]["function"])
+        return shown(message, self._counter.knows_calls)
+
+
+_KNOWN = Counted(0)
+
+
+def _longer(item: Item, tokens: int) -> Item:
+    return item._replace(tokens=item.tokens + tokens, least_tokens=lambda room: item.least_tokens(room) + tokens)
+
+
+def _least(history: TurnHistory, own: int, size: Callable[[Message], int]) -> Callable[[int], int]:
+    """The turn behind the smallest window."""
+
+    def least(room: int) -> int:
+        sizes: list[int] = []
+        for level in levels(room):
+            sizes.append(own + sum(size(message) for part in history.least(level) for message in part.messages))
+            if sizes[-1] <= room:
+                break
+        return min(sizes)
+
+    return least
 
 
 def _has_json_calls(message: Message) -> bool:
@@ -185,14 +205,14 @@ def find_chat_tokens(name: str, policy_folder: Any, environment: Environment) ->
     """The tokenizer of the run's policy, if it lies here. Nothing is downloaded."""
     from transformers import AutoTokenizer
 
-    from ..models.loading import smollm2_folder, tiny_tokenizer
+    from ..models.embedded import place_of
+    from ..models.loading import tiny_tokenizer
 
     if policy_folder.is_dir():
         return ChatTokens(AutoTokenizer.from_pretrained(policy_folder))
     if name == "tiny":
         return ChatTokens(tiny_tokenizer(environment))
-    where = smollm2_folder() if name == "smollm2" else name
     try:
-        return ChatTokens(AutoTokenizer.from_pretrained(where, local_files_only=True))
+        return ChatTokens(AutoTokenizer.from_pretrained(place_of(name), local_files_only=True))
     except (OSError, ValueError):
         return None

@@ -1,7 +1,8 @@
-"""How much memory a training step needs on one device, by part, before anything is loaded.
+"""How much memory a training step, `ingest` and `evaluate` need on one device, by part, before anything is loaded.
 
 Exact: weights, gradients, optimiser, teacher and cache, which follow from counts and types. Estimated: activations (the
-tensors that a dense decoder layer with SDPA attention keeps for its backward pass) and the buffers of the output head.
+tensors that a dense decoder layer with SDPA attention keeps for its backward pass), what sampling holds for a moment,
+and the buffers of the output head.
 Not counted: the libraries themselves, a CUDA context (about half a GiB), fragmentation, mixtures of experts.
 """
 
@@ -22,6 +23,10 @@ ADAM_MOMENTS = 2
 # TRL projects hidden states onto the vocabulary in tiles of this size, and folds them in place on a GPU.
 TILE_TOKENS, TILE_WORDS = 4096, 32_768
 TILES_ALIVE_GPU, TILES_ALIVE_CPU = 1, 4
+# Of the sampler with slots: what it reads in one pass, and what it rounds the room of a slot up to.
+PREFILL_TOKENS, SLOT_COLUMNS = 1 << 16, 128
+MOST_AT_ONCE = 512
+"""Rollouts of `ingest`, `evaluate` and probes at a time, if memory and settings take as many."""
 
 
 class Part(NamedTuple):
@@ -40,6 +45,10 @@ class Workload:
     row_tokens: int
     sampled_rows: int
     """Rollouts that are sampled at once."""
+    slot_tokens: int = 0
+    """Room that a sampler with slots gives each of them; 0: as many as `row_tokens`."""
+    prompt_tokens: int = 0
+    """Of one prompt, at most."""
     stored_rows: int = 0
     stored_row_tokens: int = 0
     processes: int = 1
@@ -88,10 +97,7 @@ def estimate_memory(shape: ModelShape, config: Config, work: Workload) -> Memory
     if training.reference_kl and not rank:
         parts.append(Part("reference model", shape.parameters * weight_bytes // work.shards, "always"))
     if hardware.vllm == "off" and config.sampling.server is None and work.sampled_rows:
-        parts.append(Part("key-value cache", _cache(shape, work, weight_bytes), "rollouts"))
-        if work.is_sharded:
-            copied_bytes = BFLOAT16 if work.on_gpu else weight_bytes
-            parts.append(Part("whole copy to sample from", shape.parameters * copied_bytes, "always"))
+        parts += sampling_parts(shape, work, weight_bytes)
     layer = layer_activations(shape, compute_bytes, weight_bytes)
     stored = work.stored_rows * work.stored_row_tokens
     plain, checkpointed = _activations(shape, layer, work.tokens if work.rows else stored, weight_bytes)
@@ -144,8 +150,37 @@ def _teacher(sdpo: SdpoSettings, online: bool, trainable: int, trained_bytes: in
     return [Part("teacher", trainable * kept_bytes // shards, "always")]
 
 
-def _cache(shape: ModelShape, work: Workload, weight_bytes: int) -> int:
-    return 2 * shape.layers * shape.key_value * weight_bytes * work.sampled_rows * work.row_tokens
+def sampling_parts(shape: ModelShape, work: Workload, weight_bytes: int, is_fixed: bool = False) -> list[Part]:
+    """Of the sampler that `turn_sampler` would choose. On a GPU and for shards it has slots for whole episodes, which
+    it keeps, and weights of its own unless they are `is_fixed` and in its type."""
+    number_bytes = BFLOAT16 if work.on_gpu else weight_bytes
+    read = min(PREFILL_TOKENS, work.sampled_rows * (work.prompt_tokens or work.row_tokens))
+    widths = 3 * shape.intermediate + 4 * shape.hidden + 2 * shape.attention
+    logits = work.sampled_rows * shape.vocabulary * (number_bytes + 3 * FLOAT32)
+    reading = Part("contexts read at once, next tokens", read * widths * number_bytes + logits, "rollouts", True)
+    if not (work.on_gpu or work.is_sharded):
+        cache = cache_bytes(shape, work.row_tokens, work.sampled_rows, weight_bytes)
+        return [Part("key-value cache", cache, "rollouts"), reading]
+    columns = -(-(work.slot_tokens or work.row_tokens) // SLOT_COLUMNS) * SLOT_COLUMNS + 1
+    parts = [Part("key-value cache", cache_bytes(shape, columns, work.sampled_rows, number_bytes), "always"), reading]
+    if is_fixed and number_bytes == weight_bytes and not work.is_sharded:
+        return parts
+    return [Part("whole copy to sample from", shape.parameters * number_bytes, "always"), *parts]
+
+
+def estimate_playing(shape: ModelShape, config: Config, work: Workload) -> MemoryEstimate:
+    """Of `ingest`, `evaluate` and probes: one model that is only sampled from, in one process."""
+    weight_bytes = FLOAT32 if config.hardware.weights == "float32" else BFLOAT16
+    parts = [
+        Part("weights", shape.parameters * weight_bytes, "always"),
+        *sampling_parts(shape, work, weight_bytes, is_fixed=True),
+    ]
+    return MemoryEstimate(parts, 0, 0)
+
+
+def cache_bytes(shape: ModelShape, tokens: int, rows: int, number_bytes: int) -> int:
+    """Keys and values of every layer."""
+    return 2 * shape.layers * shape.key_value * number_bytes * rows * tokens
 
 
 def _head(shape: ModelShape, tokens: int, compute_bytes: int, work: Workload, is_frozen: bool) -> int:

@@ -7,29 +7,30 @@ weights, downloads nothing and writes nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 from statistics import mean
 from typing import Any, NamedTuple
 
 from composer_replication.config import Config
-from composer_replication.environments.protocol import TRAIN, Environment
+from composer_replication.environments.protocol import TRAIN, Environment, EnvironmentTask
 from composer_replication.errors import UsageError
 from composer_replication.objective import GrpoSettings, TrdpoSettings
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
 from composer_replication.runs import Run
 
-from ..models.loading import Policy, smollm2_folder
+from ..models.embedded import place_of
+from ..models.loading import Policy
 from ..models.shape import ModelShape, find_config, shape_of
 from ..models.tokens import ChatTokens
 from ..stored.records import TokenizedTrace
 from .lengths import ByBytes, ByTokenizer, Item, RunLengths, find_chat_tokens
-from .memory import MemoryEstimate, Workload, estimate_memory
+from .memory import MOST_AT_ONCE, Workload, estimate_memory, estimate_playing
 from .refusals import refuse_missing_vllm
 
 CONTEXT_LENGTHS = tuple(1024 * thousands for thousands in (2, 4, 8, 16, 32, 64, 128))
 OBSERVATION_TOKENS = 32
-SAMPLED_AT_ONCE = 512
 SAMPLED_TASKS = 64
 MIB = 1 << 20
 STAGE_OF = {"states": "ingestion", "sites": "sites", "pairs": "pairs"}
@@ -53,7 +54,8 @@ def plan_training(
     shape = _find_shape(config, folder, tokens)
     lengths, source = _measure(run, rows, tokens)
     step = _step(config, environment, rows, lengths, tokens, machine)
-    work = workload(config, step.longest_rollout, step.longest_stored, machine)
+    room = slot_room(config, environment, tokens)
+    work = workload(config, step.longest_rollout, step.longest_stored, machine, room)
     return {
         "run": str(run.path),
         "settings": {
@@ -65,7 +67,7 @@ def plan_training(
         "steps": config.training.steps,
         "refused": _refused(config),
         **step.told,
-        "memory": _memory(estimate_memory(shape, config, work), shape) if shape else None,
+        "memory": _memory(shape, config, work) if shape else None,
         "token_counts": source,
         "finished": [noun for noun, stage in STAGE_OF.items() if run.stage(stage).is_done],
         "contexts": [
@@ -125,21 +127,24 @@ def _refused(config: Config) -> str | None:
 
 
 def shares(items: Sequence[Item], max_tokens: int, shape: ModelShape | None) -> dict[str, Any]:
-    """How many fit, how many would with windowing, how many training can use as it is now, and why the rest cannot."""
+    """How many fit whole, how many in a window, how many training takes, and why the rest cannot be used."""
     room = min(max_tokens, shape.max_positions) if shape else max_tokens
     why: Counter[str] = Counter()
+    windowed = 0
     for item in items:
+        fits = item.tokens <= max_tokens or item.least_tokens(max_tokens) <= max_tokens
+        windowed += fits
         # What more room would not cure comes first, so that nobody makes room in vain.
         if item.blocker:
             why[item.blocker] += 1
-        elif item.tokens > max_tokens:
+        elif not fits:
             why["too_long"] += 1
-        elif item.tokens > room:
+        elif item.tokens > room and item.least_tokens(room) > room:
             why["beyond_the_model"] += 1
     return {
         "n": len(items),
         "fit": sum(item.tokens <= max_tokens for item in items),
-        "fit_windowed": sum(item.least_tokens <= max_tokens for item in items),
+        "fit_windowed": windowed,
         "trainable": len(items) - why.total(),
         "why_not": dict(why.most_common()),
         "tools_not_shown": sum(not item.shows_tools for item in items),
@@ -154,14 +159,32 @@ def rollout_lengths(
         return [len(row.ids) for row in rows]
     limits, turn = environment.limits, config.training.max_turn_tokens
     room = limits.completion_tokens or limits.turns * (turn + min(limits.observation_tokens, OBSERVATION_TOKENS))
+    return [prompt + room for prompt in _prompt_lengths(islice(environment.tasks(TRAIN), SAMPLED_TASKS), tokens)]
+
+
+class SlotRoom(NamedTuple):
+    """Of a sampler that gives each rollout a slot for a whole episode."""
+
+    prompt: int
+    slot: int
+
+
+def slot_room(config: Config, environment: Environment, tokens: ChatTokens | None) -> SlotRoom:
     tasks = islice(environment.tasks(TRAIN), SAMPLED_TASKS)
+    prompt = max(_prompt_lengths(tasks, tokens), default=0)
+    return SlotRoom(prompt, prompt + environment.limits.room(config.training.max_turn_tokens))
+
+
+def _prompt_lengths(tasks: Iterable[EnvironmentTask], tokens: ChatTokens | None) -> list[int]:
     if tokens:
-        return [len(tokens.prompt(task.messages)) + room for task in tasks]
+        return [len(tokens.prompt(task.messages)) for task in tasks]
     contents = [[message["content"] for message in task.messages] for task in tasks]
-    return [sum(counted.tokens for counted in ByBytes().count(texts)) + room for texts in contents]
+    return [sum(counted.tokens for counted in ByBytes().count(texts)) for texts in contents]
 
 
-def workload(config: Config, row_tokens: int, stored_tokens: int, machine: Machine) -> Workload:
+def workload(
+    config: Config, row_tokens: int, stored_tokens: int, machine: Machine, room: SlotRoom | None = None
+) -> Workload:
     training, hardware = config.training, config.hardware
     rollouts = training.prompts_per_step * training.group_size if training.rollouts else 0
     per_process = rollouts // machine.processes
@@ -172,7 +195,9 @@ def workload(config: Config, row_tokens: int, stored_tokens: int, machine: Machi
     return Workload(
         rows=per_process // hardware.accumulation(rollouts, machine.processes) if rollouts else 0,
         row_tokens=row_tokens,
-        sampled_rows=min(SAMPLED_AT_ONCE, per_process),
+        sampled_rows=per_process,
+        slot_tokens=room.slot if room else 0,
+        prompt_tokens=room.prompt if room else 0,
         stored_rows=stored_rows if stored_tokens and reads_stored else 0,
         stored_row_tokens=stored_tokens,
         processes=machine.processes,
@@ -187,18 +212,20 @@ def _measure(run: Run, rows: Sequence[TokenizedTrace], tokens: ChatTokens | None
 
     counter = ByTokenizer(tokens) if tokens else ByBytes()
     fingerprint = Policy(run.config.model.name, None, tokens).tokenizer_fingerprint if tokens else None
-    lengths = RunLengths(counter, fingerprint, read("ingestion", Trace) or (), rows)
+    sites: list[ErrorSite] = read("sites", ErrorSite) or []
+    lengths = RunLengths(counter, fingerprint, read("ingestion", Trace) or (), rows, sites)
     return {
         "states": lengths.states(),
-        "sites": lengths.sites(read("sites", ErrorSite) or (), read("hints", Hint)),
+        "sites": lengths.sites(sites, read("hints", Hint)),
         "pairs": lengths.pairs(read("pairs", PreferencePair) or ()),
     }, counter.source
 
 
 def _stored_tokens(lengths: dict[str, list[Item]], config: Config) -> list[int]:
-    """Of the sites and pairs that training takes."""
-    usable = [item.tokens for noun in ("sites", "pairs") for item in lengths[noun] if not item.blocker]
-    return [tokens for tokens in usable if tokens <= config.training.max_tokens]
+    """Of the sites and pairs that training takes; a window is filled."""
+    most = config.training.max_tokens
+    usable = [item for noun in ("sites", "pairs") for item in lengths[noun] if not item.blocker]
+    return [min(item.tokens, most) for item in usable if item.tokens <= most or item.least_tokens(most) <= most]
 
 
 def _find_shape(config: Config, folder: Any, tokens: ChatTokens | None) -> ModelShape | None:
@@ -206,14 +233,15 @@ def _find_shape(config: Config, folder: Any, tokens: ChatTokens | None) -> Model
         from ..models.tiny import build_model
 
         return shape_of(build_model(tokens.tokenizer, config.seed).config)
-    where = folder if folder.is_dir() else smollm2_folder() if config.model.name == "smollm2" else config.model.name
-    found = find_config(where)
+    found = find_config(folder) if folder.is_dir() else find_config(place_of(config.model.name), config.model.name)
     return shape_of(found) if found else None
 
 
-def _memory(estimate: MemoryEstimate, shape: ModelShape) -> dict[str, Any]:
+def _memory(shape: ModelShape, config: Config, work: Workload) -> dict[str, Any]:
+    estimate = estimate_memory(shape, config, work)
     return {
         "parameters": shape.parameters,
+        "stages": _stages(shape, config, work),
         "parts": [
             {"part": part.name, "mib": mib(part.bytes), "when": part.when, "estimate": part.is_estimate}
             for part in estimate.parts
@@ -221,6 +249,18 @@ def _memory(estimate: MemoryEstimate, shape: ModelShape) -> dict[str, Any]:
         "activations_mib": {"plain": mib(estimate.activations_bytes), "checkpointed": mib(estimate.checkpointed_bytes)},
         "peak_mib": mib(estimate.peak_bytes),
     }
+
+
+def _stages(shape: ModelShape, config: Config, work: Workload) -> dict[str, Any]:
+    """What the stages around training take, which play in one process and hold one model at a time."""
+    measured = config.evaluation.tasks * config.evaluation.samples
+    told: dict[str, Any] = {}
+    for name, wanted in {"ingest": config.ingestion.rollouts, "evaluate": measured}.items():
+        rows = min(wanted, config.hardware.rollouts_at_once or MOST_AT_ONCE)
+        alone = replace(work, sampled_rows=rows, row_tokens=work.row_tokens or work.slot_tokens, is_sharded=False)
+        peak = mib(estimate_playing(shape, config, alone).peak_bytes) if rows else 0.0
+        told[name] = {"rollouts_at_once": rows, "peak_mib": peak}
+    return told
 
 
 def mib(size_bytes: int) -> float:

@@ -98,11 +98,6 @@ def refuse_what_processes_cannot_do(config: Config, processes: int, is_sharded: 
         )
     if config.training.dynamic_sampling_rounds:
         refuse_torn_groups(config, processes, "training.dynamic_sampling_rounds")
-    if is_sharded and config.hardware.lora_rank:
-        raise UsageError(
-            "adapters of shared weights (FSDP) cannot be merged into a model",
-            "launch with distributed_type MULTI_GPU, or take out hardware.lora_rank",
-        )
     if is_sharded and config.channel(SdpoSettings).require_acceptance:
         raise UsageError(
             "require_acceptance of the channel sdpo samples as often as a process has errors, and shared weights "

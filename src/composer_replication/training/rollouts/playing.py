@@ -9,14 +9,18 @@ from typing import Any, TypeVar
 
 import torch
 
-from composer_replication.config import Config, TrainingConfig
+from composer_replication.config import Config
 from composer_replication.environments.protocol import Environment, EnvironmentTask, Episode, EpisodeLimits
 
 from ..lessons.online_sites import Rolled
-from ..models.loading import Policy
+from ..machine import free_bytes
+from ..models.loading import Policy, device_type
+from ..models.shape import shape_of
 from ..models.tokens import ChatTokens
+from ..planning.memory import MOST_AT_ONCE, cache_bytes
 from .plain_traces import BrokenEpisode
 from .sampling import DynamicSampler, TurnSampler
+from .static_sampling import turn_sampler
 from .worker import Rollout, RolloutSettings, RolloutWorker
 
 A = TypeVar("A")
@@ -49,10 +53,10 @@ def roll_out(
     max_turn_tokens: int,
     temperature: float,
     generator: torch.Generator | None = None,
-    batch_size: int = 512,
+    batch_size: int = MOST_AT_ONCE,
     sampler: TurnSampler | None = None,
 ) -> list[Rollout[Episode]]:
-    """One rollout per task. Without a `sampler`, turns are sampled from `model` in its own precision."""
+    """One rollout per task, `batch_size` at a time. Without a `sampler`, turns are sampled from `model` as it is."""
     worker = RolloutWorker(
         sampler or DynamicSampler(model, tokens, batch_size),
         tokens,
@@ -68,6 +72,47 @@ def roll_out(
     return rollouts
 
 
+def play_tasks(
+    policy: Policy,
+    environment: Environment,
+    config: Config,
+    tasks: Sequence[EnvironmentTask],
+    *,
+    temperature: float,
+    generator: torch.Generator | None = None,
+) -> list[Rollout[Episode]]:
+    """One rollout per task, as many at a time as `hardware.rollouts_at_once` says or the memory takes.
+
+    On a GPU they are sampled in bfloat16, as in training, from a copy of the weights only if those are in float32.
+    """
+    if not tasks:
+        return []
+    training, model, tokens = config.training, policy.model, policy.tokens
+    longest = max(len(tokens.prompt(task.messages)) for task in tasks)
+    room = longest + environment.limits.room(training.max_turn_tokens)
+    rows = config.hardware.rollouts_at_once or rows_that_fit(model, room, len(tasks))
+    return roll_out(
+        model,
+        tokens,
+        environment,
+        tasks,
+        max_turn_tokens=training.max_turn_tokens,
+        temperature=temperature,
+        generator=generator,
+        batch_size=rows,
+        sampler=turn_sampler(model, tokens, rows, room, is_fixed=True),
+    )
+
+
+def rows_that_fit(model: Any, room: int, wanted: int) -> int:
+    """How many rollouts of `room` tokens may have their keys and values in half of the memory that is free."""
+    row_bytes = cache_bytes(shape_of(model.config), room, 1, 2 if device_type() == "cuda" else model.dtype.itemsize)
+    rows = min(wanted, MOST_AT_ONCE)
+    while rows > 1 and rows * row_bytes > free_bytes() // 2:
+        rows = rows // 2
+    return rows
+
+
 def sample_rollouts(
     policy: Policy,
     environment: Environment,
@@ -76,14 +121,12 @@ def sample_rollouts(
     generator: torch.Generator | None = None,
 ) -> list[Rollout[Episode]]:
     """One rollout per task, sampled as in training; without a `generator` from the config's seed."""
-    training: TrainingConfig = config.training
-    return roll_out(
-        policy.model,
-        policy.tokens,
+    return play_tasks(
+        policy,
         environment,
+        config,
         tasks,
-        max_turn_tokens=training.max_turn_tokens,
-        temperature=training.temperature,
+        temperature=config.training.temperature,
         generator=generator or torch.Generator(device=policy.model.device).manual_seed(config.seed),
     )
 

@@ -20,18 +20,19 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from composer_replication.errors import UsageError
 
+from ..models.states import language_model
 from ..models.tokens import ChatTokens
+from ..models.whole import can_be_merged, is_sharded, whole_tensors
+from ..planning.memory import PREFILL_TOKENS, SLOT_COLUMNS
 from .sampling import DynamicSampler, SampledTurn, TurnSampler, choose_tokens, left_pad, turns_of
 
 ATTENTION = "composer_static"
-PREFILL_TOKENS = 1 << 16
-COLUMNS_PER_GRAPH = 128
+COLUMNS_PER_GRAPH = SLOT_COLUMNS
 COLUMNS_PER_KERNEL = 16
 """Masks of other widths are copied by the attention kernels."""
 STEPS_PER_LOOK = 4
@@ -42,26 +43,28 @@ KERNELS = [SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBacken
 NOT_COMPUTED = ("softcap", "s_aux")
 
 
-def turn_sampler(model: Any, tokens: ChatTokens, batch: int, max_tokens: int) -> TurnSampler:
+def turn_sampler(model: Any, tokens: ChatTokens, batch: int, max_tokens: int, *, is_fixed: bool = False) -> TurnSampler:
     """The fast sampler on a GPU; the plain one elsewhere, and for models whose weights cannot simply be copied.
+
+    Adapters are merged into the copy, so they cost nothing. `is_fixed`: the weights will not change, so that those in
+    the right type need no copy.
 
     Weights that processes share (FSDP2) are sampled from a copy anywhere: in a pass through the shards every process
     must take part, and each samples as long as its own rollouts go on.
     """
-    is_sharded = any(isinstance(parameter, DTensor) for parameter in model.parameters())
-    if is_sharded and not can_be_copied(model):
-        raise UsageError("adapters or quantised weights cannot be sampled from shards (FSDP)", "launch without FSDP")
-    if is_sharded or (model.device.type == "cuda" and can_be_copied(model)):
-        return StaticSampler(model, tokens, batch, max_tokens)
+    if is_sharded(model) and not can_be_copied(model):
+        raise UsageError("such adapters or quantised weights cannot be sampled from shards", "launch without FSDP")
+    if is_sharded(model) or (model.device.type == "cuda" and can_be_copied(model)):
+        return StaticSampler(model, tokens, batch, max_tokens, is_fixed=is_fixed)
     return DynamicSampler(model, tokens, batch)
 
 
 def can_be_copied(model: Any) -> bool:
-    """False with adapters or quantised weights."""
+    """False with quantised weights, and with adapters that are more than a product of low rank."""
     from transformers import PreTrainedModel
 
-    marks = ("is_quantized", "_hf_peft_config_loaded")
-    return isinstance(model, PreTrainedModel) and not any(getattr(model, mark, False) for mark in marks)
+    base = language_model(model)
+    return isinstance(base, PreTrainedModel) and not getattr(base, "is_quantized", False) and can_be_merged(model)
 
 
 class _Place(NamedTuple):
@@ -143,13 +146,16 @@ class StaticSampler:
         *,
         dtype: torch.dtype | None = None,
         graphs: bool = True,
+        is_fixed: bool = False,
     ) -> None:
         self.batch, self.max_tokens = batch, max_tokens
         self._device = model.device
         self._tokens = tokens
         self._graphs_on = graphs and self._device.type == "cuda"
         native = torch.bfloat16 if self._device.type == "cuda" else model.dtype
-        self._model = _copy_for_sampling(model, dtype or native)
+        wanted = dtype or native
+        shares = is_fixed and model.dtype == wanted and model is language_model(model) and not is_sharded(model)
+        self._model = _twin(model) if shares else _copy_for_sampling(language_model(model), model.device, wanted)
         self._cached: list[list[int]] = [[] for _ in range(batch)]
         self._unseen_column = _rounded_up(max_tokens, COLUMNS_PER_GRAPH)
         self._slots = _Slots(batch, self._unseen_column + 1)
@@ -164,10 +170,10 @@ class StaticSampler:
     @torch.no_grad()
     def refresh(self, model: Any) -> None:
         """Take the weights of `model`, in place, so that captured graphs see them. Shards are gathered one by one."""
-        source = model.state_dict()
-        for name, tensor in self._model.state_dict().items():
-            own = source[name]
-            tensor.copy_(own.full_tensor() if isinstance(own, DTensor) else own)
+        own = self._model.state_dict()
+        for name, tensor in whole_tensors(model):
+            if own[name].data_ptr() != tensor.data_ptr():
+                own[name].copy_(tensor)
         self._cached = [[] for _ in range(self.batch)]
 
     @torch.no_grad()
@@ -317,15 +323,28 @@ def _rounded_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
-def _copy_for_sampling(model: Any, dtype: torch.dtype) -> Any:
-    """A model of the same shape whose attention writes to slots. Buffers such as rotary frequencies keep their type."""
+def _copy_for_sampling(model: Any, device: Any, dtype: torch.dtype) -> Any:
+    """A model of the same shape, without adapters. Buffers such as rotary frequencies keep their type."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.random.fork_rng(), torch.device(device):
+            copied = type(model)(copy.deepcopy(model.config))
+    finally:
+        torch.set_default_dtype(before)
+    return _for_slots(copied.requires_grad_(False))
+
+
+def _twin(model: Any) -> Any:
+    """Modules of its own over the same tensors."""
+    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    return _for_slots(copy.deepcopy(model, shared))
+
+
+def _for_slots(model: Any) -> Any:
+    """Its attention writes to slots."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(ATTENTION, _attend)
-    with torch.random.fork_rng(), torch.device(model.device):
-        twin = type(model)(copy.deepcopy(model.config))
-    for parameter in twin.parameters():
-        parameter.data = parameter.data.to(dtype)
-        parameter.requires_grad_(False)
-    twin.set_attn_implementation(ATTENTION)
-    return twin.eval()
+    model.set_attn_implementation(ATTENTION)
+    return model.eval()

@@ -14,7 +14,8 @@ from composer_replication.config import SamplingConfig
 from composer_replication.errors import RecomposeError
 
 from .. import processes
-from ..models.loading import whole_weights
+from ..models.states import language_model
+from ..models.whole import whole_tensors
 from .wire import Wire
 
 
@@ -23,11 +24,12 @@ class WeightFolder:
         self._wire, self._folder = Wire(settings), folder.resolve()
 
     def send(self, model: Any, version: int) -> None:
-        """Shards are gathered in every process; the main one writes them."""
-        weights = whole_weights(model)
+        """Shards are gathered in every process, adapters merged; the main one writes them."""
+        network = language_model(model)
+        weights = {name: tensor.detach().to(network.dtype) for name, tensor in whole_tensors(model)}
         with processes.all_or_none():
             if processes.is_main():
-                self.publish(lambda folder: model.save_pretrained(folder, state_dict=weights), version)
+                self.publish(lambda folder: network.save_pretrained(folder, state_dict=weights), version)
 
     def publish(self, write: Callable[[Path], None], version: int) -> None:
         folder = self._folder / str(version)

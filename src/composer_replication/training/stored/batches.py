@@ -1,13 +1,37 @@
-"""Endless batches of stored traces in shuffled passes, from a random generator of their own; the place can be saved."""
+"""Endless batches of stored traces in shuffled passes, from a random generator of their own; the place can be saved.
+
+Rows of a batch are padded to the longest, so where lengths differ much, examples of like length come together.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .collator import Batch, ComposerDataCollator
 from .examples import TraceExample
+
+SPREAD = 4
+"""How many times as long as the shortest an example must be for batches to be grouped by length at all."""
+SORTED_AT_ONCE = 50
+"""Batches that are sorted together; the order of passes stays random beyond them."""
+
+
+def batches_of_like_length(order: Sequence[TraceExample], size: int, rng: random.Random) -> list[list[TraceExample]]:
+    """Batches of a shuffled pass, the short one last."""
+    lengths = [example.longest_row for example in order]
+    if not lengths or max(lengths) <= SPREAD * min(lengths):
+        return [list(order[start : start + size]) for start in range(0, len(order), size)]
+    batches: list[list[TraceExample]] = []
+    for first in range(0, len(order), size * SORTED_AT_ONCE):
+        near = sorted(order[first : first + size * SORTED_AT_ONCE], key=lambda example: example.longest_row)
+        # A short batch is made of the shortest, which cost least alone.
+        short = len(near) % size
+        cut = [near[start : start + size] for start in range(short, len(near), size)]
+        rng.shuffle(cut)
+        batches += [*cut, near[:short]] if short else cut
+    return batches
 
 
 class StoredBatches:
@@ -44,7 +68,26 @@ class StoredBatches:
     def _take(self, number: int) -> list[TraceExample]:
         while self._drawn + len(self._waiting) <= number:
             order = self._rng.sample(self._examples, len(self._examples))
-            self._waiting += [order[start : start + self._size] for start in range(0, len(order), self._size)]
+            self._waiting += batches_of_like_length(order, self._size, self._rng)
         self._waiting = self._waiting[number - self._drawn :]
         self._drawn = number
         return self._waiting[0]
+
+
+class LikeLengths:
+    """Places of examples in the order of such batches, for a data loader; each epoch has an order of its own."""
+
+    def __init__(self, examples: Sequence[TraceExample], size: int, seed: int) -> None:
+        self._examples, self._size, self._seed, self._epoch = examples, size, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def __iter__(self) -> Iterator[int]:
+        rng = random.Random(f"stored:{self._seed}:{self._epoch}")
+        places = {id(example): place for place, example in enumerate(self._examples)}
+        order = rng.sample(self._examples, len(self._examples))
+        return (places[id(one)] for batch in batches_of_like_length(order, self._size, rng) for one in batch)

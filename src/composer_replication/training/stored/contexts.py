@@ -12,10 +12,10 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from composer_replication.records import JsonObject, Message, content_id
+from composer_replication.records import JsonObject, Message, ToolCall, content_id
 
 from ..models.loading import Policy
-from .examples import policy_text
+from .policy_text import policy_text
 from .records import TokenizedTrace
 
 _PROBE: Message = {"role": "user", "content": "u"}
@@ -35,15 +35,38 @@ class Contexts:
         }
         self._max_tokens = max_tokens
         self._knows_calls = "tool_calls" in str(policy.tokenizer.chat_template)
+        self._sizes: dict[str, int] = {}
 
     def before(self, state_id: str, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int] | None:
         """Ids up to the header that opens the turn."""
         row, start = self._stored.get(state_id, (None, 0))
         try:
-            ids = list(row.ids[:start]) if row else self._rendered(messages, tools, opened=True)
+            ids = list(row.ids[:start]) if row else self.opened(messages, tools)
         except (TemplateError, ValueError, TypeError, KeyError):
             return None
         return ids if len(ids) <= self._max_tokens else None
+
+    def opened(self, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int]:
+        """The same, always rendered and of any length."""
+        return self._rendered(messages, tools, opened=True)
+
+    def after(self, message: Message, following: Sequence[Message]) -> list[int] | None:
+        """Ids from the end of a turn to the next header; None where the turn is written otherwise in a history."""
+        start, own = self.opened([_PROBE], ()), self.turn(message)
+        whole = self.opened([_PROBE, message, *following], ())
+        return whole[len(start) + len(own) :] if whole[: len(start) + len(own)] == start + own else None
+
+    def says(self, ids: Sequence[int], messages: Sequence[Message], tools: Sequence[JsonObject]) -> bool:
+        """Whether ids that were put together are the template's own text. Tokens may be split elsewhere."""
+        rendered, decode = self.opened(messages, tools), self._tokens.tokenizer.decode
+        return list(ids) == rendered or decode(ids) == decode(rendered)
+
+    def size(self, message: Message) -> int:
+        """Tokens of a message, about."""
+        text = shown(message, self._knows_calls)
+        if text not in self._sizes:
+            self._sizes[text] = len(self._tokens.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return self._sizes[text] + len(self._tokens.hint_message(""))
 
     def turn(self, message: Message) -> list[int]:
         """Ids of an assistant turn, end of turn included."""
@@ -65,13 +88,25 @@ class Contexts:
         )
 
 
+def shown(message: Message, knows_calls: bool) -> str:
+    """About what a template writes of a message."""
+    calls = message.get("tool_calls", [])
+    if knows_calls or not calls:
+        return message["content"] + "".join(map(_as_written, calls))
+    return _as_text(message)
+
+
 def _as_text(message: Message) -> str:
     try:
         return policy_text(message)
-    except ValueError:
+    except (ValueError, RecursionError):
         # The actor wrote arguments that are not JSON; they are shown as they were.
-        function = message.get("tool_calls", [])[0]["function"]
-        return f'{{"name":{json.dumps(function["name"])},"arguments":{function["arguments"]}}}'
+        return _as_written(message.get("tool_calls", [])[0])
+
+
+def _as_written(call: ToolCall) -> str:
+    function = call["function"]
+    return f'{{"name":{json.dumps(function["name"])},"arguments":{function["arguments"]}}}'
 
 
 def _native(message: Message) -> dict[str, Any]:

@@ -1,21 +1,27 @@
-"""Stored rollouts, hints and pairs as token rows for the collator. Ids are spliced, never rendered again."""
+"""Traces, hints and pairs as token rows for the collator: one builder for stored rollouts and ingested sessions.
+
+Reads rows of ids with the spans of their turns, and only cuts and splices them. What fits its row shares it: a trace
+is read once for all of its sites. What does not fit gets a window of its own, and what was cut is on the example.
+"""
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import chain
+from typing import NamedTuple, Protocol
 
-from composer_replication.environments.calls import Call
-from composer_replication.records import ErrorSite, Hint, Message, PreferencePair
+from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
+from composer_replication.windows import Cut
 
 from ..models.tokens import ChatTokens
+from .lines import CannotRenderError, Context, StoredTokens, TraceTokens, fitting_context
 from .records import TokenizedTrace
 
 # Beyond a half the preference would be turned round.
 MAX_SMOOTHING = 0.5
+NOTHING = Cut()
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,7 @@ class SiteTokens:
 @dataclass(frozen=True)
 class PairTokens:
     prompt: list[int]
+    """One list for all pairs of a state."""
     chosen: list[int]
     rejected: list[int]
     reference_chosen: float = 0.0
@@ -48,6 +55,20 @@ class TraceExample:
     advantage: float = 0.0
     logprobs: list[float] = field(default_factory=list[float])
     """With which the ids were sampled, where they were; empty for traces of other models."""
+    trace_id: str = ""
+    cut: Cut = NOTHING
+    """What the context lost to fit."""
+
+    @property
+    def longest_row(self) -> int:
+        """Tokens of the longest row that any channel reads."""
+        teachers = (len(site.teacher_context) + site.end - site.start for site in self.sites)
+        pairs = (len(pair.prompt) + max(len(pair.chosen), len(pair.rejected)) for pair in self.pairs)
+        return max([len(self.ids), *teachers, *pairs])
+
+
+class Sessions(Protocol):
+    def open(self, trace: Trace, turns: Sequence[int], failed: set[str]) -> TraceTokens: ...
 
 
 def build_examples(
@@ -58,71 +79,136 @@ def build_examples(
     pairs: Iterable[PreferencePair],
     max_tokens: int,
     advantages: Mapping[str, float] | None = None,
+    traces: Iterable[Trace] = (),
+    sessions: Sessions | None = None,
 ) -> tuple[list[TraceExample], Counter[str]]:
-    """One example per stored trace with something to learn from. What cannot be used is counted, by reason.
+    """Examples of every trace with something to learn from. What cannot be used is counted, by reason.
 
-    `advantages`, by trace, are for training without rollouts.
+    `advantages`, by trace, are for training without rollouts. `traces` without a row are rendered by `sessions`.
     """
-    advantages = advantages or {}
-    skipped: Counter[str] = Counter()
+    advantages, known = advantages or {}, {trace.trace_id: trace for trace in traces}
     rows = {row.trace_id: row for row in tokenized}
-    hints_of: dict[str, list[tuple[int, Hint]]] = defaultdict(list)
-    for hint in hints:
-        site = sites[hint.site_id]
-        hints_of[site.trace_id].append((site.turn, hint))
-    pairs_of: dict[str, list[PreferencePair]] = defaultdict(list)
-    for pair in pairs:
-        pairs_of[pair.trace_id].append(pair)
-    examples: list[TraceExample] = []
-    for trace_id in sorted(rows.keys() & (hints_of.keys() | pairs_of.keys() | advantages.keys())):
-        example = _example(tokens, rows[trace_id], hints_of[trace_id], pairs_of[trace_id], max_tokens, skipped)
-        example = replace(example, advantage=advantages.get(trace_id, 0.0), logprobs=list(rows[trace_id].logprobs))
-        if example.sites or example.pairs or example.advantage:
-            examples.append(example)
-    return examples, skipped
+    failed: dict[str, set[str]] = defaultdict(set)
+    for site in sites.values():
+        failed[site.trace_id].update([site.call_id] if site.call_id else [])
+    taught: dict[str, dict[int, _Numbered]] = defaultdict(lambda: defaultdict(list))
+    for number, item in enumerate(chain(hints, pairs)):
+        where = sites[item.site_id] if isinstance(item, Hint) else item
+        taught[where.trace_id][where.turn].append((number, item))
+    builder = _Builder(tokens, max_tokens)
+    for trace_id in sorted(taught.keys() | advantages.keys()):
+        by_turn = taught[trace_id]
+        if trace_id in rows:
+            stored = StoredTokens(tokens, rows[trace_id], known.get(trace_id), failed[trace_id])
+            builder.add(stored, by_turn, advantages.get(trace_id, 0.0))
+        elif sessions and trace_id in known:
+            builder.add(sessions.open(known[trace_id], sorted(by_turn), failed[trace_id]), by_turn)
+    return builder.examples, builder.skipped
 
 
-def _example(
-    tokens: ChatTokens,
-    row: TokenizedTrace,
-    hints: Sequence[tuple[int, Hint]],
-    pairs: Sequence[PreferencePair],
-    max_tokens: int,
-    skipped: Counter[str],
-) -> TraceExample:
-    ids = list(row.ids)
-    mask = [0] * len(ids)
-    for start, end in row.turn_spans:
-        mask[start:end] = [1] * (end - start)
-    sites: list[SiteTokens] = []
-    for turn, hint in hints:
-        start, end = row.turn_spans[turn]
-        site = SiteTokens(start, end, tokens.splice_hint(ids[:start], hint.text))
-        if max(len(site.teacher_context) + end - start, len(ids)) > max_tokens:
-            skipped["site_too_long"] += 1
-        else:
-            sites.append(site)
-    kept: list[PairTokens] = []
-    for pair in pairs:
-        start, end = row.turn_spans[pair.turn]
-        actor = ids[start:end]
-        chosen = actor if pair.chosen_from == "actor" else tokens.turn(policy_text(pair.chosen))
-        rejected = actor if pair.rejected_from == "actor" else tokens.turn(policy_text(pair.rejected))
-        tokenized = PairTokens(ids[:start], chosen, rejected, label_smoothing=label_smoothing(pair))
-        if len(tokenized.prompt) + max(len(tokenized.chosen), len(tokenized.rejected)) > max_tokens:
-            skipped["pair_too_long"] += 1
-        else:
-            kept.append(tokenized)
-    return TraceExample(ids, mask, row.reward, sites, kept)
+_Numbered = list[tuple[int, Hint | PreferencePair]]
+"""In the order of the records, which an example keeps."""
+
+
+class _Lesson(NamedTuple):
+    """A hint, or a pair with its sides."""
+
+    number: int
+    item: Hint | PreferencePair
+    sides: tuple[list[int], list[int]]
+    tokens: int
+    """Behind the context."""
+
+    @property
+    def noun(self) -> str:
+        return "site" if isinstance(self.item, Hint) else "pair"
+
+
+class _State(NamedTuple):
+    context: Context
+    own: list[int]
+    lessons: list[_Lesson]
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return len(self.context.ids), len(self.context.ids) + len(self.own)
+
+
+class _Builder:
+    def __init__(self, tokens: ChatTokens, max_tokens: int) -> None:
+        self._tokens, self._max_tokens = tokens, max_tokens
+        self.examples: list[TraceExample] = []
+        self.skipped: Counter[str] = Counter()
+
+    def add(self, source: TraceTokens, taught: Mapping[int, _Numbered], advantage: float = 0.0) -> None:
+        found = [self._state(source, turn, taught[turn]) for turn in sorted(taught)]
+        states = [state for state in found if state]
+        shared: dict[int, tuple[TokenizedTrace, list[_State]]] = {}
+        if source.rollout and advantage:
+            shared[id(source.rollout)] = source.rollout, []
+        for state in states:
+            if state.context.cut == NOTHING:
+                shared.setdefault(id(state.context.row), (state.context.row, []))[1].append(state)
+        for row, whole in shared.values():
+            # Channel 1 reads a rollout to its end.
+            to_the_end = len(row.ids) <= self._max_tokens or advantage
+            end = len(row.ids) if to_the_end else max(state.span[1] for state in whole)
+            example = self._example(source, list(row.ids[:end]), [s for s in row.turn_spans if s[1] <= end], whole)
+            self.examples.append(replace(example, advantage=advantage, logprobs=list(row.logprobs[:end])))
+        for state in states:
+            if state.context.cut != NOTHING:
+                self.examples.append(self._example(source, state.context.ids + state.own, [state.span], [state]))
+
+    def _example(
+        self, source: TraceTokens, ids: list[int], spans: Sequence[tuple[int, int]], states: Sequence[_State]
+    ) -> TraceExample:
+        mask = [0] * len(ids)
+        for start, end in spans:
+            mask[start:end] = [1] * (end - start)
+        sites: list[SiteTokens] = []
+        pairs: list[PairTokens] = []
+        taught = [(lesson, state) for state in states for lesson in state.lessons]
+        for lesson, state in sorted(taught, key=lambda both: both[0].number):
+            before, item = state.context.ids, lesson.item
+            if isinstance(item, Hint):
+                sites.append(SiteTokens(*state.span, self._tokens.splice_hint(before, item.text)))
+            else:
+                pairs.append(PairTokens(before, *lesson.sides, label_smoothing=label_smoothing(item)))
+        cut = states[0].context.cut if states else NOTHING
+        return TraceExample(ids, mask, source.reward, sites, pairs, trace_id=source.trace_id, cut=cut)
+
+    def _state(self, source: TraceTokens, turn: int, taught: _Numbered) -> _State | None:
+        """With one window for all that is taught there; None where nothing of it can be used."""
+        lessons = [lesson for number, item in taught if (lesson := self._lesson(source, turn, number, item))]
+        while lessons:
+            longest = max(lessons, key=lambda lesson: lesson.tokens)
+            try:
+                context = fitting_context(source, turn, longest.tokens, self._max_tokens)
+            except CannotRenderError:
+                return self._skip(lessons, "refused_by_the_template")
+            own = source.own(turn)
+            if context and source.unknown_id in {*context.ids, *own} - {None}:
+                return self._skip(lessons, "unknown_tokens")
+            if context:
+                return _State(context, own, lessons)
+            self._skip([longest], "too_long")
+            lessons.remove(longest)
+        return None
+
+    def _lesson(self, source: TraceTokens, turn: int, number: int, item: Hint | PreferencePair) -> _Lesson | None:
+        try:
+            own = source.own(turn)
+            if isinstance(item, Hint):
+                return _Lesson(number, item, ([], own), len(self._tokens.hint_message(item.text)) + len(own))
+            chosen = own if item.chosen_from == "actor" else source.written(item.chosen)
+            rejected = own if item.rejected_from == "actor" else source.written(item.rejected)
+        except CannotRenderError:
+            return self._skip([_Lesson(number, item, ([], []), 0)], "refused_by_the_template")
+        return _Lesson(number, item, (chosen, rejected), max(len(chosen), len(rejected)))
+
+    def _skip(self, lessons: Sequence[_Lesson], reason: str) -> None:
+        self.skipped.update(f"{lesson.noun}_{reason}" for lesson in lessons)
 
 
 def label_smoothing(pair: PreferencePair) -> float:
     return 0.0 if pair.precision is None else min(MAX_SMOOTHING, 1 - pair.precision)
-
-
-def policy_text(message: Message) -> str:
-    """What the policy would write for a message: its call as compact JSON, or its text."""
-    for call in message.get("tool_calls", []):
-        arguments: dict[str, Any] = json.loads(call["function"]["arguments"])
-        return Call(call["function"]["name"], arguments).render()
-    return message["content"]

@@ -7,18 +7,25 @@ from typing import Any
 from pydantic import ConfigDict, Field, model_validator
 
 from composer_replication.records import Message, Record, StoredRecord
+from composer_replication.windows import WHOLE, Level
 
 
 class TokenizedTrace(StoredRecord):
-    """The ids of one trace under one tokenizer; `turn_spans` cuts the sampled turns out of `ids`."""
+    """The ids of one trace under one tokenizer; `turn_spans` cuts the assistant's turns out of `ids`.
+
+    A rollout was sampled so. Of an ingested trace it is what the actor saw in one segment, rendered.
+    """
 
     trace_id: str
     tokenizer: str
     ids: tuple[int, ...]
     turn_spans: tuple[tuple[int, int], ...]
     logprobs: tuple[float, ...]
-    """Log-probability of each sampled token, 0 on the others."""
+    """Log-probability of each sampled token, 0 on the others; none where nothing was sampled."""
     reward: float
+    segment: int = 0
+    level: Level = WHOLE
+    """How much of long messages was left out before they were rendered."""
 
 
 class StartingPolicy(StoredRecord):

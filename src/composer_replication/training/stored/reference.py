@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ from .examples import PairTokens, TraceExample
 
 CACHE_VERSION = 1
 TOKENS_PER_BATCH = 8192
+LONG_PROMPT = 1024
+"""Tokens from which on a prompt is read once for all answers at its state; below, one more pass costs more."""
 
 Logprobs = dict[str, tuple[float, float]]
 """By `pair_key`: of the chosen and of the rejected action."""
@@ -123,14 +126,42 @@ def _read(cache: Path, fingerprint: str) -> Logprobs:
 
 
 def _compute(model: Any, pairs: Mapping[str, PairTokens], pad_id: int, batch_tokens: int) -> Logprobs:
-    rows = [_Row(pair.prompt, answer) for pair in pairs.values() for answer in (pair.chosen, pair.rejected)]
+    short = {key: pair for key, pair in pairs.items() if len(pair.prompt) < LONG_PROMPT}
+    states: dict[tuple[int, ...], dict[str, PairTokens]] = defaultdict(dict)
+    for key, pair in pairs.items():
+        if key not in short:
+            states[tuple(pair.prompt)][key] = pair
+    found: Logprobs = {}
     with evaluating(model):
-        logprobs = _row_logprobs(model, rows, pad_id, batch_tokens)
-    found = dict(zip(pairs, zip(logprobs[::2], logprobs[1::2], strict=True), strict=True))
+        rows = [_Row(pair.prompt, answer) for pair in short.values() for answer in (pair.chosen, pair.rejected)]
+        found |= _by_pair(short, _row_logprobs(model, rows, pad_id, batch_tokens))
+        for prompt, own in states.items():
+            answers = [answer for pair in own.values() for answer in (pair.chosen, pair.rejected)]
+            found |= _by_pair(own, _answer_logprobs(model, prompt, answers, pad_id))
     for key, sides in found.items():
         if not all(map(math.isfinite, sides)):
             raise RecomposeError(f"the policy gives pair {key[:16]} the log-probabilities {sides}", "check its weights")
     return found
+
+
+def _by_pair(pairs: Mapping[str, PairTokens], logprobs: Sequence[float]) -> Logprobs:
+    return dict(zip(pairs, zip(logprobs[::2], logprobs[1::2], strict=True), strict=True))
+
+
+@torch.no_grad()
+def _answer_logprobs(model: Any, prompt: Sequence[int], answers: Sequence[Sequence[int]], pad_id: int) -> list[float]:
+    """Of all answers at one state: the prompt is read once, and its cache serves every answer."""
+    ids = torch.tensor([prompt], device=model.device)
+    cache = model(input_ids=ids[:, :-1], use_cache=True, logits_to_keep=1).past_key_values
+    cache.batch_repeat_interleave(len(answers))
+    # The last token of the prompt predicts the first of each answer.
+    width = 1 + max(map(len, answers))
+    rows = [[prompt[-1], *answer, *[pad_id] * (width - 1 - len(answer))] for answer in answers]
+    own = [[0] + [1] * len(answer) + [0] * (width - 1 - len(answer)) for answer in answers]
+    rows_BT, own_BT = (torch.tensor(part, device=model.device) for part in (rows, own))
+    # Padding is on the right, so causal attention alone keeps it out.
+    logits = model(input_ids=rows_BT, past_key_values=cache, use_cache=True).logits
+    return sequence_logprobs(logits, rows_BT, own_BT).tolist()
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 from transformers import Trainer
@@ -16,6 +16,8 @@ from ...planning.refusals import refuse_stored_traces_in_several
 from ...step.balance import Balance
 from ...step.log import StepLog
 from ...step.stored import StoredChannels
+from ...stored.batches import SPREAD, LikeLengths
+from ...stored.examples import TraceExample
 from . import checkpoints
 from .engine import AccelerateEngine
 
@@ -30,6 +32,14 @@ class OfflineComposerTrainer(Trainer):
         self._step_log = StepLog(engine := AccelerateEngine(self.accelerator), self._keep)
         self._balance = Balance({channel.name: schedule_of(channel) for channel in channels}, limit=None)
         self._stored = StoredChannels(channels, self._balance, engine, self._step_log)
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        """The library's, where all examples are of about one length."""
+        examples = cast("list[TraceExample]", self.train_dataset if train_dataset is None else train_dataset)
+        lengths = [example.longest_row for example in examples]
+        if max(lengths) <= SPREAD * min(lengths):
+            return super()._get_train_sampler(train_dataset)
+        return LikeLengths(examples, self._train_batch_size, self.args.seed)
 
     @property
     def active_channels(self) -> list[Channel]:

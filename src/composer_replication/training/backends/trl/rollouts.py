@@ -13,7 +13,7 @@ from composer_replication.errors import UsageError
 from composer_replication.records import Trace
 
 from ...lessons.online_sites import HintedTurn, OnlineSite, Rolled
-from ...models.loading import Policy
+from ...models.loading import Policy, device_type
 from ...models.states import evaluating
 from ...rollouts.curriculum import Curriculum
 from ...rollouts.playing import closed, rollout_settings, started
@@ -67,7 +67,8 @@ class EnvironmentRollouts:
         `open_sampler` turns are sampled from the policy in this process."""
         self._policy, self._environment, self._settings, self._watcher = policy, environment, settings, watcher
         self._tasks, self._curriculum = {task.task_id: task for task in tasks}, curriculum
-        device = policy.model.device
+        # Not the model's: before it is sharded, all processes but one hold it on the CPU.
+        device = device_type()
         self._generator = torch.Generator(device=device).manual_seed(seed + 1_000_003 * rank)
         # Of its own, so that asking for acceptance leaves the rollouts as they would be.
         self._trying = torch.Generator(device=device).manual_seed(seed + 1_000_003 * rank + 1)

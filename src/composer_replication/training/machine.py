@@ -52,6 +52,15 @@ def peak_resident_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
+def free_bytes() -> int:
+    """What another tensor could take: of the GPU, with what its allocator holds idle; of the machine without one."""
+    if torch.cuda.is_available():
+        return torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    import psutil
+
+    return psutil.virtual_memory().available
+
+
 def _ram_bytes() -> int:
     import psutil
 

@@ -1,0 +1,155 @@
+"""Ingested traces as rows of ids: each segment is rendered once per tokenizer, template and level of elision.
+
+A row is put together from the opening, each turn, and what follows it, as a rollout is. Where the template then writes
+the whole otherwise (it strips thoughts, say, or moves the tools), its states are rendered one by one and counted.
+
+Reads and writes `RUN/training/tokens`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from jinja2 import TemplateError
+
+from composer_replication.records import Message, Trace
+from composer_replication.runs import read_records, write_records
+from composer_replication.windows import WHOLE, Level, TurnHistory, fit_messages, levels
+
+from ..models.loading import Policy
+from .contexts import Contexts
+from .lines import CannotRenderError, TurnLine
+from .records import TokenizedTrace
+
+REFUSALS = (TemplateError, ValueError, TypeError, KeyError)
+ATTEMPTS = 4
+FILE = "sessions.jsonl.zst"
+_Key = tuple[str, int, Level]
+
+
+class RenderedSessions:
+    """Of one policy, for contexts of at most `max_tokens`."""
+
+    def __init__(self, policy: Policy, max_tokens: int, folder: Path | None = None) -> None:
+        self.policy, self.max_tokens, self._folder = policy, max_tokens, folder
+        self.contexts = Contexts(policy, [], max_tokens)
+        self.fingerprint = policy.tokenizer_fingerprint
+        self.rendered = 0
+        self.alone: set[str] = set()
+        """States that were rendered one by one."""
+        path = folder / FILE if folder else None
+        stored = read_records(path, TokenizedTrace) if path and path.exists() else ()
+        self._rows: dict[_Key, TokenizedTrace] = {
+            (row.trace_id, row.segment, row.level): row for row in stored if row.tokenizer == self.fingerprint
+        }
+
+    def open(self, trace: Trace, turns: Sequence[int], failed: set[str]) -> SessionTokens:
+        return SessionTokens(self, trace, turns, failed)
+
+    def row(self, key: _Key, spans: int) -> TokenizedTrace | None:
+        row = self._rows.get(key)
+        return row if row and len(row.turn_spans) >= spans else None
+
+    def keep(self, key: _Key, row: TokenizedTrace) -> None:
+        self._rows[key] = row
+        self.rendered += 1
+
+    def save(self) -> None:
+        if self._folder and self.rendered:
+            write_records(self._folder / FILE, self._rows.values())
+
+
+class SessionTokens:
+    """One trace. `turns` are those that will be asked for."""
+
+    rollout = None
+
+    def __init__(self, sessions: RenderedSessions, trace: Trace, turns: Sequence[int], failed: set[str]) -> None:
+        self._sessions, self._trace, self._failed = sessions, trace, failed
+        self._last = {trace.turns[turn].segment: turn for turn in sorted(turns)}
+        self._rows: dict[_Key, TokenizedTrace | None] = {}
+        self.trace_id, self.reward = trace.trace_id, trace.outcome or 0.0
+        self.unknown_id: int | None = sessions.policy.tokenizer.unk_token_id
+
+    def own(self, turn: int) -> list[int]:
+        return self.written(self._trace.messages[self._trace.turns[turn].start])
+
+    def written(self, message: Message) -> list[int]:
+        try:
+            return self._sessions.contexts.turn(message)
+        except REFUSALS as error:
+            raise CannotRenderError from error
+
+    def lines(self, turn: int, extra: int) -> Iterator[TurnLine]:
+        history, segment = TurnHistory.before(self._trace, turn, self._failed), self._trace.turns[turn].segment
+        for level in levels(self._sessions.max_tokens):
+            row = self._row(segment, level)
+            if row is None:
+                yield from self._alone(turn, history, extra)
+                return
+            elided = [part.elided for part in history.parts(level)]
+            yield TurnLine(row, len(history.turns), history.needed, level != WHOLE, elided)
+
+    def _row(self, segment: int, level: Level) -> TokenizedTrace | None:
+        """None where the template does not let a whole segment be put together."""
+        key = self.trace_id, segment, level
+        if key not in self._rows:
+            last = self._last[segment]
+            history = TurnHistory.before(self._trace, last, self._failed)
+            row = self._sessions.row(key, len(history.turns) + 1)
+            if row is None and (row := self._rendered(key, history, last)):
+                self._sessions.keep(key, row)
+            self._rows[key] = row
+        return self._rows[key]
+
+    def _rendered(self, key: _Key, history: TurnHistory, last: int) -> TokenizedTrace | None:
+        contexts, tools = self._sessions.contexts, self._trace.tools
+        opening, *turns = (part.messages for part in history.parts(key[2]))
+        try:
+            ids = contexts.opened(opening, tools)
+            spans: list[tuple[int, int]] = []
+            for turn in turns:
+                own, after = contexts.turn(turn[0]), contexts.after(turn[0], turn[1:])
+                if after is None:
+                    return None
+                spans.append((len(ids), len(ids) + len(own)))
+                ids += own + after
+            if not contexts.says(ids, [*opening, *(message for turn in turns for message in turn)], tools):
+                return None
+            own = self.own(last)
+        except (*REFUSALS, CannotRenderError):
+            return None
+        spans.append((len(ids), len(ids) + len(own)))
+        return self._tokenized(ids + own, spans, key)
+
+    def _alone(self, turn: int, history: TurnHistory, extra: int) -> Iterator[TurnLine]:
+        """The state by itself, windowed before it is rendered. Sizes are estimates, so it may take a few tries."""
+        contexts, most, own, reserved = self._sessions.contexts, self._sessions.max_tokens, self.own(turn), extra
+        self._sessions.alone.add(self._trace.state_id(turn))
+        for _ in range(ATTEMPTS):
+            found = fit_messages(history, most, reserved, contexts.size)
+            if found is None:
+                return
+            try:
+                ids = contexts.opened(found.messages, self._trace.tools)
+            except REFUSALS as error:
+                raise CannotRenderError from error
+            over = len(ids) + extra - most
+            if over <= 0:
+                span = len(ids), len(ids) + len(own)
+                yield TurnLine(self._tokenized(ids + own, [span], (self.trace_id, 0, WHOLE)), 0, cut=found.cut)
+                return
+            reserved += over
+
+    def _tokenized(self, ids: Sequence[int], spans: Sequence[tuple[int, int]], key: _Key) -> TokenizedTrace:
+        return TokenizedTrace(
+            trace_id=self.trace_id,
+            tokenizer=self._sessions.fingerprint,
+            ids=tuple(ids),
+            turn_spans=tuple(spans),
+            logprobs=(),
+            reward=self.reward,
+            segment=key[1],
+            level=key[2],
+        )
