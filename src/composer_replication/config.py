@@ -126,6 +126,10 @@ class ModelConfig(Section):
     name: str = "tiny"
     """`tiny` (built on the spot), `smollm2` or `qwen2.5-coder-1.5b` (after `recompose model fetch`), a folder, or a hub
     id."""
+    chat_template_kwargs: dict[str, Any] = Field(
+        default_factory=dict[str, Any], exclude_if=lambda settings: not settings
+    )
+    """Settings of the model's chat template, such as `{ enable_thinking = false }`; it must know each of them."""
 
 
 class IngestionConfig(Section):

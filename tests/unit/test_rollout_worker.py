@@ -365,7 +365,7 @@ def test_a_reward_that_raises_is_an_error_turn(tiny_tokens, concurrency):
         reward = property(lambda self: 1 / 0)
 
         def __init__(self):
-            self.messages = [{"role": "user", "content": "u"}]
+            self.messages, self.tools = [{"role": "user", "content": "u"}], ()
             self.heard, self.turns, self.delay_s, self.plan, self.threads = [], 1, 0.0, {}, []
 
     (rollout,) = run(tiny_tokens, [Unpaid()], max_concurrency=concurrency)

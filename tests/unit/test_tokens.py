@@ -128,12 +128,11 @@ def test_a_tokenizer_that_cannot_serve_is_refused(template, what, chatml_tokeniz
         ChatTokens(tokenizer)
 
 
-def test_a_template_that_rewrites_earlier_messages_takes_no_hint(chatml_tokenizer):
+def test_a_template_that_rewrites_earlier_messages_is_refused_at_once(chatml_tokenizer):
     tokenizer = chatml_tokenizer("<|pad|>")
     tokenizer.chat_template = "{{ messages | length }}" + tokenizer.chat_template
-    tokens = ChatTokens(tokenizer)
     with pytest.raises(UsageError, match="rewrites earlier messages"):
-        tokens.splice_hint(tokens.prompt([{"role": "user", "content": "u"}]), HINT)
+        ChatTokens(tokenizer)
 
 
 def clumsy_turns(task):

@@ -214,5 +214,6 @@ def _local(name: str, environment: CodeEnvironment, plan: Sequence[Planned], run
     from composer_replication.stages.rollouts import play_locally
     from composer_replication.training.models.loading import load_policy
 
-    policy = load_policy(name, environment, run.config.seed, run.config.hardware.weights)
+    config = run.config
+    policy = load_policy(name, environment, config.seed, config.hardware.weights, config.model.chat_template_kwargs)
     return lambda folder, progress: play_locally(run, policy, environment, plan, settings, folder, progress)

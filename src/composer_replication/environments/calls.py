@@ -1,4 +1,7 @@
-"""A tool call that a policy writes as one JSON object: how it is read, and how it is written."""
+"""A tool call that a policy writes as one JSON object: how it is read, and how it is written.
+
+The object may stand between marks, the way Hermes and Qwen models write it. A thought before it is no part of a turn.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,14 @@ from typing import Any, cast
 
 from composer_replication.records import ErrorKind, canonical_json
 
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+THOUGHT_MARKS = (
+    ("<think>", "</think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<|channel>thought\n", "<channel|>"),
+    ("<seed:think>", "</seed:think>"),
+)
+"""Of Qwen, DeepSeek, GLM, Kimi, SmolLM3 and others; Mistral; Gemma 4; Seed. A thought stands at the start of a turn."""
 MAX_BRACKETS = 64
 
 
@@ -31,7 +42,22 @@ class CallError(Exception):
         self.kind: ErrorKind = kind
 
 
+def without_thought(text: str, is_open: bool = False) -> str:
+    """`is_open`: the turn begins inside a thought. Nothing is left of a turn that was cut off inside its thought."""
+    for opening, closing in THOUGHT_MARKS:
+        if text.lstrip().startswith(opening) or (is_open and closing in text):
+            return text.partition(closing)[2].lstrip("\n")
+    return "" if is_open else text
+
+
+def marked(call: Call) -> str:
+    return f"{OPEN}\n{call.render()}\n{CLOSE}"
+
+
 def parse_call(text: str) -> Call:
+    """The one call that a turn consists of."""
+    if text.startswith(OPEN) and text.endswith(CLOSE):
+        text = text[len(OPEN) : -len(CLOSE)]
     try:
         if text.count("{") + text.count("[") > MAX_BRACKETS:
             raise ValueError("too deep")

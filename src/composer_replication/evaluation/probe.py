@@ -92,7 +92,9 @@ def probe_hints(
             generator=generator,
         )
         for (number, condition, _), turn in zip(part, turns, strict=True):
-            judged[number, condition].append(_judge(environment, found[number], policy.tokens.text(turn.ids)))
+            site = found[number]
+            said = policy.tokens.said(site.contexts[condition], turn.ids, site.rolled.trace.tools)
+            judged[number, condition].append(_judge(environment, site, said))
     return [
         Tried(
             site=number,

@@ -89,7 +89,7 @@ class SessionReader:
         before = self._before(trace, site.turn)
         if not before:
             return self._row("rewritten", trace, site.turn, None)
-        text = sample_greedily(self._policy, before, self._max_turn_tokens)
+        text = sample_greedily(self._policy, before, self._max_turn_tokens, trace.tools)
         taken = None if text is None else self._judge(trace, site.turn, text)
         if text is None:
             reason = "cut off"

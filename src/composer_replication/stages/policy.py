@@ -40,7 +40,10 @@ def load_own(run: Run, noun: str = NOUN) -> Policy:
     """The model that a stage of the run left behind."""
     from composer_replication.training.models.loading import load_saved_policy
 
-    return load_saved_policy(model_folder(run, noun), run.config.model.name, run.config.hardware.weights)
+    config = run.config
+    return load_saved_policy(
+        model_folder(run, noun), config.model.name, config.hardware.weights, config.model.chat_template_kwargs
+    )
 
 
 def means_own(run: Run, name: str) -> bool:
@@ -63,11 +66,11 @@ def load_model(run: Run, name: str) -> Policy:
     """A model by the place that `policy_weights` told."""
     from composer_replication.training.models.loading import load_policy, load_saved_policy
 
-    weights = run.config.hardware.weights
+    weights, settings = run.config.hardware.weights, run.config.model.chat_template_kwargs
     if name == str(model_folder(run)):
-        return load_saved_policy(name, run.config.model.name, weights)
+        return load_saved_policy(name, run.config.model.name, weights, settings)
     with open_environment(run.config) as environment:
-        return load_policy(name, environment, run.config.seed, weights)
+        return load_policy(name, environment, run.config.seed, weights, settings)
 
 
 def policy_room(run: Run, policy: Policy) -> int:

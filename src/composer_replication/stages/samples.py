@@ -47,6 +47,7 @@ def sample(run: Run, progress: Progress, policy_name: str = "policy") -> None:
         max_new_tokens=training.max_turn_tokens,
         temperature=training.temperature,
         seed=run.config.seed,
+        tools=[state.trace.tools for state, _ in found],
         on_batch=lambda done: progress.step(done, len(found), f"{gate.samples} turns each"),
     )
     records = [

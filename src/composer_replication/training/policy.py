@@ -30,7 +30,9 @@ def prepare_policy(config: Config, environment: Environment, folder: Path, progr
     """
     weights = config.hardware.weights
     _tell_warm_up(config, progress)
-    policy = load_policy(config.model.name, environment, config.seed, "float32" if config.warmup.steps else weights)
+    learns_in = "float32" if config.warmup.steps else weights
+    settings = config.model.chat_template_kwargs
+    policy = load_policy(config.model.name, environment, config.seed, learns_in, settings)
 
     def on_step(step: int, loss: float) -> None:
         progress.step(step, config.warmup.steps, f"loss {loss:.2f}")
@@ -43,6 +45,7 @@ def prepare_policy(config: Config, environment: Environment, folder: Path, progr
         warmup_steps=config.warmup.steps,
         parameters=sum(parameter.numel() for parameter in policy.model.parameters()),
         weights_sha256=_hash_of(sorted(folder.glob("*.safetensors"))),
+        hint_place=None if policy.tokens.hint_place == "message" else policy.tokens.hint_place,
     )
 
 

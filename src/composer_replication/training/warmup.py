@@ -84,10 +84,9 @@ def demonstration(log: Log, tokens: ChatTokens, context_weight: float) -> Demons
         if turn.hint:
             hint = dispatch(turn.hint.kind, cast("HintContext", turn.hint.facts))
             assert hint is not None, "every logged kind has a template"
-            spliced = tokens.splice_hint(ids, hint)
-            header = len(ids) - len(tokens.header_ids)
-            weights[header:header] = [0.0] * (len(spliced) - len(ids))
-            ids = spliced
+            kept, behind = tokens.hint_at(ids, hint)
+            weights[kept:kept] = [0.0] * (kept + len(behind) - len(ids))
+            ids = [*ids[:kept], *behind]
         written = tokens.turn(turn.text)
         ids += written
         weights += [1.0] * len(written)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.records import JsonObject, Message, ToolCall, Trace, canonical_json
 
-from ..code.episodes.text_calls import OPEN, as_text, read_calls
+from ..calls import OPEN, without_thought
+from ..code.episodes.text_calls import as_text, read_calls
 from ..code.episodes.tools import ToolError
 from ..code.episodes.transcript import Transcript, answer
 from ..code.episodes.turns import Reply, named_calls
@@ -141,7 +142,7 @@ class ForeignEpisode(ABC):
     def step(self, turn: str) -> PlainAnswer:
         if self.finished:
             raise RuntimeError(f"the episode of {self.task.task_id} has ended")
-        text = turn.encode("utf-8", "replace").decode()
+        text = without_thought(turn).encode("utf-8", "replace").decode()
         reply = Reply(text)
         try:
             if self.tools and OPEN in text:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from composer_replication.errors import UsageError
 from composer_replication.hints import HintGenerator, SiblingHintGenerator, write_hints
 from composer_replication.hints.templates import LeakLevel
 from composer_replication.objective import SdpoSettings
@@ -151,21 +152,23 @@ def _sites_of(
             counts["later_turn"] += 1
         else:
             site = _splice(rolled, one, spans[one.turn], tokens)
-            if site is None:
-                counts["no_header"] += 1
-            elif len(site.teacher_ids) > max_teacher_tokens:
+            if len(site.teacher_ids) > max_teacher_tokens:
                 counts["too_long"] += 1
             else:
                 sites[one.turn] = (rolled, one, site)
     return list(sites.values())
 
 
-def _splice(rolled: Rolled, hinted: HintedTurn, span: tuple[int, int], tokens: ChatTokens) -> OnlineSite | None:
+def _splice(rolled: Rolled, hinted: HintedTurn, span: tuple[int, int], tokens: ChatTokens) -> OnlineSite:
     start, end = span
     try:
         context = tokens.splice_hint(rolled.prompt_ids + rolled.completion_ids[:start], hinted.hint)
-    except ValueError:
-        return None
+    except ValueError as error:
+        # A rollout under another template or other settings than the policy's would lose every one of its sites.
+        raise UsageError(
+            f"no hint can be told before turn {hinted.turn} of {rolled.trace.trace_id}: {error}",
+            "render prompts and rollouts under the same chat template and model.chat_template_kwargs",
+        ) from error
     turn_ids, logprobs = rolled.completion_ids[start:end], rolled.logprobs[start:end]
     return OnlineSite(start, end, hinted.kind, context, turn_ids, hinted.turn, hinted.hint, logprobs)
 

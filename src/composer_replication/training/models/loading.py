@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from composer_replication.environments.protocol import Environment
 from composer_replication.errors import UsageError
+from composer_replication.records import canonical_json
 
 from .. import processes
+from .chat_template import TemplateRefusal
 from .embedded import EMBEDDED, folder_of, place_of
 from .tokens import ChatTokens
+
+TemplateSettings = Mapping[str, Any]
 
 
 @dataclass
@@ -27,8 +32,10 @@ class Policy:
 
     @property
     def tokenizer_fingerprint(self) -> str:
-        """Changes when ids or the chat template would."""
+        """Changes when ids, the chat template or its settings would."""
         state = self.tokenizer.backend_tokenizer.to_str() + str(self.tokenizer.chat_template)
+        if settings := self.tokens.template.settings:
+            state += canonical_json(settings)
         return hashlib.sha256(state.encode()).hexdigest()[:16]
 
     def save(self, folder: Path, weights: dict[str, Any] | None = None) -> None:
@@ -37,7 +44,13 @@ class Policy:
         self.tokenizer.save_pretrained(folder)
 
 
-def load_policy(name: str, environment: Environment | None, seed: int, weights: str = "float32") -> Policy:
+def load_policy(
+    name: str,
+    environment: Environment | None,
+    seed: int,
+    weights: str = "float32",
+    chat_template_kwargs: TemplateSettings | None = None,
+) -> Policy:
     """The starting policy of a run, kept in `weights`. The tiny one is built for its environment's words."""
     if name == "tiny":
         import torch
@@ -46,10 +59,10 @@ def load_policy(name: str, environment: Environment | None, seed: int, weights: 
 
         tokenizer = tiny_tokenizer(environment)
         model = build_model(tokenizer, seed).to(getattr(torch, weights))
-        return Policy(name, _place(model), ChatTokens(tokenizer))
+        return Policy(name, _place(model), ChatTokens(tokenizer, None, chat_template_kwargs))
     if name in EMBEDDED and not folder_of(name).exists():
         raise UsageError(f"{name} is not in the cache", f"recompose model fetch {name}")
-    return load_saved_policy(place_of(name), name, weights)
+    return load_saved_policy(place_of(name), name, weights, chat_template_kwargs)
 
 
 def tiny_tokenizer(environment: Environment | None) -> Any:
@@ -62,7 +75,9 @@ def tiny_tokenizer(environment: Environment | None) -> Any:
     return build_tokenizer(words)
 
 
-def load_saved_policy(where: str | Path, name: str, weights: str = "float32") -> Policy:
+def load_saved_policy(
+    where: str | Path, name: str, weights: str = "float32", chat_template_kwargs: TemplateSettings | None = None
+) -> Policy:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     if str(where).startswith(("/", ".", "~")) and not Path(where).is_dir():
@@ -71,15 +86,19 @@ def load_saved_policy(where: str | Path, name: str, weights: str = "float32") ->
     placed = {"device_map": {"": "cuda"}} if holds_weights() and device_type() == "cuda" else {}
     try:
         tokenizer = AutoTokenizer.from_pretrained(where)
+        # A template that cannot be used is told before the weights are read.
+        tokens = ChatTokens(tokenizer, None, chat_template_kwargs)
         model = AutoModelForCausalLM.from_pretrained(
             where, dtype=weights, attn_implementation="sdpa", use_safetensors=True, **placed
         )
+    except TemplateRefusal:
+        raise
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise UsageError(f"cannot load model {where}: {reason}", "check the folder or the hub id") from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    return Policy(name, _place(model), ChatTokens(tokenizer))
+    return Policy(name, _place(model), tokens)
 
 
 def device_type() -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol
 
+from composer_replication.config import ModelConfig
 from composer_replication.environments.protocol import Environment
 from composer_replication.records import ErrorSite, Hint, Message, PreferencePair, Trace
 from composer_replication.windows import WHOLE, TurnHistory, levels
@@ -64,9 +65,8 @@ class ByTokenizer:
 
     def __init__(self, tokens: ChatTokens) -> None:
         self._tokenizer = tokens.tokenizer
-        template = str(self._tokenizer.chat_template)
-        self.knows_calls, self.knows_tools = "tool_calls" in template, "tools" in template
-        self.message_tokens = len(tokens.hint_message("")) or 1
+        self.knows_calls, self.knows_tools = tokens.call_form is not None, "tools" in tokens.template.source
+        self.message_tokens = tokens.hint_tokens("") or 1
 
     def count(self, texts: Sequence[str]) -> list[Counted]:
         encode: Any = self._tokenizer.backend_tokenizer.encode_batch_fast  # without the offsets that nobody reads
@@ -201,7 +201,7 @@ def _has_json_calls(message: Message) -> bool:
     return True
 
 
-def find_chat_tokens(name: str, policy_folder: Any, environment: Environment) -> ChatTokens | None:
+def find_chat_tokens(model: ModelConfig, policy_folder: Any, environment: Environment) -> ChatTokens | None:
     """The tokenizer of the run's policy, if it lies here. Nothing is downloaded."""
     from transformers import AutoTokenizer
 
@@ -209,10 +209,12 @@ def find_chat_tokens(name: str, policy_folder: Any, environment: Environment) ->
     from ..models.loading import tiny_tokenizer
 
     if policy_folder.is_dir():
-        return ChatTokens(AutoTokenizer.from_pretrained(policy_folder))
-    if name == "tiny":
-        return ChatTokens(tiny_tokenizer(environment))
-    try:
-        return ChatTokens(AutoTokenizer.from_pretrained(place_of(name), local_files_only=True))
-    except (OSError, ValueError):
-        return None
+        tokenizer: Any = AutoTokenizer.from_pretrained(policy_folder)
+    elif model.name == "tiny":
+        tokenizer = tiny_tokenizer(environment)
+    else:
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(place_of(model.name), local_files_only=True)
+        except (OSError, ValueError):
+            return None
+    return ChatTokens(tokenizer, None, model.chat_template_kwargs)

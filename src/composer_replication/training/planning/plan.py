@@ -50,7 +50,7 @@ def plan_training(
 ) -> dict[str, Any]:
     config = run.config
     folder = run.path / "policy" / "model"
-    tokens = find_chat_tokens(config.model.name, folder, environment)
+    tokens = find_chat_tokens(config.model, folder, environment)
     shape = _find_shape(config, folder, tokens)
     lengths, source = _measure(run, rows, tokens)
     step = _step(config, environment, rows, lengths, tokens, machine)

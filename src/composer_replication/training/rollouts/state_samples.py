@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from composer_replication.environments.calls import CallError, parse_call
-from composer_replication.records import Message, ToolCall
+from composer_replication.records import JsonObject, Message, ToolCall
 
 from ..models.loading import Policy
 from .sampling import SampledTurn, sample_turns
@@ -27,11 +27,13 @@ def sample_states(
     max_new_tokens: int,
     temperature: float,
     seed: int,
+    tools: Sequence[Sequence[JsonObject]] = (),
     on_batch: Callable[[int], None] = lambda done: None,
 ) -> list[list[Message]]:
     """`samples` turns for each context, in their order; a turn that was cut off is left out.
 
-    Contexts of like length are sampled together, each batch from a seed of its own. `on_batch` hears how many contexts
+    `tools` of each context give arguments their types where a model writes calls without them. Contexts of like length
+    are sampled together, each batch from a seed of its own. `on_batch` hears how many contexts
     are done.
     """
     found: list[list[Message]] = [[] for _ in contexts]
@@ -48,14 +50,18 @@ def sample_states(
         )
         for place, turn in enumerate(turns):
             if _ended(turn, policy):
-                found[batch[place // samples]].append(read_turn(policy.tokens.text(turn.ids)))
+                index = batch[place // samples]
+                known = tools[index] if tools else ()
+                found[index].append(read_turn(policy.tokens.said(contexts[index], turn.ids, known)))
         done += len(batch)
         on_batch(done)
     return found
 
 
-def sample_greedily(policy: Policy, context: Sequence[int], max_new_tokens: int) -> str | None:
-    """The likeliest turn; None where it does not end."""
+def sample_greedily(
+    policy: Policy, context: Sequence[int], max_new_tokens: int, tools: Sequence[JsonObject] = ()
+) -> str | None:
+    """The likeliest turn, without thoughts; None where it does not end."""
     (turn,) = sample_turns(
         policy.model,
         [context],
@@ -64,7 +70,7 @@ def sample_greedily(policy: Policy, context: Sequence[int], max_new_tokens: int)
         max_new_tokens=max_new_tokens,
         temperature=0.0,
     )
-    return policy.tokens.text(turn.ids) if _ended(turn, policy) else None
+    return policy.tokens.said(context, turn.ids, tools) if _ended(turn, policy) else None
 
 
 def read_turn(text: str) -> Message:

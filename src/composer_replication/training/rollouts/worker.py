@@ -35,7 +35,7 @@ MAX_SEED = 2**31 - 1
 
 
 class TurnRecord(NamedTuple):
-    """One turn as the worker saw it; `seconds` is the time inside the environment."""
+    """One turn as its environment got it, without thoughts; `seconds` is the time inside the environment."""
 
     text: str
     observation: str | None
@@ -201,7 +201,7 @@ class RolloutWorker:
             )
             self.sampling_s += time.monotonic() - began
             rollout.take(turn)
-            outcome = await steps.outcome(rollout.episode, self.tokens.text(turn.ids))
+            outcome = await steps.outcome(rollout.episode, self._said(rollout))
             if self._is_settled(rollout, outcome):
                 return
             if not self._reads_on(rollout, outcome):
@@ -265,7 +265,7 @@ class RolloutWorker:
         self.sampling_s += time.monotonic() - began
         for row, turn in zip(rows, turns, strict=True):
             rollouts[row].take(turn)
-            steps.submit(row, rollouts[row].episode, self.tokens.text(turn.ids))
+            steps.submit(row, rollouts[row].episode, self._said(rollouts[row]))
 
     def _goes_on(self, rollout: Rollout[E], row: int, outcome: StepOutcome, steps: Steps) -> bool:
         """Whether another turn is to be sampled."""
@@ -283,10 +283,8 @@ class RolloutWorker:
         if rollout.truncated:
             rollout.turns[-1] = rollout.turns[-1]._replace(failure=outcome.failure)
         else:
-            start, end = rollout.turn_spans[-1]
-            text = self.tokens.text(rollout.completion_ids[start:end])
             rollout.turns.append(
-                TurnRecord(text, outcome.observation, outcome.failure, outcome.seconds, outcome.failed)
+                TurnRecord(self._said(rollout), outcome.observation, outcome.failure, outcome.seconds, outcome.failed)
             )
         if outcome.failure or outcome.reward is not None:
             rollout.settled_reward = outcome.reward or 0.0
@@ -294,11 +292,19 @@ class RolloutWorker:
 
     def _reads_on(self, rollout: Rollout[E], outcome: StepOutcome) -> bool:
         """Read what came back; False where another turn might not fit behind it."""
-        answer = self.tokens.after_turn(outcome.observation or "")
+        start, end = rollout.turn_spans[-1]
+        closing = self.tokens.closing(rollout.completion_ids[start:end])
+        answer = closing + self.tokens.after_turn(outcome.observation or "")
         rollout.truncated = not self._has_room(rollout, len(answer))
         if not rollout.truncated:
             rollout.read(answer)
         return not rollout.truncated
+
+    def _said(self, rollout: Rollout[E]) -> str:
+        """The last turn, as its environment gets it."""
+        start, end = rollout.turn_spans[-1]
+        context = rollout.prompt_ids + rollout.completion_ids[:start]
+        return self.tokens.said(context, rollout.completion_ids[start:end], rollout.episode.tools)
 
     def _has_room(self, rollout: Rollout[E], answer_tokens: int) -> bool:
         settings = self.settings

@@ -1,16 +1,13 @@
 """What the policy reads before a turn, and a turn as the policy would write it, as token ids.
 
 Ids that were sampled in a rollout come from its stored row; everything else is rendered by the model's chat template,
-with its own form of tool calls where the template knows them, else with calls as JSON text.
+with its own form of tool calls where the template has one, else with calls as JSON text.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-from jinja2 import TemplateError
 
 from composer_replication.records import JsonObject, Message, ToolCall, content_id
 
@@ -34,7 +31,6 @@ class Contexts:
             for turn, (start, _) in enumerate(row.turn_spans)
         }
         self._max_tokens = max_tokens
-        self._knows_calls = "tool_calls" in str(policy.tokenizer.chat_template)
         self._sizes: dict[str, int] = {}
 
     def before(self, state_id: str, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int] | None:
@@ -42,13 +38,15 @@ class Contexts:
         row, start = self._stored.get(state_id, (None, 0))
         try:
             ids = list(row.ids[:start]) if row else self.opened(messages, tools)
-        except (TemplateError, ValueError, TypeError, KeyError):
+        except ValueError:
             return None
         return ids if len(ids) <= self._max_tokens else None
 
     def opened(self, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int]:
-        """The same, always rendered and of any length."""
-        return self._rendered(messages, tools, opened=True)
+        """The same, always rendered and of any length. Raises `ValueError` where the template refuses it."""
+        if self._tokens.call_form:
+            return self._tokens.conversation(messages, tools)
+        return self._tokens.conversation([{"role": each["role"], "content": _as_text(each)} for each in messages])
 
     def after(self, message: Message, following: Sequence[Message]) -> list[int] | None:
         """Ids from the end of a turn to the next header; None where the turn is written otherwise in a history."""
@@ -63,29 +61,16 @@ class Contexts:
 
     def size(self, message: Message) -> int:
         """Tokens of a message, about."""
-        text = shown(message, self._knows_calls)
+        text = shown(message, self._tokens.call_form is not None)
         if text not in self._sizes:
             self._sizes[text] = len(self._tokens.tokenizer(text, add_special_tokens=False)["input_ids"])
-        return self._sizes[text] + len(self._tokens.hint_message(""))
+        return self._sizes[text] + self._tokens.hint_tokens("")
 
     def turn(self, message: Message) -> list[int]:
         """Ids of an assistant turn, end of turn included."""
-        if not self._knows_calls or not message.get("tool_calls"):
-            return self._tokens.turn(policy_text(message))
-        opened, closed = self._rendered([_PROBE], (), opened=True), self._rendered([_PROBE, message], (), opened=False)
-        end = closed.index(self._tokens.end_of_turn_id, len(opened))
-        return closed[len(opened) : end + 1]
-
-    def _rendered(self, messages: Sequence[Message], tools: Sequence[JsonObject], opened: bool) -> list[int]:
-        if not self._knows_calls:
-            return self._tokens.prompt([{"role": each["role"], "content": _as_text(each)} for each in messages])
-        return self._tokens.tokenizer.apply_chat_template(
-            [_native(message) for message in messages],
-            tools=list(tools) or None,
-            tokenize=True,
-            return_dict=False,
-            add_generation_prompt=opened,
-        )
+        if self._tokens.call_form:
+            return self._tokens.turn_of(message)
+        return self._tokens.turn(policy_text(message))
 
 
 def shown(message: Message, knows_calls: bool) -> str:
@@ -107,13 +92,3 @@ def _as_text(message: Message) -> str:
 def _as_written(call: ToolCall) -> str:
     function = call["function"]
     return f'{{"name":{json.dumps(function["name"])},"arguments":{function["arguments"]}}}'
-
-
-def _native(message: Message) -> dict[str, Any]:
-    """Most templates want arguments as objects, and know no marks of ours."""
-    shown: dict[str, Any] = {key: value for key, value in message.items() if key != "is_error"}
-    calls = message.get("tool_calls")
-    if calls:
-        functions = [{**call["function"], "arguments": json.loads(call["function"]["arguments"])} for call in calls]
-        shown["tool_calls"] = [{**call, "function": own} for call, own in zip(calls, functions, strict=True)]
-    return shown

@@ -199,7 +199,7 @@ class _Builder:
         try:
             own = source.own(turn)
             if isinstance(item, Hint):
-                return _Lesson(number, item, ([], own), len(self._tokens.hint_message(item.text)) + len(own))
+                return _Lesson(number, item, ([], own), self._tokens.hint_tokens(item.text) + len(own))
             chosen = own if item.chosen_from == "actor" else source.written(item.chosen)
             rejected = own if item.rejected_from == "actor" else source.written(item.rejected)
         except CannotRenderError:

@@ -35,6 +35,8 @@ class StartingPolicy(StoredRecord):
     warmup_steps: int
     parameters: int
     weights_sha256: str
+    hint_place: str | None = Field(default=None, exclude_if=lambda place: place is None)
+    """Where hints stand if its chat template takes no message of the user before a turn."""
 
 
 class TrainingStep(StoredRecord):

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from jinja2 import TemplateError
-
 from composer_replication.records import Message, Trace
 from composer_replication.runs import read_records, write_records
 from composer_replication.windows import WHOLE, Level, TurnHistory, fit_messages, levels
@@ -22,7 +20,7 @@ from .contexts import Contexts
 from .lines import CannotRenderError, TurnLine
 from .records import TokenizedTrace
 
-REFUSALS = (TemplateError, ValueError, TypeError, KeyError)
+REFUSALS = (ValueError, TypeError, KeyError)
 ATTEMPTS = 4
 FILE = "sessions.jsonl.zst"
 _Key = tuple[str, int, Level]

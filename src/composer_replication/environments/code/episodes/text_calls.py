@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from composer_replication.records import JsonObject, Message, canonical_json
 
+from ...calls import CLOSE, OPEN
 from .tools import ToolError, is_encodable
 from .turns import Reply, WireCall
 
-OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _CALL = re.compile(rf"{OPEN}\s*(.*?)\s*(?:{CLOSE}|(?={OPEN})|\Z)", re.DOTALL)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from composer_replication.records import JsonObject, Message, Trace
 
+from ...calls import without_thought
 from ...evidence import AttemptEvidence
 from ...protocol import PlainAnswer
 from ..tasks.asked import AskedTask
@@ -57,7 +58,7 @@ class TextEpisode(ABC):
 
     def step(self, turn: str) -> PlainAnswer:
         self.session = self.session or self.open_session()
-        taken = self.take(self.session, turn)
+        taken = self.take(self.session, without_thought(turn))
         self.finished = taken.done
         return PlainAnswer(taken.text, any(result.is_error for result in taken.results))
 

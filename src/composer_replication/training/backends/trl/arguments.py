@@ -25,6 +25,7 @@ def grpo_config(config: Config, scratch: Path) -> Any:
         **machine,
         **config.sampling.grpo_arguments(),
         num_generations=settings.group_size,
+        chat_template_kwargs=config.model.chat_template_kwargs or None,
         temperature=settings.temperature,
         loss_type="dapo",
         epsilon=grpo.clip_low,

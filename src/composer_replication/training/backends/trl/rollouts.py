@@ -106,8 +106,8 @@ class EnvironmentRollouts:
                 generator=self._trying,
             )
         return [
-            self._is_accepted(rolled, hinted, tokens.text(turn.ids))
-            for (rolled, hinted, _), turn in zip(candidates, turns, strict=True)
+            self._is_accepted(rolled, hinted, tokens.said(site.teacher_context, turn.ids, rolled.trace.tools))
+            for (rolled, hinted, site), turn in zip(candidates, turns, strict=True)
         ]
 
     # Reward functions. The unpenalised reward is always the first, and logged by its own name.

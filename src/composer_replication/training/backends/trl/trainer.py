@@ -108,8 +108,9 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self._stateful: dict[str, checkpoints.Stateful] = dict(stateful or {})
         self._online = None
         if self.alpha_sdpo:
+            settings: Any = self.chat_template_kwargs
             self._online = OnlineDistillation(self._sdpo, self._engine, self._log, self._grpo_args.temperature)
-            self._chat_tokens = ChatTokens(self._tokenizer, self.chat_template)
+            self._chat_tokens = ChatTokens(self._tokenizer, self.chat_template, settings)
             self._stateful["teacher"] = self._online.teacher
             self._online.listen(self.model)
             self.add_callback(Following(self._online.teacher))
