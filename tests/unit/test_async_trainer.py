@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import queue
 
 import pytest
@@ -15,13 +16,17 @@ from composer_replication.config import Config, ToolboxConfig
 from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call
 from composer_replication.errors import UsageError
 from composer_replication.losses import generalized_jsd_loss
-from composer_replication.objective import GrpoSettings, SdpoSettings
+from composer_replication.objective import GrpoSettings, SdpoSettings, TrdpoSettings
+from composer_replication.training.backends import trl_async
 from composer_replication.training.backends.trl.rollouts import prompts_of
 from composer_replication.training.backends.trl_async.attention import register_attention, without_a_gpu
 from composer_replication.training.backends.trl_async.samples import queued_samples
 from composer_replication.training.backends.trl_async.trainer import AsyncComposerTrainer
+from composer_replication.training.channels import ReplayPreference
 from composer_replication.training.lessons.online_sites import Rolled, TraceHinter, find_online_sites
 from composer_replication.training.planning.refusals import refuse_for_backend
+from composer_replication.training.stored.collator import ComposerDataCollator
+from tests.golden.composites.reference import COMPOSITES, Case, Pair, Row, Site
 
 SDPO = {"source": "rollouts", "teacher": "live", "require_disfavour": False}
 
@@ -199,6 +204,39 @@ def test_the_gradient_is_that_of_a_plain_float64_computation(start, samples, tin
     without = gradient_in(model, policy_term(model, taken))
     assert relative(expected, without) > 1e-3
     assert relative(found, expected) < 1e-4
+
+
+def test_it_computes_the_composite_that_it_declares(start, samples, examples, tiny_tokens, tmp_path):
+    """All three channels, on rollouts of the very weights that train, as the golden composites have them."""
+    alpha, beta, model, taken = 0.7, 0.5, double_model(start), copy.deepcopy(samples[:8])
+    for sample in taken:
+        logits = plain_logits(model, sample.input_ids)[:-1].detach()
+        own = logits.log_softmax(-1).gather(-1, torch.tensor(sample.input_ids)[1:, None])[:, 0].float().numpy()
+        sample.old_log_probs[1:] = own * sample.completion_mask[1:]
+        before = int(sample.completion_mask.argmax())
+        sample.metrics.sites = [
+            site._replace(logprobs=tuple(sample.old_log_probs[before + site.start : before + site.end].tolist()))
+            for site in sample.metrics.sites
+        ]
+    batch = ComposerDataCollator(tiny_tokens.tokenizer.pad_token_id)(examples)
+    trainer = trainer_of(
+        AsyncComposerTrainer, start, taken + samples[8:], tmp_path, tiny_tokens, rows=8, gradient_ratio_cap=None,
+        sdpo=SdpoSettings(weight=alpha, **SDPO), channels=[ReplayPreference(TrdpoSettings(weight=beta))],
+        batches=itertools.repeat(batch),
+    )  # fmt: skip
+    rows, sites = [], []
+    for sample in taken:
+        before, ids = int(sample.completion_mask.argmax()), sample.input_ids.tolist()
+        sites += [Site(len(rows), one.start, one.end, one.teacher_context) for one in sample.metrics.sites]
+        rows.append(Row(ids[:before], ids[before:], sample.completion_mask[before:].tolist(), sample.advantage))
+    pairs = [
+        Pair(p.prompt, p.chosen, p.rejected, p.reference_chosen, p.reference_rejected, p.label_smoothing)
+        for example in examples
+        for p in example.pairs
+    ]
+    terms = COMPOSITES[trl_async.COMPOSITE](model, Case(rows, sites, [pairs]))
+    expected = gradient_in(model, terms["policy"] + alpha * terms["sdpo"] + beta * terms["replay"])
+    assert relative(gradient_of(trainer), expected) < 1e-5
 
 
 def test_the_ratio_of_channel_1_is_bounded_where_trl_does_not(start, samples, tiny_tokens, tmp_path):
