@@ -183,6 +183,19 @@ def test_a_context_that_is_too_long_is_none(tiny):
     assert Contexts(tiny, [], length - 1).before("x", message, ()) is None
 
 
+def test_a_context_that_is_too_long_becomes_a_window(tiny):
+    turns = [
+        {"role": role, "content": f"read app.py {number}"} for number in range(9) for role in ("assistant", "user")
+    ]
+    history = [{"role": "user", "content": "read app.py"}, *turns]
+    room = len(tiny.tokens.prompt(history)) // 2
+    whole, found = (Contexts(tiny, [], most).before("x", history, ()) for most in (2 * room + 1, room))
+    assert room // 2 < len(found) <= room < len(whole)
+    opening, header = len(tiny.tokens.prompt(history[:1])) - len(tiny.tokens.header_ids), len(tiny.tokens.header_ids)
+    assert found[:opening] == whole[:opening]
+    assert found[opening + header :] == whole[-len(found) + opening + header :], "the last turns, whole"
+
+
 @torch.no_grad()
 def test_the_log_probability_of_a_turn_is_the_sum_over_its_tokens(tiny):
     [context] = contexts_of(tiny, "read app.py")

@@ -10,16 +10,19 @@ import json
 from collections.abc import Iterable, Sequence
 
 from composer_replication.records import JsonObject, Message, ToolCall, content_id
+from composer_replication.windows import Cut, TurnHistory, fit_messages
 
 from ..models.loading import Policy
 from .policy_text import policy_text
 from .records import TokenizedTrace
 
+ATTEMPTS = 4
 _PROBE: Message = {"role": "user", "content": "u"}
+_NOT_WRITTEN: Message = {"role": "assistant", "content": ""}
 
 
 class Contexts:
-    """Under one policy. A context of more than `max_tokens`, or one that the template refuses, is None."""
+    """Under one policy, for contexts of at most `max_tokens`."""
 
     def __init__(self, policy: Policy, rows: Iterable[TokenizedTrace], max_tokens: int) -> None:
         self._tokens = policy.tokens
@@ -34,13 +37,35 @@ class Contexts:
         self._sizes: dict[str, int] = {}
 
     def before(self, state_id: str, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int] | None:
-        """Ids up to the header that opens the turn."""
+        """Ids up to the header that opens the turn, of a window where they are too many.
+
+        None where no window is small enough, or the template refuses it.
+        """
         row, start = self._stored.get(state_id, (None, 0))
         try:
             ids = list(row.ids[:start]) if row else self.opened(messages, tools)
+            if len(ids) <= self._max_tokens:
+                return ids
+            found = self.windowed(TurnHistory(messages, _NOT_WRITTEN), tools)
         except ValueError:
             return None
-        return ids if len(ids) <= self._max_tokens else None
+        return found[0] if found else None
+
+    def windowed(
+        self, history: TurnHistory, tools: Sequence[JsonObject], extra: int = 0
+    ) -> tuple[list[int], Cut] | None:
+        """With room for `extra` tokens behind it. Sizes are estimates, so it may take a few tries."""
+        reserved = extra
+        for _ in range(ATTEMPTS):
+            found = fit_messages(history, self._max_tokens, reserved, self.size)
+            if found is None:
+                return None
+            ids = self.opened(found.messages, tools)
+            over = len(ids) + extra - self._max_tokens
+            if over <= 0:
+                return ids, found.cut
+            reserved += over
+        return None
 
     def opened(self, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int]:
         """The same, always rendered and of any length. Raises `ValueError` where the template refuses it."""

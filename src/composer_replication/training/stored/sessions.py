@@ -13,7 +13,7 @@ from pathlib import Path
 
 from composer_replication.records import Message, Trace
 from composer_replication.runs import read_records, write_records
-from composer_replication.windows import WHOLE, Level, TurnHistory, fit_messages, levels
+from composer_replication.windows import WHOLE, Level, TurnHistory, levels
 
 from ..models.loading import Policy
 from .contexts import Contexts
@@ -21,7 +21,6 @@ from .lines import CannotRenderError, TurnLine
 from .records import TokenizedTrace
 
 REFUSALS = (ValueError, TypeError, KeyError)
-ATTEMPTS = 4
 FILE = "sessions.jsonl.zst"
 _Key = tuple[str, int, Level]
 
@@ -122,23 +121,17 @@ class SessionTokens:
         return self._tokenized(ids + own, spans, key)
 
     def _alone(self, turn: int, history: TurnHistory, extra: int) -> Iterator[TurnLine]:
-        """The state by itself, windowed before it is rendered. Sizes are estimates, so it may take a few tries."""
-        contexts, most, own, reserved = self._sessions.contexts, self._sessions.max_tokens, self.own(turn), extra
+        """The state by itself, windowed before it is rendered."""
+        own = self.own(turn)
         self._sessions.alone.add(self._trace.state_id(turn))
-        for _ in range(ATTEMPTS):
-            found = fit_messages(history, most, reserved, contexts.size)
-            if found is None:
-                return
-            try:
-                ids = contexts.opened(found.messages, self._trace.tools)
-            except REFUSALS as error:
-                raise CannotRenderError from error
-            over = len(ids) + extra - most
-            if over <= 0:
-                span = len(ids), len(ids) + len(own)
-                yield TurnLine(self._tokenized(ids + own, [span], (self.trace_id, 0, WHOLE)), 0, cut=found.cut)
-                return
-            reserved += over
+        try:
+            found = self._sessions.contexts.windowed(history, self._trace.tools, extra)
+        except REFUSALS as error:
+            raise CannotRenderError from error
+        if found:
+            ids, cut = found
+            span = len(ids), len(ids) + len(own)
+            yield TurnLine(self._tokenized(ids + own, [span], (self.trace_id, 0, WHOLE)), 0, cut=cut)
 
     def _tokenized(self, ids: Sequence[int], spans: Sequence[tuple[int, int]], key: _Key) -> TokenizedTrace:
         return TokenizedTrace(
