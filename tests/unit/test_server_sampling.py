@@ -208,10 +208,6 @@ def config(**sections):
             "sampling.server does nothing without rollouts",
         ),
         ({"sampling": {"server": "http://a"}, "hardware": {"vllm": "colocate"}}, "both sample"),
-        (
-            {"sampling": {"server": "http://a", "weight_transfer": "disk"}, "hardware": {"lora_rank": 4}},
-            "writes whole weights",
-        ),
     ],
 )
 def test_settings_that_would_do_nothing_are_refused(sections, sentence):
