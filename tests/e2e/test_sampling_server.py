@@ -37,14 +37,14 @@ def server():
         yield server
 
 
-def run_on(server, folder, hardware=HardwareConfig(), **settings):
+def run_on(server, folder, lora_rank=None, **settings):
     config = Config(
         warmup=WarmupConfig(steps=1, batch_size=2),
         training=TrainingConfig(
             steps=STEPS, prompts_per_step=2, group_size=2, max_turn_tokens=12, gradient_ratio_cap=None
         ),
         channels=(GrpoSettings(), SdpoSettings(weight=1.0, source="rollouts", require_disfavour=False)),
-        hardware=hardware,
+        hardware=HardwareConfig(lora_rank=lora_rank),
         sampling=SamplingConfig(server=server.url, weight_transfer="disk", **settings),
     )
     return Run.start(folder / "run", config)
@@ -73,7 +73,7 @@ def test_each_step_is_sampled_from_the_weights_of_the_step_before(server, tmp_pa
 
 def test_a_server_gets_adapters_merged(server, tmp_path):
     pytest.importorskip("peft")
-    run = run_on(server, tmp_path, HardwareConfig(lora_rank=2))
+    run = run_on(server, tmp_path, lora_rank=2)
     train(run.path)
     first, second, third = map(flat, server.given)
     assert torch.equal(first, second)
