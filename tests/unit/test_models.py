@@ -8,10 +8,13 @@ import gguf
 import numpy as np
 import pytest
 import torch
+import transformers
 
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox.environment import ToolboxEnvironment
 from composer_replication.errors import UsageError
+from composer_replication.training import machine, processes
+from composer_replication.training.models import loading
 from composer_replication.training.models.embedded import folder_of
 from composer_replication.training.models.gguf_files import convert_gguf
 from composer_replication.training.models.loading import Policy, load_policy, load_saved_policy
@@ -163,3 +166,31 @@ def test_smollm2_that_was_never_fetched_names_the_command(tmp_path, monkeypatch)
     assert folder_of("smollm2").is_relative_to(tmp_path)
     with pytest.raises(UsageError, match="recompose model fetch smollm2"):
         load_policy("smollm2", ToolboxEnvironment(ToolboxConfig()), 0)
+
+
+@pytest.mark.parametrize(("is_sharded", "place"), [(True, []), (False, ["cuda"])])
+def test_weights_that_will_be_shared_wait_on_the_cpu(converted, monkeypatch, is_sharded, place):
+    placed = []
+
+    def load(where, **options):
+        placed.extend(options.get("device_map", {}).values())
+        return torch.nn.Linear(1, 1)
+
+    monkeypatch.setattr(loading, "device_type", lambda: "cuda")
+    monkeypatch.setattr(processes, "is_sharded", lambda: is_sharded)
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", load)
+    monkeypatch.setattr(torch.nn.Module, "to", lambda model, device: placed.append(device) or model)
+    load_saved_policy(converted[2], "small")
+    assert placed == 2 * place
+
+
+@pytest.mark.parametrize(("free", "moves"), [(10**9, ["cuda", "cpu"]), (0, [])])
+def test_they_work_on_the_gpu_where_they_fit(make_model, monkeypatch, free, moves):
+    model, moved = make_model(16), []
+    monkeypatch.setattr(loading, "device_type", lambda: "cuda")
+    monkeypatch.setattr(processes, "is_sharded", lambda: True)
+    monkeypatch.setattr(machine, "free_bytes", lambda: free)
+    monkeypatch.setattr(model, "to", moved.append)
+    with loading.at_work(model) as device:
+        assert device == (moves or ["cpu"])[0]
+    assert moved == moves

@@ -7,15 +7,28 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox import make_task
 from composer_replication.environments.toolbox.environment import ToolboxEnvironment
 from composer_replication.errors import UsageError
+from composer_replication.training.rollouts import static_sampling
 from composer_replication.training.rollouts.playing import roll_out
 from composer_replication.training.rollouts.sampling import DynamicSampler, sample_turns
-from composer_replication.training.rollouts.static_sampling import StaticSampler, can_be_copied, turn_sampler
+from composer_replication.training.rollouts.static_sampling import (
+    StaticSampler,
+    attends_plainly,
+    can_be_copied,
+    turn_sampler,
+)
 
 VOCABULARY = 40
 STOP = 7
@@ -199,6 +212,34 @@ def test_attention_that_it_does_not_compute_is_refused():
     )  # fmt: skip
     with pytest.raises(UsageError, match="DynamicSampler"):
         sample(static(MistralForCausalLM(config).eval()), [0], [[1, 2, 3]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "is_plain"),
+    [
+        ("llama", {}, True),
+        ("qwen2", {}, True),
+        ("qwen2", {"use_sliding_window": True, "sliding_window": 128, "max_window_layers": 1}, False),
+        ("mistral", {"sliding_window": None}, True),
+        ("mistral", {"sliding_window": 128}, False),
+        ("mistral", {"sliding_window": 4096}, True),
+        ("gemma2", {"sliding_window": 4096}, False),
+        ("gemma3_text", {"sliding_window": 128}, False),
+        ("gpt_oss", {"sliding_window": 4096, "num_local_experts": 2, "num_experts_per_tok": 1}, False),
+    ],
+)
+def test_on_a_gpu_models_with_other_attention_get_the_plain_sampler(monkeypatch, kind, options, is_plain):
+    config = AutoConfig.for_model(
+        kind, vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, pad_token_id=0, **options,
+    )  # fmt: skip
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    assert attends_plainly(model, 200) == is_plain
+    monkeypatch.setattr(type(model), "device", torch.device("cuda"))
+    monkeypatch.setattr(static_sampling, "StaticSampler", lambda *given, **options: "static")
+    sampler = turn_sampler(model, TOKENS, 4, 200)
+    assert sampler == "static" if is_plain else isinstance(sampler, DynamicSampler)
 
 
 def test_on_a_cpu_the_plain_sampler_is_chosen(model):

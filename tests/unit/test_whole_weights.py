@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from composer_replication.config import HardwareConfig
+from composer_replication.config import HardwareConfig, SamplingConfig
+from composer_replication.training import processes
+from composer_replication.training.models import whole
 from composer_replication.training.models.states import language_model
 from composer_replication.training.models.whole import can_be_merged, save_adapters, whole_tensors
 from composer_replication.training.rollouts.static_sampling import StaticSampler, can_be_copied
+from composer_replication.training.rollouts.weight_folder import WeightFolder
 
 peft = pytest.importorskip("peft", reason="peft is not installed")
 TOKENS = SimpleNamespace(end_of_turn_id=2, tokenizer=SimpleNamespace(pad_token_id=0))
@@ -93,3 +97,22 @@ def test_saved_adapters_come_back_over_the_bare_model(adapted, make_model, tmp_p
         assert torch.equal(again(ids).logits, adapted(ids).logits)
     assert again.peft_config["default"].base_model_name_or_path == "some-model"
     assert language_model(again) is not language_model(adapted)
+
+
+@pytest.mark.parametrize("is_main", [True, False])
+def test_the_main_process_alone_keeps_the_gathered_weights_that_it_sends(make_model, tmp_path, monkeypatch, is_main):
+    gathered, most = [], []
+
+    def gather(tensor):
+        whole_one = tensor.detach().clone()
+        gathered.append(weakref.ref(whole_one.untyped_storage()))
+        most.append(sum(one() is not None for one in gathered))
+        return whole_one
+
+    sent = []
+    monkeypatch.setattr(whole, "gathered", gather)
+    monkeypatch.setattr(processes, "is_main", lambda: is_main)
+    monkeypatch.setattr(WeightFolder, "publish", lambda folder, write, version: sent.append(version))
+    WeightFolder(SamplingConfig(server="http://localhost:1"), tmp_path).send(make_model(64), 3)
+    assert sent == ([3] if is_main else [])
+    assert max(most) == len(gathered) if is_main else max(most) <= 2

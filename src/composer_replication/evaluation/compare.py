@@ -15,6 +15,7 @@ from pydantic import Field
 
 from composer_replication.config import Config
 from composer_replication.environments.protocol import Environment, Episode
+from composer_replication.progress import Progress
 from composer_replication.records import ErrorKind, StoredRecord
 from composer_replication.sites import find_sites
 
@@ -49,7 +50,7 @@ class TaskOutcome(StoredRecord):
 
 
 def evaluate_policy(
-    policy: Policy, config: Config, environment: Environment, phase: Phase, split: str
+    policy: Policy, config: Config, environment: Environment, phase: Phase, split: str, progress: Progress
 ) -> list[TaskOutcome]:
     """Episodes on one held-out split. The tasks depend on the environment's settings alone, not on the seed."""
     import torch
@@ -65,6 +66,7 @@ def evaluate_policy(
         [task for task in tasks for _ in range(samples)],
         temperature=config.training.temperature if samples > 1 else 0.0,
         generator=torch.Generator(device=policy.model.device).manual_seed(MEASURING_SEED) if samples > 1 else None,
+        progress=progress,
     )
     return [_outcome(rollout, policy.name, split, phase, row % samples) for row, rollout in enumerate(rollouts)]
 

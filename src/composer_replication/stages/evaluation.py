@@ -28,7 +28,7 @@ def evaluate(run: Run, progress: Progress) -> None:
             # One after the other: two models need not fit at once.
             policy = load_own(run, noun_of[phase])
             for split in splits:
-                outcomes += evaluate_policy(policy, run.config, environment, phase, split)
+                outcomes += evaluate_policy(policy, run.config, environment, phase, split, progress)
                 done += 1
                 progress.step(done, len(PHASES) * len(splits), f"{split}, {phase}")
             del policy

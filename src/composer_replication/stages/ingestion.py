@@ -65,7 +65,7 @@ def _rollouts(run: Run, progress: Progress) -> list[Trace]:
     from composer_replication.training.policy import play
 
     with open_environment(run.config) as environment:
-        traces, rows, evidence = play(load_own(run), run.config, environment)
+        traces, rows, evidence = play(load_own(run), run.config, environment, progress)
     write_records(run.path / ROLLOUT_TOKENS, rows)
     if evidence:
         write_records(run.path / EVIDENCE, evidence)

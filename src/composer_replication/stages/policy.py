@@ -5,7 +5,6 @@ What the warm-up teaches is never counted as a gain.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,13 +52,11 @@ def means_own(run: Run, name: str) -> bool:
 
 def policy_weights(run: Run, name: str) -> tuple[str, str]:
     """Where the model called `name` lies, and what tells its weights from others."""
+    from composer_replication.training.models.hashing import hash_of
+
     if means_own(run, name):
         return str(model_folder(run)), run.stage(NOUN).counts["weights_sha256"]
-    digest = hashlib.sha256()
-    for path in sorted(Path(name).glob("*.safetensors")):
-        with path.open("rb") as weights:
-            digest.update(hashlib.file_digest(weights, "sha256").digest())
-    return name, digest.hexdigest() if Path(name).is_dir() else name
+    return name, hash_of(sorted(Path(name).glob("*.safetensors"))) if Path(name).is_dir() else name
 
 
 def load_model(run: Run, name: str) -> Policy:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -15,12 +13,11 @@ from composer_replication.environments.protocol import TRAIN, Environment
 from composer_replication.progress import Progress
 from composer_replication.records import Trace
 
+from .models.hashing import hash_of
 from .models.loading import Policy, load_policy
 from .rollouts.playing import repeated, sample_rollouts
 from .stored.records import StartingPolicy, TokenizedTrace
 from .warmup import warm_up
-
-HASHED_BYTES = 1 << 22
 
 
 def prepare_policy(config: Config, environment: Environment, folder: Path, progress: Progress) -> StartingPolicy:
@@ -44,7 +41,7 @@ def prepare_policy(config: Config, environment: Environment, folder: Path, progr
         name=policy.name,
         warmup_steps=config.warmup.steps,
         parameters=sum(parameter.numel() for parameter in policy.model.parameters()),
-        weights_sha256=_hash_of(sorted(folder.glob("*.safetensors"))),
+        weights_sha256=hash_of(sorted(folder.glob("*.safetensors"))),
         hint_place=None if policy.tokens.hint_place == "message" else policy.tokens.hint_place,
     )
 
@@ -59,24 +56,14 @@ def _tell_warm_up(config: Config, progress: Progress) -> None:
         progress.note(f"{name} starts as it is: without [warmup] steps there is no warm-up")
 
 
-def _hash_of(files: Sequence[Path]) -> str:
-    """Of their contents one after the other, a piece at a time."""
-    digest = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as file:
-            while piece := file.read(HASHED_BYTES):
-                digest.update(piece)
-    return digest.hexdigest()
-
-
 def play(
-    policy: Policy, config: Config, environment: Environment
+    policy: Policy, config: Config, environment: Environment, progress: Progress | None = None
 ) -> tuple[list[Trace], list[TokenizedTrace], list[TraceEvidence]]:
     """Rollouts as traces, the ids that were sampled, and what the episodes left behind."""
     each = config.ingestion.rollouts_per_task
     different = islice(repeated(environment.tasks(TRAIN, "ingestion")), -(-config.ingestion.rollouts // each))
     tasks = [task for task in different for _ in range(each)][: config.ingestion.rollouts]
-    rollouts = sample_rollouts(policy, environment, config, tasks)
+    rollouts = sample_rollouts(policy, environment, config, tasks, progress=progress)
     traces = [rollout.trace(policy.name, sample) for sample, rollout in enumerate(rollouts)]
     fingerprint = policy.tokenizer_fingerprint
     rows = [rollout.stored(trace.trace_id, fingerprint) for trace, rollout in zip(traces, rollouts, strict=True)]

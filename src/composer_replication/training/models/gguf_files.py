@@ -8,7 +8,7 @@ so do config, tokenizer and chat template, which are read from the file's metada
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,10 @@ from composer_replication.errors import UsageError
 SHARD_BYTES = 1 << 29
 BLOCK_BYTES = 1 << 24
 """Of quantised rows that are dequantised at once: gguf makes several copies of what it is given."""
+DERIVED = (".attn_rot_embd.weight",)
+"""Ends of the names of tensors that old files carry though the model computes them from the file's metadata: each
+layer's rotary frequencies, from `rope.freq_base`. Not `rope_freqs.weight`: what Llama 3.1 scales its frequencies by
+stands in that tensor alone, and without it the model would think otherwise."""
 
 
 def convert_gguf(gguf: Path, folder: Path, dtype: str = "float32") -> int:
@@ -24,8 +28,6 @@ def convert_gguf(gguf: Path, folder: Path, dtype: str = "float32") -> int:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-    if not gguf.is_file():
-        raise UsageError(f"there is no file {gguf}", "give the GGUF file, or leave --gguf out to download it")
     try:
         config = AutoConfig.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=dtype)
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
@@ -58,6 +60,7 @@ def _tensors(gguf: Path, model: Any, dtype: Any) -> Iterator[tuple[str, Any]]:
     architecture = str(read_field(reader, "general.architecture")[0])
     processor = TENSOR_PROCESSORS.get(architecture, TensorProcessor)(config=model.config.to_dict())
     names = get_gguf_hf_weights_map(model, processor)
+    _refuse_unmapped([tensor.name for tensor in reader.tensors if tensor.name not in names], gguf)
     for tensor in reader.tensors:
         # What a processor puts aside is for mixtures of experts, whose tensors are spread over several.
         found = processor.process(
@@ -105,6 +108,14 @@ def _write_shards(tensors: Iterator[tuple[str, Any]], folder: Path) -> dict[str,
     index = {"metadata": {"total_size": total}, "weight_map": files}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
     return files
+
+
+def _refuse_unmapped(names: Sequence[str], gguf: Path) -> None:
+    if lost := [name for name in names if not name.endswith(DERIVED)]:
+        raise UsageError(
+            f"{gguf} has {len(lost)} tensors that would be lost: {', '.join(lost[:8])}",
+            "give another file; mixtures of experts and scaled rotary frequencies are not converted",
+        )
 
 
 def _refuse_missing(model: Any, written: dict[str, str], gguf: Path) -> None:

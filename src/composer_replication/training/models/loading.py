@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from .embedded import EMBEDDED, folder_of, place_of
 from .tokens import ChatTokens
 
 TemplateSettings = Mapping[str, Any]
+LENT_SHARE = 0.75
+"""Of a GPU's free memory for whole weights; the rest is for the pass through them."""
 
 
 @dataclass
@@ -83,7 +86,7 @@ def load_saved_policy(
     if str(where).startswith(("/", ".", "~")) and not Path(where).is_dir():
         raise UsageError(f"there is no model folder {where}", "recompose model fetch smollm2, or give another folder")
     # Straight to where they are wanted: on the way through the CPU they would be there twice.
-    placed = {"device_map": {"": "cuda"}} if holds_weights() and device_type() == "cuda" else {}
+    placed = {"device_map": {"": "cuda"}} if first_device() == "cuda" else {}
     try:
         tokenizer = AutoTokenizer.from_pretrained(where)
         # A template that cannot be used is told before the weights are read.
@@ -108,9 +111,28 @@ def device_type() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def holds_weights() -> bool:
-    """Of processes that share the weights the main one alone holds them all before; accelerate hands out the shards."""
-    return processes.is_main() or not processes.is_sharded()
+def first_device() -> str:
+    """Where weights are read to. Those to be shared wait on the CPU, as no GPU need hold them all: accelerate hands
+    out the shards."""
+    return "cpu" if processes.is_sharded() else device_type()
+
+
+@contextmanager
+def at_work(model: Any) -> Generator[str]:
+    """The kind of device that the model works on meanwhile: of the weights that wait on the CPU to be shared, the main
+    process puts those that fit its GPU there, and takes them back."""
+    from ..machine import free_bytes
+
+    weight_bytes = sum(parameter.nbytes for parameter in model.parameters())
+    fits = weight_bytes <= free_bytes() * LENT_SHARE
+    if not (processes.is_sharded() and processes.is_main() and device_type() == "cuda" and fits):
+        yield model.device.type
+        return
+    model.to("cuda")
+    try:
+        yield "cuda"
+    finally:
+        model.to("cpu")
 
 
 def _place(model: Any) -> Any:
@@ -120,4 +142,4 @@ def _place(model: Any) -> Any:
         return model.eval()
     # cuDNN plans its attention anew for every shape, and rollouts hardly ever repeat one.
     torch.backends.cuda.enable_cudnn_sdp(False)
-    return (model.to("cuda") if holds_weights() else model).eval()
+    return (model.to("cuda") if first_device() == "cuda" else model).eval()

@@ -135,10 +135,10 @@ class ChatTokens:
         before = [*_ASKED, *earlier]
         text = self.template.text([*before, _SAID, {"role": role, "content": observation}], opened=True)
         asked = self.template.text(before)
-        if not shows(text[_shared(asked, text) :], observation):
+        if not shows(text[shared_length(asked, text) :], observation):
             raise self.template.refusal("it leaves out what the environment answered")
         ids, asked_ids = self._ids(text), self._ids(asked)
-        start = _shared(asked_ids, ids)
+        start = shared_length(asked_ids, ids)
         if start < len(asked_ids) - len(self._after_word(before)):
             raise self.template.refusal("it rewrites earlier messages")
         try:
@@ -178,7 +178,7 @@ class ChatTokens:
             tail = self._after_word(messages, opened=True)
             special = next((place for place, token in enumerate(tail) if token in self._added_ids), len(tail))
             opened, closed = (self._ids(self._text(messages, opened=opened)) for opened in (True, False))
-            header = opened[_shared(opened, closed) :]
+            header = opened[shared_length(opened, closed) :]
             opens_thought = self._reader.opens_thought(self.tokenizer.decode(header))
             found.append(_Opening(tail[special:] or header, header, opens_thought))
         return found[:1] if _ends_with(found[1].tail, found[0].tail) else found
@@ -202,7 +202,7 @@ class ChatTokens:
         opened, closed = (self._ids(self._text(before, opened=opened)) for opened in (True, False))
         text = self._text([*before, {"role": "user", "content": hint}], opened=True)
         hinted = self._ids(text)
-        kept = min(_shared(opened, hinted), _shared(opened, closed))
+        kept = min(shared_length(opened, hinted), shared_length(opened, closed))
         if len(opened) - kept > len(tail) or not shows(text, hint):
             raise self.template.refusal("it rewrites earlier messages")
         return len(opened) - kept, hinted[kept:]
@@ -227,7 +227,7 @@ class ChatTokens:
         one, other = (
             self._ids(self.template.text([*before, {**last, "content": word}], opened=opened)) for word in _WORDS
         )
-        shared = _shared(one[::-1], other[::-1])
+        shared = shared_length(one[::-1], other[::-1])
         return one[len(one) - shared :]
 
     def _text(self, messages: Sequence[Mapping[str, Any]], opened: bool = False) -> str:
@@ -237,7 +237,7 @@ class ChatTokens:
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
-def _shared(one: Sequence[object], other: Sequence[object]) -> int:
+def shared_length(one: Sequence[object], other: Sequence[object]) -> int:
     """How many first ids, or characters, are the same."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from .. import processes
@@ -34,18 +35,25 @@ def whole_tensors(model: Any) -> Iterator[tuple[str, Tensor]]:
 def whole_weights(model: Any) -> dict[str, Tensor] | None:
     """Of a model whose weights are shared over processes, which must all call this; None of any other model.
 
-    The main process gets them, on the CPU. Tied weights stay tied.
+    As `weights_of_main` gives them.
     """
-    if not is_sharded(model):
-        return None
+    return weights_of_main(model) if is_sharded(model) else None
+
+
+def weights_of_main(model: Any) -> dict[str, Tensor]:
+    """For the main process, on the CPU; nothing is kept by the others. Processes that share the weights must all call.
+
+    Tied weights stay tied.
+    """
+    network = language_model(model)
     kept: dict[str, Tensor] = {}
     for name, tensor in whole_tensors(model):
         if processes.is_main():
-            kept[name] = tensor.detach().to("cpu", model.dtype)
-    for name, source in tied_names(language_model(model)).items():
+            kept[name] = tensor.detach().to("cpu", network.dtype)
+    for name, source in tied_names(network).items():
         if source in kept:
             kept[name] = kept[source]
-    return kept if processes.is_main() else {}
+    return kept
 
 
 def save_adapters(model: Any, base_name: str, folder: Path) -> None:
@@ -69,7 +77,8 @@ def gathered(tensor: Tensor) -> Tensor:
 
 
 def is_sharded(model: Any) -> bool:
-    return any(isinstance(parameter, DTensor) for parameter in model.parameters())
+    """By FSDP2. Its modules are asked: after a forward pass some weights may still be gathered."""
+    return any(isinstance(module, FSDPModule) for module in model.modules())
 
 
 def is_adapted(module: Any) -> bool:

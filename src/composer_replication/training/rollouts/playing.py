@@ -11,6 +11,7 @@ import torch
 
 from composer_replication.config import Config
 from composer_replication.environments.protocol import Environment, EnvironmentTask, Episode, EpisodeLimits
+from composer_replication.progress import Progress, Silent
 
 from ..lessons.online_sites import Rolled
 from ..machine import free_bytes
@@ -80,8 +81,12 @@ def play_tasks(
     *,
     temperature: float,
     generator: torch.Generator | None = None,
+    progress: Progress | None = None,
 ) -> list[Rollout[Episode]]:
-    """One rollout per task, as many at a time as `hardware.rollouts_at_once` says or the memory takes.
+    """One rollout per task, as many at a time as `hardware.rollouts_at_once` says, else 512.
+
+    All that are played at a time draw from one generator, so their number decides what a seed gives. Free memory lowers
+    it only where 512 do not fit and nothing is set, and that is told.
 
     On a GPU they are sampled in bfloat16, as in training, from a copy of the weights only if those are in float32.
     """
@@ -91,6 +96,11 @@ def play_tasks(
     longest = max(len(tokens.prompt(task.messages)) for task in tasks)
     room = longest + environment.limits.room(training.max_turn_tokens)
     rows = config.hardware.rollouts_at_once or rows_that_fit(model, room, len(tasks))
+    if not config.hardware.rollouts_at_once and rows < min(len(tasks), MOST_AT_ONCE):
+        (progress or Silent()).note(
+            f"{rows} rollouts of {room:,} tokens at a time, as half of the free memory holds no more: a machine that "
+            f"holds more samples others from the same seed, unless hardware.rollouts_at_once = {rows} is set there too"
+        )
     return roll_out(
         model,
         tokens,
@@ -119,6 +129,7 @@ def sample_rollouts(
     config: Config,
     tasks: Sequence[EnvironmentTask],
     generator: torch.Generator | None = None,
+    progress: Progress | None = None,
 ) -> list[Rollout[Episode]]:
     """One rollout per task, sampled as in training; without a `generator` from the config's seed."""
     return play_tasks(
@@ -128,6 +139,7 @@ def sample_rollouts(
         tasks,
         temperature=config.training.temperature,
         generator=generator or torch.Generator(device=policy.model.device).manual_seed(config.seed),
+        progress=progress,
     )
 
 

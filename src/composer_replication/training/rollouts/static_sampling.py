@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from itertools import takewhile
 from typing import Any, NamedTuple
 
 import torch
@@ -26,7 +25,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from composer_replication.errors import UsageError
 
 from ..models.states import language_model
-from ..models.tokens import ChatTokens
+from ..models.tokens import ChatTokens, shared_length
 from ..models.whole import can_be_merged, is_sharded, whole_tensors
 from ..planning.memory import PREFILL_TOKENS, SLOT_COLUMNS
 from .sampling import DynamicSampler, SampledTurn, TurnSampler, choose_tokens, left_pad, turns_of
@@ -44,7 +43,7 @@ NOT_COMPUTED = ("softcap", "s_aux")
 
 
 def turn_sampler(model: Any, tokens: ChatTokens, batch: int, max_tokens: int, *, is_fixed: bool = False) -> TurnSampler:
-    """The fast sampler on a GPU; the plain one elsewhere, and for models whose weights cannot simply be copied.
+    """The fast sampler on a GPU; the plain one elsewhere, and for models that the fast one cannot copy or compute.
 
     Adapters are merged into the copy, so they cost nothing. `is_fixed`: the weights will not change, so that those in
     the right type need no copy.
@@ -52,9 +51,12 @@ def turn_sampler(model: Any, tokens: ChatTokens, batch: int, max_tokens: int, *,
     Weights that processes share (FSDP2) are sampled from a copy anywhere: in a pass through the shards every process
     must take part, and each samples as long as its own rollouts go on.
     """
-    if is_sharded(model) and not can_be_copied(model):
-        raise UsageError("such adapters or quantised weights cannot be sampled from shards", "launch without FSDP")
-    if is_sharded(model) or (model.device.type == "cuda" and can_be_copied(model)):
+    is_static = can_be_copied(model) and attends_plainly(model, max_tokens)
+    if is_sharded(model) and not is_static:
+        raise UsageError(
+            "such adapters, quantised weights or attention cannot be sampled from shards", "launch without FSDP"
+        )
+    if is_sharded(model) or (model.device.type == "cuda" and is_static):
         return StaticSampler(model, tokens, batch, max_tokens, is_fixed=is_fixed)
     return DynamicSampler(model, tokens, batch)
 
@@ -65,6 +67,19 @@ def can_be_copied(model: Any) -> bool:
 
     base = language_model(model)
     return isinstance(base, PreTrainedModel) and not getattr(base, "is_quantized", False) and can_be_merged(model)
+
+
+def attends_plainly(model: Any, max_tokens: int) -> bool:
+    """Whether every layer attends to all that stands before, up to `max_tokens`, without soft caps or sinks."""
+    network = language_model(model)
+    settings = network.config.get_text_config()
+    window = getattr(settings, "sliding_window", None)
+    sees_all = window is None or window >= _rounded_up(max_tokens, COLUMNS_PER_GRAPH)
+    # Configs without a list of layers, such as Mistral's, have one kind alone.
+    kinds = set(getattr(settings, "layer_types", None) or ["sliding_attention" if window else "full_attention"])
+    is_capped = getattr(settings, "attn_logit_softcapping", None) is not None
+    has_sinks = any(hasattr(module, "sinks") for module in network.modules())
+    return kinds <= {"full_attention", *(["sliding_attention"] if sees_all else [])} and not is_capped and not has_sinks
 
 
 class _Place(NamedTuple):
@@ -221,7 +236,7 @@ class StaticSampler:
     def _unread(self, slot: int, context: Sequence[int]) -> tuple[int, Sequence[int]]:
         """Where the slot stops agreeing with the context, and the rest of the context: always at least one token."""
         held = self._cached[slot]
-        agreed = len(held) if held == list(context[: len(held)]) else _shared(held, context)
+        agreed = len(held) if held == list(context[: len(held)]) else shared_length(held, context)
         start = min(agreed, len(context) - 1)
         return start, context[start:]
 
@@ -313,10 +328,6 @@ def _groups(news: Sequence[tuple[int, int, Sequence[int]]]) -> list[list[tuple[i
             groups.append([])
         groups[-1].append(new)
     return groups
-
-
-def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _rounded_up(number: int, multiple: int) -> int:

@@ -15,7 +15,7 @@ from composer_replication.errors import RecomposeError
 
 from .. import processes
 from ..models.states import language_model
-from ..models.whole import whole_tensors
+from ..models.whole import weights_of_main
 from .wire import Wire
 
 
@@ -24,9 +24,8 @@ class WeightFolder:
         self._wire, self._folder = Wire(settings), folder.resolve()
 
     def send(self, model: Any, version: int) -> None:
-        """Shards are gathered in every process, adapters merged; the main one writes them."""
-        network = language_model(model)
-        weights = {name: tensor.detach().to(network.dtype) for name, tensor in whole_tensors(model)}
+        """Shards are gathered one by one, adapters merged; the main process alone keeps them, and writes them."""
+        network, weights = language_model(model), weights_of_main(model)
         with processes.all_or_none():
             if processes.is_main():
                 self.publish(lambda folder: network.save_pretrained(folder, state_dict=weights), version)

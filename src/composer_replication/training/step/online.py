@@ -20,8 +20,9 @@ from composer_replication.objective import SdpoSettings
 from ..lessons.distillation import Distilled, SiteStates, distil, mean_divergence, places
 from ..lessons.metrics import distilled_metrics
 from ..lessons.online_sites import OnlineSite
-from ..lessons.self_teacher import SelfTeacher, is_sharded, mixed_head, mixed_states, self_teacher
+from ..lessons.self_teacher import SelfTeacher, mixed_head, mixed_states, self_teacher
 from ..models.states import Head, acts_differently_in_training, evaluating, language_model, last_hidden, output_head
+from ..models.whole import is_sharded
 from .engine import Engine
 from .log import StepLog
 
