@@ -136,9 +136,8 @@ def test_a_name_stays_with_its_first_file(small, cache):
 
 
 def test_tensors_that_would_be_lost_are_named(chatml_tokenizer, tmp_path):
-    scaled = write_small(
-        tmp_path / "scaled.gguf", chatml_tokenizer, ["rope_freqs.weight", "blk.0.attn_rot_embd.weight"]
-    )
+    derived = "blk.0.attn_rot_embd.weight"
+    scaled = write_small(tmp_path / "scaled.gguf", chatml_tokenizer, ["rope_freqs.weight", derived])
     with pytest.raises(UsageError, match=r"1 tensors that would be lost: rope_freqs\.weight"):
         convert_gguf(scaled, tmp_path / "model")
     old = write_small(tmp_path / "old.gguf", chatml_tokenizer, [derived])
