@@ -194,12 +194,14 @@ def test_pairs_that_teach_nothing_are_left_out(stored, tiny_tokens):
 
 
 def test_a_row_has_room_for_the_actor_s_own_turn_beside_short_sides(stored, tiny_tokens):
-    short = {"role": "assistant", "content": "done"}
+    short, other = ({"role": "assistant", "content": text} for text in ("done", "{}"))
     pair = max(stored.pairs, key=lambda pair: pair.turn).model_copy(
-        update={"chosen": short, "chosen_from": "policy", "rejected_from": "policy"}
+        update={"chosen": short, "rejected": other, "chosen_from": "policy", "rejected_from": "policy"}
     )
-    whole, _ = build_examples(tiny_tokens, stored.rows, stored.sites, [], [pair], 2048)
-    for limit in range(len(whole[0].ids) - 40, len(whole[0].ids)):
+    (row,) = (row for row in stored.rows if row.trace_id == pair.trace_id)
+    start, end = row.turn_spans[pair.turn]
+    assert end - start > 4
+    for limit in range(start + 3, end):
         for example in build_examples(tiny_tokens, stored.rows, stored.sites, [], [pair], limit)[0]:
             assert len(example.ids) <= limit
 
