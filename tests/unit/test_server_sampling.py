@@ -110,8 +110,9 @@ def test_a_server_that_stays_away_is_told_with_what_it_said(tiny_tokens, model):
         pytest.raises(RecomposeError, match=r"did not answer /v1/completions in 3 tries: 503 a fault of the test"),
     ):
         played(sampler_of(server, tiny_tokens, max_attempts=3), tiny_tokens)
-    with pytest.raises(RecomposeError, match=r"did not answer /v1/models in 2 tries: Client"):
+    with pytest.raises(RecomposeError, match=r"did not answer /v1/models in 2 tries: Client") as told_so:
         sampler_of(server, tiny_tokens, max_attempts=2)
+    assert "checkpoint" not in str(told_so.value), "whether there is one, only the backend knows"
 
 
 def test_what_the_server_refuses_is_not_asked_again(tiny_tokens, model):
@@ -208,6 +209,7 @@ def config(**sections):
             "sampling.server does nothing without rollouts",
         ),
         ({"sampling": {"server": "http://a"}, "hardware": {"vllm": "colocate"}}, "both sample"),
+        ({"hardware": {"vllm_memory_share": 0.4}}, "hardware.vllm_memory_share does nothing without hardware.vllm"),
     ],
 )
 def test_settings_that_would_do_nothing_are_refused(sections, sentence):
