@@ -42,7 +42,7 @@ def queued_samples(
         before = len(rollout.prompt_ids)
         made.append(
             QueuedSample(
-                prompt=[{**message} for message in rollout.episode.messages],
+                prompt=[dict[str, Any](message) for message in rollout.episode.messages],
                 completion=[{"role": "assistant", "content": turn.text} for turn in rollout.turns],
                 input_ids=np.asarray(rollout.context_ids),
                 completion_mask=np.asarray([0] * before + rollout.sampled_mask),
