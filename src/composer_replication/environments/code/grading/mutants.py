@@ -22,6 +22,7 @@ from random import Random
 from composer_replication.errors import UsageError
 from composer_replication.syntax import parse
 
+from ..tasks.symbols import FunctionNode, docstring_node
 from ..tasks.task import Grade, TaskFolder
 from ..tasks.test_ids import is_test_file
 from .overlay import Accepted
@@ -107,22 +108,18 @@ class _AddLocals(ast.NodeTransformer):
     def __init__(self, chance: Random) -> None:
         self._chance = chance
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        self.generic_visit(node)
-        node.body = self._padded(node.body)
-        return node
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> FunctionNode:
+        return self._padded(node)
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AsyncFunctionDef:
-        self.generic_visit(node)
-        node.body = self._padded(node.body)
-        return node
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> FunctionNode:
+        return self._padded(node)
 
-    def _padded(self, body: list[ast.stmt]) -> list[ast.stmt]:
+    def _padded(self, node: FunctionNode) -> FunctionNode:
         """An unused local after the docstring."""
-        after = 1 if _is_text(body[0]) else 0
-        name = f"_spare_{self._chance.randrange(10**6)}"
-        number = self._chance.randrange(10**6)
-        return [*body[:after], parse(f"{name} = {number}").body[0], *body[after:]]
+        self.generic_visit(node)
+        name, number = f"_spare_{self._chance.randrange(10**6)}", self._chance.randrange(10**6)
+        node.body.insert(1 if docstring_node(node) else 0, parse(f"{name} = {number}").body[0])
+        return node
 
 
 def equivalent(text: str, chance: Random) -> str:
@@ -138,11 +135,3 @@ def compiled(text: str, path: str) -> bytes:
     """The content of a `.pyc` that is imported whatever its source; for the interpreter that runs this."""
     code = compile(text, path, "exec", dont_inherit=True)
     return importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code)
-
-
-def _is_text(statement: ast.stmt) -> bool:
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
