@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from composer_replication.syntax import PlacedNode, PlacedSource, parse
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+from ...tasks.symbols import FunctionNode
 
 
 class Splice(NamedTuple):
