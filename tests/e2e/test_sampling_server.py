@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from composer_replication.cli.train import train
-from composer_replication.config import Config, SamplingConfig, TrainingConfig, WarmupConfig
+from composer_replication.config import Config, HardwareConfig, SamplingConfig, TrainingConfig, WarmupConfig
 from composer_replication.environments.opening import open_environment
 from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.runs import Run, read_records
@@ -37,13 +37,14 @@ def server():
         yield server
 
 
-def run_on(server, folder, **settings):
+def run_on(server, folder, lora_rank=None, **settings):
     config = Config(
         warmup=WarmupConfig(steps=1, batch_size=2),
         training=TrainingConfig(
             steps=STEPS, prompts_per_step=2, group_size=2, max_turn_tokens=12, gradient_ratio_cap=None
         ),
         channels=(GrpoSettings(), SdpoSettings(weight=1.0, source="rollouts", require_disfavour=False)),
+        hardware=HardwareConfig(lora_rank=lora_rank),
         sampling=SamplingConfig(server=server.url, weight_transfer="disk", **settings),
     )
     return Run.start(folder / "run", config)
@@ -68,6 +69,15 @@ def test_each_step_is_sampled_from_the_weights_of_the_step_before(server, tmp_pa
     assert {version for sample in kept for version in sample.model_versions} == {1}
     assert not (run.path / "training" / "served").exists()
     assert run.stage("training").require()["counts"]["steps"] == STEPS
+
+
+def test_a_server_gets_adapters_merged(server, tmp_path):
+    pytest.importorskip("peft")
+    run = run_on(server, tmp_path, lora_rank=2)
+    train(run.path)
+    first, second, third = map(flat, server.given)
+    assert torch.equal(first, second)
+    assert first.shape == third.shape and not torch.equal(second, third)
 
 
 def test_rollouts_are_played_while_the_policy_trains(server, tmp_path):

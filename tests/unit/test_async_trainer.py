@@ -280,6 +280,7 @@ def test_rollouts_that_are_too_old_are_thrown_away(start, samples, tiny_tokens, 
 @pytest.mark.parametrize(
     ("backend", "sections", "sentence"),
     [
+        ("trl_async", {"sampling": {"server": "http://a"}, "hardware": {"lora_rank": 4}}, "adapters were not tried"),
         ("trl", {"sampling": {"max_staleness": 1}}, "sampling.max_staleness does nothing with --backend trl"),
         ("trl", {"channels": [{"name": "grpo", "importance_clip": 3.0}]}, "importance_clip of the channel grpo"),
         ("trl_async", {}, "plays on a server"),

@@ -319,3 +319,10 @@ def test_a_finished_ingest_needs_its_files_no_more(tmp_path, session):
 def test_nothing_to_ingest(tmp_path):
     assert_one_line_error(recompose("ingest", "--run", tmp_path / "run"), 2, "nothing to ingest")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_model_without_words_for_code_is_told_before_tasks_are_made(tmp_path):
+    ended = recompose("quickstart", "--environment", "code", "--model", "tiny", "--run", tmp_path / "run")
+    assert ended.returncode == 2
+    assert "no words for code" in ended.stderr
+    assert not list(tmp_path.iterdir())

@@ -14,9 +14,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from composer_replication.training.backends import BACKENDS
+from composer_replication.training.models.tokens import ChatTokens
 from tests.distributed import scenes
 from tests.distributed.scenes import GROUP_SIZE, Scene, build, new_model, run, stored_examples
 from tests.golden.composites.reference import COMPOSITES, Case, Pair, Row, Site, divergence
+from tests.golden.templates.tokenizers import template_tokenizer
 
 STORED = Path(__file__).parents[1] / "golden" / "composites" / "numbers.json"
 ALPHA, BETA = 0.7, 0.5
@@ -135,8 +137,18 @@ def with_adapters():
     ],
 )
 def test_trl_computes_the_composite_that_it_declares(tmp_path, exact_positions, make_model, scene):
-    scene = Scene(alpha=ALPHA, beta=BETA, online=True, **scene)
-    trainer = build(scene, str(tmp_path), model=make_model())
+    compare(tmp_path, make_model, Scene(alpha=ALPHA, beta=BETA, online=True, **scene))
+
+
+@pytest.mark.parametrize("template", ["qwen2.5", "qwen3", "llama3.1", "gemma3"])
+def test_the_composite_holds_under_real_chat_templates(tmp_path, monkeypatch, exact_positions, template):
+    tokens = ChatTokens(template_tokenizer(template))
+    monkeypatch.setattr(scenes, "chat_tokens", lambda: tokens)
+    compare(tmp_path, whole_model, Scene(alpha=ALPHA, beta=BETA, online=True, accumulation=2))
+
+
+def compare(folder, make_model, scene):
+    trainer = build(scene, str(folder), model=make_model())
     micro_batches, compute = [], trainer._compute_loss
     trainer._compute_loss = lambda model, batch: micro_batches.append(batch) or compute(model, batch)
     tensors, _ = run(trainer)

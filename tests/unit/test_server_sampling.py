@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import time
 from types import SimpleNamespace
 
@@ -152,7 +153,29 @@ def test_refreshed_weights_write_the_next_turns_and_are_counted(tiny_tokens, mak
     assert told(after) == told(played(DynamicSampler(other, tiny_tokens), tiny_tokens)) != told(before)
     assert {version for rollout in before for version in rollout.versions} == {0}
     assert {version for rollout in after for version in rollout.versions} == {1}
-    assert [folder.name for folder in (tmp_path / "w").iterdir()] == ["1"]
+    assert [folder.name.rpartition("-")[2] for folder in (tmp_path / "w").iterdir()] == ["1"]
+
+
+def test_what_others_keep_in_the_folder_of_weights_stays(tiny_tokens, model, tmp_path):
+    shared = tmp_path / "shared"
+    (shared / "datasets").mkdir(parents=True)
+    (shared / "notes.txt").write_text("mine")
+    with server_of(tiny_tokens, model) as server:
+        senders = [WeightFolder(SamplingConfig(server=server.url, weight_transfer="disk"), shared) for _ in range(2)]
+        for version, sender in itertools.product((1, 2), senders):
+            sender.send(model, version)
+        assert len(list(shared.glob("recompose-*"))) == 2
+        senders[0].close()
+        assert len(list(shared.glob("recompose-*-2"))) == 1
+        senders[1].close()
+    assert {path.name for path in shared.iterdir()} == {"datasets", "notes.txt"}
+
+
+def test_a_server_is_told_all_that_its_own_settings_could_change(tiny_tokens, model):
+    with server_of(tiny_tokens, model) as server:
+        played(ServerSampler(SamplingConfig(server=server.url), tiny_tokens.end_of_turn_id), tiny_tokens)
+        asked = server.requests[0]
+    assert (asked["top_p"], asked["top_k"], asked["min_p"], asked["repetition_penalty"]) == (1.0, -1, 0.0, 1.0)
 
 
 def test_weights_that_the_server_cannot_read_stop_the_run(tiny_tokens, model, tmp_path):
@@ -208,10 +231,6 @@ def config(**sections):
             "sampling.server does nothing without rollouts",
         ),
         ({"sampling": {"server": "http://a"}, "hardware": {"vllm": "colocate"}}, "both sample"),
-        (
-            {"sampling": {"server": "http://a", "weight_transfer": "disk"}, "hardware": {"lora_rank": 4}},
-            "writes whole weights",
-        ),
     ],
 )
 def test_settings_that_would_do_nothing_are_refused(sections, sentence):

@@ -66,6 +66,8 @@ def _code_settings(folder: Path, model: str, seed: int) -> Config:
     from composer_replication.environments.code.quickstart import code_quickstart_config, make_sample_tasks
     from composer_replication.training.models.embedded import fetch_model
 
+    if model == "tiny":
+        raise UsageError("the tiny model has no words for code", "choose a model: smollm2, a folder or a hub id")
     tasks, progress = folder.with_name(f"{folder.name}-tasks"), open_progress()
     try:
         progress.stage("tasks", "make certified tasks from the repository that ships with the package")

@@ -137,6 +137,10 @@ def refuse_for_backend(config: Config, backend: str, processes: int) -> None:
         _refuse_backend("monitor.enabled", backend, "trl")
     if config.environment.curriculum:
         _refuse_backend("environment.curriculum", backend, "trl")
+    if config.hardware.lora_rank:
+        raise UsageError(
+            f"adapters were not tried with --backend {backend}", "use --backend trl, or take lora_rank out"
+        )
 
 
 def _refuse_backend(setting: str, backend: str, other: str) -> None:
@@ -162,11 +166,6 @@ def _refuse_idle_sampling(config: Config) -> None:
             raise UsageError(f"sampling.{key} does nothing without sampling.server", "set it, or take this out")
     if sampling.folder is not None and sampling.weight_transfer != "disk":
         raise UsageError('sampling.folder does nothing without weight_transfer = "disk"', "set it, or take this out")
-    if sampling.server and sampling.weight_transfer == "disk" and config.hardware.lora_rank:
-        raise UsageError(
-            'sampling.weight_transfer = "disk" writes whole weights, and hardware.lora_rank trains adapters',
-            'set weight_transfer = "nccl", which merges them on the way, or take lora_rank out',
-        )
 
 
 def refuse_what_the_monitor_cannot_do(config: Config, processes: int) -> None:

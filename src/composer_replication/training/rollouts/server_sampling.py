@@ -70,6 +70,9 @@ class ServerSampler:
             "temperature": temperature,
             "top_p": 1.0,
             "top_k": -1,
+            # A server fills in what is not said from the model's own generation config.
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
             "seed": seed,
             "stop_token_ids": [self._end_of_turn_id],
             "logprobs": 0,
