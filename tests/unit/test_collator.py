@@ -181,6 +181,31 @@ def test_the_length_limit_counts_the_hint_and_the_longer_side(stored, tiny_token
             assert all(len(site.teacher_context) + site.end - site.start <= limit for site in example.sites)
 
 
+def test_pairs_that_teach_nothing_are_left_out(stored, tiny_tokens):
+    same = stored.pairs[0].model_copy(
+        update={"chosen": stored.pairs[0].rejected, "chosen_from": "policy", "rejected_from": "policy"}
+    )
+    empty = stored.pairs[0].model_copy(
+        update={"rejected": {"role": "assistant", "content": ""}, "rejected_from": "policy"}
+    )
+    examples, skipped = build_examples(tiny_tokens, stored.rows, stored.sites, [], [same, empty], 2048)
+    assert skipped == {"pair_sides_are_the_same": 1, "pair_side_is_empty": 1}
+    assert not any(example.pairs for example in examples)
+
+
+def test_a_row_has_room_for_the_actor_s_own_turn_beside_short_sides(stored, tiny_tokens):
+    short, other = ({"role": "assistant", "content": text} for text in ("done", "{}"))
+    pair = max(stored.pairs, key=lambda pair: pair.turn).model_copy(
+        update={"chosen": short, "rejected": other, "chosen_from": "policy", "rejected_from": "policy"}
+    )
+    (row,) = (row for row in stored.rows if row.trace_id == pair.trace_id)
+    start, end = row.turn_spans[pair.turn]
+    assert end - start > 4
+    for limit in range(start + 3, end):
+        for example in build_examples(tiny_tokens, stored.rows, stored.sites, [], [pair], limit)[0]:
+            assert len(example.ids) <= limit
+
+
 def test_a_trace_with_nothing_usable_is_no_example(stored, tiny_tokens):
     examples, _ = build_examples(tiny_tokens, stored.rows, stored.sites, stored.hints, stored.pairs, 10)
     assert examples == []

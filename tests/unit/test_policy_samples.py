@@ -221,3 +221,18 @@ def test_equal_requests_are_sampled_once():
     twins = [talk("a", 2, "same"), talk("b", 2, "same")]
     assert [state.turn for state in states_to_sample(twins, [site("b", 0)], 10, 0)].count(0) == 1
     assert states_to_sample(twins, [site("b", 0)], 1, 0) == [State(twins[1], 0)]
+
+
+def test_all_calls_of_a_turn_are_written_and_letters_stay_letters():
+    def call(number, name, arguments):
+        function = {"name": name, "arguments": json.dumps(arguments)}
+        return {"id": str(number), "type": "function", "function": function}
+
+    one, two = call(0, "read", {"path": "Übung.txt"}), call(1, "list", {})
+    alone = policy_text({"role": "assistant", "content": "", "tool_calls": [one]})
+    assert alone == '{"name":"read","arguments":{"path":"Übung.txt"}}'
+    both = policy_text({"role": "assistant", "content": "", "tool_calls": [one, two]})
+    assert [each["function"]["name"] for each in read_turn(both)["tool_calls"]] == ["read", "list"]
+    assert read_turn(both)["tool_calls"][0]["function"]["arguments"] == '{"path":"Übung.txt"}'
+    lone = policy_text({"role": "assistant", "content": "", "tool_calls": [call(0, "read", {"path": "\ud800"})]})
+    assert lone.encode()

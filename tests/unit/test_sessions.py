@@ -90,7 +90,33 @@ def test_no_correction(later, fields):
     ],
 )
 def test_a_turn_is_judged_by_the_schemas(written, reason):
-    assert what_is_wrong(written, read("x"), TOOLS) == reason
+    assert what_is_wrong(written, read("x"), None, TOOLS) == reason
+
+
+def test_only_the_call_that_failed_must_not_come_again():
+    both = said("", ("read", '{"path": "x"}'), ("list", "{}"))
+    mended = said("", ("read", '{"path": "y"}'), ("list", "{}"))
+    assert what_is_wrong(mended, both, "0", TOOLS) is None
+    assert what_is_wrong(both, both, "0", TOOLS) == "the same call again"
+    assert what_is_wrong(mended, both, None, TOOLS) == "the same call again"
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [None, {"$ref": "#/nowhere"}, {"$ref": "http://127.0.0.1:9/schema.json"}, {"type": "none of these"}],
+)
+def test_a_schema_that_cannot_be_read_forbids_nothing_and_fetches_nothing(parameters, monkeypatch):
+    monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: pytest.fail("something was fetched"))
+    tools = [{"type": "function", "function": {"name": "read", "parameters": parameters}}]
+    assert what_is_wrong(read("y"), read("x"), "0", tools) is None
+
+
+def test_several_pairs_at_a_state_count_as_their_mean():
+    def measured(phase, value, trace):
+        return TurnMeasure(measure="preferred", trace_id=trace, turn=0, phase=phase, value=value)
+
+    found = [measured(phase, value, trace) for trace in "ab" for phase in ("before", "after") for value in (1.0, 5.0)]
+    assert changes(found)[0][0].before.mean == 3.0
 
 
 def test_a_session_that_continues_another_stays_on_its_side(tmp_path):

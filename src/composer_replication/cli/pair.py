@@ -10,8 +10,9 @@ from cyclopts import Parameter
 from composer_replication.errors import UsageError
 from composer_replication.pairs.card import dataset_card
 from composer_replication.pipeline import run_stage
-from composer_replication.records import PreferencePair, TeacherReply, Trace
+from composer_replication.records import ErrorSite, PreferencePair, TeacherReply, Trace
 from composer_replication.runs import Run, write_atomically
+from composer_replication.sites.marking import failed_calls
 
 from .common import Json, RunFolder, working_on
 
@@ -57,7 +58,8 @@ def _export(run: Run, format: ExportFormat, max_tokens: int | None) -> str:
 
     folder = run.path / "pairs" / "export" / format
     pairs = run.stage("pairs").read(PreferencePair)
-    done = export_pairs(pairs, format, folder, max_tokens=max_tokens)
+    failed = failed_calls(run.stage("sites").read(ErrorSite))
+    done = export_pairs(pairs, format, folder, max_tokens=max_tokens, failed_calls=failed)
     card = dataset_card(
         format,
         pairs,

@@ -22,6 +22,7 @@ from composer_replication.replay.estimate import CostEstimate, estimate
 from composer_replication.replay.runner import endpoint_of
 from composer_replication.replay.teachers import Teacher
 from composer_replication.runs import Run
+from composer_replication.sites.marking import with_errors_marked
 from composer_replication.stages.policy import means_own
 from composer_replication.stages.replay import (
     refuse_other_options,
@@ -174,7 +175,8 @@ def _tell_what_is_saved(run: Run, chosen: Sequence[Teacher], as_json: bool) -> N
 
 def _estimate(run: Run, chosen: Sequence[Teacher], own_family: bool) -> list[CostEstimate]:
     traces, config = run.stage("ingestion").read(Trace), replay_config(run, own_family)
-    states = [choice.state for choice in replay_plan(run, traces, run.stage("sites").read(ErrorSite), chosen)]
+    sites = run.stage("sites").read(ErrorSite)
+    states = [choice.state for choice in replay_plan(run, with_errors_marked(traces, sites), sites, chosen)]
     with replay_teachers(run, traces, chosen) as teachers:
         asking = askable(states, teachers, config)
         return estimate(asking, teachers, config.max_tokens, run.path / "ledger.sqlite")

@@ -16,6 +16,7 @@ from composer_replication.pipeline import ensure_policy, refuse_stale, run_stage
 from composer_replication.progress import Silent
 from composer_replication.records import ErrorSite, Hint, PreferencePair
 from composer_replication.runs import Run, write_atomically
+from composer_replication.stages.held_out import held_out_of
 from composer_replication.stages.ingestion import rollout_tokens
 from composer_replication.stages.policy import load_model, model_folder
 from composer_replication.stages.training import trained_on
@@ -118,7 +119,7 @@ def _plan(run: Run, processes: int, is_sharded: bool, on_gpu: bool, as_json: boo
     refuse_what_processes_cannot_do(run.config, processes, is_sharded)
     machine = Machine(processes, is_sharded, on_gpu or torch.cuda.is_available())
     with open_environment(run.config) as environment:
-        plan = plan_training(run, environment, rollout_tokens(run), machine)
+        plan = plan_training(run, environment, rollout_tokens(run), machine, held_out_of(run))
     if as_json:
         print(json_module.dumps(plan))
     else:
@@ -134,7 +135,9 @@ def _check(run: Run, as_json: bool) -> None:
     with working_on(run) as progress, open_environment(run.config) as environment:
         ensure_policy(run, progress)
         folder = str(model_folder(run))
-        plan = plan_training(run, environment, rollout_tokens(run), Machine(on_gpu=torch.cuda.is_available()))
+        plan = plan_training(
+            run, environment, rollout_tokens(run), Machine(on_gpu=torch.cuda.is_available()), held_out_of(run)
+        )
         card = check_machine(
             lambda: load_model(run, folder),
             run.config,

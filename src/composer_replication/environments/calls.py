@@ -6,6 +6,7 @@ The object may stand between marks, the way Hermes and Qwen models write it. A t
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ THOUGHT_MARKS = (
 )
 """Of Qwen, DeepSeek, GLM, Kimi, SmolLM3 and others; Mistral; Gemma 4; Seed. A thought stands at the start of a turn."""
 MAX_BRACKETS = 64
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,10 @@ class Call:
         return canonical_json({"name": self.name, "arguments": self.arguments})
 
     def render(self) -> str:
-        """The text a policy writes for this call."""
-        return json.dumps({"name": self.name, "arguments": self.arguments}, separators=(",", ":"))
+        """The text a policy writes for this call. What has no bytes of its own, a lone surrogate, is escaped."""
+        shown = {"name": self.name, "arguments": self.arguments}
+        text = json.dumps(shown, separators=(",", ":"), ensure_ascii=False)
+        return json.dumps(shown, separators=(",", ":")) if _SURROGATE.search(text) else text
 
 
 class CallError(Exception):

@@ -104,7 +104,8 @@ class SessionReader:
         elif taken is not None:
             reason = None if taken else "refused by the environment"
         else:
-            reason = what_is_wrong(read_turn(text), trace.messages[trace.turns[site.turn].start], trace.tools)
+            failed = trace.messages[trace.turns[site.turn].start]
+            reason = what_is_wrong(read_turn(text), failed, site.call_id, trace.tools)
         return self._row("rewritten", trace, site.turn, float(reason is not None), reason)
 
     def _before(self, trace: Trace, turn: int, extra: int) -> list[int] | None:

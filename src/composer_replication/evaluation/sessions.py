@@ -110,12 +110,13 @@ def error_turns(traces: Sequence[Trace], sites: Iterable[ErrorSite]) -> Iterator
             yield by_id[site.trace_id], site
 
 
-def what_is_wrong(written: Message, failed: Message, tools: Sequence[JsonObject]) -> str | None:
-    """Why a turn that is written instead of `failed` would not do, as far as the tools' schemas tell."""
-    import jsonschema
+def what_is_wrong(written: Message, failed: Message, call_id: str | None, tools: Sequence[JsonObject]) -> str | None:
+    """Why a turn that is written instead of `failed` would not do, as far as the tools' schemas tell.
 
+    `call_id` is the call of `failed` that went wrong; None where that is not known.
+    """
     schemas: dict[str, Any] = {
-        tool["function"]["name"]: tool["function"].get("parameters", {}) for tool in tools if "function" in tool
+        tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools if "function" in tool
     }
     calls = written.get("tool_calls", [])
     if not calls:
@@ -125,14 +126,27 @@ def what_is_wrong(written: Message, failed: Message, tools: Sequence[JsonObject]
         if schemas and name not in schemas:
             return "unknown tool"
         try:
-            jsonschema.validate(json.loads(call["function"]["arguments"]), schemas.get(name, {}))
-        except ValueError:
+            arguments = json.loads(call["function"]["arguments"])
+        except (ValueError, RecursionError):
             return "not JSON"
-        except jsonschema.ValidationError:
+        if not _accepts(schemas.get(name, {}), arguments):
             return "against the schema"
-        except jsonschema.SchemaError:
-            pass  # a schema that is none forbids nothing
-    return "the same call again" if _calls(written) & _calls(failed) else None
+    return "the same call again" if _calls(written) & _calls(failed, call_id) else None
+
+
+def _accepts(schema: Any, arguments: Any) -> bool:
+    """A schema that is none, or that points elsewhere, forbids nothing; nothing is fetched."""
+    from jsonschema import Draft202012Validator, SchemaError
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    kind = validator_for(schema, Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+        return kind(schema, registry=Registry()).is_valid(arguments)
+    except (SchemaError, Unresolvable):
+        return True
 
 
 def changes(found: Sequence[TurnMeasure]) -> tuple[list[Change], dict[Measure, str]]:
@@ -140,11 +154,15 @@ def changes(found: Sequence[TurnMeasure]) -> tuple[list[Change], dict[Measure, s
     rows: list[Change] = []
     missing: dict[Measure, str] = {}
     for measure in MEASURES:
-        values: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
+        values: dict[tuple[str, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for one in found:
             if one.measure == measure:
-                values[one.trace_id, one.turn][one.phase] = one.value
-        paired = {at: by_phase for at, by_phase in values.items() if len(by_phase) == len(PHASES)}
+                values[one.trace_id, one.turn][one.phase].append(one.value)
+        paired = {
+            at: {phase: fmean(several) for phase, several in by_phase.items()}
+            for at, by_phase in values.items()
+            if len(by_phase) == len(PHASES)
+        }
         sessions = {trace_id for trace_id, _ in paired}
         if len(sessions) < FEWEST_SESSIONS:
             missing[measure] = f"{len(paired)} turns in {len(sessions)} held-out sessions; needs {FEWEST_SESSIONS}"
@@ -182,5 +200,7 @@ def _acted(trace: Trace, turn: int) -> Message:
     return trace.messages[trace.turns[turn].start]
 
 
-def _calls(message: Message) -> set[str]:
-    return {canonical_tool_call(call) for call in message.get("tool_calls", [])}
+def _calls(message: Message, call_id: str | None = None) -> set[str]:
+    """All of a message, or that one alone."""
+    calls = message.get("tool_calls", [])
+    return {canonical_tool_call(call) for call in calls if call_id in (None, call["id"])}

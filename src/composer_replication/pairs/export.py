@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -42,19 +42,21 @@ def export_pairs(
     folder: Path,
     calls_as_text: bool = False,
     max_tokens: int | None = None,
+    failed_calls: Mapping[str, Set[str]] | None = None,
 ) -> Exported:
     """Write `folder/train.parquet`.
 
     `calls_as_text` puts calls into the text of a message, for models whose chat template knows no tools: it would
     leave calls out without a word. A pair that is longer than `max_tokens`, by about four characters to a token, gets
-    a window of its prompt.
+    a window of its prompt, which keeps the errors of `failed_calls`, by trace.
     """
     left_out: Counter[str] = Counter()
     rows: list[JsonObject] = []
     windowed = 0
     for pair in pairs:
         try:
-            shown = pair if max_tokens is None else _windowed(pair, max_tokens)
+            failed = (failed_calls or {}).get(pair.trace_id, frozenset[str]())
+            shown = pair if max_tokens is None else _windowed(pair, max_tokens, failed)
             rows += _checked(ROWS[format](_Sides(shown, calls_as_text)))
             windowed += shown.prompt != pair.prompt
         except _NotExportableError as error:
@@ -68,9 +70,9 @@ def export_pairs(
     return Exported(folder / FILE, len(rows), left_out, windowed)
 
 
-def _windowed(pair: PreferencePair, max_tokens: int) -> PreferencePair:
+def _windowed(pair: PreferencePair, max_tokens: int, failed_calls: Set[str]) -> PreferencePair:
     reserved = max(_tokens(pair.chosen), _tokens(pair.rejected)) + (_tokens(pair.tools) if pair.tools else 0)
-    found = fit_messages(TurnHistory(pair.prompt, pair.rejected), max_tokens, reserved, _tokens)
+    found = fit_messages(TurnHistory(pair.prompt, pair.rejected, failed_calls), max_tokens, reserved, _tokens)
     if found is None:
         raise _NotExportableError("too long for any window")
     return pair.model_copy(update={"prompt": tuple(found.messages)})

@@ -22,6 +22,11 @@ def held_out_ids(run: Run, sessions: Iterable[Trace]) -> set[str]:
     return {trace_id for trace_id, opening in openings.items() if int(opening, 16) / 16 ** len(opening) < share}
 
 
+def held_out_of(run: Run) -> set[str]:
+    stage = run.stage("ingestion")
+    return held_out_ids(run, sessions_of(run, stage.read(Trace))) if stage.is_done else set()
+
+
 def sessions_of(run: Run, traces: Iterable[Trace]) -> list[Trace]:
     """All but the policy's own rollouts."""
     own = {row.trace_id for row in rollout_tokens(run)}

@@ -17,6 +17,7 @@ from composer_replication.replay.askable import askable
 from composer_replication.replay.choice import configured_teachers
 from composer_replication.replay.gate import AskedState, Choice, choose_states
 from composer_replication.runs import Run, StageFolder, read_records, write_records
+from composer_replication.sites.marking import with_errors_marked
 
 from .samples import stored_samples
 
@@ -32,7 +33,8 @@ def replay(
 
     started, inputs = time.monotonic(), [run.stage("ingestion"), run.stage("sites")]
     config, traces = replay_config(run, own_family), inputs[0].read(Trace)
-    choices = replay_plan(run, traces, inputs[1].read(ErrorSite), chosen)
+    sites = inputs[1].read(ErrorSite)
+    choices = replay_plan(run, with_errors_marked(traces, sites), sites, chosen)
     states = [choice.state for choice in choices]
     with ExitStack() as stack:
         teachers = [] if ask_nobody else stack.enter_context(replay_teachers(run, traces, chosen))

@@ -13,6 +13,7 @@ from composer_replication.progress import Progress
 from composer_replication.records import ErrorSite, Message, Trace
 from composer_replication.replay.gate import StateSamples, states_to_sample
 from composer_replication.runs import Run
+from composer_replication.sites.marking import with_errors_marked
 
 from .ingestion import rollout_tokens
 from .policy import load_model, policy_room, policy_weights
@@ -32,8 +33,9 @@ def sample(run: Run, progress: Progress, policy_name: str = "policy") -> None:
             )
             raise UsageError(f"the samples of {run.path} are of another policy ({stage.counts['policy']})", again)
         return
-    gate, training, traces = run.config.replay.gate, run.config.training, inputs[0].read(Trace)
-    states = states_to_sample(traces, inputs[1].read(ErrorSite), gate.max_sampled, run.config.seed)
+    gate, training, sites = run.config.replay.gate, run.config.training, inputs[1].read(ErrorSite)
+    traces = with_errors_marked(inputs[0].read(Trace), sites)
+    states = states_to_sample(traces, sites, gate.max_sampled, run.config.seed)
     policy = load_model(run, name)
     contexts = Contexts(policy, rollout_tokens(run), policy_room(run, policy))
     before = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from composer_replication.errors import UsageError
 from composer_replication.progress import Progress
 from composer_replication.records import ErrorSite, PreferencePair, Trace
 from composer_replication.runs import Run
+from composer_replication.sites.marking import failed_calls
 
 from .held_out import held_out_ids, sessions_of
 from .policy import load_own, policy_room
@@ -38,10 +39,6 @@ def measure(run: Run, progress: Progress) -> None:
     known = {trace.trace_id for trace in traces}
     sites = [site for site in read_done(run, "sites", ErrorSite) if site.trace_id in known]
     pairs = [pair for pair in read_done(run, "pairs", PreferencePair) if pair.trace_id in known]
-    failed_calls: dict[str, set[str]] = defaultdict(set)
-    for site in sites:
-        if site.call_id:
-            failed_calls[site.trace_id].add(site.call_id)
     turns = choose_turns(traces, sites, pairs, config.evaluation.tasks)
     found: list[TurnMeasure] = []
     skipped: Counter[str] = Counter()
@@ -51,7 +48,7 @@ def measure(run: Run, progress: Progress) -> None:
             # One model at a time: two of a real size would not fit.
             policy = load_own(run, MODELS[phase])
             rendered = RenderedSessions(policy, policy_room(run, policy) + config.training.max_turn_tokens)
-            reader = SessionReader(rendered, failed_calls, phase, config.training.max_turn_tokens, judge)
+            reader = SessionReader(rendered, failed_calls(sites), phase, config.training.max_turn_tokens, judge)
             done = Counter[str]()
 
             def on_turn(done: Counter[str] = done, phase: str = phase) -> None:
@@ -59,7 +56,7 @@ def measure(run: Run, progress: Progress) -> None:
                 progress.step(done[phase], len(turns), f"{phase} training")
 
             found += reader.measure(turns, on_turn)
-            skipped += reader.skipped
+            skipped |= reader.skipped
             del policy, rendered, reader
     counts = {"sessions": len(traces), "turns": len(turns), "skipped": dict(skipped)}
     run.stage("sessions").finish(found, counts, [run.stage("training"), run.stage("ingestion")], started)

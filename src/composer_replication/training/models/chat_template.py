@@ -44,7 +44,9 @@ class CallForm:
 
     def _function(self, call: ToolCall) -> dict[str, Any]:
         arguments = json.loads(call["function"]["arguments"])
-        return {**call["function"], "arguments": arguments if self.arguments == "object" else json.dumps(arguments)}
+        if self.arguments == "text":
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        return {**call["function"], "arguments": arguments}
 
     def _id(self, own: str) -> str:
         return own if self.ids == "own" else content_id(own)[:9]

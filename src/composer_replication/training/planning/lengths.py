@@ -8,7 +8,6 @@ square of a session. Without a tokenizer a token is taken to be four bytes, and 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol
@@ -16,6 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from composer_replication.config import ModelConfig
 from composer_replication.environments.protocol import Environment
 from composer_replication.records import ErrorSite, Hint, Message, PreferencePair, Trace
+from composer_replication.sites.marking import failed_calls
 from composer_replication.windows import WHOLE, TurnHistory, levels
 
 from ..models.tokens import ChatTokens
@@ -87,9 +87,7 @@ class RunLengths:
         sites: Iterable[ErrorSite] = (),
     ) -> None:
         self._counter, self._fingerprint = counter, fingerprint
-        self._failed: dict[str, set[str]] = defaultdict(set)
-        for site in sites:
-            self._failed[site.trace_id].update([site.call_id] if site.call_id else [])
+        self._failed = failed_calls(sites)
         self._rows: Mapping[str, TokenizedTrace] = {row.trace_id: row for row in rows}
         self._traces = {trace.trace_id: trace for trace in traces}
         self._counted = lru_cache(maxsize=None)(lambda text: counter.count([text])[0])

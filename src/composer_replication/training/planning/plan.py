@@ -7,7 +7,7 @@ weights, downloads nothing and writes nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from itertools import islice
 from statistics import mean
@@ -46,13 +46,18 @@ class Machine(NamedTuple):
 
 
 def plan_training(
-    run: Run, environment: Environment, rows: Sequence[TokenizedTrace], machine: Machine
+    run: Run,
+    environment: Environment,
+    rows: Sequence[TokenizedTrace],
+    machine: Machine,
+    held_out: Set[str] = frozenset(),
 ) -> dict[str, Any]:
+    """`held_out` are traces that training leaves alone."""
     config = run.config
     folder = run.path / "policy" / "model"
     tokens = find_chat_tokens(config.model, folder, environment)
     shape = _find_shape(config, folder, tokens)
-    lengths, source = _measure(run, rows, tokens)
+    lengths, source = _measure(run, rows, tokens, held_out)
     step = _step(config, environment, rows, lengths, tokens, machine)
     room = slot_room(config, environment, tokens)
     work = workload(config, step.longest_rollout, step.longest_stored, machine, room)
@@ -206,9 +211,13 @@ def workload(
     )
 
 
-def _measure(run: Run, rows: Sequence[TokenizedTrace], tokens: ChatTokens | None) -> tuple[dict[str, list[Item]], str]:
+def _measure(
+    run: Run, rows: Sequence[TokenizedTrace], tokens: ChatTokens | None, held_out: Set[str]
+) -> tuple[dict[str, list[Item]], str]:
     def read(noun: str, kind: Any) -> list[Any] | None:
-        return run.stage(noun).read(kind) if run.stage(noun).is_done else None
+        if not run.stage(noun).is_done:
+            return None
+        return [one for one in run.stage(noun).read(kind) if getattr(one, "trace_id", None) not in held_out]
 
     counter = ByTokenizer(tokens) if tokens else ByBytes()
     fingerprint = Policy(run.config.model.name, None, tokens).tokenizer_fingerprint if tokens else None

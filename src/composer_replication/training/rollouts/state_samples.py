@@ -88,7 +88,10 @@ def read_turn(text: str) -> Message:
         {
             "id": f"call_{number}",
             "type": "function",
-            "function": {"name": call.name, "arguments": json.dumps(call.arguments, separators=(",", ":"))},
+            "function": {
+                "name": call.name,
+                "arguments": json.dumps(call.arguments, separators=(",", ":"), ensure_ascii=False),
+            },
         }
         for number, call in enumerate(calls)
     ]

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import NamedTuple, Protocol
 
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
+from composer_replication.sites.marking import failed_calls
 from composer_replication.windows import Cut
 
 from ..models.tokens import ChatTokens
@@ -89,9 +90,7 @@ def build_examples(
     """
     advantages, known = advantages or {}, {trace.trace_id: trace for trace in traces}
     rows = {row.trace_id: row for row in tokenized}
-    failed: dict[str, set[str]] = defaultdict(set)
-    for site in sites.values():
-        failed[site.trace_id].update([site.call_id] if site.call_id else [])
+    failed = failed_calls(sites.values())
     taught: dict[str, dict[int, _Numbered]] = defaultdict(lambda: defaultdict(list))
     for number, item in enumerate(chain(hints, pairs)):
         where = sites[item.site_id] if isinstance(item, Hint) else item
@@ -205,7 +204,11 @@ class _Builder:
             rejected = own if item.rejected_from == "actor" else source.written(item.rejected)
         except CannotRenderError:
             return self._skip([_Lesson(number, item, ([], []), 0)], "refused_by_the_template")
-        return _Lesson(number, item, (chosen, rejected), max(len(chosen), len(rejected)))
+        if chosen == rejected:
+            return self._skip([_Lesson(number, item, (chosen, rejected), 0)], "sides_are_the_same")
+        if min(len(chosen), len(rejected)) <= 1:  # the end of the turn alone
+            return self._skip([_Lesson(number, item, (chosen, rejected), 0)], "side_is_empty")
+        return _Lesson(number, item, (chosen, rejected), max(len(chosen), len(rejected), len(own)))
 
     def _skip(self, lessons: Sequence[_Lesson], reason: str) -> None:
         self.skipped.update(f"{lesson.noun}_{reason}" for lesson in lessons)
