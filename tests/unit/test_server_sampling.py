@@ -12,9 +12,9 @@ import torch
 
 from composer_replication.config import Config, HardwareConfig, SamplingConfig, parse_config
 from composer_replication.errors import RecomposeError, UsageError
+from composer_replication.training.backends.trl.samplers import ColocatedSampler
 from composer_replication.training.planning.refusals import refuse_missing_vllm, refuse_what_would_do_nothing
 from composer_replication.training.rollouts import wire
-from composer_replication.training.rollouts.colocated_sampling import ColocatedSampler
 from composer_replication.training.rollouts.sampling import DynamicSampler
 from composer_replication.training.rollouts.server_sampling import ServerSampler
 from composer_replication.training.rollouts.weight_folder import WeightFolder
