@@ -1,4 +1,6 @@
-"""Python source as a tree, read by one thread at a time, and again where a thread of others came between.
+"""Python source as a tree, and where its nodes lie in the bytes.
+
+It is read by one thread at a time, and again where a thread of others came between.
 
 CPython 3.11.7 counts the depth of a tree that it builds in one place for all threads. A collection of garbage in the
 middle may let another thread build one too, and then `ast.parse` raises `SystemError: AST constructor recursion depth
@@ -12,8 +14,10 @@ from __future__ import annotations
 import ast
 import threading
 from contextlib import suppress
+from itertools import accumulate
 
 TRIES = 100
+PlacedNode = ast.expr | ast.stmt | ast.excepthandler | ast.keyword
 
 _building = threading.RLock()  # finalizers of the same thread may parse as well
 
@@ -24,3 +28,21 @@ def parse(text: str) -> ast.Module:
             with suppress(SystemError):
                 return ast.parse(text)
         return ast.parse(text)
+
+
+class PlacedSource:
+    """A text as bytes, with the places of its nodes: the columns of a tree count bytes of UTF-8."""
+
+    def __init__(self, text: str) -> None:
+        self.content = text.encode()
+        self.line_starts = [0, *accumulate(map(len, self.content.splitlines(keepends=True)))]
+
+    def start(self, node: PlacedNode) -> int:
+        return self.line_starts[node.lineno - 1] + node.col_offset
+
+    def end(self, node: PlacedNode) -> int:
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        return self.line_starts[node.end_lineno - 1] + node.end_col_offset
+
+    def code(self, node: PlacedNode) -> bytes:
+        return self.content[self.start(node) : self.end(node)]

@@ -225,22 +225,20 @@ def test_holm_never_lowers_and_keeps_the_order(ps, random):
 def test_bootstrap_known_intervals():
     bca = bootstrap(SKEWED, resamples=50_000)
     assert (bca.lo, bca.hi) == pytest.approx((0.4583, 1.5250), abs=0.02)  # scipy, 200,000 resamples
-    plain = bootstrap(SKEWED, method="percentile", resamples=50_000)
-    assert (plain.lo, plain.hi) == pytest.approx((0.4, 1.3833), abs=0.02)  # scipy
-    wide = bootstrap(SKEWED, method="percentile", expanded=True, resamples=50_000)
-    assert wide.lo < plain.lo
-    assert wide.hi > plain.hi
+    wide = bootstrap(SKEWED, expanded=True, resamples=50_000)
+    assert wide.lo < bca.lo
+    assert wide.hi > bca.hi
 
 
-@given(VALUES, st.randoms(use_true_random=False), st.sampled_from(["bca", "percentile"]))
+@given(VALUES, st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
-def test_bootstrap_depends_neither_on_order_nor_on_side(values, random, method):
-    estimate = bootstrap(values, method=method, resamples=300)
+def test_bootstrap_depends_neither_on_order_nor_on_side(values, random):
+    estimate = bootstrap(values, resamples=300)
     assert estimate.lo <= estimate.mean <= estimate.hi
     assert estimate.mean == pytest.approx(np.mean(values))
     shuffled = random.sample(values, len(values))
-    assert ends(bootstrap(shuffled, method=method, resamples=300)) == ends(estimate)
-    back = bootstrap([-value for value in values], method=method, resamples=300)
+    assert ends(bootstrap(shuffled, resamples=300)) == ends(estimate)
+    back = bootstrap([-value for value in values], resamples=300)
     assert mirrored(back) == pytest.approx(ends(estimate), abs=1e-9)
 
 

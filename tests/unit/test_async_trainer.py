@@ -13,10 +13,13 @@ from trl.experimental.async_grpo.async_grpo_config import AsyncGRPOConfig
 from trl.experimental.async_grpo.async_grpo_trainer import AsyncGRPOTrainer
 
 from composer_replication.config import Config, ToolboxConfig
+from composer_replication.environments.opening import open_environment
+from composer_replication.environments.protocol import EpisodeLimits
 from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call
 from composer_replication.errors import UsageError
 from composer_replication.losses import generalized_jsd_loss
 from composer_replication.objective import GrpoSettings, SdpoSettings, TrdpoSettings
+from composer_replication.training import train_async
 from composer_replication.training.backends import trl_async
 from composer_replication.training.backends.trl.rollouts import prompts_of
 from composer_replication.training.backends.trl_async.attention import register_attention, without_a_gpu
@@ -24,9 +27,11 @@ from composer_replication.training.backends.trl_async.samples import queued_samp
 from composer_replication.training.backends.trl_async.trainer import AsyncComposerTrainer
 from composer_replication.training.channels import ReplayPreference
 from composer_replication.training.lessons.online_sites import Rolled, TraceHinter, find_online_sites
+from composer_replication.training.models.loading import Policy
 from composer_replication.training.planning.refusals import refuse_for_backend
 from composer_replication.training.stored.collator import ComposerDataCollator
 from tests.golden.composites.reference import COMPOSITES, Case, Pair, Row, Site
+from tests.unit.test_watchdogs import Notes
 
 SDPO = {"source": "rollouts", "teacher": "live", "require_disfavour": False}
 
@@ -291,3 +296,34 @@ def test_rollouts_that_are_too_old_are_thrown_away(start, samples, tiny_tokens, 
 def test_what_a_backend_does_not_do_is_refused(backend, sections, sentence):
     with pytest.raises(UsageError, match=sentence):
         refuse_for_backend(Config.model_validate(sections), backend, 1)
+
+
+def test_a_server_is_given_up_by_whoever_asks_it_before_the_players_count_as_dead(tmp_path):
+    sampling = {"server": "http://a", "timeout_s": 700.0, "max_attempts": 3}
+    made = train_async.async_config(
+        Config.model_validate({"sampling": sampling}), tmp_path, EpisodeLimits(concurrency=1, step_timeout_s=50.0)
+    )
+    assert made.heartbeat_stale_after_s > 3 * 700 + 2 * 50
+
+
+def test_weights_that_hardly_move_are_told_of_here_too(make_model, tiny_tokens, tmp_path, monkeypatch):
+    class Made(Exception):
+        pass
+
+    def stop_here(**options):
+        raise Made
+
+    monkeypatch.setattr(train_async, "AsyncComposerTrainer", stop_here)
+    monkeypatch.setattr(train_async, "episode_queue", lambda *_: None)
+    model = make_model(len(tiny_tokens.tokenizer), seed=2).to(torch.bfloat16)
+    config = Config.model_validate(
+        {
+            "sampling": {"server": "http://a", "weight_transfer": "disk"},
+            "hardware": {"weights": "bfloat16"},
+            "training": {"learning_rate": 1e-6, "steps": 1},
+        }
+    )
+    notes = Notes()
+    with open_environment(config) as environment, pytest.raises(Made):
+        train_async.train(Policy("tiny", model, tiny_tokens), config, environment, [], tmp_path / "training", notes)
+    assert any("of the entries can move" in note for note in notes.said)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
+from contextlib import asynccontextmanager
 
 import pytest
 
 from composer_replication.config import SamplingConfig
 from composer_replication.environments.protocol import Environment, EpisodeLimits
-from composer_replication.errors import RecomposeError
+from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.training.backends.trl_async.worker import EpisodeQueue
 from composer_replication.training.rollouts import wire
+from composer_replication.training.rollouts.sampling import SampledTurn
 from composer_replication.training.rollouts.server_sampling import ServerSampler
 from composer_replication.training.rollouts.worker import RolloutSettings, RolloutWorker
 from tests.token_server import TokenServer
-from tests.unit.test_rollout_worker import Echo, EchoTask
+from tests.unit.test_rollout_worker import AsyncEcho, Echo, EchoTask
 
 SIZE = 3
 
@@ -77,3 +81,109 @@ def test_a_server_that_is_gone_is_heard_of(queue_on):
     with pytest.raises(RecomposeError, match="did not answer /v1/completions in 2 tries: 503"):
         queue.check_health(stale_after_s=60)
     queue.stop()
+
+
+class Gate:
+    """A sampler whose turns each wait until they are let through."""
+
+    max_tokens = None
+
+    def __init__(self, tokens):
+        self._turn = tokens.turn("done")
+        self.asked, self.let_through = threading.Semaphore(0), threading.Semaphore(0)
+
+    @asynccontextmanager
+    async def connected(self):
+        yield
+
+    async def write(self, context, **asked):
+        self.asked.release()
+        while not self.let_through.acquire(blocking=False):
+            await asyncio.sleep(0.001)
+        return SampledTurn(self._turn, [-1.0] * len(self._turn), 0)
+
+
+class Counted(Environment):
+    """Keeps what it started, which may have to wait for `may_start`."""
+
+    name = "counted"
+    limits = EpisodeLimits(turns=4, observation_tokens=8, concurrency=0)
+
+    def __init__(self, kind=Echo):
+        self._kind, self.episodes = kind, []
+        self.starting, self.may_start = threading.Event(), threading.Event()
+        self.may_start.set()
+
+    def start(self, task):
+        self.starting.set()
+        assert self.may_start.wait(20)
+        self.episodes.append(self._kind(task.task_id))
+        return self.episodes[-1]
+
+
+def gated(tokens, environment):
+    sampler = Gate(tokens)
+    worker = RolloutWorker(sampler, tokens, RolloutSettings(max_turn_tokens=4, temperature=1.0))
+    tasks = [EchoTask("a", Echo("a").messages)]
+    return sampler, EpisodeQueue(worker, sampler, environment, tasks, group_size=1, groups_in_flight=1, seed=1)
+
+
+def test_each_turn_is_a_sign_of_life(tiny_tokens):
+    sampler, queue = gated(tiny_tokens, Counted())
+    queue._alive_at -= 1000
+    queue.start()
+    queue.check_health(stale_after_s=60)
+    assert sampler.asked.acquire(timeout=20)
+    queue._alive_at -= 1000
+    with pytest.raises(RecomposeError, match="no turn of a rollout was finished for 60 s"):
+        queue.check_health(stale_after_s=60)
+    sampler.let_through.release()
+    assert sampler.asked.acquire(timeout=20), "the second turn of the same group"
+    queue.check_health(stale_after_s=60)
+    queue.stop()
+
+
+def test_a_turn_that_never_ends_is_given_up_and_its_episode_closed(tiny_tokens):
+    environment = Counted()
+    sampler, queue = gated(tiny_tokens, environment)
+    queue.start()
+    assert sampler.asked.acquire(timeout=20)
+    queue.stop()
+    assert not queue._thread.is_alive()
+    assert [episode.closed for episode in environment.episodes] == [1]
+    queue.check_health(stale_after_s=60)
+
+
+def test_an_episode_that_was_being_started_is_closed_too(tiny_tokens):
+    environment = Counted()
+    environment.may_start.clear()
+    _, queue = gated(tiny_tokens, environment)
+    queue.start()
+    assert environment.starting.wait(20)
+    threading.Timer(0.05, environment.may_start.set).start()
+    queue.stop()
+    assert not queue._thread.is_alive()
+    assert [episode.closed for episode in environment.episodes] == [1]
+
+
+def test_stopped_before_it_has_begun_it_plays_nothing(tiny_tokens):
+    environment = Counted()
+    _, queue = gated(tiny_tokens, environment)
+    queue.stop()
+    queue.start()
+    queue._thread.join(20)
+    assert not queue._thread.is_alive()
+    assert not environment.episodes
+
+
+def test_an_asynchronous_environment_needs_concurrency(tiny_tokens):
+    environment = Counted(AsyncEcho)
+    sampler, queue = gated(tiny_tokens, environment)
+    for _ in range(3):
+        sampler.let_through.release()
+    queue.start()
+    queue._thread.join(5)
+    with pytest.raises(UsageError, match="asynchronous environment cannot run inline"):
+        queue.check_health(stale_after_s=60)
+    queue.stop()
+    assert [episode.closed for episode in environment.episodes] == [1]

@@ -280,7 +280,12 @@ def card(simulated: bool, licence: str | None = "MIT", **fields) -> str:
         raw="", finish_reason=None, usage=Usage(), cost_micros=250, latency_s=0, outcome="answered",
         simulated=simulated,
     )  # fmt: skip
-    values = {"verdicts": {"paired": 2, "near_tie": 1}, "redactions": {"email": 4}, "rows": 2, "left_out": {}} | fields
+    values = {
+        "verdicts": {"paired": 2, "no_majority": 1},
+        "redactions": {"email": 4},
+        "rows": 2,
+        "left_out": {},
+    } | fields
     return dataset_card("trl", pairs, traces, [reply, reply], **values)
 
 
@@ -291,7 +296,7 @@ def test_the_card_tells_where_the_data_comes_from():
     assert "| email | 4 |" in text
     assert "| z-ai/glm | glm | 2 |" in text
     assert "$0.000250, $0.000125 per pair" in text  # one paid call, however many states share it
-    assert "| near_tie | 1 |" in text
+    assert "| no_majority | 1 |" in text
     assert text.startswith("---\nlicense: mit\n")
     assert "1 carry a measured precision" in text
 
@@ -301,8 +306,3 @@ def test_the_card_of_simulated_data_says_so():
     assert ", simulated]" in card(simulated=True)
     assert "license: other" in card(simulated=True, licence=None)
     assert "| no dataset can hold it | 3 |" in card(simulated=True, left_out={"no dataset can hold it": 3})
-
-
-def test_the_card_lies_next_to_the_data(tmp_path):
-    export_pairs(PAIRS, "trl", tmp_path, card=card(simulated=True))
-    assert (tmp_path / "README.md").read_text().startswith("---")

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from composer_replication.environments.code.grading import grade
-from composer_replication.environments.code.grading.equivalent import equivalent
+from composer_replication.environments.code.grading.mutants import equivalent
 from composer_replication.errors import UsageError
 from tests.hacks.sample_task import HIDDEN_TESTS, NOP, SPANS, SPANS_GOLD, Submission, write_files, write_sample_task
 

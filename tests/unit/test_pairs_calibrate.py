@@ -201,9 +201,14 @@ def test_the_origins_threshold():
     def knows(pair, message):
         return -1.0 if message == pair.chosen else -3.0
 
-    report = signal_report(traces, ballot(X, X), pairs, {"paired": 6}, logprob=knows)
-    assert report.meets_threshold
-    assert not signal_report(traces, ballot(X, X), pairs[:4], {}, logprob=knows).meets_threshold
+    def met(pairs, logprob):
+        margin, distance = distance_from_random(pairs, logprob)
+        report = signal_report(traces, ballot(X, X), pairs, {})
+        return report.model_copy(update={"margin": margin, "distance": distance}).meets_threshold
+
+    assert met(pairs, knows)
+    assert not met(pairs, lambda pair, message: -1.0)
+    assert not met(pairs[:4], knows)
 
 
 def test_the_report_needs_no_heavy_library():

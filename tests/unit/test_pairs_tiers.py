@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from fractions import Fraction
 
 import pytest
 
@@ -57,12 +56,6 @@ def test_the_same_tool_is_never_enough():
 def test_a_family_that_words_itself_differently_still_votes_at_the_critical_tier():
     replies = [reply("a", bash("ls", "x"), key="1"), reply("a", bash("ls", "y"), key="2"), reply("b", bash("ls", "z"))]
     assert vote(replies).agreement.tier == "critical"
-
-
-def test_near_ties_are_dropped():
-    assert vote(ballot(X, Y), share=Fraction(1, 2)).reason == "near_tie"
-    assert vote(ballot(X, X, X, Y, Y), share=Fraction(2, 5)).reason == "near_tie"
-    assert vote(ballot(X, X, X, Y), share=Fraction(1, 2)).action == X
 
 
 def toolbox_trace() -> tuple[Trace, ToolboxEnvironment, Call]:

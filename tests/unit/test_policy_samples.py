@@ -19,6 +19,7 @@ from composer_replication.training.models.turn_logprob import turn_logprob
 from composer_replication.training.rollouts.state_samples import read_turn, sample_states
 from composer_replication.training.stored.contexts import Contexts
 from composer_replication.training.stored.policy_text import policy_text
+from tests.headers import header_ids
 
 from .test_gate import clumsy_traces, site, talk
 
@@ -191,7 +192,7 @@ def test_a_context_that_is_too_long_becomes_a_window(tiny):
     room = len(tiny.tokens.prompt(history)) // 2
     whole, found = (Contexts(tiny, [], most).before("x", history, ()) for most in (2 * room + 1, room))
     assert room // 2 < len(found) <= room < len(whole)
-    opening, header = len(tiny.tokens.prompt(history[:1])) - len(tiny.tokens.header_ids), len(tiny.tokens.header_ids)
+    opening, header = len(tiny.tokens.prompt(history[:1])) - len(header_ids(tiny.tokens)), len(header_ids(tiny.tokens))
     assert found[:opening] == whole[:opening]
     assert found[opening + header :] == whole[-len(found) + opening + header :], "the last turns, whole"
 

@@ -26,7 +26,6 @@ CHOSEN, REJECTED = [-3.0, -10.0, -4.0, -20.0], [-5.0, -2.0, -4.5, -30.0]
 REFERENCE_CHOSEN, REFERENCE_REJECTED = [-3.5, -9.0, -4.0, -14.0], [-4.0, -3.0, -6.0, -31.0]
 CHOSEN_TOKENS, REJECTED_TOKENS = [4, 6, 5, 30], [6, 4, 5, 12]
 SMOOTHING = [0.0, 0.1, 0.2, 0.5]
-WEIGHTS = [1.0, 0.5, 0.0, 2.0]
 
 
 def pairs(**options) -> dict:
@@ -41,7 +40,7 @@ def pairs(**options) -> dict:
     }
 
 
-def naive(beta, smoothing, nll_weight, dpop_weight, normalised, weights, sft_only) -> float:
+def naive(beta, smoothing, nll_weight, dpop_weight, normalised, sft_only) -> float:
     total = 0.0
     for i in range(4):
         c, r = CHOSEN[i] - REFERENCE_CHOSEN[i], REJECTED[i] - REFERENCE_REJECTED[i]
@@ -54,15 +53,14 @@ def naive(beta, smoothing, nll_weight, dpop_weight, normalised, weights, sft_onl
         likelihood = -CHOSEN[i] / CHOSEN_TOKENS[i]
         total += nll_weight * likelihood
         if not sft_only:
-            total += weights[i] * preference + dpop_weight * drop
+            total += preference + dpop_weight * drop
     return total / 4
 
 
 @pytest.mark.parametrize("nll_weight", [1.0, 0.3, 0.0])
 @pytest.mark.parametrize("dpop_weight", [0.0, 5.0])
 @pytest.mark.parametrize("normalised", [False, True, "auto"])
-@pytest.mark.parametrize("weights", [None, WEIGHTS])
-def test_loss_is_the_formula(nll_weight, dpop_weight, normalised, weights):
+def test_loss_is_the_formula(nll_weight, dpop_weight, normalised):
     got = preference_loss(
         **pairs(),
         beta=0.3,
@@ -70,14 +68,13 @@ def test_loss_is_the_formula(nll_weight, dpop_weight, normalised, weights):
         nll_weight=nll_weight,
         dpop_weight=dpop_weight,
         length_normalised=normalised,
-        weights_B=None if weights is None else torch.tensor(weights),
     )
-    expected = naive(0.3, SMOOTHING, nll_weight, dpop_weight, normalised, weights or [1.0] * 4, False)
+    expected = naive(0.3, SMOOTHING, nll_weight, dpop_weight, normalised, False)
     assert got.loss.item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_defaults_are_conservative_dpo_with_likelihood():
-    expected = naive(0.1, [0.0] * 4, 1.0, 0.0, False, [1.0] * 4, False)
+    expected = naive(0.1, [0.0] * 4, 1.0, 0.0, False, False)
     assert preference_loss(**pairs()).loss.item() == pytest.approx(expected, rel=1e-5)
 
 
@@ -131,7 +128,7 @@ def test_the_preference_stays_finite_at_extreme_margins():
 def test_sft_only_imitates_the_chosen_and_ignores_the_rejected():
     sides = pairs()
     control = preference_loss(**sides, nll_weight=0.7, dpop_weight=5.0, sft_only=True)
-    expected = naive(0.1, [0.0] * 4, 0.7, 5.0, False, [1.0] * 4, True)
+    expected = naive(0.1, [0.0] * 4, 0.7, 5.0, False, True)
     assert control.loss.item() == pytest.approx(expected, rel=1e-5)
     chosen, rejected = torch.autograd.grad(control.loss, [sides["chosen_B"], sides["rejected_B"]], allow_unused=True)
     assert chosen.tolist() == pytest.approx([-0.7 / tokens / 4 for tokens in CHOSEN_TOKENS])
@@ -157,12 +154,6 @@ def test_the_likelihood_penalty_acts_only_where_the_chosen_fell():
     fell = [now < before for now, before in zip(CHOSEN, REFERENCE_CHOSEN, strict=True)]
     assert fell == [False, True, False, True]
     assert extra.tolist() == pytest.approx([0.0, -5 / 6 / 4, 0.0, -5 / 30 / 4], abs=1e-6)
-
-
-def test_weights_scale_the_preference_alone():
-    sides = pairs()
-    none = preference_loss(**sides, weights_B=torch.zeros(4)).loss
-    assert none.item() == pytest.approx(preference_loss(**sides, sft_only=True).loss.item(), rel=1e-6)
 
 
 def test_auto_normalises_only_pairs_of_very_different_length():
@@ -204,9 +195,7 @@ def test_metrics_describe_the_pairs():
     assert [name for name in PreferenceLoss._fields if getattr(result, name).requires_grad] == ["loss"]
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"sft_only": True}, {"dpop_weight": 5.0, "length_normalised": "auto", "weights_B": torch.zeros(0)}]
-)
+@pytest.mark.parametrize("options", [{}, {"sft_only": True}, {"dpop_weight": 5.0, "length_normalised": "auto"}])
 def test_no_pairs_give_exactly_zero(options):
     empty = {
         key: value.detach()[:0].requires_grad_() if value.is_floating_point() else value[:0]

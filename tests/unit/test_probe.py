@@ -14,6 +14,7 @@ from composer_replication.evaluation import probe
 from composer_replication.evaluation.probe import Site, Tried, gaps, kinds_without_use, probe_hints
 from composer_replication.training.lessons.online_sites import HintedTurn, Rolled
 from composer_replication.training.models.loading import load_policy
+from tests.headers import header_ids
 
 
 def tried(site, kind, plain, hint, sham=0.0):
@@ -65,7 +66,7 @@ def test_the_conditions_differ_only_in_the_hint():
     assert len(sites) == 8
     for site in sites:
         plain, hint, sham = (site.contexts[name] for name in probe.CONDITIONS)
-        header = policy.tokens.header_ids
+        header = header_ids(policy.tokens)
         assert plain[-len(header) :] == hint[-len(header) :] == sham[-len(header) :] == list(header)
         assert hint[: len(plain) - len(header)] == plain[: -len(header)] == sham[: len(plain) - len(header)]
         assert site.hinted.hint in policy.tokenizer.decode(hint)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from typing import Any
 
@@ -202,3 +203,9 @@ def test_formats() -> None:
     assert [dollars(micros) for micros in (0, 1_500, 2_340_000)] == ["$0.00", "$0.0015", "$2.34"]
     assert [duration(s) for s in (0.25, 59.96, 75, 3725)] == ["0.2 s", "1 min 00 s", "1 min 15 s", "1 h 02 min"]
     assert [points(share) for share in (0.1234, -0.0004, -0.05)] == ["+12.3", "0.0", "−5.0"]
+
+
+def test_an_axis_has_labels_that_fit_where_a_loss_hardly_moves():
+    drawn = line_chart("x", [(1, 0.6931470), (2, 0.6931472)], "sdpo")
+    labels = re.findall(r'class="tick"[^>]*>([\d.]+)<', drawn)
+    assert labels and all(len(label) <= 6 for label in labels), labels

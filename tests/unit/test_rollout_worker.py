@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -20,9 +21,10 @@ from composer_replication.errors import UsageError
 from composer_replication.records import Message, Source, Trace, Turn, content_id
 from composer_replication.sites import find_sites
 from composer_replication.training.backends.trl import rollouts as trl_rollouts
+from composer_replication.training.rollouts.environment_steps import ConcurrentSteps
 from composer_replication.training.rollouts.playing import roll_out
 from composer_replication.training.rollouts.sampling import DynamicSampler, SampledTurn, sample_turns
-from composer_replication.training.rollouts.worker import RolloutSettings, RolloutWorker, count_endings
+from composer_replication.training.rollouts.worker import RolloutSettings, RolloutWorker
 
 
 class EchoTask(NamedTuple):
@@ -94,6 +96,13 @@ class AsyncEcho(Echo):
     async def step(self, text):
         await asyncio.sleep(self.delay_s)
         return self._hear(text)
+
+
+def count_endings(rollouts):
+    """How many rollouts did not end by themselves, by reason."""
+    counts = Counter(rollout.failure.kind for rollout in rollouts if rollout.failure)
+    counts["truncated"] = sum(rollout.truncated for rollout in rollouts)
+    return +counts
 
 
 class Script:
@@ -371,6 +380,18 @@ def test_a_reward_that_raises_is_an_error_turn(tiny_tokens, concurrency):
     (rollout,) = run(tiny_tokens, [Unpaid()], max_concurrency=concurrency)
     assert (rollout.reward, rollout.failure.kind) == (0.0, "runtime_error")
     assert len(rollout.trace("policy", 0).turns) == 1
+
+
+def test_steps_that_are_done_are_forgotten():
+    steps = ConcurrentSteps(max_concurrency=2, timeout_s=None)
+    for row in range(5):
+        steps.submit(row, Echo(), "done")
+        assert [found for found, _ in steps.collect(0.0, must_wait=True)] == [row]
+    deadline = time.monotonic() + 5
+    while steps._running and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert not steps._running
+    steps.close()
 
 
 def test_an_asynchronous_environment_needs_concurrency(tiny_tokens):

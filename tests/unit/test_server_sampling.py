@@ -12,9 +12,9 @@ import torch
 
 from composer_replication.config import Config, HardwareConfig, SamplingConfig, parse_config
 from composer_replication.errors import RecomposeError, UsageError
+from composer_replication.training.backends.trl.samplers import ColocatedSampler
 from composer_replication.training.planning.refusals import refuse_missing_vllm, refuse_what_would_do_nothing
 from composer_replication.training.rollouts import wire
-from composer_replication.training.rollouts.colocated_sampling import ColocatedSampler
 from composer_replication.training.rollouts.sampling import DynamicSampler
 from composer_replication.training.rollouts.server_sampling import ServerSampler
 from composer_replication.training.rollouts.weight_folder import WeightFolder
@@ -111,8 +111,9 @@ def test_a_server_that_stays_away_is_told_with_what_it_said(tiny_tokens, model):
         pytest.raises(RecomposeError, match=r"did not answer /v1/completions in 3 tries: 503 a fault of the test"),
     ):
         played(sampler_of(server, tiny_tokens, max_attempts=3), tiny_tokens)
-    with pytest.raises(RecomposeError, match=r"did not answer /v1/models in 2 tries: Client"):
+    with pytest.raises(RecomposeError, match=r"did not answer /v1/models in 2 tries: Client") as told_so:
         sampler_of(server, tiny_tokens, max_attempts=2)
+    assert "checkpoint" not in str(told_so.value), "whether there is one, only the backend knows"
 
 
 def test_what_the_server_refuses_is_not_asked_again(tiny_tokens, model):
@@ -231,6 +232,7 @@ def config(**sections):
             "sampling.server does nothing without rollouts",
         ),
         ({"sampling": {"server": "http://a"}, "hardware": {"vllm": "colocate"}}, "both sample"),
+        ({"hardware": {"vllm_memory_share": 0.4}}, "hardware.vllm_memory_share does nothing without hardware.vllm"),
     ],
 )
 def test_settings_that_would_do_nothing_are_refused(sections, sentence):

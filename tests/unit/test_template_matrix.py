@@ -16,6 +16,7 @@ from composer_replication.environments.calls import Call, marked
 from composer_replication.training.models.chat_template import TemplateRefusal
 from composer_replication.training.models.tokens import ChatTokens
 from tests.golden.templates.tokenizers import FOLDER, NAMES, source_of, template_tokenizer
+from tests.headers import header_ids
 
 DOCS = Path(__file__).parents[2] / "docs" / "models.md"
 ASKED = [{"role": "system", "content": "You call tools."}, {"role": "user", "content": "Read app.py, please."}]
@@ -49,7 +50,7 @@ class Matrix:
         self.tokens = ChatTokens(template_tokenizer(name), chat_template_kwargs=settings)
         self.settings = settings
         self.role = self.tokens.observation_role
-        header = self.tokens.tokenizer.decode(self.tokens.header_ids)
+        header = self.tokens.tokenizer.decode(header_ids(self.tokens))
         self.may_think, self.opens_thought = (
             "</think>" not in header,
             header.rfind("<think>") > header.rfind("</think>"),

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from composer_replication.environments.code.certificates.gates import killed_mutants
 from composer_replication.environments.code.generators.kinds import GeneratorSettings
 from composer_replication.environments.code.generators.test_writing import generate
 from composer_replication.environments.code.generators.test_writing.generate import MAX_MUTANTS, MIN_MUTANTS, propose
-from composer_replication.environments.code.generators.test_writing.kills import killed_mutants
 from composer_replication.environments.code.grading.grader import grade
 from composer_replication.environments.code.making.make import MakeSettings, make
 from composer_replication.environments.code.running.test_runs import RunRequest, TestRun

@@ -24,6 +24,7 @@ from composer_replication.training.rollouts.sampling import SampledTurn
 from composer_replication.training.rollouts.worker import RolloutSettings, RolloutWorker
 from composer_replication.training.stored.contexts import Contexts
 from tests.golden.templates.tokenizers import template_tokenizer
+from tests.headers import header_ids
 
 QUIET = {"enable_thinking": False}
 
@@ -132,7 +133,9 @@ def test_hints_are_told_under_the_settings_that_the_rollouts_were_sampled_under(
         context = rollout.prompt_ids + rollout.completion_ids[: site.start]
         added = len(site.teacher_context) - len(context)
         assert quiet.tokenizer.decode(site.teacher_context).endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
-        assert site.hint in quiet.tokenizer.decode(site.teacher_context[len(context) - len(quiet.header_ids) :][:added])
+        assert site.hint in quiet.tokenizer.decode(
+            site.teacher_context[len(context) - len(header_ids(quiet)) :][:added]
+        )
     with pytest.raises(UsageError, match="no hint can be told before turn 0"):
         find_online_sites([row], hinter, ChatTokens(template_tokenizer("llama3.2")), SdpoSettings())
 
@@ -318,7 +321,7 @@ def test_template_settings_reach_trl(make_model, tmp_path):
         hinter=TraceHinter(),
     )  # fmt: skip
     trainer.train()
-    assert tokenizer.decode(trainer._chat_tokens.header_ids) == "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    assert tokenizer.decode(header_ids(trainer._chat_tokens)) == "<|im_start|>assistant\n<think>\n\n</think>\n\n"
     logged = trainer.state.log_history[0]
     assert logged["sdpo/sites"] == 2
     assert logged["sdpo/divergence"] > 0

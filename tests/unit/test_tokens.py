@@ -21,6 +21,7 @@ from composer_replication.hints.write import write_hints
 from composer_replication.sites import find_sites
 from composer_replication.training.models.tiny import build_tokenizer
 from composer_replication.training.models.tokens import ChatTokens
+from tests.headers import header_ids
 
 HINT = "Reminder: a call is one JSON object."
 CONFIGS = {
@@ -111,7 +112,7 @@ def test_any_text_reads_back_under_a_byte_level_tokenizer(pad_token, chatml_toke
 def test_end_of_turn_is_the_template_s_own_mark(chatml_tokenizer):
     tokens = ChatTokens(chatml_tokenizer("<|im_end|>"))
     assert tokens.end_of_turn_id == tokens.tokenizer.convert_tokens_to_ids("<|im_end|>")
-    assert tokens.tokenizer.decode(tokens.header_ids) == "<|im_start|>assistant\n"
+    assert tokens.tokenizer.decode(header_ids(tokens)) == "<|im_start|>assistant\n"
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from composer_replication.training.channels import SelfDistillation
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.stored.collator import ComposerDataCollator
-from composer_replication.training.stored.cuts import summarise_cuts, window_lines
-from composer_replication.training.stored.examples import build_examples
+from composer_replication.training.stored.examples import build_examples, summarise_cuts, window_lines
 from composer_replication.training.stored.sessions import FILE, RenderedSessions
 from composer_replication.windows import Cut
 

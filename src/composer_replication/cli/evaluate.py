@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -68,8 +67,4 @@ def evaluate(
 
     with working_on(opened) as progress:
         run_stage(opened, "evaluation", progress)
-    result = conclude(opened)
-    if json:
-        print(json_module.dumps(result))
-    else:
-        show_result(result)
+    show_result(conclude(opened), json)

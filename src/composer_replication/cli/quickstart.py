@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -54,11 +53,7 @@ def quickstart(
     check_own_channels(settings)
     with begun(folder, settings) as started, working_on(started) as progress:
         run_pipeline(started, progress)
-    result = conclude(started)
-    if json:
-        print(json_module.dumps(result))
-    else:
-        show_result(result)
+    show_result(conclude(started), json)
 
 
 def _code_settings(folder: Path, model: str, seed: int) -> Config:

@@ -1,7 +1,8 @@
-"""The end of a run as a person reads it."""
+"""The end of a run: as one JSON object, or as a person reads it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 
-def show_result(result: Mapping[str, Any]) -> None:
+def show_result(result: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result))
+        return
     console = Console(highlight=False)
     teachers = "simulated teachers" if result["simulated_teachers"] else "teachers"
     console.print(

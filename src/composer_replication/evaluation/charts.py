@@ -209,7 +209,7 @@ def line_chart(title: str, points: Sequence[tuple[int, float | None]], kind: str
     known = [(step, value) for step, value in points if value is not None and math.isfinite(value)]
     if not known:
         return _svg(width, height, title, "no values", [_text(width / 2, height / 2, "no values", "note", "middle")])
-    marks = ticks(min(value for _, value in known), max(value for _, value in known), 4)
+    marks = ticks(*_worth_showing([value for _, value in known]), 4)
     y = Scale(marks[0], marks[-1], bottom, 12)
     first, last = points[0][0], max(points[-1][0], points[0][0] + 1)
     x = Scale(first, last, left, width - 12)
@@ -225,6 +225,13 @@ def line_chart(title: str, points: Sequence[tuple[int, float | None]], kind: str
     if window > 1:
         out += _curve([(s, smooth.get(s)) for s, _ in points], x, y, kind)
     return _svg(width, height, title, f"from {known[0][1]:.4g} to {known[-1][1]:.4g}", out)
+
+
+def _worth_showing(values: Sequence[float]) -> tuple[float, float]:
+    """The range of an axis: changes of less than a percent would need labels that do not fit."""
+    lo, hi = min(values), max(values)
+    middle, least = (lo + hi) / 2, max(abs(lo), abs(hi)) / 100
+    return (lo, hi) if hi == lo or hi - lo >= least else (middle - least / 2, middle + least / 2)
 
 
 def smoothing_window(steps: int) -> int:

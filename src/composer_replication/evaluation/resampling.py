@@ -11,7 +11,6 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from statistics import NormalDist
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,12 +30,11 @@ def bootstrap(
     values: Sequence[float],
     clusters: Sequence[Hashable] | None = None,
     *,
-    method: Literal["bca", "percentile"] = "bca",
     expanded: bool = False,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Estimate:
-    """95 % interval of the mean. Whole clusters are drawn where they are given; `n` counts what is drawn.
+    """95 % interval of the mean (BCa). Whole clusters are drawn where they are given; `n` counts what is drawn.
 
     `expanded` moves the tails outward as t and n ask for: next to nothing with many units, what is missing with few.
     """
@@ -47,9 +45,8 @@ def bootstrap(
     means = np.sort(drawn[:, 0] / drawn[:, 1])
     mean = math.fsum(rows[:, 0]) / math.fsum(rows[:, 1])
     tails = expanded_tails(len(rows)) if expanded and len(rows) > 1 else ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
-    if method == "bca":
-        tails = _bca_tails(means, mean, rows[:, 0] - mean * rows[:, 1], tails)
-    return _estimate(mean, means, tails, len(rows), turned)
+    corrected = _bca_tails(means, mean, rows[:, 0] - mean * rows[:, 1], tails)
+    return _estimate(mean, means, corrected, len(rows), turned)
 
 
 def hierarchical_bootstrap(

@@ -55,15 +55,13 @@ def preference_loss(
     nll_weight: float = 1.0,
     dpop_weight: float = 0.0,
     length_normalised: bool | Literal["auto"] = False,
-    weights_B: Tensor | None = None,
     sft_only: bool = False,
 ) -> PreferenceLoss:
     """The loss of the module's head, as a mean over pairs; the sum over micro-batches is `loss · B`.
 
-    `label_smoothing_B` is each pair's chance of being wrong; the margin settles at log((1-e)/e). `weights_B` scales
-    the preference and not the other two terms. `length_normalised` brings both sides to the shorter one's length
-    (see `_shares`), with "auto" only where one side is more than 1.5 times as long. `sft_only` is the control that
-    imitates the same chosen actions without a preference.
+    `label_smoothing_B` is each pair's chance of being wrong; the margin settles at log((1-e)/e). `length_normalised`
+    brings both sides to the shorter one's length (see `_shares`), with "auto" only where one side is more than 1.5
+    times as long. `sft_only` is the control that imitates the same chosen actions without a preference.
     """
     _check(label_smoothing_B, nll_weight, sft_only)
     pairs = max(1, chosen_B.numel())
@@ -73,8 +71,7 @@ def preference_loss(
     nll_B = -chosen_B / chosen_tokens_B.clamp(min=1)
     terms: list[Tensor] = []
     if not sft_only:
-        preference_B = _conservative(margin_B, label_smoothing_B)
-        terms.append(preference_B if weights_B is None else weights_B * preference_B)
+        terms.append(_conservative(margin_B, label_smoothing_B))
         if dpop_weight:
             terms.append(dpop_weight * F.relu(-chosen_shift_B) / chosen_tokens_B.clamp(min=1))
     if nll_weight:

@@ -32,8 +32,8 @@ Rule = Literal["agreement", "majority"]
 class PairSet(NamedTuple):
     pairs: list[PreferencePair]
     verdicts: Counter[str]
-    """How many states ended in which way: paired, agrees_with_actor, policy_agrees, no_majority, near_tie,
-    too_few_votes; after calibration also low_precision."""
+    """How many states ended in which way: paired, agrees_with_actor, policy_agrees, no_majority, too_few_votes;
+    after calibration also low_precision."""
 
 
 def extract_dpo_pairs(

@@ -1,4 +1,4 @@
-"""Pairs as datasets for other trainers: `trl` (preference), `kto`, `sft`, `verl`. Parquet, one file, with its card.
+"""Pairs as datasets for other trainers: `trl` (preference), `kto`, `sft`, `verl`. Parquet, one file.
 
 Chat templates want the arguments of a call as an object, but Arrow pads objects of different shapes with nulls, and a
 template would print them. Messages are therefore stored in the `Json` type of `datasets` (4.7 or newer), which gives
@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple, cast
 
 from composer_replication.errors import UsageError
 from composer_replication.records import JsonObject, Message, PreferencePair, canonical_json, canonical_tool_call
-from composer_replication.runs import write_atomically
 from composer_replication.windows import CHARACTERS_PER_TOKEN, TurnHistory, fit_messages
 
 Format = Literal["trl", "kto", "sft", "verl"]
@@ -41,12 +40,11 @@ def export_pairs(
     pairs: Iterable[PreferencePair],
     format: Format,
     folder: Path,
-    card: str | None = None,
     calls_as_text: bool = False,
     max_tokens: int | None = None,
     failed_calls: Mapping[str, Set[str]] | None = None,
 ) -> Exported:
-    """Write `folder/train.parquet`, and `folder/README.md` where a card is given.
+    """Write `folder/train.parquet`.
 
     `calls_as_text` puts calls into the text of a message, for models whose chat template knows no tools: it would
     leave calls out without a word. A pair that is longer than `max_tokens`, by about four characters to a token, gets
@@ -69,8 +67,6 @@ def export_pairs(
     if not rows:
         raise UsageError(f"there is no pair to export ({left_out.total()} left out)", "recompose pair RUN --json")
     _write(rows, folder / FILE)
-    if card is not None:
-        write_atomically(folder / "README.md", card)
     return Exported(folder / FILE, len(rows), left_out, windowed)
 
 

@@ -95,7 +95,6 @@ def signal_report(
     replies: Sequence[TeacherReply],
     pairs: Sequence[PreferencePair],
     verdicts: Mapping[str, int],
-    logprob: LogProb | None = None,
     own_family: bool = False,
 ) -> SignalReport:
     """Traces that no teacher was asked about do not count."""
@@ -106,7 +105,6 @@ def signal_report(
     states = Counter({reason: number for reason, number in verdicts.items() if reason != "paired"})
     outcomes = Counter(reply.outcome for reply in replies if reply.outcome != "answered")
     outcomes.update({"own_family": len(replies) - answers, "unusable_call": answers - valid - outcomes.total()})
-    margin, distance = distance_from_random(pairs, logprob) if logprob and pairs else (None, None)
     return SignalReport(
         traces=len(known),
         pairs=len(pairs),
@@ -125,8 +123,6 @@ def signal_report(
         kappa_tool=fleiss_kappa([[_tool(action) for action in votes] for votes in ballots]),
         teachers=teachers,
         length=_length_bias(pairs),
-        margin=margin,
-        distance=distance,
         simulated=any(reply.simulated for reply in replies),
     )
 

@@ -93,7 +93,7 @@ class Chamber:
         return a == b or (key is not None and key == critical_key(b, self.tools))
 
 
-def vote(replies: Iterable[TeacherReply], chamber: Chamber | None = None, share: Fraction = TWO_THIRDS) -> VoteVerdict:
+def vote(replies: Iterable[TeacherReply], chamber: Chamber | None = None) -> VoteVerdict:
     chamber = chamber or Chamber()
     ballots: dict[str, list[str]] = defaultdict(list)
     for reply in replies:
@@ -102,13 +102,13 @@ def vote(replies: Iterable[TeacherReply], chamber: Chamber | None = None, share:
             ballots[reply.family].append(action)
     verdict = VoteVerdict(None, None, "too_few_votes")
     for tier, same in chamber.tiers():
-        verdict = _elect(ballots, tier, same, share)
+        verdict = _elect(ballots, tier, same)
         if verdict.action is not None:
             break
     return verdict
 
 
-def _elect(ballots: dict[str, list[str]], tier: Tier, same: Callable[[str, str], bool], share: Fraction) -> VoteVerdict:
+def _elect(ballots: dict[str, list[str]], tier: Tier, same: Callable[[str, str], bool]) -> VoteVerdict:
     # A family whose members answer differently abstains.
     votes = {
         family: min(actions)
@@ -124,18 +124,15 @@ def _elect(ballots: dict[str, list[str]], tier: Tier, same: Callable[[str, str],
             clusters.append([family])
         else:
             home.append(family)
-    clusters.sort(key=len, reverse=True)
-    needed, sizes = math.ceil(share * len(votes)), [len(cluster) for cluster in clusters]
-    if sizes[0] < needed:
+    winners = max(clusters, key=len)
+    if len(winners) < math.ceil(TWO_THIRDS * len(votes)):
         return VoteVerdict(None, None, "no_majority")
-    if len(sizes) > 1 and (sizes[1] >= needed or sizes[1] == sizes[0]):
-        return VoteVerdict(None, None, "near_tie")
     # The spelling that most families used, so that what is learnt is what somebody said.
-    spellings = Counter(votes[family] for family in clusters[0])
+    spellings = Counter(votes[family] for family in winners)
     action = min(spellings, key=lambda spelling: (-spellings[spelling], spelling))
     is_text = parse_action(action) is None
-    families = tuple(sorted(clusters[0]))
-    agreement = Agreement(tier="text" if is_text else tier, votes=sizes[0], n=len(votes), families=families)
+    families = tuple(sorted(winners))
+    agreement = Agreement(tier="text" if is_text else tier, votes=len(families), n=len(votes), families=families)
     return VoteVerdict(action, agreement, "agreed")
 
 

@@ -33,8 +33,7 @@ def train(run: Run, progress: Progress, backend: str = "trl") -> None:
     from composer_replication.training.backends import open_backend
     from composer_replication.training.card import model_card
     from composer_replication.training.models.whole import whole_weights
-    from composer_replication.training.stored.cuts import summarise_cuts, window_lines
-    from composer_replication.training.stored.examples import build_examples
+    from composer_replication.training.stored.examples import build_examples, summarise_cuts, window_lines
     from composer_replication.training.stored.policy_gradient import advantages
     from composer_replication.training.stored.sessions import RenderedSessions
 

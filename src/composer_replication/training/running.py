@@ -1,12 +1,14 @@
-"""What every backend shares: which tasks it trains on, which hints it gives, how it says where it is."""
+"""What every backend shares: what it gets ready first, which tasks and hints it takes, how it says where it is."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import torch
 from transformers import TrainerCallback
 
 from composer_replication.config import Config
@@ -16,9 +18,55 @@ from composer_replication.objective import SdpoSettings
 from composer_replication.progress import Progress
 
 from .lessons.online_sites import TraceHinter
+from .metrics import MetricsFile
+from .models.loading import Policy, at_work
+from .precision import warn_of_stuck_weights
+from .stored.collator import ComposerDataCollator
+from .stored.examples import TraceExample
 from .stored.records import TrainingStep
+from .stored.reference import with_reference_logprobs
+from .watchdogs import Thresholds, Watchdog
 
 SHARE_WORTH_TELLING = 0.05
+
+
+class Prepared(NamedTuple):
+    collator: ComposerDataCollator
+    stored: list[TraceExample]
+    watchdog: Watchdog
+    watchers: list[TrainerCallback]
+    """The watchdog among them."""
+
+
+def prepared(
+    policy: Policy,
+    config: Config,
+    examples: Sequence[TraceExample],
+    folder: Path,
+    progress: Progress,
+    callbacks: Sequence[TrainerCallback],
+    empty_hint_divergence: Callable[[], float],
+) -> Prepared:
+    """Stored examples with the policy's log-probabilities before training, and who watches it. Notes what is odd."""
+    warn_of_stuck_weights(policy.model, config, progress)
+    collator = ComposerDataCollator(policy.tokenizer.pad_token_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        at_work(policy.model) as device,
+        torch.autocast(device, torch.bfloat16, enabled=config.hardware.autocasts(device == "cuda")),
+    ):
+        stored = with_reference_logprobs(policy, examples, collator, folder / "reference.json")
+    if not stored:
+        progress.note("no stored sites or pairs with token ids: channels on stored traces have nothing to learn from")
+    watchdog = Watchdog(
+        folder.parent,
+        progress,
+        limits=Thresholds(canary_rate=config.monitor.alarm_rate if config.monitor.enabled else None),
+        jsd_beta=config.channel(SdpoSettings).jsd_beta,
+        empty_hint_divergence=empty_hint_divergence,
+    )
+    said = [ProgressCallback(config.training.steps, progress), MetricsFile(folder / "metrics.jsonl")]
+    return Prepared(collator, stored, watchdog, [*said, watchdog, *callbacks])
 
 
 def training_tasks(environment: Environment, config: Config) -> list[EnvironmentTask]:

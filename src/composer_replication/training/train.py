@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from accelerate import PartialState
 from transformers import PrinterCallback, TrainerCallback
 
@@ -30,8 +29,7 @@ from .backends.trl.samplers import sampler_opener
 from .backends.trl.trainer import ComposerReplicationTrainer
 from .channels import open_channels
 from .lessons.token_weights import TokenWeightsFolder
-from .metrics import MetricsFile
-from .models.loading import Policy, at_work
+from .models.loading import Policy
 from .models.states import language_model
 from .models.whole import is_sharded, save_adapters
 from .planning.refusals import (
@@ -41,18 +39,15 @@ from .planning.refusals import (
     refuse_what_processes_cannot_do,
     refuse_what_would_do_nothing,
 )
-from .precision import warn_of_stuck_weights
 from .processes import all_or_none
 from .rollouts.curriculum import Curriculum, entries_of
 from .rollouts.samples import RolloutSamples
-from .running import ProgressCallback, step_of, trace_hinter, training_tasks
+from .running import prepared, step_of, trace_hinter, training_tasks
 from .stored.batches import StoredBatches
 from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
 from .stored.policy_gradient import StoredPolicy
 from .stored.records import TrainingStep
-from .stored.reference import with_reference_logprobs
-from .watchdogs import Thresholds, Watchdog
 
 if TYPE_CHECKING:
     from .rollouts.monitoring import RolloutMonitor
@@ -78,29 +73,15 @@ def train(
         refuse_missing_vllm(config)
         arguments = (grpo_config if config.training.rollouts else offline_arguments)(config, scratch)
         checkpoint = last_checkpoint(scratch)
-    warn_of_stuck_weights(policy.model, config, progress)
-    collator = ComposerDataCollator(policy.tokenizer.pad_token_id)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (
-        at_work(policy.model) as device,
-        torch.autocast(device, torch.bfloat16, enabled=config.hardware.autocasts(device == "cuda")),
-    ):
-        stored = with_reference_logprobs(policy, examples, collator, folder / "reference.json")
-    if not stored:
-        progress.note("no stored sites or pairs with token ids: channels on stored traces have nothing to learn from")
-    watchdog = Watchdog(
-        folder.parent,
+    collator, stored, watchdog, watchers = prepared(
+        policy,
+        config,
+        examples,
+        folder,
         progress,
-        limits=Thresholds(canary_rate=config.monitor.alarm_rate if config.monitor.enabled else None),
-        jsd_beta=config.channel(SdpoSettings).jsd_beta,
+        callbacks,
         empty_hint_divergence=lambda: float(getattr(trainer, "empty_hint_divergence", 0.0)),
     )
-    watchers = [
-        ProgressCallback(config.training.steps, progress),
-        MetricsFile(folder / "metrics.jsonl"),
-        watchdog,
-        *callbacks,
-    ]
     if not config.training.rollouts and not any(example.advantage for example in stored):
         progress.note("no task was tried twice with different outcomes: channel 1 has no advantage to learn from")
     make = _online_trainer if config.training.rollouts else _offline_trainer

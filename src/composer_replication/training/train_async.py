@@ -12,7 +12,7 @@ import torch
 from transformers import PrinterCallback, TrainerCallback
 
 from composer_replication.config import Config
-from composer_replication.environments.protocol import Environment
+from composer_replication.environments.protocol import Environment, EpisodeLimits
 from composer_replication.errors import RecomposeError
 from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.progress import Progress
@@ -25,20 +25,17 @@ from .backends.trl_async.transfer import FolderTransfer
 from .backends.trl_async.worker import EpisodeQueue
 from .channels import open_channels
 from .lessons.online_sites import find_online_sites
-from .metrics import MetricsFile
 from .models.loading import Policy
 from .planning.refusals import refuse_for_backend, refuse_missing_vllm, refuse_what_would_do_nothing
 from .rollouts.playing import rollout_settings
 from .rollouts.server_sampling import ServerSampler
 from .rollouts.weight_folder import WeightFolder
+from .rollouts.wire import gives_up_after_s
 from .rollouts.worker import RolloutWorker
-from .running import ProgressCallback, step_of, trace_hinter, training_tasks
+from .running import prepared, step_of, trace_hinter, training_tasks
 from .stored.batches import StoredBatches
-from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
 from .stored.records import TrainingStep
-from .stored.reference import with_reference_logprobs
-from .watchdogs import Thresholds, Watchdog
 
 START = "start"
 
@@ -57,21 +54,18 @@ def train(
     refuse_what_would_do_nothing(config, processes.number())
     refuse_for_backend(config, "trl_async", processes.number())
     refuse_missing_vllm(config)
-    scratch, device = folder / "scratch", policy.model.device.type
+    scratch, steps = folder / "scratch", config.training.steps
     policy.save(scratch / START)
-    collator = ComposerDataCollator(policy.tokenizer.pad_token_id)
-    with torch.autocast(device, torch.bfloat16, enabled=config.hardware.autocasts(device == "cuda")):
-        stored = with_reference_logprobs(policy, examples, collator, folder / "reference.json")
-    batches = StoredBatches(stored, collator, config.training.traces_per_step, config.seed) if stored else None
-    watchdog = Watchdog(
-        folder.parent,
+    collator, stored, watchdog, watchers = prepared(
+        policy,
+        config,
+        examples,
+        folder,
         progress,
-        limits=Thresholds(canary_rate=None),
-        jsd_beta=config.channel(SdpoSettings).jsd_beta,
+        callbacks,
         empty_hint_divergence=lambda: trainer.empty_hint_divergence,
     )
-    steps = config.training.steps
-    watchers = [ProgressCallback(steps, progress), MetricsFile(folder / "metrics.jsonl"), watchdog, *callbacks]
+    batches = StoredBatches(stored, collator, config.training.traces_per_step, config.seed) if stored else None
     transfer = None
     if config.sampling.weight_transfer == "disk":
         served = WeightFolder(config.sampling, Path(config.sampling.folder or folder / "served"))
@@ -79,11 +73,10 @@ def train(
     tasks = training_tasks(environment, config)
     trainer = AsyncComposerTrainer(
         model=str(scratch / START),
-        args=async_config(config, scratch),
+        args=async_config(config, scratch, environment.limits),
         train_dataset=prompts_of(tasks),
         processing_class=policy.tokenizer,
         callbacks=watchers,
-        peft_config=config.hardware.lora_config(),
         rollout_worker=episode_queue(policy, config, environment),
         weight_transfer=transfer,
         sdpo=config.channel(SdpoSettings) if config.channel(SdpoSettings).source == "rollouts" else None,
@@ -95,8 +88,7 @@ def train(
     trainer.remove_callback(PrinterCallback)
     trainer.train()
     watchdog.raise_if_stopped()
-    trained: Any = trainer.accelerator.unwrap_model(trainer.model)
-    policy.model = trained.merge_and_unload() if config.hardware.lora_rank else trained
+    policy.model = trainer.accelerator.unwrap_model(trainer.model)
     policy.model.set_attn_implementation("sdpa")
     policy.model.eval()
     made = [step for entry in trainer.state.log_history if (step := step_of(entry))]
@@ -105,7 +97,7 @@ def train(
     return made
 
 
-def async_config(config: Config, scratch: Path) -> Any:
+def async_config(config: Config, scratch: Path, limits: EpisodeLimits) -> Any:
     from trl.experimental.async_grpo.async_grpo_config import AsyncGRPOConfig
 
     assert config.sampling.server is not None
@@ -128,6 +120,8 @@ def async_config(config: Config, scratch: Path) -> Any:
         # As many rollouts in a micro-step as in the synchronous trainer, whatever their length.
         token_budget=0,
         max_staleness=config.sampling.max_staleness,
+        # A server or a step that takes too long is given up there, and said so: a turn, then a step and its reward.
+        heartbeat_stale_after_s=gives_up_after_s(config.sampling) + 2 * (limits.step_timeout_s or 0),
         vllm_server_base_url=config.sampling.server,
     )
 

@@ -278,11 +278,6 @@ class Watchdog(TrainerCallback):
             self.stopped = self._say(args, state, "not_finite", reading, stopped=True)
             control.should_training_stop, control.should_save = True, False
 
-    @property
-    def unwatched(self) -> list[str]:
-        """Alarms that cannot be raised yet, because too few values of their metric were logged."""
-        return [name for name, check in self._checks.items() if check(self._history, self.limits) is None]
-
     def raise_if_stopped(self) -> None:
         """After `train`: the weights of a run that was ended must not be taken for its result."""
         if self.stopped:

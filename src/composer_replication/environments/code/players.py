@@ -1,16 +1,24 @@
-"""Who plays code tasks besides a local policy: any model behind a server, or a script. Either may answer either way."""
+"""Who plays code tasks besides a local policy: any model behind a server, or a script. Either may answer either way.
+
+The scripts need no model and show that tasks and grading work: one hands in the solution, one nothing.
+"""
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from composer_replication.records import JsonObject, Message
 
 from ..attempts import Attempt
 from .environment import CodeEnvironment
+from .episodes.definition import solving_block
 from .episodes.loop import AgentLimits, ChatModel, attempt_in_words, attempt_task
-from .episodes.scripted import SCRIPTED, in_one_block
+from .episodes.turns import Reply, WireCall
 from .tasks.task import TaskFolder
 
+MOST_TRIES = 100
 Play = Callable[[str, int, threading.Event], Attempt]
 """Task id, number of the sample, and an event that says when to stop."""
 
@@ -26,6 +34,39 @@ def player(environment: CodeEnvironment, model_of: Callable[[TaskFolder], ChatMo
         return attempt_task(task.folder, model, sample, limits, environment.settings.sandbox, stop=stop)
 
     return play
+
+
+class Scripted:
+    """Says the given replies one after the other, whatever it hears; after the last one it submits."""
+
+    def __init__(self, name: str, replies: Sequence[Reply]) -> None:
+        self.name, self._replies = name, replies
+
+    def reply(self, messages: Sequence[Message], tools: Sequence[JsonObject], asked: str) -> Reply:
+        turn = sum(message["role"] == "assistant" for message in messages)
+        return self._replies[turn] if turn < len(self._replies) else Reply("", (WireCall("submit", "{}"),))
+
+
+def gold(task: TaskFolder) -> Scripted:
+    """Writes the files of the solution; it alone reads what no agent may see."""
+    files = sorted(path for path in task.gold.rglob("*") if path.is_file())
+    written = [
+        {"path": path.relative_to(task.gold).as_posix(), "content": path.read_text(encoding="utf-8")} for path in files
+    ]
+    return Scripted("gold", [Reply("", (WireCall("write_file", json.dumps(each)),)) for each in written])
+
+
+def nop(task: TaskFolder) -> Scripted:
+    return Scripted("nop", ())
+
+
+def in_one_block(name: str, task: TaskFolder) -> Scripted:
+    """The same two where one code block is the answer."""
+    said = f"```python\n{solving_block(task)}\n```" if name == "gold" else "I have no answer."
+    return Scripted(name, [Reply(said)] * MOST_TRIES)
+
+
+SCRIPTED: dict[str, Callable[[TaskFolder], Scripted]] = {"gold": gold, "nop": nop}
 
 
 def scripted_player(environment: CodeEnvironment, name: str, limits: AgentLimits) -> Play:

@@ -25,7 +25,6 @@ from composer_replication.progress import Progress
 from .generators.kinds import GeneratorSettings
 from .making.make import MakeSettings, make
 
-MODEL = "smollm2"
 JOBS = 2
 SETTINGS = MakeSettings(proposals=GeneratorSettings(modes=("stub",), grains=("symbol",)))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from typing import Literal
 
-Leak = Literal["none", "open", "scrubbed"]
 Way = Literal["tool", "file"]
 WAYS: tuple[Way, ...] = ("tool", "file")
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from composer_replication.errors import UsageError
-from composer_replication.hints import HintGenerator, SiblingHintGenerator, write_hints
+from composer_replication.hints import SiblingHintGenerator, write_hints
 from composer_replication.hints.templates import LeakLevel
 from composer_replication.objective import SdpoSettings
 from composer_replication.records import Trace
@@ -77,11 +77,10 @@ class TraceHinter:
         self,
         max_tokens: int = 96,
         max_leak_level: LeakLevel = "L1",
-        judge: HintGenerator | None = None,
         sham: bool = False,
         sibling: Literal["off", "outcome", "call"] = "off",
     ) -> None:
-        self._max_tokens, self._judge, self._sham, self._sibling = max_tokens, judge, sham, sibling
+        self._max_tokens, self._sham, self._sibling = max_tokens, sham, sibling
         self._max_leak_level: LeakLevel = max_leak_level
 
     def __call__(self, traces: Sequence[Trace]) -> list[list[HintedTurn]]:
@@ -96,7 +95,6 @@ class TraceHinter:
             {trace.trace_id: trace},
             sites.values(),
             self._max_tokens,
-            judge=self._judge,
             sibling=siblings,
             max_leak_level=self._max_leak_level,
         )

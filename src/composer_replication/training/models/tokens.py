@@ -53,7 +53,6 @@ class ChatTokens:
         self.observation_role: ObservationRole = self._find_observation_role()
         self._reader = TurnReader(tokenizer, self.template.source, self._end_of_turn)
         self._openings = self._find_openings()
-        self.header_ids = self._openings[0].header
         self._asked_text = self._text(_ASKED, opened=True)
         self.after_turn = lru_cache(maxsize=4096)(self._after_turn)
         self._hint_ids = lru_cache(maxsize=4096)(self._find_hint_ids)

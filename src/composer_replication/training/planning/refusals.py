@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from composer_replication.config import Config, SamplingConfig, TrainingConfig
+from composer_replication.config import Config, HardwareConfig, SamplingConfig, TrainingConfig
 from composer_replication.errors import UsageError
 from composer_replication.objective import GrpoSettings, SdpoSettings
 
@@ -159,6 +159,10 @@ def _refuse_idle_sampling(config: Config) -> None:
     sampling, defaults = config.sampling, SamplingConfig()
     if sampling.server and config.hardware.vllm != "off":
         raise UsageError("sampling.server and hardware.vllm both sample", "take one of them out")
+    if config.hardware.vllm == "off" and config.hardware.vllm_memory_share != HardwareConfig().vllm_memory_share:
+        raise UsageError(
+            'hardware.vllm_memory_share does nothing without hardware.vllm = "colocate"', "set it, or take this out"
+        )
     if sampling.server and not config.training.rollouts:
         raise UsageError("sampling.server does nothing without rollouts = true", "set training.rollouts")
     for key in SamplingConfig.model_fields if sampling.server is None else ():

@@ -115,7 +115,9 @@ class ConcurrentSteps:
 
     def submit(self, row: int, episode: Episode, text: str | None) -> None:
         self._in_flight += 1
-        self._running.add(asyncio.run_coroutine_threadsafe(self._deliver(row, episode, text), self._loop))
+        running = asyncio.run_coroutine_threadsafe(self._deliver(row, episode, text), self._loop)
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
 
     def collect(self, patience_s: float, must_wait: bool) -> Iterator[tuple[int, StepOutcome]]:
         deadline = None if must_wait else time.monotonic() + patience_s
@@ -129,7 +131,7 @@ class ConcurrentSteps:
             yield done
 
     def close(self) -> None:
-        for running in self._running:
+        for running in tuple(self._running):
             running.cancel()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(JOIN_S)

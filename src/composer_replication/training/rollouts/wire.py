@@ -50,7 +50,7 @@ class Wire:
                 why = f"{type(error).__name__}: {error}".rstrip(": ")
         raise RecomposeError(
             f"the sampling server {self.url} did not answer {path} in {self._settings.max_attempts} tries: {why}",
-            "start it again, then the same command; training goes on from its last checkpoint",
+            "start it again, then the same command",
         )
 
     def ask_once(self, path: str, body: dict[str, Any] | None = None) -> Any:
@@ -61,6 +61,11 @@ class Wire:
                 return await self.ask(session, path, body)
 
         return asyncio.run(ask())
+
+
+def gives_up_after_s(settings: SamplingConfig) -> float:
+    """The longest that `Wire.ask` may take, all its tries together."""
+    return settings.max_attempts * (settings.timeout_s + LONGEST_PAUSE_S)
 
 
 def _pause(attempt: int) -> float:

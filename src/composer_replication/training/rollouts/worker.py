@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, deque
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from inspect import iscoroutinefunction
@@ -125,13 +125,6 @@ class Rollout(Generic[E]):
         return trace.model_copy(update={"outcome": self.reward})
 
 
-def count_endings(rollouts: Sequence[Rollout[E]]) -> Counter[str]:
-    """How many rollouts did not end by themselves, by reason."""
-    counts: Counter[str] = Counter(rollout.failure.kind for rollout in rollouts if rollout.failure)
-    counts["truncated"] = sum(rollout.truncated for rollout in rollouts)
-    return +counts
-
-
 @dataclass(frozen=True)
 class RolloutSettings:
     max_turn_tokens: int
@@ -163,7 +156,7 @@ class RolloutWorker:
 
     def run(self, episodes: Sequence[E], generator: torch.Generator | None = None) -> list[Rollout[E]]:
         rollouts = [Rollout(episode, self.tokens.prompt(episode.messages)) for episode in episodes]
-        self._check(rollouts)
+        self.check(rollouts)
         started, self.sampling_s = time.monotonic(), 0.0
         if hasattr(self.sampler, "write"):
             asyncio.run(self._play_freely(cast(FreeSampler, self.sampler), rollouts, generator))
@@ -189,8 +182,18 @@ class RolloutWorker:
         except ExceptionGroup as several:
             raise several.exceptions[0] from several
 
-    async def play(self, sampler: FreeSampler, rollout: Rollout[E], steps: FreeSteps, seed: int) -> None:
-        """One episode to its end. What is sampled depends on the seed and the weights, not on who else plays."""
+    async def play(
+        self,
+        sampler: FreeSampler,
+        rollout: Rollout[E],
+        steps: FreeSteps,
+        seed: int,
+        on_progress: Callable[[], None] = lambda: None,
+    ) -> None:
+        """One episode to its end. What is sampled depends on the seed and the weights, not on who else plays.
+
+        `on_progress` is called when a turn was written, and again when its environment has answered.
+        """
         while True:
             began = time.monotonic()
             turn = await sampler.write(
@@ -201,7 +204,9 @@ class RolloutWorker:
             )
             self.sampling_s += time.monotonic() - began
             rollout.take(turn)
+            on_progress()
             outcome = await steps.outcome(rollout.episode, self._said(rollout))
+            on_progress()
             if self._is_settled(rollout, outcome):
                 return
             if not self._reads_on(rollout, outcome):
@@ -315,7 +320,8 @@ class RolloutWorker:
             and len(rollout.prompt_ids) + needed <= (self.sampler.max_tokens or len(rollout.prompt_ids) + needed)
         )
 
-    def _check(self, rollouts: Sequence[Rollout[E]]) -> None:
+    def check(self, rollouts: Sequence[Rollout[E]]) -> None:
+        """What cannot be played is refused before the first turn."""
         if not self.settings.max_concurrency and any(iscoroutinefunction(rollout.episode.step) for rollout in rollouts):
             raise UsageError("an asynchronous environment cannot run inline", "set max_concurrency to 1 or more")
         longest = max((len(rollout.prompt_ids) for rollout in rollouts), default=0)

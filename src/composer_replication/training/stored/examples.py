@@ -6,6 +6,7 @@ is read once for all of its sites. What does not fit gets a window of its own, a
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -215,3 +216,20 @@ class _Builder:
 
 def label_smoothing(pair: PreferencePair) -> float:
     return 0.0 if pair.precision is None else min(MAX_SMOOTHING, 1 - pair.precision)
+
+
+def summarise_cuts(examples: Iterable[TraceExample]) -> dict[str, int]:
+    """What windows took from all examples together."""
+    cuts = [example.cut for example in examples if example.cut != NOTHING]
+    return {
+        "examples": len(cuts),
+        "dropped_turns": sum(cut.turns for cut in cuts),
+        "elided_messages": sum(cut.elided_messages for cut in cuts),
+        "tokens": sum(cut.tokens for cut in cuts),
+    }
+
+
+def window_lines(examples: Iterable[TraceExample]) -> str:
+    """A JSON line for every example that lost something."""
+    cut = (example for example in examples if example.cut != NOTHING)
+    return "".join(json.dumps({"trace_id": one.trace_id, **one.cut._asdict()}) + "\n" for one in cut)

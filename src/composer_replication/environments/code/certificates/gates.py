@@ -8,12 +8,11 @@ the edits that make the agent's tree. Reasons of rejection, in order: `import_br
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ..generators.feature_deletion.visible import gone_tests, visible_tests
-from ..generators.test_writing.kills import killed_mutants
 from ..running.test_runs import RunRequest, TestRun, module_names
 from ..running.warm import TestSetup, WarmRunner
 from ..tasks.repository import CoverageMap, Repository
@@ -27,6 +26,7 @@ MIN_MUTANTS = 3
 MAX_META_TESTS = 4
 QUICK_SUITE_S = 1.5
 OTHER_HASH_SEED = 7
+MUTANT_TIMEOUT_S = 20.0
 
 
 class Rejected(Exception):
@@ -217,6 +217,26 @@ def _split_for_mutants(candidate: Candidate, bench: Bench) -> Split:
     if len(kept) < MIN_MUTANTS:
         raise Rejected("too_few_mutants", f"{len(kept)} of {len(candidate.mutants)} are noticed")
     return Split(gone, guards, candidate.edits, suite_s=run.wall_s, mutants=kept)
+
+
+def killed_mutants(candidate: Candidate, run: Callable[[RunRequest], TestRun]) -> tuple[dict[str, str], ...]:
+    """The mutants of a candidate on which one of the removed tests does not pass. One that hangs is left out: it would
+    cost every later grading its whole time limit."""
+    files = tuple(sorted(set(map(file_of, candidate.expected_failing))))
+    kept: list[dict[str, str]] = []
+    for mutant in candidate.mutants:
+        result = run(
+            RunRequest(
+                edits={mutant["path"]: mutant["text"]},
+                tests=files,
+                only=candidate.expected_failing,
+                stop_at_failure=True,
+                timeout_s=MUTANT_TIMEOUT_S,
+            )
+        )
+        if not result.timed_out and not candidate.expected_failing <= result.passed:
+            kept.append(mutant)
+    return tuple(kept)
 
 
 def _suite(bench: Bench, edits: Mapping[str, str | None]) -> RunRequest:

@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 from composer_replication.syntax import parse
 
+from ..tasks.symbols import FunctionNode
+
 TWIN_LINES = 3
 SMALLEST_TWIN_NODES = 25
 """A function with fewer syntax nodes is too common in form for its form to tell anything."""
@@ -25,7 +27,6 @@ DECORATION = " \t#>|+-*.\"'`,;:\\"
 SHORTEST_LINE = 6
 WORD = re.compile(r"[A-Za-z_]\w*")
 MOST_FINGERPRINTS = 50_000
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Shingle = tuple[str, ...]
 _known_fingerprints: dict[str, tuple[str, str] | None] = {}
 

@@ -2,7 +2,7 @@
 
 Reads the tree in one pass, the original texts and the hidden tests; writes nothing. A *hard* finding fails the
 certificate. A *soft* one is for people (a function of the same shape under other names). A *declared* one is a mention
-of a symbol where the task says that its specification stands.
+of a symbol where its specification may stand.
 
 Does not see: encoded, translated or paraphrased copies, and what a model remembers of a public repository.
 """
@@ -10,7 +10,7 @@ Does not see: encoded, translated or paraphrased copies, and what a model rememb
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
@@ -65,8 +65,7 @@ DOCUMENTATION = (
     "CHANGE*",
     "NEWS*",
 )
-"""Where a mention must be declared. It is declared everywhere unless the caller names fewer `spec_paths`; of a Python
-file only the doctests count."""
+"""Where a specification may stand; of a Python file only the doctests count."""
 TEST_PATTERNS = ("test_*.py", "*_test.py", "conftest.py", "tests.py")
 LARGEST_FILE_BYTES = 8 * 1024 * 1024
 SHORTEST_BINARY_LINE = 24
@@ -102,13 +101,12 @@ def leak_certificate(
     packages: Collection[str] = (),
     hidden_tests: Collection[str] = (),
     hidden_texts: Mapping[str, str] | None = None,
-    spec_paths: Sequence[str] = DOCUMENTATION,
     declared: Collection[str] = (),
     toolchain: Toolchain | None = None,
     backend: str = "auto",
 ) -> LeakCertificate:
     """`deleted` and `hidden_texts` map each edited source and test file to its original text; what is gone from it is
-    found by comparing with the tree. `spec_paths` are patterns of path or name. `declared` paths (canaries) may look
+    found by comparing with the tree. `declared` paths (canaries) may look
     like a leak, and are still searched for true text. With a toolchain its interpreters are asked for the target."""
     secrets = Secrets(tree, deleted, symbols, packages, hidden_tests, hidden_texts or {})
     findings: list[LeakFinding] = []
@@ -118,7 +116,7 @@ def leak_certificate(
             findings += folder_findings(path, Path(entry.path), declared)
             continue
         files += 1
-        findings += file_findings(path, Path(entry.path), secrets, spec_paths, declared)
+        findings += file_findings(path, Path(entry.path), secrets, declared)
     checks = CHECKS
     if toolchain is not None:
         from .installed_copies import installed_copies
@@ -239,9 +237,7 @@ def undeclared_file_in(path: str, folder: Path, declared: Collection[str]) -> bo
     return any(f"{path}/{inner}" not in declared for inner, entry in walk(folder) if not entry.is_dir())
 
 
-def file_findings(
-    path: str, file: Path, secrets: Secrets, spec_paths: Sequence[str], declared: Collection[str]
-) -> Iterator[LeakFinding]:
+def file_findings(path: str, file: Path, secrets: Secrets, declared: Collection[str]) -> Iterator[LeakFinding]:
     if file.name == ".git":
         yield LeakFinding(check="history", path=path, detail="a link to a history elsewhere")
         return
@@ -261,7 +257,7 @@ def file_findings(
     elif b"\0" in content[:8192]:
         yield from binary_findings(path, content, secrets)
     else:
-        yield from text_findings(path, content.decode("utf-8", "replace"), secrets, spec_paths)
+        yield from text_findings(path, content.decode("utf-8", "replace"), secrets)
 
 
 def archive_findings(path: str, content: bytes, secrets: Secrets, is_decoy: bool) -> Iterator[LeakFinding]:
@@ -282,7 +278,7 @@ def binary_findings(path: str, content: bytes, secrets: Secrets) -> Iterator[Lea
         yield LeakFinding(check="binary_copies", path=path, detail=f"a binary file with {held} of the deleted lines")
 
 
-def text_findings(path: str, text: str, secrets: Secrets, spec_paths: Sequence[str]) -> Iterator[LeakFinding]:
+def text_findings(path: str, text: str, secrets: Secrets) -> Iterator[LeakFinding]:
     facts = text_facts(text)
     is_test = any(fnmatch(PurePosixPath(path).name, pattern) for pattern in TEST_PATTERNS)
     twin = first_twin(facts, secrets.twins)
@@ -298,9 +294,7 @@ def text_findings(path: str, text: str, secrets: Secrets, spec_paths: Sequence[s
     if path.endswith(".py"):
         yield from function_findings(path, text, secrets)
     yield from hidden_test_findings(path, text, facts.words, secrets)
-    yield from mention_findings(
-        path, text, facts.doctest_words if path.endswith(".py") else facts.words, secrets, spec_paths
-    )
+    yield from mention_findings(path, text, facts.doctest_words if path.endswith(".py") else facts.words, secrets)
 
 
 def function_findings(path: str, text: str, secrets: Secrets) -> Iterator[LeakFinding]:
@@ -333,17 +327,10 @@ def hidden_test_findings(path: str, text: str, words: frozenset[str], secrets: S
                 )
 
 
-def mention_findings(
-    path: str, text: str, words: frozenset[str], secrets: Secrets, spec_paths: Sequence[str]
-) -> Iterator[LeakFinding]:
-    def matches(patterns: Sequence[str]) -> bool:
-        return any(fnmatch(path, pattern) or fnmatch(PurePosixPath(path).name, pattern) for pattern in patterns)
-
-    mentioned = sorted(words & secrets.names)
-    if not mentioned:
-        return
-    severity: Severity = "declared" if matches(spec_paths) else "hard" if matches(DOCUMENTATION) else "soft"
-    for name in mentioned:
+def mention_findings(path: str, text: str, words: frozenset[str], secrets: Secrets) -> Iterator[LeakFinding]:
+    is_documentation = any(fnmatch(PurePosixPath(path).name, pattern) for pattern in DOCUMENTATION)
+    severity: Severity = "declared" if is_documentation else "soft"
+    for name in sorted(words & secrets.names):
         yield LeakFinding(
             check="mentions", path=path, line=line_of(text, name), detail=f"mentions {name}", severity=severity
         )

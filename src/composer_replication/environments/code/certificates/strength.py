@@ -9,12 +9,12 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 
-from composer_replication.syntax import parse
+from composer_replication.syntax import PlacedSource, parse
 
+from ..tasks.symbols import FunctionNode, docstring_node, first_line
 from ..tasks.task import Symbol
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-LAZY_BODIES: dict[str, Callable[[Function], str]] = {
+LAZY_BODIES: dict[str, Callable[[FunctionNode], str]] = {
     "none": lambda function: "return None",
     "first_argument": lambda function: f"return {_first_argument(function)}",
     "constant": lambda function: "return True",
@@ -40,7 +40,7 @@ def dropped_statements(
         for path, source in sources.items()
         for function in _functions(parse(source), _names(wanted, path))
         for statement in _statements(function)
-        if not _starts_with(source, statement, "elif")
+        if not PlacedSource(source).code(statement).startswith(b"elif")
     ]
     chosen = found if len(found) <= limit else Random(seed).sample(found, limit)
     changed: list[dict[str, str]] = []
@@ -55,7 +55,7 @@ def _names(symbols: list[Symbol], path: str) -> set[str]:
     return {symbol.name for symbol in symbols if symbol.file == path}
 
 
-def _functions(tree: ast.AST, names: set[str], prefix: str = "", inside: bool = False) -> Iterator[Function]:
+def _functions(tree: ast.AST, names: set[str], prefix: str = "", inside: bool = False) -> Iterator[FunctionNode]:
     """Outermost functions that are named, or that stand in a class that is."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -67,16 +67,12 @@ def _functions(tree: ast.AST, names: set[str], prefix: str = "", inside: bool = 
             yield from _functions(node, names, prefix, inside)
 
 
-def _body(function: Function) -> list[ast.stmt]:
+def _body(function: FunctionNode) -> list[ast.stmt]:
     """Without the docstring, unless there is nothing else."""
-    first, *rest = function.body
-    is_text = (
-        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
-    )
-    return rest if is_text and rest else function.body
+    return function.body[1:] if docstring_node(function) and len(function.body) > 1 else function.body
 
 
-def _statements(function: Function) -> Iterator[ast.stmt]:
+def _statements(function: FunctionNode) -> Iterator[ast.stmt]:
     kept = set(map(id, _body(function)))
     for node in ast.walk(function):
         if isinstance(node, ast.stmt) and node is not function and not isinstance(node, NOT_WORTH_DROPPING):
@@ -85,13 +81,13 @@ def _statements(function: Function) -> Iterator[ast.stmt]:
             yield node
 
 
-def _first_argument(function: Function) -> str:
+def _first_argument(function: FunctionNode) -> str:
     names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
     names = [name for name in names if name not in ("self", "cls")]
     return names[0] if names else function.args.vararg.arg if function.args.vararg else "None"
 
 
-def _with_bodies(source: str, names: set[str], body: Callable[[Function], str]) -> str:
+def _with_bodies(source: str, names: set[str], body: Callable[[FunctionNode], str]) -> str:
     functions = sorted(_functions(parse(source), names), key=lambda function: function.lineno, reverse=True)
     for function in functions:
         statements = _body(function)
@@ -100,18 +96,9 @@ def _with_bodies(source: str, names: set[str], body: Callable[[Function], str]) 
 
 
 def _replace(source: str, first: ast.stmt, last: ast.stmt, text: str) -> str:
-    """Columns of the syntax tree count bytes, so bytes are cut."""
-    lines = source.encode().splitlines(keepends=True)
-    start_line = min([first.lineno, *(item.lineno for item in getattr(first, "decorator_list", []))])
-    assert last.end_lineno is not None and last.end_col_offset is not None
-    before = b"".join(lines[: start_line - 1]) + lines[start_line - 1][: first.col_offset]
-    after = lines[last.end_lineno - 1][last.end_col_offset :] + b"".join(lines[last.end_lineno :])
-    return (before + text.encode() + after).decode()
-
-
-def _starts_with(source: str, statement: ast.stmt, word: str) -> bool:
-    line = source.encode().splitlines()[statement.lineno - 1]
-    return line[statement.col_offset :].startswith(word.encode())
+    placed = PlacedSource(source)
+    start = placed.line_starts[first_line(first) - 1] + first.col_offset
+    return (placed.content[:start] + text.encode() + placed.content[placed.end(last) :]).decode()
 
 
 def _parses(source: str) -> bool:

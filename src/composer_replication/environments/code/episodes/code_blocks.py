@@ -12,8 +12,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..generators.feature_deletion.splices import first_line
-from ..tasks.symbols import DefinitionNode, FunctionNode, parse_source
+from ..tasks.symbols import DefinitionNode, FunctionNode, first_line, parse_source
 from .tools import ToolError
 
 _FENCED = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
@@ -31,7 +30,7 @@ class CodeBlock:
         """As they stand, moved to another indentation. The inside of a string over several lines is not moved."""
         first, last = first_line(node), node.end_lineno or node.lineno
         inside_strings = set(_string_lines(node))
-        before = _indent(self.lines[first - 1])
+        before = indent_of(self.lines[first - 1])
         moved: list[str] = []
         for number in range(first, last + 1):
             line = self.lines[number - 1]
@@ -115,7 +114,7 @@ def _string_lines(node: ast.AST) -> Iterator[int]:
             yield from range(each.lineno + 1, (each.end_lineno or each.lineno) + 1)
 
 
-def _indent(line: str) -> str:
+def indent_of(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 

@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 from composer_replication.records import Message
 
-from ..generators.feature_deletion.splices import first_line
 from ..tasks.asked import AskedTask
-from ..tasks.symbols import Module, parse_module
+from ..tasks.symbols import Module, first_line, parse_module
 from ..tasks.task import TaskFolder
 from .code_blocks import parse_block, read_answer
 from .session import SessionLimits, TaskSession, ToolResult

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..generators.feature_deletion.import_time import bound_names
-from ..generators.feature_deletion.splices import first_line
-from ..tasks.symbols import Definition, DefinitionNode, FunctionNode, Module, parse_module
-from .code_blocks import CodeBlock, find_definition
+from ..tasks.symbols import Definition, DefinitionNode, FunctionNode, Module, first_line, parse_module
+from .code_blocks import CodeBlock, find_definition, indent_of
 from .tools import ToolError
 
 RECEIVERS = ("self", "cls")
@@ -55,7 +54,7 @@ def _definition_edits(module: Module, block: CodeBlock, node: DefinitionNode, na
     found = definitions_of(module, name)
     if found:
         old = found[0].node
-        indent = _indent(module.lines[old.lineno - 1])
+        indent = indent_of(module.lines[old.lineno - 1])
         # Who writes only the function does not mean to take `@property` away.
         first = first_line(old) if node.decorator_list else old.lineno
         lines = block.lines_of(node, indent)
@@ -69,7 +68,7 @@ def _definition_edits(module: Module, block: CodeBlock, node: DefinitionNode, na
     if not classes:
         raise ToolError(f"Your response could not be parsed: {module.path} has no class `{owner}`.")
     body = classes[0].node
-    indent = _indent(module.lines[body.body[-1].lineno - 1])
+    indent = indent_of(module.lines[body.body[-1].lineno - 1])
     yield _after(body.end_lineno or body.lineno, ["", *block.lines_of(node, indent)])
 
 
@@ -183,7 +182,3 @@ def _dumped(value: object) -> object:
     if isinstance(value, list):
         return [_dumped(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
     return ast.dump(value) if isinstance(value, ast.AST) else value
-
-
-def _indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())]

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from composer_replication.syntax import parse
 
+from ..tasks.repository import module_name
 from ..tasks.symbols import DefinitionNode, docstring_node, parse_module
 from ..tasks.task import TaskFolder
 from ..tasks.test_ids import file_of
@@ -123,7 +124,7 @@ def _documentation_tests(task: TaskFolder) -> dict[str, str]:
         documented = docstring_node(node) if node else None
         text = str(documented.value.value) if documented and isinstance(documented.value, ast.Constant) else ""
         if text and _shows_examples(text, known.task.statement + (_text(task.tree / symbol.file) or "")):
-            examples[symbol.name] = (_module_name(task, symbol.file), text)
+            examples[symbol.name] = (module_name(symbol.file, task.code_task.source_roots), text)
     checks = [f"def test_documentation_of_{name.replace('.', '_')}():\n    check({name!r})\n" for name in examples]
     folder = PurePosixPath(known.test_files[0]).parent if known.test_files else PurePosixPath(".")
     written = "\n\n".join([_DOCUMENTATION, f"EXAMPLES = {examples!r}\n", *checks])
@@ -144,15 +145,9 @@ def _definition(text: str, name: str) -> DefinitionNode | None:
     return next((each.node for each in parse_module("", text).definitions if each.symbol.name == name), None)
 
 
-def _module_name(task: TaskFolder, path: str) -> str:
-    for root in task.code_task.source_roots:
-        path = path.removeprefix(f"{root}/") if root != "." else path
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
 def _nearby_guards(task: TaskFolder) -> Iterator[str]:
     """Tests of the tree that pass before and after, from files that import the module, shortest names first."""
-    modules = {_module_name(task, symbol.file) for symbol in task.code_task.symbols}
+    modules = {module_name(symbol.file, task.code_task.source_roots) for symbol in task.code_task.symbols}
     guards = sorted(task.code_task.guard_tests, key=lambda test: (len(test), test))
     near = {path for path in {file_of(test) for test in guards} if _imports_any(task.tree / path, modules)}
     yield from [test for test in guards if file_of(test) in near][:MOST_GUARDS]

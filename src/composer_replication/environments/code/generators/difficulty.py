@@ -39,15 +39,12 @@ def static_difficulty(
     }
 
 
-def difficulty_score(measures: dict[str, float], level: Level = "L0", survived_share: float = 0.0) -> float:
-    """One number to order tasks by, larger for harder. A prior, not a probability: no policy was asked.
-
-    `survived_share` is of the expected tests that passed without the feature: what they ask for is easier to meet.
-    """
+def difficulty_score(measures: dict[str, float], level: Level = "L0") -> float:
+    """One number to order tasks by, larger for harder. A prior, not a probability: no policy was asked."""
     size = math.log2(1 + measures.get("lines", 0.0)) + 0.5 * math.log2(1 + measures.get("cyclomatic", 0.0))
     spread = 0.5 * math.log2(1 + measures.get("symbols", 0.0)) + math.log2(1 + measures.get("files", 0.0))
     context = 0.25 * math.log2(1 + measures.get("fan_in", 0.0) + measures.get("fan_out", 0.0))
-    return size + spread + context + LEVELS.index(level) - survived_share
+    return size + spread + context + LEVELS.index(level)
 
 
 def _functions(index: SourceIndex, symbol: Symbol) -> tuple[Definition, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from composer_replication.syntax import parse
+from composer_replication.syntax import PlacedSource, parse
 
 UNRAISED = ("BufferError", "UnicodeTranslateError", "ProcessLookupError", "TabError")
 OPPOSITES = {
@@ -67,14 +67,14 @@ def function_names(text: str) -> frozenset[str]:
 
 def contradictable_tests(text: str, used_elsewhere: frozenset[str], chance: Random) -> dict[str, Contradictable]:
     """By the name in pytest's ids, `Class::test`. A function that other code refers to is left alone."""
-    lines = _Lines(text)
+    source = PlacedSource(text)
     found: dict[str, Contradictable] = {}
     twice: set[str] = set()
     for name, function in _functions(parse(text), ()):
         if name in found:
             twice.add(name)
         if name.rpartition("::")[2] not in used_elsewhere and _runs_once_to_its_end(function):
-            found[name] = _contradictions(function, lines, chance)
+            found[name] = _contradictions(function, source, chance)
     return {name: ways for name, ways in found.items() if name not in twice and (ways.by_value or ways.by_form)}
 
 
@@ -97,38 +97,6 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     for edit in sorted(edits, key=lambda edit: edit.start, reverse=True):
         content = content[: edit.start] + edit.text.encode() + content[edit.end :]
     return content.decode()
-
-
-class _Lines:
-    """Where the nodes of a text lie in its bytes."""
-
-    def __init__(self, text: str) -> None:
-        self.content = text.encode()
-        self._starts = [0]
-        for line in self.content.splitlines(keepends=True):
-            self._starts.append(self._starts[-1] + len(line))
-
-    def span(self, node: ast.AST) -> tuple[int, int]:
-        at = _Position(node)
-        return self._starts[at.line - 1] + at.column, self._starts[at.end_line - 1] + at.end_column
-
-    def source(self, node: ast.AST) -> str:
-        start, end = self.span(node)
-        return self.content[start:end].decode()
-
-    def after_line(self, node: ast.AST) -> int:
-        return self._starts[_Position(node).end_line]
-
-    def ends_with_newline(self, node: ast.AST) -> bool:
-        return self.content[: self.after_line(node)].endswith(b"\n")
-
-
-class _Position:
-    def __init__(self, node: ast.AST) -> None:
-        assert isinstance(node, ast.expr | ast.stmt)
-        assert node.end_lineno is not None and node.end_col_offset is not None
-        self.line, self.column = node.lineno, node.col_offset
-        self.end_line, self.end_column = node.end_lineno, node.end_col_offset
 
 
 def _functions(scope: ast.Module | ast.ClassDef, outer: tuple[str, ...]) -> Iterable[tuple[str, ast.FunctionDef]]:
@@ -156,64 +124,65 @@ def _own_nodes(function: ast.FunctionDef) -> Iterable[ast.AST]:
             waiting += ast.iter_child_nodes(node)
 
 
-def _contradictions(function: ast.FunctionDef, lines: _Lines, chance: Random) -> Contradictable:
+def _contradictions(function: ast.FunctionDef, source: PlacedSource, chance: Random) -> Contradictable:
     by_value: list[Edit] = []
     by_form: list[Edit] = []
     for statement in function.body:
         if isinstance(statement, ast.Assert):
-            value, form = _of_assert(statement, lines, chance)
+            value, form = _of_assert(statement, source, chance)
         elif isinstance(statement, ast.With):
-            value, form = _of_with(statement, lines, chance)
+            value, form = _of_with(statement, source, chance)
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-            value, form = _of_call(statement.value, lines, chance)
+            value, form = _of_call(statement.value, source, chance)
         else:
             continue
         by_value += value
         by_form += form
     if not by_value and not by_form:
-        by_form += _closing_fact(function, lines, chance)
+        by_form += _closing_fact(function, source, chance)
     return Contradictable(tuple(by_value), tuple(by_form))
 
 
-def _of_assert(statement: ast.Assert, lines: _Lines, chance: Random) -> tuple[list[Edit], list[Edit]]:
-    by_value = _of_condition(statement.test, lines, chance)
-    return by_value, [] if by_value else [_replace(statement.test, f"not ({lines.source(statement.test)})", lines)]
+def _of_assert(statement: ast.Assert, source: PlacedSource, chance: Random) -> tuple[list[Edit], list[Edit]]:
+    by_value = _of_condition(statement.test, source, chance)
+    denied = f"not ({source.code(statement.test).decode()})"
+    return by_value, [] if by_value else [_replace(statement.test, denied, source)]
 
 
-def _of_condition(test: ast.expr, lines: _Lines, chance: Random) -> list[Edit]:
+def _of_condition(test: ast.expr, source: PlacedSource, chance: Random) -> list[Edit]:
     """Changes of what is expected, any of which makes a true condition false."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        return [edit for part in test.values for edit in _of_condition(part, lines, chance)]
+        return [edit for part in test.values for edit in _of_condition(part, source, chance)]
     if not (isinstance(test, ast.Compare) and len(test.ops) == 1):
         return []
     left, right, operator = test.left, test.comparators[0], test.ops[0]
     if isinstance(operator, ast.Eq):
-        return _other_value(left, right, lines, chance)
+        return _other_value(left, right, source, chance)
     if isinstance(operator, ast.Is) and isinstance(right, ast.Constant) and right.value in (True, False, None):
         others = [word for word in ("True", "False", "None") if word != repr(right.value)]
-        return [_replace(right, chance.choice(others), lines)]
+        return [_replace(right, chance.choice(others), source)]
     return []
 
 
-def _of_with(statement: ast.With, lines: _Lines, chance: Random) -> tuple[list[Edit], list[Edit]]:
+def _of_with(statement: ast.With, source: PlacedSource, chance: Random) -> tuple[list[Edit], list[Edit]]:
     """`with raises(A)` around something that raises A does not pass as `with raises(B)`."""
     for item in statement.items:
         if isinstance(item.context_expr, ast.Call) and _is_raises(item.context_expr):
-            return [_other_exception(item.context_expr, lines, chance)], []
+            return [_other_exception(item.context_expr, source, chance)], []
     return [], []
 
 
-def _of_call(call: ast.Call, lines: _Lines, chance: Random) -> tuple[list[Edit], list[Edit]]:
+def _of_call(call: ast.Call, source: PlacedSource, chance: Random) -> tuple[list[Edit], list[Edit]]:
     if _is_raises(call):
-        return [_other_exception(call, lines, chance)], []
+        return [_other_exception(call, source, chance)], []
     if not (isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "self"):
         return [], []
     method = call.func.attr
     positional = not any(isinstance(argument, ast.Starred) for argument in call.args)
     if method in EQUALITY_METHODS and len(call.args) >= 2 and positional:
-        return _other_value(call.args[0], call.args[1], lines, chance), []
+        return _other_value(call.args[0], call.args[1], source, chance), []
     if method in OPPOSITE_METHODS:
-        return [], [_replace(call.func, f"self.{OPPOSITE_METHODS[method]}", lines)]
+        return [], [_replace(call.func, f"self.{OPPOSITE_METHODS[method]}", source)]
     return [], []
 
 
@@ -222,20 +191,20 @@ def _is_raises(call: ast.Call) -> bool:
     return name in ("pytest.raises", "raises", "self.assertRaises", "self.assertRaisesRegex") and bool(call.args)
 
 
-def _other_exception(call: ast.Call, lines: _Lines, chance: Random) -> Edit:
+def _other_exception(call: ast.Call, source: PlacedSource, chance: Random) -> Edit:
     given = ast.unparse(call.args[0])
-    return _replace(call.args[0], chance.choice([name for name in UNRAISED if name not in given]), lines)
+    return _replace(call.args[0], chance.choice([name for name in UNRAISED if name not in given]), source)
 
 
-def _other_value(left: ast.expr, right: ast.expr, lines: _Lines, chance: Random) -> list[Edit]:
+def _other_value(left: ast.expr, right: ast.expr, source: PlacedSource, chance: Random) -> list[Edit]:
     """A change of the literal side, or a list around the other one: never equal to what was equal before."""
     literals = [side for side in (right, left) if _constants(side)]
     if len(literals) == 1:
         constant = chance.choice(_constants(literals[0]))
-        return [_replace(constant, _other_constant(constant.value, chance), lines)]
+        return [_replace(constant, _other_constant(constant.value, chance), source)]
     if len(literals) == 2:
         return []
-    return [_replace(right, f"[{lines.source(right)}]", lines)]
+    return [_replace(right, f"[{source.code(right).decode()}]", source)]
 
 
 def _constants(side: ast.expr) -> list[ast.Constant]:
@@ -264,18 +233,18 @@ def _other_constant(value: object, chance: Random) -> str:
     return repr(text[:position] + chance.choice(letters) + text[position + 1 :])
 
 
-def _closing_fact(function: ast.FunctionDef, lines: _Lines, chance: Random) -> list[Edit]:
+def _closing_fact(function: ast.FunctionDef, source: PlacedSource, chance: Random) -> list[Edit]:
     """A false statement after the last one of the body."""
     last = function.body[-1]
-    if _Position(last).line == function.lineno or not lines.ends_with_newline(last):
+    assert last.end_lineno is not None
+    at = source.line_starts[last.end_lineno]
+    if last.lineno == function.lineno or not source.content[:at].endswith(b"\n"):
         return []
-    at = lines.after_line(last)
-    return [Edit(at, at, f"{' ' * _Position(last).column}{chance.choice(CLOSING_FACTS)}\n")]
+    return [Edit(at, at, f"{' ' * last.col_offset}{chance.choice(CLOSING_FACTS)}\n")]
 
 
-def _replace(node: ast.AST, text: str, lines: _Lines) -> Edit:
-    start, end = lines.span(node)
-    return Edit(start, end, text)
+def _replace(node: ast.expr, text: str, source: PlacedSource) -> Edit:
+    return Edit(source.start(node), source.end(node), text)
 
 
 def parsable(texts: Mapping[str, str]) -> dict[str, str]:

@@ -2,13 +2,16 @@
 
 Reads `TASK/tests/mutants/*.json` ({"path", "text"}: a file of the tree and its broken text). The tests must pass on
 several copies of the true code. Each run has a sandbox of its own and nothing in it says which copy it holds: the
-tested files are there in compiled form only, each compiled a little differently (see `equivalent.py`). Not stopped:
+tested files are there in compiled form only, each compiled a little differently (see `equivalent`). Not stopped:
 tests that read compiled code and know every harmless difference, and, for a few points, tests that fail by chance.
 """
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import json
+import marshal
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +20,11 @@ from pathlib import Path
 from random import Random
 
 from composer_replication.errors import UsageError
+from composer_replication.syntax import parse
 
+from ..tasks.symbols import FunctionNode, docstring_node
 from ..tasks.task import Grade, TaskFolder
 from ..tasks.test_ids import is_test_file
-from .equivalent import compiled, equivalent
 from .overlay import Accepted
 from .trusted_run import Order, RunOutcome, run_trusted
 
@@ -98,3 +102,36 @@ def _objections(true_runs: list[RunOutcome]) -> tuple[str, ...]:
     if len({run.passed for run in true_runs}) > 1:
         objections.append("the tests differ between runs of the true code")
     return tuple(dict.fromkeys(objections))
+
+
+class _AddLocals(ast.NodeTransformer):
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> FunctionNode:
+        return self._padded(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> FunctionNode:
+        return self._padded(node)
+
+    def _padded(self, node: FunctionNode) -> FunctionNode:
+        """An unused local after the docstring."""
+        self.generic_visit(node)
+        name, number = f"_spare_{self._chance.randrange(10**6)}", self._chance.randrange(10**6)
+        node.body.insert(1 if docstring_node(node) else 0, parse(f"{name} = {number}").body[0])
+        return node
+
+
+def equivalent(text: str, chance: Random) -> str:
+    """The same program, compiled a little differently each time: what it does stays.
+
+    A test that tells the true code from a broken copy by its text, its hash or its compiled form fails on it too.
+    """
+    tree = _AddLocals(chance).visit(parse(text))
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def compiled(text: str, path: str) -> bytes:
+    """The content of a `.pyc` that is imported whatever its source; for the interpreter that runs this."""
+    code = compile(text, path, "exec", dont_inherit=True)
+    return importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code)

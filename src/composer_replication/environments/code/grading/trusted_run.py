@@ -57,7 +57,6 @@ class Order:
     files: Sequence[str]
     trusted_files: Mapping[str, bytes | None]
     """On top of everything; None removes."""
-    stop_at_failure: bool = False
 
 
 def run_trusted(task: TaskFolder, accepted: Accepted, order: Order, backend: str) -> RunOutcome:
@@ -96,7 +95,6 @@ def _as_json(order: Order, code_task: CodeTask, token: str) -> dict[str, Any]:
         "files": list(order.files),
         "source_roots": list(code_task.source_roots),
         "plugins": list(code_task.pytest_plugins),
-        "stop_at_failure": order.stop_at_failure,
     }
 
 

@@ -12,9 +12,10 @@ import secrets
 import shutil
 import subprocess
 import time
+from functools import partial
 
 from .errors import SandboxFailure, SandboxRefusal
-from .interface import ExecResult, Sandbox, SandboxSpec
+from .interface import ExecResult, SandboxSpec
 from .limits import EXTRA_PROCESSES
 from .local import Command, LocalSandbox
 from .process import Running
@@ -106,17 +107,7 @@ def why_unavailable(engine: str) -> str:
     return "" if done.returncode == 0 else f"{engine} info failed: {done.stderr[-200:].strip()}"
 
 
-def open_docker(spec: SandboxSpec) -> Sandbox:
-    return ContainerSandbox(spec, "docker")
-
-
-def open_podman(spec: SandboxSpec) -> Sandbox:
-    return ContainerSandbox(spec, "podman")
-
-
-def why_no_docker() -> str:
-    return why_unavailable("docker")
-
-
-def why_no_podman() -> str:
-    return why_unavailable("podman")
+open_docker = partial(ContainerSandbox, engine="docker")
+open_podman = partial(ContainerSandbox, engine="podman")
+why_no_docker = partial(why_unavailable, "docker")
+why_no_podman = partial(why_unavailable, "podman")

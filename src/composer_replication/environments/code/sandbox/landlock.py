@@ -24,14 +24,14 @@ from pathlib import Path
 
 from . import landlock_launcher
 from .errors import INSTALL, SandboxFailure, SandboxRefusal, SandboxUnavailable
+from .host_paths import HostPathsSandbox
 from .interface import ExecResult, NetworkPolicy, SandboxSpec
 from .launching import Launcher
 from .limits import counted_by_the_kernel, new_group, resource_limits, threads_of_user
-from .local import Command, LocalSandbox
+from .local import Command
 from .process import Outcome, Running
-from .rewriting import rewrite_paths
 from .seccomp import FilterPlan, build_filter, supported
-from .system import ETC_COPIES, ETC_FOLDERS, base_environment, hidden_folders, program_folders
+from .system import ETC_COPIES, ETC_FOLDERS, hidden_folders, program_folders
 from .users import user_of_a_new_sandbox
 
 NEEDED_VERSION = 6
@@ -56,29 +56,21 @@ def _refuse_old_kernels() -> None:
         raise SandboxUnavailable(f"the kernel's Landlock is version {version}; {NEEDED_VERSION} is needed (Linux 6.12)")
 
 
-class LandlockSandbox(LocalSandbox):
+class LandlockSandbox(HostPathsSandbox):
     def __init__(self, spec: SandboxSpec) -> None:
         _refuse_old_kernels()
         _refuse_network(spec.network)
         self._launcher = Launcher()
         self._stop_launcher = weakref.finalize(self, self._launcher.close)
         super().__init__(spec, user_of_a_new_sandbox())
-        self._places = {spec.workdir: self.workdir, **{inside: str(path) for inside, path in self.shown.items()}}
 
     @property
     def backend(self) -> str:
         return "landlock"
 
-    @property
-    def workdir(self) -> str:
-        return str(self.workspace.work)
-
     def network(self, policy: NetworkPolicy) -> None:
         _refuse_network(policy)
         super().network(policy)
-
-    def _environment(self) -> dict[str, str]:
-        return base_environment(str(self.workspace.area / "home"), str(self.workspace.area / "tmp"))
 
     def kill(self) -> None:
         super().kill()
@@ -104,9 +96,9 @@ class LandlockSandbox(LocalSandbox):
             memory_is_counted=counted_by_the_kernel("memory"),
         )
         return (
-            [rewrite_paths(word, self._places) for word in command.argv],
-            {name: rewrite_paths(value, self._places) for name, value in command.env.items()},
-            rewrite_paths(command.cwd, self._places),
+            [self._rewritten(word) for word in command.argv],
+            {name: self._rewritten(value) for name, value in command.env.items()},
+            self._rewritten(command.cwd),
             -1 if self.user is None else self.user,
             self._limits(),
             [*_readable_system(), *map(str, self.shown.values())],

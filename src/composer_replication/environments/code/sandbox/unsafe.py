@@ -13,37 +13,25 @@ import signal
 import subprocess
 import time
 
-from .interface import ExecResult, SandboxSpec
+from .host_paths import HostPathsSandbox
+from .interface import ExecResult
 from .limits import apply_limits, resource_limits
-from .local import Command, LocalSandbox
+from .local import Command
 from .process import Running
-from .rewriting import rewrite_paths
-from .system import base_environment
 
 NOT_FOUND = 127
 UNBOUNDED = 1 << 20  # processes: they would be counted with the caller's own
 
 
-class UnsafeSandbox(LocalSandbox):
-    def __init__(self, spec: SandboxSpec) -> None:
-        super().__init__(spec)
-        self._places = {spec.workdir: self.workdir, **{inside: str(path) for inside, path in self.shown.items()}}
-
+class UnsafeSandbox(HostPathsSandbox):
     @property
     def backend(self) -> str:
         return "unsafe"
 
-    @property
-    def workdir(self) -> str:
-        return str(self.workspace.work)
-
-    def _environment(self) -> dict[str, str]:
-        return base_environment(str(self.workspace.area / "home"), str(self.workspace.area / "tmp"))
-
     def _run(self, command: Command) -> ExecResult:
         started = time.monotonic()
-        env = {name: rewrite_paths(value, self._places) for name, value in command.env.items()}
-        argv = [rewrite_paths(word, self._places) for word in command.argv]
+        env = {name: self._rewritten(value) for name, value in command.env.items()}
+        argv = [self._rewritten(word) for word in command.argv]
         program = shutil.which(argv[0], path=env["PATH"])
         if program is None:
             return ExecResult(NOT_FOUND, b"", f"{argv[0]}: not found\n".encode(), "exited", 0.0)
@@ -51,7 +39,7 @@ class UnsafeSandbox(LocalSandbox):
             argv,
             executable=program,
             env=env,
-            cwd=rewrite_paths(command.cwd, self._places),
+            cwd=self._rewritten(command.cwd),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,3 +38,10 @@ class CoverageMap:
     """What finding this out took."""
     preload: tuple[str, ...] = ()
     """Modules from outside the repository that a warm test process may load ahead."""
+
+
+def module_name(path: str, source_roots: Iterable[str]) -> str:
+    """As it is imported."""
+    for root in source_roots:
+        path = path.removeprefix(f"{root}/") if root != "." else path
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")

@@ -256,6 +256,11 @@ def blocks_of(statement: ast.stmt) -> list[list[ast.stmt]]:
     return [block for block in blocks if block]
 
 
+def first_line(node: ast.stmt) -> int:
+    """Counted from 1, decorators included."""
+    return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+
+
 def docstring_node(node: DefinitionNode) -> ast.Expr | None:
     first = node.body[0]
     if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
@@ -269,9 +274,7 @@ def code_lines(module: Module, node: DefinitionNode) -> list[str]:
     statements = node.body[1:] if documented else node.body
     if not statements:
         return []
-    first, last = statements[0], node.end_lineno or node.lineno
-    start = min([first.lineno, *(each.lineno for each in getattr(first, "decorator_list", []))])
-    lines = (line.strip() for line in module.lines[start - 1 : last])
+    lines = (line.strip() for line in module.lines[first_line(statements[0]) - 1 : node.end_lineno])
     return [line for line in lines if line and not line.startswith("#")]
 
 

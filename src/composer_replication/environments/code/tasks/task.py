@@ -101,7 +101,7 @@ class Candidate:
     others are left."""
     mutants: tuple[dict[str, str], ...] = ()
     """For the grader `mutants`: `path` and `text` of one broken source file each. The gates keep those that the
-    original tests notice (`test_writing.kills.killed_mutants`)."""
+    original tests notice (`certificates.gates.killed_mutants`)."""
 
 
 @dataclass(frozen=True)

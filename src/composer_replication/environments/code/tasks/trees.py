@@ -20,10 +20,10 @@ def files_of(tree: Path) -> Iterator[str]:
     yield from sorted(found)
 
 
-def tree_hash(tree: Path, paths: Iterator[str] | None = None) -> str:
+def tree_hash(tree: Path) -> str:
     """Over the names and the bytes of the files; the same on every machine."""
     digest = hashlib.sha256()
-    for path in files_of(tree) if paths is None else paths:
+    for path in files_of(tree):
         content = hashlib.sha256((tree / path).read_bytes()).hexdigest()
         digest.update(f"{content}  {path}\n".encode())
     return digest.hexdigest()

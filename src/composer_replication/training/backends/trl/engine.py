@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
-
-from .compat import call_inside_forward
+from trl.models.utils import _ForwardRedirection  # pyright: ignore[reportPrivateUsage]
 
 
 class AccelerateEngine:
@@ -32,7 +31,8 @@ class AccelerateEngine:
         return self._accelerator.autocast()
 
     def inside_forward(self, model: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-        return call_inside_forward(model, self.unwrap(model), function, *arguments)
+        """Within the forward pass of whatever wraps the model, so that the wrapper's hooks fire."""
+        return _ForwardRedirection()(model, self.unwrap(model), function, *arguments)
 
     def apart(self, model: Any) -> AbstractContextManager[Any]:
         is_wrapped = isinstance(model, DistributedDataParallel)

@@ -42,7 +42,7 @@ def queued_samples(
         before = len(rollout.prompt_ids)
         made.append(
             QueuedSample(
-                prompt=_plain(rollout.episode.messages),
+                prompt=[dict[str, Any](message) for message in rollout.episode.messages],
                 completion=[{"role": "assistant", "content": turn.text} for turn in rollout.turns],
                 input_ids=np.asarray(rollout.context_ids),
                 completion_mask=np.asarray([0] * before + rollout.sampled_mask),
@@ -91,10 +91,6 @@ class PackedRows(NamedTuple):
     def _place(self, row: int, start: int) -> int:
         """In the sample, of a place in its completion, which begins with the first sampled token."""
         return int(torch.as_tensor(self.samples[row]["completion_mask"]).long().argmax()) + start
-
-
-def _plain(messages: Sequence[Any]) -> list[dict[str, Any]]:
-    return [dict(message) for message in messages]
 
 
 def _sites_of(sample: dict[str, Any]) -> Sequence[OnlineSite]:

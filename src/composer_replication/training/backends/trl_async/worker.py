@@ -11,7 +11,8 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Any
 
@@ -51,6 +52,7 @@ class EpisodeQueue:
         self.rollout_buffer: queue.Queue[Any] = queue.Queue(maxsize=groups_in_flight * group_size)
         self.metrics_queue: queue.Queue[dict[str, float]] = queue.Queue()
         self._stopping = threading.Event()
+        self._cancel: Callable[[], object] | None = None
         self._failure: BaseException | None = None
         self._alive_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="episode-queue", daemon=True)
@@ -58,10 +60,15 @@ class EpisodeQueue:
     # What TRL asks of a worker
 
     def start(self) -> None:
+        self._beat()
         self._thread.start()
 
     def stop(self) -> None:
+        """Turns under way are given up and their episodes closed. Closing that takes longer goes on in the thread."""
         self._stopping.set()
+        if self._cancel is not None:
+            with suppress(RuntimeError):  # the loop has closed: it ended by itself
+                self._cancel()
         if self._thread.is_alive():
             self._thread.join(JOIN_S)
 
@@ -73,8 +80,12 @@ class EpisodeQueue:
             raise self._failure
         if time.monotonic() - self._alive_at > stale_after_s:
             raise RecomposeError(
-                f"no group of rollouts was finished for {stale_after_s:.0f} s", "look at the sampling server"
+                f"no turn of a rollout was finished for {stale_after_s:.0f} s",
+                "look at the sampling server and the environment",
             )
+
+    def _beat(self) -> None:
+        self._alive_at = time.monotonic()
 
     # Playing
 
@@ -82,45 +93,43 @@ class EpisodeQueue:
         try:
             asyncio.run(self._produce())
         except BaseException as error:
-            self._failure = error
+            if not self._stopping.is_set():
+                self._failure = _first(error)
 
     async def _produce(self) -> None:
+        loop, producer = asyncio.get_running_loop(), asyncio.current_task()
+        assert producer is not None
+        self._cancel = lambda: loop.call_soon_threadsafe(producer.cancel)
+        if self._stopping.is_set():
+            return
         steps = FreeSteps(self._worker.settings.max_concurrency, self._worker.settings.step_timeout_s)
-        places, playing = asyncio.Semaphore(self._groups_in_flight), set[asyncio.Task[None]]()
-        async with self._sampler.connected():
+        places = asyncio.Semaphore(self._groups_in_flight)
+        async with self._sampler.connected(), asyncio.TaskGroup() as groups:
             for number in count():
                 await places.acquire()
-                if self._stopping.is_set():
-                    break
-                task = asyncio.create_task(self._group(number, steps, places))
-                playing.add(task)
-                for done in [one for one in playing if one.done()]:
-                    playing.discard(done)
-                    done.result()
-            for task in playing:
-                task.cancel()
-            await asyncio.gather(*playing, return_exceptions=True)
+                groups.create_task(self._group(number, steps, places))
 
     async def _group(self, number: int, steps: FreeSteps, places: asyncio.Semaphore) -> None:
-        task = self._tasks[number % len(self._tasks)]
-        try:
-            episodes = await asyncio.to_thread(started, self._environment, [task] * self._group_size)
+        async with self._episodes(self._tasks[number % len(self._tasks)]) as episodes:
             rollouts = [Rollout(episode, self._worker.tokens.prompt(episode.messages)) for episode in episodes]
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for member, rollout in enumerate(rollouts):
-                        seed = int(content_id(self._seed, number, member), 16) % MAX_SEED
-                        group.create_task(self._worker.play(self._sampler, rollout, steps, seed))
-                samples = await asyncio.to_thread(self._scored, rollouts, number)
-            finally:
-                await asyncio.to_thread(closed, self._environment, episodes)
-            for sample in samples:
-                await self._put(sample)
-            self._alive_at = time.monotonic()
-        except ExceptionGroup as several:
-            raise several.exceptions[0] from several
+            self._worker.check(rollouts)
+            async with asyncio.TaskGroup() as group:
+                for member, rollout in enumerate(rollouts):
+                    seed = int(content_id(self._seed, number, member), 16) % MAX_SEED
+                    group.create_task(self._worker.play(self._sampler, rollout, steps, seed, self._beat))
+            samples = await asyncio.to_thread(self._scored, rollouts, number)
+        for sample in samples:
+            await self._put(sample)
+        places.release()
+
+    @asynccontextmanager
+    async def _episodes(self, task: EnvironmentTask) -> AsyncGenerator[list[Episode]]:
+        """A thread that starts episodes cannot be stopped: whoever gives up waits for it, to close what it started."""
+        starting = asyncio.create_task(asyncio.to_thread(started, self._environment, [task] * self._group_size))
+        try:
+            yield await asyncio.shield(starting)
         finally:
-            places.release()
+            await asyncio.to_thread(closed, self._environment, await starting)
 
     def _scored(self, rollouts: Sequence[Rollout[Episode]], number: int) -> list[Any]:
         traces: list[Trace] = [rollout.trace(self._source_model, row) for row, rollout in enumerate(rollouts)]
@@ -144,11 +153,17 @@ class EpisodeQueue:
         return queued_samples(rollouts, rewards, sites, number, told)
 
     async def _put(self, sample: Any) -> None:
-        while not self._stopping.is_set():
+        while True:
+            self._beat()
             try:
                 sample.enqueued_at = time.time()
                 return self.rollout_buffer.put_nowait(sample)
             except queue.Full:
-                self._alive_at = time.monotonic()
                 await asyncio.sleep(FULL_QUEUE_PAUSE_S)
-        return None
+
+
+def _first(error: BaseException) -> BaseException:
+    """Of those that task groups gathered."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

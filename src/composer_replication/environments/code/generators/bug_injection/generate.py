@@ -1,11 +1,13 @@
 """Propose tasks in which a tested function has a small bug: one function, `propose`.
 
 Reads the repository's source and its coverage map; runs nothing. The tests of the function should break; the gates see
-which do, hide those, and reject a bug that no test notices.
+which do, hide those, and reject a bug that no test notices. No level of the statement names a line or the change.
 """
 
 from __future__ import annotations
 
+import ast
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
@@ -13,17 +15,20 @@ from random import Random
 from composer_replication.records import content_id
 
 from ...tasks.repository import CoverageMap, Repository
-from ...tasks.task import Candidate, Symbol
+from ...tasks.task import Candidate, Level, Symbol
 from ..kinds import GeneratorSettings
 from .operators import OPERATORS, mutations
-from .source import SourceText, read_source
-from .statement import statements
+from .source import FunctionNode, SourceText, read_source
 
 NAME = "bug_injection"
 MIN_TESTS = 5
 MAX_TEST_SHARE = 0.4
 BUGS_PER_FUNCTION = 3
 MODES = tuple(OPERATORS)
+END = (
+    "Find the cause and correct it in the source. The repository's own tests must stay green; further tests, which you "
+    "do not see, check the behaviour.\n"
+)
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,19 @@ def candidate(repository: Repository, coverage: CoverageMap, bug: Bug) -> Candid
             "tests": float(len(coverage.by_symbol[bug.symbol])),
         },
     )
+
+
+def statements(repository: Repository, symbol: Symbol, function: FunctionNode, symptom: str) -> dict[Level, str]:
+    """What the agent is told about a bug, from the most to the least."""
+    kind = "method" if "." in symbol.name else "function"
+    documentation = textwrap.indent(ast.get_docstring(function) or "", "    ")
+    quoted = f"\nIts documentation says what it should do:\n\n{documentation}\n" if documentation else ""
+    return {
+        "L0": f"The {kind} `{symbol.name}` in `{symbol.file}` misbehaves: {symptom}.\n{quoted}\n{END}",
+        "L1": f"The {kind} `{symbol.name}` in `{symbol.file}` does not do what it should.\n{quoted}\n{END}",
+        "L2": f"Something that `{symbol.file}` offers does not do what it should.\n\n{END}",
+        "L3": f"Something that {repository.name} offers does not do what it should.\n\n{END}",
+    }
 
 
 def source_patterns(repository: Repository) -> tuple[str, ...]:

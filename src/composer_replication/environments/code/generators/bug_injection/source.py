@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from composer_replication.syntax import parse
+from composer_replication.syntax import PlacedNode, PlacedSource, parse
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+from ...tasks.symbols import FunctionNode
 
 
 class Splice(NamedTuple):
@@ -18,25 +18,12 @@ class Splice(NamedTuple):
     replacement: bytes
 
 
-class SourceText:
+class SourceText(PlacedSource):
     def __init__(self, text: str) -> None:
-        self.content = text.encode()
+        super().__init__(text)
         self.tree = parse(text)
-        self._lines = [0]
-        for line in self.content.splitlines(keepends=True):
-            self._lines.append(self._lines[-1] + len(line))
 
-    def start(self, node: ast.expr | ast.stmt | ast.excepthandler | ast.keyword) -> int:
-        return self._lines[node.lineno - 1] + node.col_offset
-
-    def end(self, node: ast.expr | ast.stmt | ast.excepthandler | ast.keyword) -> int:
-        assert node.end_lineno is not None and node.end_col_offset is not None
-        return self._lines[node.end_lineno - 1] + node.end_col_offset
-
-    def code(self, node: ast.expr | ast.stmt | ast.keyword) -> bytes:
-        return self.content[self.start(node) : self.end(node)]
-
-    def replace(self, node: ast.expr | ast.stmt | ast.keyword, replacement: bytes | str) -> Splice:
+    def replace(self, node: PlacedNode, replacement: bytes | str) -> Splice:
         return Splice(
             self.start(node), self.end(node), replacement.encode() if isinstance(replacement, str) else replacement
         )

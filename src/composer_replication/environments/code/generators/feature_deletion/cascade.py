@@ -96,22 +96,22 @@ class Cascade:
     def _leave_lists(self, package: str, name: str) -> None:
         """Take the file's name out of the lists of module names that its package goes through."""
         for statement in self.index.modules[package].tree.body:
-            for node in ast.walk(statement):
-                if isinstance(node, ast.List | ast.Tuple | ast.Set):
-                    for position, element in enumerate(node.elts):
-                        if isinstance(element, ast.Constant) and element.value == name:
-                            self._drop_item(package, statement, node, position)
+            self._leave_literals(package, statement, name)
 
     def _leave_all(self, path: str, name: str) -> None:
         """Take the name's string out of `__all__`."""
         for statement in self.graph.scopes[path].all_statements:
-            for node in ast.walk(statement):
-                if isinstance(node, ast.List | ast.Tuple | ast.Set):
-                    for position, element in enumerate(node.elts):
-                        if isinstance(element, ast.Constant) and element.value == name:
-                            self._drop_item(path, statement, node, position)
-                elif isinstance(node, ast.Call) and isinstance(statement, ast.Expr) and _appends(node, name):
-                    self.removal.of(path).statements.add(statement)
+            self._leave_literals(path, statement, name)
+            calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+            if isinstance(statement, ast.Expr) and any(_appends(call, name) for call in calls):
+                self.removal.of(path).statements.add(statement)
+
+    def _leave_literals(self, path: str, statement: ast.stmt, name: str) -> None:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.List | ast.Tuple | ast.Set):
+                for position, element in enumerate(node.elts):
+                    if isinstance(element, ast.Constant) and element.value == name:
+                        self._drop_item(path, statement, node, position)
 
     def _drop_use(self, path: str, use: Use) -> None:
         if path in self.removal.files or self._is_gone(path, use):

@@ -17,7 +17,7 @@ from typing import Any
 
 from composer_replication.syntax import parse
 
-from ...tasks.symbols import DefinitionNode, FunctionNode, Module, blocks_of, docstring_node, parse_source
+from ...tasks.symbols import DefinitionNode, FunctionNode, Module, blocks_of, docstring_node, first_line, parse_source
 
 Container = ast.Import | ast.ImportFrom | ast.List | ast.Tuple | ast.Set | ast.Dict | ast.Delete
 ENCODING = re.compile(r"#.*?coding[:=]")
@@ -96,11 +96,6 @@ def items_of(container: Container) -> Sequence[tuple[ast.AST, ast.AST]]:
         return [(alias, alias) for alias in container.names]
     items = container.targets if isinstance(container, ast.Delete) else container.elts
     return [(item, item) for item in items]
-
-
-def first_line(node: ast.stmt) -> int:
-    """Counted from 1, decorators included."""
-    return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
 
 
 def header_end(module: Module, node: DefinitionNode) -> int:

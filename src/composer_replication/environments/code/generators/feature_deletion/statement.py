@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-from ...tasks.repository import Repository
+from ...tasks.repository import Repository, module_name
 from ...tasks.symbols import Definition, Module, SourceIndex, code_lines, docstring_node, source_index
 from ...tasks.task import Level, Symbol
 from ...tasks.trees import files_of
@@ -140,20 +140,12 @@ def _required_names(index: SourceIndex, removed: Iterable[Target]) -> str:
     """Where the removed names could be imported from."""
     dotted = sorted(
         {
-            f"{module_name(index, path)}.{name}"
+            f"{module_name(path, index.repository.source_roots)}.{name}"
             for path, name in removed
             if path in index.sources and "." not in name and not name.startswith("_")
         }
     )
     return "These names must exist again: " + ", ".join(f"`{name}`" for name in dotted) + "." if dotted else ""
-
-
-def module_name(index: SourceIndex, path: str) -> str:
-    """As it is imported."""
-    for root in index.repository.source_roots:
-        if root != "." and path.startswith(f"{root}/"):
-            path = path.removeprefix(f"{root}/")
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def _signature(module: Module, definition: Definition) -> str:

@@ -7,7 +7,7 @@ broken copies of the feature that they notice, if they pass on the true code. Th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import PurePosixPath
 from random import Random
@@ -15,13 +15,12 @@ from random import Random
 from composer_replication.records import content_id
 
 from ...tasks.repository import CoverageMap, Repository
-from ...tasks.task import Candidate, Grain, Symbol
+from ...tasks.task import Candidate, Grain, Level, Symbol
 from ...tasks.test_ids import file_of, is_test_file
 from ..bug_injection.generate import source_of, tested_functions
 from ..bug_injection.operators import OPERATORS, mutations
 from ..feature_deletion.visible import gone_tests, visible_tests
 from ..kinds import GeneratorSettings
-from .statement import statements
 
 NAME = "test_writing"
 MODE = "write-tests"
@@ -29,6 +28,11 @@ MODES = (MODE,)
 MIN_MUTANTS, MAX_MUTANTS = 4, 12
 MAX_TEST_SHARE = 0.4
 Feature = tuple[Grain, tuple[Symbol, ...]]
+RULES = (
+    "The code is correct as it stands: every test that you write must pass on it. Your tests are then run on copies of "
+    "the code with one small bug each; the reward is the share of copies on which one of your tests fails. Tests that "
+    "read the source instead of calling it are not counted. Do not change the source.\n"
+)
 
 
 def propose(repository: Repository, coverage: CoverageMap, settings: GeneratorSettings) -> Iterator[Candidate]:
@@ -107,6 +111,23 @@ def broken_copies(repository: Repository, symbols: tuple[Symbol, ...], rng: Rand
     rows = zip_longest(*columns)
     distinct = dict.fromkeys(one for row in rows for one in row if one is not None)
     return tuple({"path": path, "text": text} for path, text in list(distinct)[:MAX_MUTANTS])
+
+
+def statements(
+    repository: Repository, symbols: Sequence[Symbol], test_files: Sequence[str], mutants: int
+) -> dict[Level, str]:
+    """What the agent is told, from the most to the least."""
+    names = ", ".join(f"`{symbol.name}` in `{symbol.file}`" for symbol in symbols)
+    files = ", ".join(f"`{path}`" for path in test_files)
+    modules = ", ".join(f"`{path}`" for path in dict.fromkeys(symbol.file for symbol in symbols))
+    place = f"Write pytest tests in {files}, or in new files `test_*.py` next to it"
+    return {
+        "L0": f"{place}, for {names}. There are {mutants} bugs to notice: wrong conditions, edges of ranges, forgotten "
+        f"cases, wrong constants and defaults, swapped arguments.\n\n{RULES}",
+        "L1": f"{place}, for {names}.\n\n{RULES}",
+        "L2": f"{place}, for what {modules} offers and no test of the repository covers.\n\n{RULES}",
+        "L3": f"{place}, for what {repository.name} offers and no test of the repository covers.\n\n{RULES}",
+    }
 
 
 def test_patterns(path: str) -> tuple[str, str]:

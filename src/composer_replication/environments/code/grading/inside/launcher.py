@@ -39,7 +39,6 @@ def main() -> None:
     arguments = ["-c", str(own_folder / "grading.ini"), "--rootdir", tree, "--confcutdir", tree]
     arguments += ["-q", "--tb=no", "--no-header", "--no-summary", "--continue-on-collection-errors"]
     arguments += [f"-pno:{name}" for name in ("cacheprovider", "stepwise", "junitxml", "pastebin")]
-    arguments += ["--maxfail", "1"] if order["stop_at_failure"] else []
     arguments += [part for name in order["plugins"] for part in ("-p", name)]
     code = pytest.main([*arguments, *order["files"]], plugins=[recorder])
     recorder.end(int(code))
