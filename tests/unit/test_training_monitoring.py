@@ -190,11 +190,6 @@ def test_an_alarm_where_too_many_hit_a_canary(tmp_path):
     assert "12.0% of the last rollouts" in trial.alarms()[0].sentence
 
 
-def test_without_a_monitor_no_canary_alarm_waits(tmp_path):
-    assert "canary_hits" not in Trial(tmp_path).watchdog.unwatched
-    assert "canary_hits" in Trial(tmp_path, limits=Thresholds(canary_rate=0.1)).watchdog.unwatched
-
-
 @pytest.fixture
 def new_policy(make_model, tiny_tokens):
     return lambda: Policy("small", make_model(len(tiny_tokens.tokenizer), seed=2), tiny_tokens)
