@@ -107,7 +107,7 @@ def test_smoothing_holds_the_margin_at_its_log_odds(one, smoothing, beta):
     optimum = math.log((1 - smoothing) / smoothing)
     for excess in (-0.5, 0.0, 0.5):
         shift = (optimum + excess) / beta
-        sides = with_grad(columns([(-5.0 + shift, -7.0, -5.0, -7.0, *one[4:6], smoothing, 1.0)]))
+        sides = with_grad(columns([(-5.0 + shift, -7.0, -5.0, -7.0, *one[4:6], smoothing)]))
         result = preference_loss(**sides, beta=beta, nll_weight=0.0)
         chosen, rejected = (grad.item() for grad in gradients(result.loss, sides))
         assert math.isclose(chosen, -rejected, abs_tol=1e-12)
