@@ -239,7 +239,9 @@ def _demanding(candidate: Candidate, split: Split, bench: Bench) -> tuple[Split,
 
 
 def _dropped(candidate: Candidate, split: Split, bench: Bench, seed: int) -> dict[str, int]:
-    variants = dropped_statements(_sources(candidate, bench), candidate.symbols, MAX_DROPPED_STATEMENTS, seed)
+    sources = _sources(candidate, bench)
+    variants = [{**sources, **texts} for texts in candidate.partial_solutions[:MAX_DROPPED_STATEMENTS]]
+    variants = variants or dropped_statements(sources, candidate.symbols, MAX_DROPPED_STATEMENTS, seed)
     caught = sum(not split.hidden <= hidden_passed(split, texts, bench, stop=True).passed for texts in variants)
     return {"tried": len(variants), "caught": caught}
 

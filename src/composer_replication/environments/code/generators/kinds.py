@@ -15,13 +15,14 @@ from typing import get_args
 from composer_replication.errors import UsageError
 
 from ..tasks.repository import CoverageMap, Repository
-from ..tasks.task import Candidate, Grain, Level
+from ..tasks.task import Candidate, Grain, Level, Rejection
 
 OWN = "composer_replication.environments.code.generators"
 GENERATORS = {
     "feature_deletion": f"{OWN}.feature_deletion.generate:propose",
     "bug_injection": f"{OWN}.bug_injection.generate:propose",
     "test_writing": f"{OWN}.test_writing.generate:propose",
+    "commits": f"{OWN}.commits.generate:propose",
 }
 
 
@@ -39,7 +40,8 @@ class GeneratorSettings:
     """Empty: all that the generator knows."""
 
 
-Generator = Callable[[Repository, CoverageMap, GeneratorSettings], Iterator[Candidate]]
+Generator = Callable[[Repository, CoverageMap, GeneratorSettings], Iterator[Candidate | Rejection]]
+"""A rejection says why something that looked like a candidate is none; the funnel counts it as filtered."""
 
 
 def find_generator(name: str) -> Generator:

@@ -15,9 +15,8 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -32,7 +31,7 @@ from ..running.coverage import survey
 from ..running.warm import TestSetup
 from ..tasks.loading import load_repository
 from ..tasks.repository import CoverageMap, Repository
-from ..tasks.task import Candidate, TaskFolder
+from ..tasks.task import Candidate, Rejection, TaskFolder
 from ..tasks.trees import tree_hash
 from .survey_file import read_survey, write_survey
 from .workers import Job, certify_all
@@ -116,7 +115,7 @@ def make(
 
 def make_tasks(
     job: Job,
-    candidates: Iterable[Candidate],
+    candidates: Iterable[Candidate | Rejection],
     into: Path,
     *,
     jobs: int = 1,
@@ -130,7 +129,11 @@ def make_tasks(
     names: set[str] = set()
     started = time.monotonic()
     with (into / "verdicts.jsonl").open("a", encoding="utf-8") as out:
-        for candidate, verdict in certify_all(job, _undecided(candidates, known, names), jobs):
+
+        def not_tried(rejection: Rejection) -> None:
+            known[_key(rejection)] = _record(out, rejection, Verdict(rejection, 0.0, 0.0, 0.0, was_tried=False))
+
+        for candidate, verdict in certify_all(job, _undecided(candidates, known, names, not_tried), jobs):
             known[_key(candidate)] = _record(out, candidate, verdict)
             _tell(progress, known, total)
     decided = [line for key, line in known.items() if key in names]
@@ -139,25 +142,41 @@ def make_tasks(
 
 
 def _undecided(
-    candidates: Iterable[Candidate], known: dict[str, dict[str, Any]], names: set[str]
+    candidates: Iterable[Candidate | Rejection],
+    known: dict[str, dict[str, Any]],
+    names: set[str],
+    not_tried: Callable[[Rejection], None],
 ) -> Iterator[Candidate]:
     for candidate in candidates:
         key = _key(candidate)
         if key in names:
             continue
         names.add(key)
-        if key not in known:
+        if key in known:
+            continue
+        if isinstance(candidate, Rejection):
+            not_tried(candidate)
+        else:
             yield candidate
 
 
-def _key(candidate: Candidate) -> str:
+def _key(candidate: Candidate | Rejection) -> str:
+    if isinstance(candidate, Rejection):
+        return f"{candidate.reason}/{candidate.candidate}"
     return f"{candidate.generator}/{candidate.mode}/{candidate.grain}/{candidate.name}"
 
 
-def _proposals(repository: Repository, coverage: CoverageMap, settings: MakeSettings) -> Iterator[Candidate]:
+def _proposals(
+    repository: Repository, coverage: CoverageMap, settings: MakeSettings
+) -> Iterator[Candidate | Rejection]:
     for name in settings.generators:
         propose = find_generator(name)
-        yield from islice(propose(repository, coverage, settings.proposals), settings.proposals.limit)
+        proposed = 0
+        for proposal in propose(repository, coverage, settings.proposals):
+            yield proposal
+            proposed += isinstance(proposal, Candidate)
+            if proposed == settings.proposals.limit:
+                break
 
 
 def _claim(into: Path, identity: dict[str, Any]) -> None:
@@ -206,14 +225,11 @@ def _verdicts(into: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _record(out: TextIO, candidate: Candidate, verdict: Verdict) -> dict[str, Any]:
+def _record(out: TextIO, candidate: Candidate | Rejection, verdict: Verdict) -> dict[str, Any]:
     is_valid = isinstance(verdict.result, TaskFolder)
     entry: dict[str, Any] = {
         "key": _key(candidate),
-        "candidate": candidate.name,
-        "generator": candidate.generator,
-        "mode": candidate.mode,
-        "grain": candidate.grain,
+        **_named(candidate),
         "tried": verdict.was_tried,
         "valid": is_valid,
         "task": verdict.result.folder.name if isinstance(verdict.result, TaskFolder) else None,
@@ -227,6 +243,17 @@ def _record(out: TextIO, candidate: Candidate, verdict: Verdict) -> dict[str, An
     out.flush()
     os.fsync(out.fileno())
     return entry
+
+
+def _named(candidate: Candidate | Rejection) -> dict[str, str]:
+    if isinstance(candidate, Rejection):
+        return {"candidate": candidate.candidate}
+    return {
+        "candidate": candidate.name,
+        "generator": candidate.generator,
+        "mode": candidate.mode,
+        "grain": candidate.grain,
+    }
 
 
 def _funnel(decided: list[dict[str, Any]], wall_s: float) -> Funnel:

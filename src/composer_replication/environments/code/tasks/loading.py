@@ -15,6 +15,7 @@ import tempfile
 import tomllib
 import zipfile
 from collections.abc import Iterable
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -66,7 +67,8 @@ def load_repository(source: Path, into: Path) -> Repository:
         described = _project_table(folder)
         about = _first_text(folder, ("PKG-INFO", "setup.cfg", "setup.py", "pyproject.toml"))
         name = described.get("name") or _header(about, "Name") or source.name.removesuffix(".tar.gz")
-    return describe(into, str(name))
+    checkout = source.absolute() if (source / ".git").exists() else None
+    return replace(describe(into, str(name)), checkout=checkout)
 
 
 def describe(tree: Path, name: str) -> Repository:

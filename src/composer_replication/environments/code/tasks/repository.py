@@ -20,6 +20,8 @@ class Repository:
     source_files: tuple[str, ...]
     test_files: tuple[str, ...]
     licence: str
+    checkout: Path | None = None
+    """The git checkout that the tree was copied from; its history is read by generators and enters no sandbox."""
 
 
 @dataclass(frozen=True)

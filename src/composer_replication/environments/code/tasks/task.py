@@ -33,7 +33,7 @@ class CodeTask(Record):
     task: Task
     repository: str
     generator: str
-    """`feature_deletion`, `bug_injection`, `test_writing`, or a third party's."""
+    """`feature_deletion`, `bug_injection`, `test_writing`, `commits`, or a third party's."""
     grader: GraderName = "tests"
     grain: Grain = "symbol"
     mode: str
@@ -102,6 +102,8 @@ class Candidate:
     mutants: tuple[dict[str, str], ...] = ()
     """For the grader `mutants`: `path` and `text` of one broken source file each. The gates keep those that the
     original tests notice (`certificates.gates.killed_mutants`)."""
+    partial_solutions: tuple[dict[str, str], ...] = ()
+    """Texts of the edited files with a part of the solution left out, where the generator knows its parts."""
 
 
 @dataclass(frozen=True)

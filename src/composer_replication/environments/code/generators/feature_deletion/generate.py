@@ -6,7 +6,6 @@ same seed. Each grain and mode has its turn, so that a small limit already shows
 
 from __future__ import annotations
 
-import itertools
 import random
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -23,7 +22,7 @@ from .cascade import import_graph
 from .edits import MODES, Deletion, Mode, NotDeletable, delete
 from .import_time import Target
 from .select import MIN_TESTS, Feature, Selector, leaves_guards
-from .statement import MAX_EXAMPLES, example_text, gold_lines, statements
+from .statement import chosen_examples, statements
 from .visible import test_function
 
 GRAINS: tuple[Grain, ...] = get_args(Grain)
@@ -173,7 +172,7 @@ def _candidate(bench: _Bench, feature: Feature, mode: Mode, taken: set[str]) -> 
     failing = bench.expected_failing(symbols, deletion)
     if len(failing) < MIN_TESTS[feature.grain] or not leaves_guards(failing, feature.grain, coverage):
         return None
-    examples = _examples(repository, symbols, failing, MIN_TESTS[feature.grain])
+    examples = chosen_examples(repository, symbols, failing, MIN_TESTS[feature.grain])
     return Candidate(
         name=_unused(f"{repository.name}-{mode}-{feature.name}", taken),
         generator="feature_deletion",
@@ -189,18 +188,6 @@ def _candidate(bench: _Bench, feature: Feature, mode: Mode, taken: set[str]) -> 
         ),
         shown_tests=frozenset(test for test in failing if test_function(test) in examples),
     )
-
-
-def _examples(
-    repository: Repository, symbols: tuple[Symbol, ...], failing: frozenset[str], needed: int
-) -> frozenset[str]:
-    """Up to two short test functions to show, where more than enough stay hidden. The shortest names first."""
-    index = source_index(repository)
-    gold = gold_lines(index, symbols)
-    functions = sorted(set(map(test_function, failing)), key=lambda name: (len(name), name))
-    spare = min(MAX_EXAMPLES, len(functions) - needed - 1)
-    fitting = (name for name in functions if example_text(index, name, gold))
-    return frozenset(itertools.islice(fitting, max(spare, 0)))
 
 
 def _deletable_part(bench: _Bench, feature: Feature, mode: Mode) -> tuple[tuple[Symbol, ...], Deletion] | None:

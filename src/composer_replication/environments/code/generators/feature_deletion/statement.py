@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import re
 import textwrap
 from collections.abc import Iterable
@@ -21,6 +22,7 @@ from ...tasks.task import Level, Symbol
 from ...tasks.trees import files_of
 from .import_time import Target
 from .splices import header_end
+from .visible import test_function
 
 MAX_PARAGRAPHS = 3
 MAX_PARAGRAPH = 600
@@ -55,13 +57,13 @@ def statements(
     index = source_index(repository)
     gold = gold_lines(index, symbols)
     opening = f"Part of `{repository.name}` is missing. {WHAT_HAPPENED[mode]} Write it again."
-    required = _required_names(index, removed)
-    signatures = [_described(index, symbol, with_signature=True) for symbol in symbols]
+    required = required_names(index, removed)
+    signatures = [described(index, symbol, with_signature=True) for symbol in symbols]
     purposes = [_purpose_line(index, symbol) for symbol in symbols]
     documents = _documentation(repository, symbols)
     shown = [text for name in examples if (text := example_text(index, name, gold))]
-    full = [opening, required, *signatures, *_titled("From the documentation:", documents)]
-    full += [*_titled("For example, these tests pass when the work is done:", shown), RULES]
+    full = [opening, required, *signatures, *titled("From the documentation:", documents)]
+    full += [*titled("For example, these tests pass when the work is done:", shown), RULES]
     texts: dict[Level, list[str]] = {
         "L0": full,
         "L1": [opening, required, *signatures, RULES],
@@ -101,21 +103,33 @@ def example_text(index: SourceIndex, function: str, gold: frozenset[str]) -> str
     return _code("".join(lines))
 
 
+def chosen_examples(
+    repository: Repository, symbols: Iterable[Symbol], tests: Iterable[str], needed: int
+) -> frozenset[str]:
+    """Up to two short test functions to show, where more than enough stay hidden. The shortest names first."""
+    index = source_index(repository)
+    gold = gold_lines(index, symbols)
+    functions = sorted(set(map(test_function, tests)), key=lambda name: (len(name), name))
+    spare = min(MAX_EXAMPLES, len(functions) - needed - 1)
+    fitting = (name for name in functions if example_text(index, name, gold))
+    return frozenset(itertools.islice(fitting, max(spare, 0)))
+
+
 def _plain(line: str) -> str:
     """Without spaces, and without the signs of quotation and of an interactive session."""
     return "".join(line.split()).lstrip(">").removeprefix("...")
 
 
-def _described(index: SourceIndex, symbol: Symbol, with_signature: bool) -> str:
+def described(index: SourceIndex, symbol: Symbol, with_signature: bool) -> str:
     definition = index.definitions[symbol][0]
     module = index.sources[symbol.file]
     parts = [f"### `{symbol.name}` in `{symbol.file}`"]
     members = index.class_members(symbol) if definition.kind == "class" else ()
     shown = [definition, *(each for each in members if not each.short_name.startswith("_"))]
     if with_signature:
-        parts.append(_code("\n".join(_signature(module, each) for each in shown)))
+        parts.append(_code("\n".join(signature(module, each) for each in shown)))
     for each in shown:
-        documentation = _docstring(each)
+        documentation = documentation_of(each)
         if documentation:
             heading = "" if each is definition else f"`{each.short_name}`: "
             parts.append(textwrap.indent(heading + documentation, "> ", lambda _: True))
@@ -136,7 +150,7 @@ def _one_line(index: SourceIndex, symbols: tuple[Symbol, ...], mode: str, requir
     return f"Make {names} of {files} work again" + (f": {purpose}" if purpose else ".") + extra
 
 
-def _required_names(index: SourceIndex, removed: Iterable[Target]) -> str:
+def required_names(index: SourceIndex, removed: Iterable[Target]) -> str:
     """Where the removed names could be imported from."""
     dotted = sorted(
         {
@@ -148,13 +162,13 @@ def _required_names(index: SourceIndex, removed: Iterable[Target]) -> str:
     return "These names must exist again: " + ", ".join(f"`{name}`" for name in dotted) + "." if dotted else ""
 
 
-def _signature(module: Module, definition: Definition) -> str:
+def signature(module: Module, definition: Definition) -> str:
     node = definition.node
     start = module.line_starts[node.lineno - 1]
     return textwrap.dedent(module.text[start : header_end(module, node)])
 
 
-def _docstring(definition: Definition) -> str:
+def documentation_of(definition: Definition) -> str:
     node = docstring_node(definition.node)
     if node is None or not isinstance(node.value, ast.Constant):
         return ""
@@ -163,7 +177,7 @@ def _docstring(definition: Definition) -> str:
 
 def _purpose(definition: Definition) -> str:
     """The first sentence of its docstring."""
-    sentence = SENTENCE_END.split(_docstring(definition), maxsplit=1)[0]
+    sentence = SENTENCE_END.split(documentation_of(definition), maxsplit=1)[0]
     return " ".join(sentence.split())[:200]
 
 
@@ -196,7 +210,7 @@ def _documents(repository: Repository) -> tuple[str, ...]:
     return tuple(path.read_text(encoding="utf-8", errors="replace") for path in chosen)
 
 
-def _titled(title: str, parts: list[str]) -> list[str]:
+def titled(title: str, parts: list[str]) -> list[str]:
     return [title, *parts] if parts else []
 
 

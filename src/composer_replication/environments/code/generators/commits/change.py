@@ -1,0 +1,189 @@
+"""What a commit changed in the package, taken back from today's files: edits, parts, and what they concern."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...tasks.repository import Repository
+from ...tasks.symbols import Definition, Module, SourceIndex, parse_module, source_index
+from ...tasks.task import Symbol
+from ...tasks.trees import read_text
+from ..feature_deletion.import_time import Target, bound_names
+from ..feature_deletion.statement import documentation_of, signature
+from .history import Commit, History
+from .take_back import Splice, apply, taken_back
+
+MAX_FILES = 12
+MAX_PARTS = 60
+
+
+class NotTakenBack(Exception):
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.detail = reason, detail
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    index: SourceIndex
+    edits: dict[str, str | None]
+    """From today's tree to the tree without the commit; None for a file that the commit added."""
+    partial_solutions: tuple[dict[str, str], ...]
+    """Today's files with one place of the change taken back."""
+    test_functions: frozenset[str]
+    """`path::Class::name` of the tests that the commit added or changed."""
+
+    @cached_property
+    def earlier(self) -> dict[str, Module | None]:
+        return {
+            path: parse_module(path, text) if text is not None else None
+            for path, text in self.edits.items()
+            if path in self.index.sources
+        }
+
+    @cached_property
+    def new(self) -> tuple[Symbol, ...]:
+        """A new class stands for its methods."""
+        found = [each.symbol for each in self._today if self._before(each) is None]
+        return tuple(symbol for symbol in found if not any(_is_inside(symbol, other) for other in found))
+
+    @cached_property
+    def changed(self) -> tuple[Symbol, ...]:
+        """Functions and methods."""
+        both = ((each, self._before(each)) for each in self._today if each.kind != "class")
+        return tuple(now.symbol for now, then in both if then is not None and _code(now) != _code(then))
+
+    @property
+    def symbols(self) -> tuple[Symbol, ...]:
+        return (*self.new, *self.changed)
+
+    @cached_property
+    def functions(self) -> tuple[Symbol, ...]:
+        members = (each.symbol for symbol in self.new for each in self.index.class_members(symbol))
+        return (*self.symbols, *members)
+
+    @cached_property
+    def redescribed(self) -> tuple[Symbol, ...]:
+        """Of the changed ones, those that say now something else about themselves."""
+        changed = set(self.changed)
+        return tuple(
+            each.symbol
+            for each in self._today
+            if each.symbol in changed and self._description(each, True) != self._description(each, False)
+        )
+
+    @cached_property
+    def missing_names(self) -> frozenset[Target]:
+        """What a module merely imports is not its own, unless the module is the face of a package."""
+        return frozenset(
+            (path, name)
+            for path, earlier in self.earlier.items()
+            for name in _own_names(self.index.sources[path]) - (bound_names(earlier) if earlier else frozenset())
+        )
+
+    @cached_property
+    def _today(self) -> tuple[Definition, ...]:
+        """The first definition of each name."""
+        return tuple(
+            self.index.definitions[symbol][0] for symbol in self.index.definitions if symbol.file in self.earlier
+        )
+
+    def _before(self, definition: Definition) -> Definition | None:
+        earlier = self.earlier[definition.symbol.file]
+        found = earlier.definitions if earlier else ()
+        return next((each for each in found if each.symbol == definition.symbol), None)
+
+    def _description(self, definition: Definition, today: bool) -> tuple[str, str]:
+        path = definition.symbol.file
+        then = None if today else self._before(definition)
+        module = self.earlier[path] if then is not None else self.index.sources[path]
+        assert module is not None
+        return signature(module, then or definition), documentation_of(then or definition)
+
+
+def take_back(repository: Repository, history: History, commit: Commit, paths: list[str]) -> Change:
+    """Raises `NotTakenBack` with the reason."""
+    if len(paths) > MAX_FILES:
+        raise NotTakenBack("too_large", f"{commit.id} {len(paths)} files")
+    edits: dict[str, str | None] = {}
+    parts: list[dict[str, str]] = []
+    for path in paths:
+        if commit.changed[path] == "D" or not (repository.tree / path).is_file():
+            raise NotTakenBack("files_moved", f"{commit.id} {path}")
+        after = history.text(commit.id, path)
+        before = history.text(commit.parents[0], path) if commit.changed[path] == "M" else ""
+        if after is None or before is None:
+            raise NotTakenBack("files_moved", f"{commit.id} {path} is no text")
+        current = read_text(repository.tree, path)
+        found = taken_back(current, after, before)
+        if found is None or (commit.changed[path] == "A" and current != after):
+            raise NotTakenBack("changed_since", f"{commit.id} {path}")
+        if commit.changed[path] == "A":
+            edits[path] = None
+        elif found:
+            edits[path] = apply(current, found)
+            parts += _parts(path, current, found)
+    index = source_index(repository)
+    try:
+        change = Change(index, edits, _worth_trying(parts), _touched_tests(index, history, commit))
+        functions = change.functions
+    except SyntaxError as error:
+        raise NotTakenBack("changed_since", f"{commit.id} {error}") from error
+    if not functions:
+        raise NotTakenBack("no_function", commit.id)
+    if len(parts) > MAX_PARTS:
+        raise NotTakenBack("too_large", f"{commit.id} {len(parts)} places")
+    return change
+
+
+def _parts(path: str, current: str, found: list[Splice]) -> list[dict[str, str]]:
+    return [{path: apply(current, [splice])} for splice in found]
+
+
+def _worth_trying(parts: list[dict[str, str]]) -> tuple[dict[str, str], ...]:
+    """Those that are still Python; one part alone is the whole change."""
+    return tuple(part for part in parts if all(map(_parses, part.items()))) if len(parts) > 1 else ()
+
+
+def _parses(file: tuple[str, str]) -> bool:
+    path, text = file
+    try:
+        return path.endswith(".py") and bool(parse_module(path, text).text)
+    except (SyntaxError, ValueError):
+        return False
+
+
+def _touched_tests(index: SourceIndex, history: History, commit: Commit) -> frozenset[str]:
+    touched: set[str] = set()
+    for path, kind in commit.changed.items():
+        if kind == "D" or path not in index.tests or not path.endswith(".py"):
+            continue
+        after = _codes(path, history.text(commit.id, path))
+        before = _codes(path, history.text(commit.parents[0], path)) if kind == "M" else {}
+        touched |= {f"{path}::{name.replace('.', '::')}" for name, code in after.items() if before.get(name) != code}
+    return frozenset(touched)
+
+
+def _codes(path: str, text: str | None) -> dict[str, str]:
+    try:
+        definitions: Iterable[Definition] = parse_module(path, text or "").definitions
+    except (SyntaxError, ValueError):
+        return {}
+    return {each.symbol.name: _code(each) for each in definitions if each.kind != "class"}
+
+
+def _own_names(module: Module) -> frozenset[str]:
+    imports = [node for node in ast.walk(module.tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    imported = {alias.asname or alias.name for node in imports for alias in node.names}
+    return bound_names(module) - (frozenset() if module.is_package else imported)
+
+
+def _code(definition: Definition) -> str:
+    return ast.dump(definition.node)
+
+
+def _is_inside(symbol: Symbol, other: Symbol) -> bool:
+    return symbol.file == other.file and symbol.name.startswith(f"{other.name}.")

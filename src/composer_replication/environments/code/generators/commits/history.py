@@ -1,0 +1,75 @@
+"""The commits of a git checkout that changed the package and its tests together.
+
+Reads the history by git, with hooks, monitors and external diffs switched off; writes nothing. Only the main line is
+followed: a merge counts as one change against its first parent, with the messages of what was merged.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from composer_replication.errors import UsageError
+
+RECORD, FIELD = "\x1e", "\x1f"
+FORMAT = f"{RECORD}%H{FIELD}%P{FIELD}%B{FIELD}"
+QUIET = ("-c", "core.fsmonitor=false", "-c", "core.quotepath=false", "-c", "log.showSignature=false")
+
+
+@dataclass(frozen=True)
+class Commit:
+    id: str
+    parents: tuple[str, ...]
+    message: str
+    changed: dict[str, str]
+    """Path -> A (added), M (modified), D (deleted). Renames are a deletion and an addition."""
+
+
+class History:
+    """`checkout` is the folder that holds `.git`."""
+
+    def __init__(self, checkout: Path) -> None:
+        git = shutil.which("git")
+        if git is None:
+            raise UsageError("reading a history needs git", "install git, or choose another generator")
+        self._command = (git, "-C", str(checkout), *QUIET)
+
+    @cached_property
+    def commits(self) -> tuple[Commit, ...]:
+        """The newest first; the first commit of all has nothing before it, and is left out."""
+        wanted = ("--first-parent", "-m", "--no-renames", "--name-status", "--no-ext-diff", f"--format={FORMAT}")
+        log = self._ask("log", *wanted) or ""
+        found = (_commit(record) for record in log.split(RECORD)[1:])
+        return tuple(commit for commit in found if commit.parents)
+
+    @cached_property
+    def people(self) -> frozenset[str]:
+        """Names of authors and committers."""
+        names = (self._ask("log", "--format=%an%n%cn") or "").splitlines()
+        return frozenset(name.strip() for name in names if name.strip())
+
+    def text(self, revision: str, path: str) -> str | None:
+        """None where there is no such file, or none in UTF-8."""
+        return self._ask("cat-file", "blob", f"{revision}:{path}")
+
+    def merged_messages(self, commit: Commit) -> str:
+        """Of a merge: what its other parents brought."""
+        others = commit.parents[1:]
+        brought = self._ask("log", "--no-merges", "--reverse", "--format=%B", *others, f"^{commit.parents[0]}")
+        return (brought or "") if others else ""
+
+    def _ask(self, *arguments: str) -> str | None:
+        ended = subprocess.run([*self._command, *arguments], capture_output=True, check=False)  # noqa: S603
+        try:
+            return ended.stdout.decode("utf-8") if ended.returncode == 0 else None
+        except UnicodeDecodeError:
+            return ended.stdout.decode("utf-8", "replace") if arguments[0] == "log" else None
+
+
+def _commit(record: str) -> Commit:
+    identity, parents, message, files = record.split(FIELD, 3)
+    lines = (line.split("\t", 1) for line in files.splitlines() if "\t" in line)
+    return Commit(identity, tuple(parents.split()), message.strip(), {path: kind for kind, path in lines})
