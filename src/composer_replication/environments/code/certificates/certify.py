@@ -3,7 +3,8 @@
 Tries lazy solutions, writes the folder, asks for its leak certificate, grades doing nothing (0) and the solution (1) by
 the real reward, tries solutions with a statement dropped, and repeats every fifth task under another seed. Where a lazy
 solution earns too much, the tests that one line of code passes no longer count. Reasons of rejection: `lazy_solution`,
-`gold_differs`, `leak`, `nop_scores`, `gold_fails`, `not_repeatable`, `duplicate`.
+`gold_differs`, `leak`, `nop_scores`, `gold_fails`, `agents_tests_fail`, `weak_tests`,
+`not_repeatable`, `duplicate`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from ..tasks.store import TaskFiles, gold_submission, write_record, write_task
 from ..tasks.task import Candidate, CodeTask, Level, Rejection, Submission, TaskFolder
 from ..tasks.test_ids import file_of
 from ..tasks.trees import files_of
+from .agents_tests import run_as_agent
 from .cpu_time import cpu_s
-from .gates import MIN_HIDDEN, Bench, Rejected, Split, hidden_passed, repeat, split_tests
+from .gates import MIN_HIDDEN, Bench, Rejected, Split, enough_hidden, hidden_passed, repeat, split_tests
 from .leaks import LeakCertificate, leak_certificate
 from .static_filter import filtered
 from .strength import dropped_statements, lazy_solutions
@@ -71,6 +73,7 @@ def certify(candidate: Candidate, bench: Bench, into: Path, level: Level, seed: 
         split, lazy_rewards = _demanding(candidate, _unshown(candidate, split_tests(candidate, bench), level), bench)
         task = _write(candidate, split, bench, staging, level)
         task = _graded(task, lazy_rewards, bench.setup.backend)
+        _green_for_agents(task, bench)
         early = clock.used_s()
         task = _proven(task, candidate, split, bench, seed)
         result: TaskFolder | Rejection = _publish(task, candidate, into)
@@ -85,7 +88,7 @@ def certify(candidate: Candidate, bench: Bench, into: Path, level: Level, seed: 
 def _unshown(candidate: Candidate, split: Split, level: Level) -> Split:
     """Tests that the statement shows do not count, where enough others are left."""
     unseen = split.hidden - candidate.shown_tests
-    return replace(split, hidden=unseen) if level == "L0" and len(unseen) >= MIN_HIDDEN[candidate.grain] else split
+    return replace(split, hidden=unseen) if level == "L0" and len(unseen) >= enough_hidden(candidate) else split
 
 
 def recertify_leaks(task: TaskFolder, backend: str = "auto") -> LeakCertificate:
@@ -150,7 +153,12 @@ def _write(candidate: Candidate, split: Split, bench: Bench, folder: Path, level
         guard_tests=guards,
         editable=candidate.editable,
         seconds_per_run=round(split.suite_s, 3),
-        provenance={"candidate": candidate.name, "licence": repository.licence, "meta_tests": split.meta},
+        provenance={
+            "candidate": candidate.name,
+            "licence": repository.licence,
+            "meta_tests": split.meta,
+            "revision": repository.revision,
+        },
     )
     files = TaskFiles(repository.tree, split.edits, overlay, gold, split.mutants)
     task = write_task(folder, draft, files)
@@ -204,13 +212,23 @@ def _graded(task: TaskFolder, lazy_rewards: Mapping[str, float], backend: str) -
     return _noted(task, {"leaks": certificate.model_dump(mode="json"), "gates": gates})
 
 
+def _green_for_agents(task: TaskFolder, bench: Bench) -> None:
+    """What every statement says: the tests that are left pass."""
+    run = run_as_agent(task, bench.setup.backend, bench.coverage.suite_s, "-q --tb=no --no-header")
+    if run.exit_code != 0:
+        raise Rejected("agents_tests_fail", f"exit code {run.exit_code}: {run.last_line}"[:300])
+
+
 def _proven(task: TaskFolder, candidate: Candidate, split: Split, bench: Bench, seed: int) -> TaskFolder:
     gates = dict(task.code_task.task.certificate["gates"])
     tags = list(task.code_task.tags)
     if candidate.grader == "tests":
         gates["dropped_statements"] = _dropped(candidate, split, bench, seed)
         tried, caught = gates["dropped_statements"]["tried"], gates["dropped_statements"]["caught"]
-        if tried and caught < MIN_CAUGHT_SHARE * tried:
+        is_weak = caught < MIN_CAUGHT_SHARE * tried
+        if len(split.hidden) < MIN_HIDDEN[candidate.grain] and (is_weak or not tried):
+            raise Rejected("weak_tests", f"{len(split.hidden)} tests, {caught} of {tried} dropped statements noticed")
+        if is_weak:
             tags.append("weak-tests")
     gates["repeated"] = int(content_id(candidate.name, seed), 16) % REPEAT_ONE_IN == 0
     if gates["repeated"]:
@@ -232,16 +250,15 @@ def _demanding(candidate: Candidate, split: Split, bench: Bench) -> tuple[Split,
     reward = len(passed[worst]) / len(split.hidden)
     if reward > MAX_LAZY_REWARD:
         left = split.hidden.difference(*passed.values())
-        if len(left) < MIN_HIDDEN[candidate.grain]:
+        if len(left) < enough_hidden(candidate):
             raise Rejected("lazy_solution", f"{worst} scores {reward:.2f}, {len(left)} tests notice all")
         split = replace(split, hidden=left)
     return split, {kind: round(len(tests & split.hidden) / len(split.hidden), 4) for kind, tests in passed.items()}
 
 
 def _dropped(candidate: Candidate, split: Split, bench: Bench, seed: int) -> dict[str, int]:
-    sources = _sources(candidate, bench)
-    variants = [{**sources, **texts} for texts in candidate.partial_solutions[:MAX_DROPPED_STATEMENTS]]
-    variants = variants or dropped_statements(sources, candidate.symbols, MAX_DROPPED_STATEMENTS, seed)
+    sources, lines = _sources(candidate, bench), candidate.solution_lines
+    variants = dropped_statements(sources, candidate.symbols, MAX_DROPPED_STATEMENTS, seed, lines)
     caught = sum(not split.hidden <= hidden_passed(split, texts, bench, stop=True).passed for texts in variants)
     return {"tried": len(variants), "caught": caught}
 

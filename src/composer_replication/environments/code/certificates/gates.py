@@ -105,13 +105,17 @@ class Split:
     """Those that the original tests notice."""
 
 
+def enough_hidden(candidate: Candidate) -> int:
+    return 1 if candidate.few_tests else MIN_HIDDEN[candidate.grain]
+
+
 def split_tests(candidate: Candidate, bench: Bench) -> Split:
     """Raises `Rejected` at the first gate that the candidate does not pass."""
     if candidate.grader == "mutants":
         return _split_for_mutants(candidate, bench)
     failing, unreadable = _failing(candidate, bench)
     expected = failing & candidate.expected_failing
-    if len(expected) < MIN_HIDDEN[candidate.grain]:
+    if len(expected) < enough_hidden(candidate):
         raise Rejected("too_few_fail", f"{len(expected)} of {len(candidate.expected_failing)} tests notice it")
     hide = expected | frozenset(test for test in failing if file_of(test) not in unreadable)
     split, broken = _with_hidden(candidate, bench, hide)
@@ -184,7 +188,8 @@ def _with_hidden(
 ) -> tuple[Split, frozenset[str]]:
     """Hide these tests and run the rest: the split, and the guards that break."""
     coverage, repository = bench.coverage, bench.repository
-    visible = visible_tests(repository, candidate.edits, hide)
+    visible = visible_tests(repository, candidate.edits, hide | coverage.red_for_agents)
+    visible |= dict.fromkeys(path for path in repository.test_files if path in coverage.red_for_agents)
     gone = gone_tests(repository, visible, coverage.passing)
     if hide - gone:
         raise Rejected("hidden_still_visible", f"{min(hide - gone)}")

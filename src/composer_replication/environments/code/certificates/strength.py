@@ -6,7 +6,7 @@ Pure functions from source text to source text; the gates run what comes out.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from random import Random
 
 from composer_replication.syntax import PlacedSource, parse
@@ -31,9 +31,14 @@ def lazy_solutions(sources: Mapping[str, str], symbols: Iterable[Symbol]) -> Ite
 
 
 def dropped_statements(
-    sources: Mapping[str, str], symbols: Iterable[Symbol], limit: int, seed: int
+    sources: Mapping[str, str],
+    symbols: Iterable[Symbol],
+    limit: int,
+    seed: int,
+    lines: Mapping[str, Collection[int]] | None = None,
 ) -> list[dict[str, str]]:
-    """The sources with one statement of the feature gone, for at most `limit` statements."""
+    """The sources with one statement of the feature gone, for at most `limit` statements. With `lines` only statements
+    that begin there, from 1."""
     wanted = list(symbols)
     found = [
         (path, statement)
@@ -41,6 +46,7 @@ def dropped_statements(
         for function in _functions(parse(source), _names(wanted, path))
         for statement in _statements(function)
         if not PlacedSource(source).code(statement).startswith(b"elif")
+        and (not lines or statement.lineno in lines.get(path, ()))
     ]
     chosen = found if len(found) <= limit else Random(seed).sample(found, limit)
     changed: list[dict[str, str]] = []

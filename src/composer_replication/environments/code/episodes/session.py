@@ -336,6 +336,7 @@ def _open(task: TaskFolder, backend: str, limits: Limits) -> tuple[str, Sandbox]
         "PYTHONPATH": ":".join([*roots, *filter(None, [tools.env.get("PYTHONPATH")])]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_PLUGINS": ",".join(known.pytest_plugins),
         "LANG": "C.UTF-8",
     }
     return tools.python, open_sandbox(replace(spec, env=env), backend)

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -25,9 +26,13 @@ from composer_replication.errors import UsageError
 from composer_replication.progress import Progress, Silent
 from composer_replication.runs import write_atomically
 
+from ..certificates.agents_tests import red_for_agents
 from ..certificates.certify import Verdict
+from ..generators.commits.generate import NAME as COMMITS
+from ..generators.commits.states import earlier_states, repository_at
 from ..generators.kinds import GeneratorSettings, find_generator
 from ..running.coverage import survey
+from ..running.needs import missing_imports, refuse_missing
 from ..running.warm import TestSetup
 from ..tasks.loading import load_repository
 from ..tasks.repository import CoverageMap, Repository
@@ -62,6 +67,19 @@ class Funnel:
     passed_leak_gate: int
     wall_s: float
 
+    @staticmethod
+    def together(funnels: Sequence[Funnel]) -> Funnel:
+        return Funnel(
+            filtered=_summed(funnel.filtered for funnel in funnels),
+            tried=sum(funnel.tried for funnel in funnels),
+            valid=sum(funnel.valid for funnel in funnels),
+            rejected=_summed(funnel.rejected for funnel in funnels),
+            cpu_s=round(sum(funnel.cpu_s for funnel in funnels), 2),
+            cpu_s_to_leak_gate=round(sum(funnel.cpu_s_to_leak_gate for funnel in funnels), 2),
+            passed_leak_gate=sum(funnel.passed_leak_gate for funnel in funnels),
+            wall_s=round(sum(funnel.wall_s for funnel in funnels), 2),
+        )
+
     @property
     def figures(self) -> dict[str, Any]:
         per_task = {
@@ -75,7 +93,7 @@ class Funnel:
         return {**asdict(self), **per_task}
 
 
-LATE_REASONS = {"not_repeatable", "duplicate"}
+LATE_REASONS = {"weak_tests", "not_repeatable", "duplicate"}
 
 
 def make(
@@ -90,13 +108,21 @@ def make(
         identity = {**_as_json(settings), "repository_hash": tree_hash(repository.tree)}
         _claim(into, identity)
         setup = TestSetup(settings.distributions, settings.backend)
-        coverage = _survey(repository, setup, into, progress)
-        candidates = _proposals(repository, coverage, settings)
+        try:
+            coverage = _survey(repository, setup, into / "survey.json", progress)
+        except UsageError:
+            _give_up(into)
+            raise
         (into / "tasks").mkdir(exist_ok=True)
-        job = Job(repository, coverage, setup, into / "tasks", settings.proposals.level, settings.proposals.seed)
-        total = settings.proposals.limit * len(settings.generators)
-        progress.stage("certify", f"tasks from {repository.name}")
-        funnel = make_tasks(job, candidates, into, jobs=jobs, total=total, progress=progress)
+        rounds = _rounds(repository, coverage, setup, settings, into, Path(scratch), progress)
+        funnels: list[Funnel] = []
+        survey_cpu_s = 0.0
+        for job, candidates in rounds:
+            survey_cpu_s += job.coverage.cpu_s
+            total = settings.proposals.limit * len(settings.generators)
+            progress.stage("certify", f"tasks from {job.repository.name} {job.repository.revision[:10]}".rstrip())
+            funnels.append(make_tasks(job, candidates, into, jobs=jobs, total=total, progress=progress))
+    funnel = Funnel.together(funnels)
     manifest = {
         **identity,
         "version": __version__,
@@ -104,7 +130,7 @@ def make(
         "licence": repository.licence,
         "tests": {"passing": len(coverage.passing), "unstable": sorted(coverage.unstable)},
         "complete": True,
-        "survey_cpu_s": round(coverage.cpu_s, 2),
+        "survey_cpu_s": round(survey_cpu_s, 2),
         "seconds": round(time.monotonic() - started, 2),
         "jobs": jobs,
         **funnel.figures,
@@ -166,17 +192,55 @@ def _key(candidate: Candidate | Rejection) -> str:
     return f"{candidate.generator}/{candidate.mode}/{candidate.grain}/{candidate.name}"
 
 
+def _rounds(
+    repository: Repository,
+    coverage: CoverageMap,
+    setup: TestSetup,
+    settings: MakeSettings,
+    into: Path,
+    scratch: Path,
+    progress: Progress,
+) -> Iterator[tuple[Job, Iterator[Candidate | Rejection]]]:
+    """The repository as it is; then, for commits, its earlier states until there are enough candidates."""
+    proposals, proposed = settings.proposals, Counter[str]()
+
+    def job(state: Repository, known: CoverageMap) -> Job:
+        return Job(state, known, setup, into / "tasks", proposals.level, proposals.seed)
+
+    yield job(repository, coverage), _proposals(repository, coverage, settings.generators, proposals, proposed)
+    for revision in earlier_states(repository) if COMMITS in settings.generators else ():
+        left = proposals.limit - proposed[COMMITS]
+        if left <= 0:
+            return
+        folder = scratch / f"at-{revision[:10]}"
+        try:
+            state = repository_at(repository, revision, folder)
+            known = _survey(state, setup, into / f"survey-{revision[:10]}.json", progress)
+        except UsageError as error:
+            progress.note(f"left out {revision[:10]}: {error}")
+            continue
+        yield job(state, known), _proposals(state, known, (COMMITS,), replace(proposals, limit=left), proposed)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _proposals(
-    repository: Repository, coverage: CoverageMap, settings: MakeSettings
+    repository: Repository,
+    coverage: CoverageMap,
+    generators: Sequence[str],
+    settings: GeneratorSettings,
+    proposed: Counter[str],
 ) -> Iterator[Candidate | Rejection]:
-    for name in settings.generators:
-        propose = find_generator(name)
-        proposed = 0
-        for proposal in propose(repository, coverage, settings.proposals):
+    for name in generators:
+        limit = proposed[name] + settings.limit
+        for proposal in find_generator(name)(repository, coverage, settings):
             yield proposal
-            proposed += isinstance(proposal, Candidate)
-            if proposed == settings.proposals.limit:
+            proposed[name] += isinstance(proposal, Candidate)
+            if proposed[name] == limit:
                 break
+
+
+def _summed(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    return dict(sorted(sum(map(Counter, counts), Counter[str]()).items()))
 
 
 def _claim(into: Path, identity: dict[str, Any]) -> None:
@@ -194,20 +258,23 @@ def _claim(into: Path, identity: dict[str, Any]) -> None:
     write_atomically(path, json.dumps({**identity, "complete": False}, indent=2) + "\n")
 
 
-def _survey(repository: Repository, setup: TestSetup, into: Path, progress: Progress) -> CoverageMap:
-    path = into / "survey.json"
+def _survey(repository: Repository, setup: TestSetup, path: Path, progress: Progress) -> CoverageMap:
     if path.is_file():
         return read_survey(path)
-    progress.stage("survey", f"running the tests of {repository.name}")
-    try:
-        coverage = survey(repository, setup, progress)
-    except UsageError:
-        (into / "manifest.json").unlink()
-        if not any(into.iterdir()):
-            into.rmdir()
-        raise
+    progress.stage("survey", f"running the tests of {repository.name} {repository.revision[:10]}".rstrip())
+    if told := refuse_missing(repository, missing_imports(repository, setup)):
+        progress.note(told)
+    red = red_for_agents(repository, setup)
+    coverage = replace(survey(repository, setup, progress), red_for_agents=red)
     write_survey(path, coverage)
     return coverage
+
+
+def _give_up(into: Path) -> None:
+    """A folder in which nothing was made is not left behind."""
+    (into / "manifest.json").unlink()
+    if not any(into.iterdir()):
+        into.rmdir()
 
 
 def _verdicts(into: Path) -> dict[str, dict[str, Any]]:

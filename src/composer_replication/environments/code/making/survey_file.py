@@ -27,6 +27,7 @@ def write_survey(path: Path, coverage: CoverageMap) -> None:
         "cpu_s": coverage.cpu_s,
         "importable": list(coverage.importable),
         "preload": list(coverage.preload),
+        "red_for_agents": sorted(coverage.red_for_agents),
     }
     write_atomically(path, json.dumps(value) + "\n")
 
@@ -46,4 +47,5 @@ def read_survey(path: Path) -> CoverageMap:
         cpu_s=value["cpu_s"],
         importable=tuple(value["importable"]),
         preload=tuple(value["preload"]),
+        red_for_agents=frozenset(value.get("red_for_agents", ())),
     )

@@ -22,6 +22,8 @@ class Repository:
     licence: str
     checkout: Path | None = None
     """The git checkout that the tree was copied from; its history is read by generators and enters no sandbox."""
+    revision: str = ""
+    """Commit of that checkout; empty for its working tree."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class CoverageMap:
     """What finding this out took."""
     preload: tuple[str, ...] = ()
     """Modules from outside the repository that a warm test process may load ahead."""
+    red_for_agents: frozenset[str] = frozenset()
+    """Tests, and files that cannot be collected, that are not green where an agent runs pytest; no tree has them."""
 
 
 def module_name(path: str, source_roots: Iterable[str]) -> str:

@@ -102,8 +102,10 @@ class Candidate:
     mutants: tuple[dict[str, str], ...] = ()
     """For the grader `mutants`: `path` and `text` of one broken source file each. The gates keep those that the
     original tests notice (`certificates.gates.killed_mutants`)."""
-    partial_solutions: tuple[dict[str, str], ...] = ()
-    """Texts of the edited files with a part of the solution left out, where the generator knows its parts."""
+    solution_lines: dict[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
+    """Where the solution is only a part of the symbols: the lines of the original files that it writes, from 1."""
+    few_tests: bool = False
+    """Whether one noticing test is enough. Such a task must not have weak tests."""
 
 
 @dataclass(frozen=True)

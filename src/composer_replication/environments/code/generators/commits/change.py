@@ -1,8 +1,9 @@
-"""What a commit changed in the package, taken back from today's files: edits, parts, and what they concern."""
+"""What a commit changed in the package, taken back from today's files: edits, lines, and what they concern."""
 
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,10 +15,10 @@ from ...tasks.trees import read_text
 from ..feature_deletion.import_time import Target, bound_names
 from ..feature_deletion.statement import documentation_of, signature
 from .history import Commit, History
-from .take_back import Splice, apply, taken_back
+from .take_back import apply, taken_back
 
 MAX_FILES = 12
-MAX_PARTS = 60
+MAX_LINES = 1500
 
 
 class NotTakenBack(Exception):
@@ -31,8 +32,8 @@ class Change:
     index: SourceIndex
     edits: dict[str, str | None]
     """From today's tree to the tree without the commit; None for a file that the commit added."""
-    partial_solutions: tuple[dict[str, str], ...]
-    """Today's files with one place of the change taken back."""
+    lines: dict[str, frozenset[int]]
+    """Of today's files, from 1: what the commit wrote."""
     test_functions: frozenset[str]
     """`path::Class::name` of the tests that the commit added or changed."""
 
@@ -109,7 +110,7 @@ def take_back(repository: Repository, history: History, commit: Commit, paths: l
     if len(paths) > MAX_FILES:
         raise NotTakenBack("too_large", f"{commit.id} {len(paths)} files")
     edits: dict[str, str | None] = {}
-    parts: list[dict[str, str]] = []
+    lines: dict[str, frozenset[int]] = {}
     for path in paths:
         if commit.changed[path] == "D" or not (repository.tree / path).is_file():
             raise NotTakenBack("files_moved", f"{commit.id} {path}")
@@ -121,39 +122,21 @@ def take_back(repository: Repository, history: History, commit: Commit, paths: l
         found = taken_back(current, after, before)
         if found is None or (commit.changed[path] == "A" and current != after):
             raise NotTakenBack("changed_since", f"{commit.id} {path}")
-        if commit.changed[path] == "A":
-            edits[path] = None
-        elif found:
-            edits[path] = apply(current, found)
-            parts += _parts(path, current, found)
+        if found:
+            edits[path] = apply(current, found) if commit.changed[path] == "M" else None
+            written = (range(splice.start + 1, splice.end + 1) for splice in found)
+            lines[path] = frozenset(itertools.chain.from_iterable(written))
     index = source_index(repository)
     try:
-        change = Change(index, edits, _worth_trying(parts), _touched_tests(index, history, commit))
+        change = Change(index, edits, lines, _touched_tests(index, history, commit))
         functions = change.functions
     except SyntaxError as error:
         raise NotTakenBack("changed_since", f"{commit.id} {error}") from error
     if not functions:
         raise NotTakenBack("no_function", commit.id)
-    if len(parts) > MAX_PARTS:
-        raise NotTakenBack("too_large", f"{commit.id} {len(parts)} places")
+    if sum(map(len, lines.values())) > MAX_LINES:
+        raise NotTakenBack("too_large", f"{commit.id} {sum(map(len, lines.values()))} lines")
     return change
-
-
-def _parts(path: str, current: str, found: list[Splice]) -> list[dict[str, str]]:
-    return [{path: apply(current, [splice])} for splice in found]
-
-
-def _worth_trying(parts: list[dict[str, str]]) -> tuple[dict[str, str], ...]:
-    """Those that are still Python; one part alone is the whole change."""
-    return tuple(part for part in parts if all(map(_parses, part.items()))) if len(parts) > 1 else ()
-
-
-def _parses(file: tuple[str, str]) -> bool:
-    path, text = file
-    try:
-        return path.endswith(".py") and bool(parse_module(path, text).text)
-    except (SyntaxError, ValueError):
-        return False
 
 
 def _touched_tests(index: SourceIndex, history: History, commit: Commit) -> frozenset[str]:

@@ -1,9 +1,9 @@
-"""Propose commits to make again: the package's part of a commit is taken back from today's tree, the tests stay.
+"""Propose commits to make again: the package's part of a commit is taken back from the tree, the tests stay.
 
 Reads the history of the checkout, the repository and its coverage map; runs nothing but git. Only commits that changed
-the package and its tests together, and of which nothing in the package was changed again, can be taken back. Those of
-several files come first. Reasons for which a commit is no candidate: `revert`, `files_moved`, `too_large`,
-`changed_since`, `no_function`, `tests_gone`, `thin_message`.
+the package and its tests together, and of which nothing in the package was changed again before the given state, can be
+taken back (see `states`). Those of several files come first. Reasons for which a commit is no candidate: `revert`,
+`files_moved`, `too_large`, `changed_since`, `no_function`, `tests_gone`, `thin_message`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from .change import Change, NotTakenBack, take_back
 from .history import Commit, History
 from .message import cleaned, is_revert, says_something
 from .statement import Told, statements
+from .states import stretch_of
 from .take_back import splices
 
 NAME = "commits"
 MODE = "take-back"
 MODES = (MODE,)
-MIN_HIDDEN = 3
+MIN_UNSHOWN = 2
+"""Test functions of the commit that stay hidden where others are shown."""
 
 
 def propose(
@@ -57,7 +59,7 @@ def propose(
 
 
 def _in_order(history: History, repository: Repository, seed: int) -> list[Commit]:
-    found = [commit for commit in history.commits if _touches_both(commit, repository)]
+    found = [commit for commit in stretch_of(repository, history) if _touches_both(commit, repository)]
     Random(f"{NAME}:{seed}").shuffle(found)
     return sorted(found, key=lambda commit: len(_package_files(commit, repository)) == 1)
 
@@ -90,7 +92,7 @@ def _candidate(name: str, commit: Commit, history: History, repository: Reposito
     if not says_something(message):
         raise NotTakenBack("thin_message", f"{commit.id} {message[:100]}")
     failing = own_tests.union(*(coverage.by_symbol.get(symbol, ()) for symbol in change.functions))
-    examples = chosen_examples(repository, change.symbols, own_tests, MIN_HIDDEN)
+    examples = chosen_examples(repository, change.symbols, own_tests, MIN_UNSHOWN - 1)
     told = Told(
         message,
         _documentation(commit, history),
@@ -114,7 +116,8 @@ def _candidate(name: str, commit: Commit, history: History, repository: Reposito
             repository, change.symbols, edited_files=len(change.edits), expected_failing=len(failing)
         ),
         shown_tests=frozenset(test for test in own_tests if test_function(test) in examples),
-        partial_solutions=change.partial_solutions,
+        solution_lines=change.lines,
+        few_tests=True,
     )
 
 
@@ -136,7 +139,6 @@ def _documentation(commit: Commit, history: History) -> str:
 
 
 def _name(commit: Commit) -> str:
-    words = re.sub(
-        r"[^a-z0-9]+", "-", cleaned(commit.message).splitlines()[0].lower() if cleaned(commit.message) else ""
-    )
-    return f"commit-{commit.id[:10]}-{words[:40].strip('-')}".rstrip("-")
+    first_line = cleaned(commit.message).partition("\n")[0].lower()
+    words = re.sub(r"[^a-z0-9]+", "-", first_line)[:40].strip("-")
+    return f"commit-{commit.id[:10]}-{words}".rstrip("-")

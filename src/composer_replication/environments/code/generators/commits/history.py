@@ -6,8 +6,10 @@ followed: a merge counts as one change against its first parent, with the messag
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -60,6 +62,18 @@ class History:
         others = commit.parents[1:]
         brought = self._ask("log", "--no-merges", "--reverse", "--format=%B", *others, f"^{commit.parents[0]}")
         return (brought or "") if others else ""
+
+    def write_tree(self, revision: str, folder: Path) -> None:
+        """All files of a revision, those too that an archive would leave out; the checkout stays as it is."""
+        folder.mkdir(parents=True)
+        with tempfile.TemporaryDirectory(prefix="recompose-") as scratch:
+            env = {**os.environ, "GIT_INDEX_FILE": str(Path(scratch) / "index")}
+            for arguments in (("read-tree", revision), ("checkout-index", "--all", f"--prefix={folder}/")):
+                argv = [*self._command, *arguments]
+                ended = subprocess.run(argv, capture_output=True, env=env, check=False)  # noqa: S603
+                if ended.returncode:
+                    said = ended.stderr.decode(errors="replace").strip()[-200:]
+                    raise UsageError(f"git cannot write {revision}: {said}", "fetch the whole history")
 
     def _ask(self, *arguments: str) -> str | None:
         ended = subprocess.run([*self._command, *arguments], capture_output=True, check=False)  # noqa: S603

@@ -17,7 +17,8 @@ BRACKETS = re.compile(
     r"(?i)\s*[(\[][^()\[\]\n]*(?:#\d+|\bissues?\s*\d+|\bpr\s*\d+|\bpull\s*\d+|\bby\s|\bthanks\b|\bgh-\d+)[^()\[\]\n]*[)\]]"
 )
 REFERENCE = re.compile(
-    r"(?i)\b(?:(?:fix(?:e[sd])?|close[sd]?|resolve[sd]?|refs?|see|addresses|part of|issues?|pr|pull request|bug)\s*:?\s*)*"
+    r"(?i)\b(?:(?:fix(?:e[sd])?|close[sd]?|resolve[sd]?|refs?|see|addresses|part of|issues?|pr|pull request|bug)"
+    r"\s*:?\s*)*"
     r"(?:(?<![\w&])#\d+|\bgh-\d+|\bissues?\s*#?\d+|\bpull request \d+)(?:\s*(?:,|and)\s*#\d+)*\s*[:.]?"
 )
 LINK = re.compile(r"<?\bhttps?://\S+")

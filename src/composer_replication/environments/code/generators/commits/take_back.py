@@ -97,6 +97,6 @@ def _moved(splice: Splice, place: dict[int, int], old_length: int, new_length: i
         return Splice(first, first + len(stands), splice.lines)
     above = -1 if splice.start == 0 else place.get(splice.start - 1)
     below = new_length if splice.start == old_length else place.get(splice.start)
-    if above is None or below != above + 1:
+    if above is None or below is None or below != above + 1:
         return None
     return Splice(below, below, splice.lines)

@@ -75,7 +75,8 @@ def candidate(
         return None
     if not all(map(is_test_file, files)):
         return None
-    edits = visible_tests(repository, {}, tests)
+    edits = visible_tests(repository, {}, tests | coverage.red_for_agents)
+    edits |= dict.fromkeys(path for path in repository.test_files if path in coverage.red_for_agents)
     gone = gone_tests(repository, edits, coverage.passing)
     if not tests <= gone:
         return None

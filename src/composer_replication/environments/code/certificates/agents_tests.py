@@ -1,0 +1,110 @@
+"""The tests of a repository as an agent runs them: `python -m pytest` in its sandbox, by the repository's settings.
+
+The statement of every task says that the tests that are left pass. Our own runs go without the configuration, so that
+`addopts`, markers and plug-ins may make the two differ. Reads a task's tree; writes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from composer_replication.errors import UsageError
+from composer_replication.records import Task
+
+from ..episodes.session import SessionLimits, TaskSession
+from ..running.warm import TestSetup
+from ..tasks.repository import Repository
+from ..tasks.task import CodeTask, TaskFolder
+from ..tasks.trees import write_tree
+
+COMMAND = "python -m pytest"
+TELL_ALL = "-q -rfE --tb=no --no-header --continue-on-collection-errors"
+USAGE_ERROR = 4
+MIN_WAIT_S = 120.0
+MAX_RED_SHARE = 0.5
+EXIT_CODE = re.compile(r"\AExit code (\d+)\n")
+NOT_GREEN = re.compile(r"^(?:FAILED|ERROR|SUBFAILED\S*) (\S.*?)(?: - .*)?$", re.MULTILINE)
+UNKNOWN_OPTION = re.compile(r"unrecognized arguments: (.*)")
+PLUGINS = {
+    "--cov": "pytest-cov",
+    "-n": "pytest-xdist",
+    "--timeout": "pytest-timeout",
+    "--benchmark": "pytest-benchmark",
+}
+"""Option of a well-known plug-in -> the distribution that has it."""
+
+
+class AgentsRun(NamedTuple):
+    exit_code: int | None
+    """None where the run was killed."""
+    printed: str
+
+    @property
+    def last_line(self) -> str:
+        lines = self.printed.strip().splitlines()
+        return next(
+            (line for line in reversed(lines) if line.startswith(("FAILED", "ERROR"))), lines[-1] if lines else ""
+        )
+
+
+def run_as_agent(task: TaskFolder, backend: str, suite_s: float, options: str = "") -> AgentsRun:
+    limits = SessionLimits(command_s=max(MIN_WAIT_S, 20 * suite_s), shown_chars=1_000_000)
+    with TaskSession(task, backend, limits, audit=False) as session:
+        result = session.call("bash", {"command": f"{COMMAND} {options}".strip()})
+    if not result.is_error:
+        return AgentsRun(0, result.text)
+    told = EXIT_CODE.match(result.text)
+    return AgentsRun(int(told.group(1)) if told else None, result.text)
+
+
+def red_for_agents(repository: Repository, setup: TestSetup) -> frozenset[str]:
+    """Tests, and files that cannot be collected, that are not green for an agent in the whole repository. Raises where
+    pytest does not even start, or where half of the files are lost."""
+    with tempfile.TemporaryDirectory(prefix="recompose-") as scratch:
+        run = run_as_agent(_whole(repository, setup, Path(scratch)), setup.backend, 0.0, TELL_ALL)
+    if run.exit_code == USAGE_ERROR:
+        raise _does_not_start(repository, run)
+    red = frozenset(NOT_GREEN.findall(run.printed))
+    files = [each for each in red if "::" not in each]
+    if run.exit_code is None or len(files) > MAX_RED_SHARE * len(repository.test_files):
+        raise UsageError(
+            f"the suite of {repository.name} is red where an agent runs it (`{COMMAND}`): {run.last_line[:200]}",
+            "make it pass in a fresh checkout, or add what it needs --with DISTRIBUTION",
+        )
+    return red
+
+
+def _does_not_start(repository: Repository, run: AgentsRun) -> UsageError:
+    found = UNKNOWN_OPTION.search(run.printed)
+    options = found.group(1).split() if found else []
+    wanted = {name for option in options for prefix, name in PLUGINS.items() if option.startswith(prefix)}
+    hint = " ".join(f"--with {name}" for name in sorted(wanted)) or "--with the distribution of the plug-in"
+    what = f"its options {' '.join(options)} are unknown" if options else run.last_line[:200]
+    return UsageError(f"`{COMMAND}` does not start in {repository.name}: {what}", f"the same command with {hint}")
+
+
+def _whole(repository: Repository, setup: TestSetup, folder: Path) -> TaskFolder:
+    nothing = Task(task_id="", kind="code", statement="", visible_hash="", hidden_hash="")
+    code_task = CodeTask(
+        task=nothing,
+        repository=repository.name,
+        generator="",
+        mode="",
+        level="L0",
+        symbols=(),
+        packages=repository.packages,
+        source_roots=repository.source_roots,
+        distributions=setup.distributions,
+        pytest_plugins=setup.plugins,
+        test_files=repository.test_files,
+        hidden_tests=(),
+        guard_tests=(),
+        editable=(),
+        seconds_per_run=0.0,
+    )
+    task = TaskFolder(code_task, folder)
+    write_tree(repository.tree, task.tree, {})
+    return task
