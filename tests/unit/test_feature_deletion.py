@@ -7,10 +7,16 @@ from pathlib import Path
 import pytest
 
 from composer_replication.environments.code.generators.difficulty import difficulty_score
+from composer_replication.environments.code.generators.feature_deletion.cascade import import_graph
 from composer_replication.environments.code.generators.feature_deletion.edits import NotDeletable, delete
 from composer_replication.environments.code.generators.feature_deletion.generate import propose
+from composer_replication.environments.code.generators.feature_deletion.select import Selector
 from composer_replication.environments.code.generators.feature_deletion.visible import gone_tests, visible_tests
 from composer_replication.environments.code.generators.kinds import GeneratorSettings
+from composer_replication.environments.code.tasks.loading import describe
+from composer_replication.environments.code.tasks.repository import CoverageMap
+from composer_replication.environments.code.tasks.symbols import source_index
+from composer_replication.environments.code.tasks.task import Symbol
 from composer_replication.environments.code.tasks.trees import write_texts, write_tree
 from composer_replication.errors import UsageError
 
@@ -307,3 +313,54 @@ def test_difficulty_grows_with_the_grain(candidates):
     for candidate in candidates:
         assert candidate.difficulty["tests"] == len(candidate.expected_failing)
         assert candidate.difficulty["files"] == len(candidate.edits)
+
+
+def test_clusters_are_joined_by_calls_or_by_state(tmp_path):
+    """One test file runs all four functions; only two of them have to do with each other."""
+    functions = {
+        "outer": "    first = inner(x)\n    second = first + 1\n    third = second + 1\n    return third\n",
+        "inner": "    low = x - 1\n    high = x + 1\n    middle = low + high\n    return middle\n",
+        "lonely": "    one = x * 2\n    two = one * 2\n    three = two * 2\n    return three\n",
+        "alone": "    one = x * 3\n    two = one * 3\n    three = two * 3\n    return three\n",
+    }
+    filler = "".join(f"    x = x + {number}\n" for number in range(12))
+    source = "\n\n".join(f"def {name}(x):\n{filler}{body}" for name, body in functions.items())
+    tests = "from many import *\n" + "".join(f"\n\ndef test_{name}(): pass\n" for name in functions)
+    write_texts(tmp_path, {"many/__init__.py": source, "tests/test_many.py": tests})
+    repository = describe(tmp_path, "many")
+    ids = {name: frozenset(f"tests/test_many.py::test_{name}[{n}]" for n in range(5)) for name in functions}
+    others = frozenset(f"tests/test_other.py::test_{n}" for n in range(60))
+    coverage = CoverageMap(
+        passing=frozenset().union(others, *ids.values()),
+        unstable=frozenset(),
+        by_symbol={Symbol(file="many/__init__.py", name=name): tests for name, tests in ids.items()},
+        import_time=frozenset(),
+        suite_s=0.1,
+    )
+    index = source_index(repository)
+    selector = Selector(index, import_graph(repository), coverage, removing=False)
+    clusters = [{symbol.name for symbol in each.symbols} for each in selector.features("cluster", 0)]
+    assert clusters == [{"outer", "inner"}]
+
+
+def test_a_feature_across_files_follows_the_calls(tmp_path):
+    lines = "".join(f"    x = x + {number}\n" for number in range(12))
+    files = {
+        "many/__init__.py": "",
+        "many/top.py": f"from .low import step\n\n\ndef whole(x):\n{lines}    return step(x)\n",
+        "many/low.py": f"def step(x):\n{lines}    return x\n\n\ndef other(x):\n{lines}    return x\n",
+        "tests/test_many.py": "def test_whole(): pass\n",
+    }
+    write_texts(tmp_path, files)
+    repository = describe(tmp_path, "many")
+    run = frozenset(f"tests/test_many.py::test_whole[{n}]" for n in range(6))
+    coverage = CoverageMap(
+        passing=run | {f"tests/test_other.py::test_{n}" for n in range(60)},
+        unstable=frozenset(),
+        by_symbol={Symbol(file="many/top.py", name="whole"): run, Symbol(file="many/low.py", name="step"): run},
+        import_time=frozenset(),
+        suite_s=0.1,
+    )
+    selector = Selector(source_index(repository), import_graph(repository), coverage, removing=False)
+    found = [{symbol.name for symbol in each.symbols} for each in selector.features("cross-module", 0)]
+    assert found == [{"whole", "step"}]

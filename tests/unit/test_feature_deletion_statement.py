@@ -4,7 +4,11 @@ import pytest
 
 from composer_replication.environments.code.generators.feature_deletion.edits import delete
 from composer_replication.environments.code.generators.feature_deletion.generate import propose
-from composer_replication.environments.code.generators.feature_deletion.statement import gold_lines, statements
+from composer_replication.environments.code.generators.feature_deletion.statement import (
+    documentation_of,
+    gold_lines,
+    statements,
+)
 from composer_replication.environments.code.generators.kinds import GeneratorSettings
 from composer_replication.environments.code.tasks.symbols import source_index
 
@@ -80,3 +84,16 @@ def test_signatures_over_several_lines_are_shown_whole(tmp_path):
     shop = write_repository(tmp_path / "shop", {"shop/wide.py": text})
     said = statements(shop, (symbol("wide", "wide"),), "stub")["L1"]
     assert text.removesuffix("\n    return first\n") in said
+
+
+def test_without_docstring_no_level_and_no_file_tells_it(shop):
+    """Before, the statement printed the docstring that the tree no longer had."""
+    found = list(propose(shop, shop_coverage(), GeneratorSettings(limit=100, modes=("stub-nodoc",))))
+    assert found
+    index = source_index(shop)
+    for candidate in found:
+        for each in candidate.symbols:
+            text = documentation_of(index.definitions[each][0])
+            for line in (line.strip() for line in text.splitlines() if len(line) > 8):
+                assert not any(line in told for told in candidate.statement.values())
+                assert line not in (candidate.edits[each.file] or "")

@@ -35,7 +35,7 @@ def make(
     *,
     into: Annotated[Path, Parameter(name=["--into", "-o"], help="Folder for the tasks, to create or to continue.")],
     generator: Annotated[
-        Names, Several(help="feature_deletion, bug_injection, test_writing, or package.module:function.")
+        Names, Several(help="feature_deletion, bug_injection, test_writing, commits, or package.module:function.")
     ] = ("feature_deletion",),
     mode: Annotated[Names, Several(help="How a generator changes code; all of its modes by default.")] = (),
     grain: Annotated[Names, Several(help="symbol, cluster, cross-module; all by default.")] = (),
@@ -117,5 +117,6 @@ def _show_funnel(into: Path, result: dict[str, Any]) -> None:
         print(f"  {reason:<22} {count}")
     print(f"  {'yield':<22} {result['yield']:.0%}")
     if result["valid"]:
+        print(f"  {'across files':<22} {result['across_files']}")
         print(f"  {'CPU-s per valid task':<22} {result['cpu_s_per_valid']}")
         print(f"next: recompose env verify {into}")

@@ -60,6 +60,8 @@ class Funnel:
     """Candidates that the static filter took out, by reason; they are not among `tried`."""
     tried: int
     valid: int
+    across_files: int
+    """Of the valid ones, those whose solution is in more than one file."""
     rejected: dict[str, int]
     cpu_s: float
     cpu_s_to_leak_gate: float
@@ -73,6 +75,7 @@ class Funnel:
             filtered=_summed(funnel.filtered for funnel in funnels),
             tried=sum(funnel.tried for funnel in funnels),
             valid=sum(funnel.valid for funnel in funnels),
+            across_files=sum(funnel.across_files for funnel in funnels),
             rejected=_summed(funnel.rejected for funnel in funnels),
             cpu_s=round(sum(funnel.cpu_s for funnel in funnels), 2),
             cpu_s_to_leak_gate=round(sum(funnel.cpu_s_to_leak_gate for funnel in funnels), 2),
@@ -312,7 +315,7 @@ def _record(out: TextIO, candidate: Candidate | Rejection, verdict: Verdict) -> 
     return entry
 
 
-def _named(candidate: Candidate | Rejection) -> dict[str, str]:
+def _named(candidate: Candidate | Rejection) -> dict[str, str | int]:
     if isinstance(candidate, Rejection):
         return {"candidate": candidate.candidate}
     return {
@@ -320,6 +323,7 @@ def _named(candidate: Candidate | Rejection) -> dict[str, str]:
         "generator": candidate.generator,
         "mode": candidate.mode,
         "grain": candidate.grain,
+        "files": len(candidate.edits),
     }
 
 
@@ -330,6 +334,7 @@ def _funnel(decided: list[dict[str, Any]], wall_s: float) -> Funnel:
         filtered=dict(sorted(taken_out.items())),
         tried=sum(line["tried"] for line in decided),
         valid=sum(line["valid"] for line in decided),
+        across_files=sum(line["valid"] and line.get("files", 1) > 1 for line in decided),
         rejected=dict(sorted(reasons.items())),
         cpu_s=round(sum(line["cpu_s"] for line in decided), 2),
         cpu_s_to_leak_gate=round(sum(line["cpu_s_to_leak_gate"] for line in decided), 2),

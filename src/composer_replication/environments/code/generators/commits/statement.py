@@ -50,7 +50,7 @@ def statements(index: SourceIndex, told: Told, examples: Iterable[str]) -> dict[
     first = _quoted(told.message.splitlines()[:1])
     required = required_names(index, told.missing)
     places = _places(told)
-    signatures = [described(index, symbol, with_signature=True) for symbol in (*told.new, *told.redescribed)]
+    signatures = [described(index, symbol) for symbol in (*told.new, *told.redescribed)]
     documents = [_quoted(told.documentation.splitlines()[:MAX_DOCUMENT_LINES])] if told.documentation else []
     shown = [text for name in examples if (text := example_text(index, name, gold))]
     details = titled("What is new, or is described anew:", signatures)

@@ -25,7 +25,8 @@ from .select import MIN_TESTS, Feature, Selector, leaves_guards
 from .statement import chosen_examples, statements
 from .visible import test_function
 
-GRAINS: tuple[Grain, ...] = get_args(Grain)
+GRAINS: tuple[Grain, ...] = get_args(Grain)[::-1]
+"""Features across files first: they are the rarest, and each grain has its turn."""
 NO_DOCSTRING_SHARE = 0.3
 MAX_NAME = 80
 MAX_UNEXPECTED = 4
@@ -47,6 +48,8 @@ def propose(repository: Repository, coverage: CoverageMap, settings: GeneratorSe
         if len(proposed) >= settings.limit:
             return
         candidate = _candidate(bench, feature, mode, proposed)
+        if candidate is None and mode == "stub-nodoc" and "stub" in modes:
+            candidate = _candidate(bench, feature, "stub", proposed)
         if candidate is not None:
             proposed.add(candidate.name)
             yield candidate
@@ -173,6 +176,8 @@ def _candidate(bench: _Bench, feature: Feature, mode: Mode, taken: set[str]) -> 
     if len(failing) < MIN_TESTS[feature.grain] or not leaves_guards(failing, feature.grain, coverage):
         return None
     examples = chosen_examples(repository, symbols, failing, MIN_TESTS[feature.grain])
+    if mode == "stub-nodoc" and not examples:
+        return None  # nothing would say what the feature does
     return Candidate(
         name=_unused(f"{repository.name}-{mode}-{feature.name}", taken),
         generator="feature_deletion",

@@ -1,8 +1,9 @@
 """Which symbols make a feature, at three grains, with what cannot work left out before anything is run.
 
 - symbol: a public function, method or class with the private helpers that only it uses;
-- cluster: all symbols that only one test file, test class or community of tests exercises;
-- cross-module: two or three clusters whose files import each other, or a whole file.
+- cluster: symbols that only one test file, test class or community of tests exercises, joined by their calls;
+- cross-module: a symbol with what it calls in other files, two or three clusters of which one calls the other, or a
+  whole file.
 
 Reads the coverage map and the source index. What runs at import cannot be emptied; what other code needs at import, in
 `conftest.py`, by inheritance or through a cache cannot be a feature at all: its tests are not those that would break.
@@ -22,10 +23,11 @@ from ...tasks.repository import CoverageMap
 from ...tasks.symbols import Definition, SourceIndex
 from ...tasks.task import Grain, Symbol
 from .import_time import ImportGraph
+from .links import Links
 from .visible import test_function
 
 MIN_TESTS: dict[Grain, int] = {"symbol": 3, "cluster": 5, "cross-module": 5}
-MIN_BODY_LINES: dict[Grain, int] = {"symbol": 4, "cluster": 15, "cross-module": 30}
+MIN_BODY_LINES: dict[Grain, int] = {"symbol": 4, "cluster": 15, "cross-module": 15}
 MAX_BODY_LINES = 1500
 MAX_SHARE: dict[Grain, float] = {"symbol": 0.4, "cluster": 0.6, "cross-module": 0.6}
 MIN_GUARDS = 5
@@ -54,6 +56,7 @@ class Selector:
 
     def __init__(self, index: SourceIndex, graph: ImportGraph, coverage: CoverageMap, *, removing: bool) -> None:
         self.index, self.graph, self.coverage, self.removing = index, graph, coverage, removing
+        self.links = Links(index, graph)
 
     def features(self, grain: Grain, seed: int) -> list[Feature]:
         """Without repeats, in a fixed order."""
@@ -62,7 +65,7 @@ class Selector:
         elif grain == "cluster":
             found = itertools.chain(self._clusters(), self._communities(seed))
         else:
-            found = itertools.chain(self._unions(seed), self._files() if self.removing else ())
+            found = itertools.chain(self._chains(), self._unions(seed), self._files() if self.removing else ())
         kept: dict[tuple[tuple[Symbol, ...], bool], Feature] = {}
         for feature in filter(self._is_sized, found):
             kept.setdefault((feature.symbols, feature.whole_files), feature)
@@ -160,7 +163,7 @@ class Selector:
                 if len(places) == 1 and (depth == 1 or any(test.count("::") > 1 for test in self.tests_of(symbol))):
                     groups.setdefault(places.pop(), set()).add(symbol)
             for place, symbols in groups.items():
-                yield self._feature(place, "cluster", symbols)
+                yield from self._joined(place, symbols)
 
     def _communities(self, seed: int) -> Iterator[Feature]:
         """Groups of symbols and tests that touch each other more than the rest (Louvain on the two-sided graph)."""
@@ -175,8 +178,28 @@ class Selector:
         for community in networkx.community.louvain_communities(graph, seed=seed):
             symbols = sorted((each for each in community if isinstance(each, Symbol)), key=order.__getitem__)
             inside = [each for each in symbols if set(map(test_function, self.tests_of(each))) <= community]
-            if inside:
-                yield self._feature(f"community of {inside[0].name}", "cluster", inside)
+            yield from self._joined("community", inside)
+
+    def _joined(self, name: str, symbols: Iterable[Symbol]) -> Iterator[Feature]:
+        """That the same tests run them does not make one feature of symbols: they must have to do with each other."""
+        order = {symbol: place for place, symbol in enumerate(self._eligible)}
+        for group in self.links.groups(sorted(symbols, key=order.__getitem__)):
+            yield self._feature(f"{name} of {group[0].name}", "cluster", group)
+
+    def _chains(self) -> Iterator[Feature]:
+        """A public symbol with all that it calls, in other files too, and that only its tests run."""
+        for symbol, definition in self._eligible.items():
+            if _is_private(symbol.name) or _is_special(definition.short_name):
+                continue
+            chosen, tests = self._with_helpers(symbol), self.tests_of(symbol)
+            waiting = list(chosen)
+            while waiting:
+                called = self.links.uses(waiting.pop()) & self._eligible.keys() - chosen
+                new = frozenset(each for each in called if self.tests_of(each) <= tests)
+                chosen |= new
+                waiting += new
+            if len({each.file for each in chosen}) > 1:
+                yield self._feature(f"{symbol.name} across files", "cross-module", chosen)
 
     def _unions(self, seed: int) -> Iterator[Feature]:
         clusters = [each for each in self.features("cluster", seed) if not each.name.startswith("community")]
@@ -193,10 +216,13 @@ class Selector:
         return self._feature(name, "cross-module", itertools.chain.from_iterable(part.symbols for part in parts))
 
     def _are_connected(self, one: Feature, other: Feature) -> bool:
-        mine, theirs = ({symbol.file for symbol in each.symbols} for each in (one, other))
-        edges = self.graph.edges
-        crossing = [(a, b) for a in mine for b in theirs if a != b]
-        return any(b in edges.get(a, ()) or a in edges.get(b, ()) for a, b in crossing)
+        """By a call from a file of one to a file of the other."""
+        return any(
+            self.links.are_joined(mine, theirs)
+            for mine in one.symbols
+            for theirs in other.symbols
+            if mine.file != theirs.file
+        )
 
     def _files(self) -> Iterator[Feature]:
         for path, module in self.index.sources.items():

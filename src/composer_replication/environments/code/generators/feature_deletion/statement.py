@@ -55,11 +55,12 @@ def statements(
 ) -> dict[Level, str]:
     """`examples` names test functions (`path::name`) whose text L0 may show."""
     index = source_index(repository)
-    gold = gold_lines(index, symbols)
+    documented = mode != "stub-nodoc"
+    gold = gold_lines(index, symbols) | (frozenset() if documented else _docstring_lines(index, symbols))
     opening = f"Part of `{repository.name}` is missing. {WHAT_HAPPENED[mode]} Write it again."
     required = required_names(index, removed)
-    signatures = [described(index, symbol, with_signature=True) for symbol in symbols]
-    purposes = [_purpose_line(index, symbol) for symbol in symbols]
+    signatures = [described(index, symbol, documented=documented) for symbol in symbols]
+    purposes = [_purpose_line(index, symbol, documented) for symbol in symbols]
     documents = _documentation(repository, symbols)
     shown = [text for name in examples if (text := example_text(index, name, gold))]
     full = [opening, required, *signatures, *titled("From the documentation:", documents)]
@@ -68,7 +69,7 @@ def statements(
         "L0": full,
         "L1": [opening, required, *signatures, RULES],
         "L2": [opening, required, "\n".join(purposes), RULES],
-        "L3": [_one_line(index, symbols, mode, required), RULES],
+        "L3": [_one_line(index, symbols, mode, required if not mode.startswith("stub") else ""), RULES],
     }
     return {level: without_gold("\n\n".join(filter(None, parts)), gold) + "\n" for level, parts in texts.items()}
 
@@ -120,15 +121,22 @@ def _plain(line: str) -> str:
     return "".join(line.split()).lstrip(">").removeprefix("...")
 
 
-def described(index: SourceIndex, symbol: Symbol, with_signature: bool) -> str:
+def _docstring_lines(index: SourceIndex, symbols: Iterable[Symbol]) -> frozenset[str]:
+    """Where a docstring went too, its words are not told by another way."""
+    texts = (documentation_of(each) for symbol in symbols for each in index.definitions[symbol])
+    return frozenset(
+        plain for text in texts for line in text.splitlines() if len(plain := _plain(line)) >= MIN_GOLD_LINE
+    )
+
+
+def described(index: SourceIndex, symbol: Symbol, documented: bool = True) -> str:
     definition = index.definitions[symbol][0]
     module = index.sources[symbol.file]
     parts = [f"### `{symbol.name}` in `{symbol.file}`"]
     members = index.class_members(symbol) if definition.kind == "class" else ()
     shown = [definition, *(each for each in members if not each.short_name.startswith("_"))]
-    if with_signature:
-        parts.append(_code("\n".join(signature(module, each) for each in shown)))
-    for each in shown:
+    parts.append(_code("\n".join(signature(module, each) for each in shown)))
+    for each in shown if documented else ():
         documentation = documentation_of(each)
         if documentation:
             heading = "" if each is definition else f"`{each.short_name}`: "
@@ -136,8 +144,8 @@ def described(index: SourceIndex, symbol: Symbol, with_signature: bool) -> str:
     return "\n\n".join(parts)
 
 
-def _purpose_line(index: SourceIndex, symbol: Symbol) -> str:
-    purpose = _purpose(index.definitions[symbol][0])
+def _purpose_line(index: SourceIndex, symbol: Symbol, documented: bool) -> str:
+    purpose = _purpose(index.definitions[symbol][0]) if documented else ""
     return f"- `{symbol.name}` in `{symbol.file}`" + (f": {purpose}" if purpose else "")
 
 
@@ -145,8 +153,8 @@ def _one_line(index: SourceIndex, symbols: tuple[Symbol, ...], mode: str, requir
     public = [symbol for symbol in symbols if not symbol.name.rpartition(".")[2].startswith("_")] or list(symbols)
     names = ", ".join(f"`{symbol.name}`" for symbol in public)
     files = ", ".join(f"`{path}`" for path in sorted({symbol.file for symbol in public}))
-    purpose = _purpose(index.definitions[public[0]][0]) if len(public) == 1 else ""
-    extra = f" {required}" if required and not mode.startswith("stub") else ""
+    purpose = _purpose(index.definitions[public[0]][0]) if len(public) == 1 and mode != "stub-nodoc" else ""
+    extra = f" {required}" if required else ""
     return f"Make {names} of {files} work again" + (f": {purpose}" if purpose else ".") + extra
 
 
