@@ -1,10 +1,10 @@
 """The late gates: a candidate whose tests are split becomes a task folder, and has to prove itself.
 
-Tries lazy solutions, writes the folder, asks for its leak certificate, grades doing nothing (0) and the solution (1) by
-the real reward, tries solutions with a statement dropped, and repeats every fifth task under another seed. Where a lazy
-solution earns too much, the tests that one line of code passes no longer count. Reasons of rejection: `lazy_solution`,
-`gold_differs`, `leak`, `nop_scores`, `gold_fails`, `agents_tests_fail`, `weak_tests`,
-`not_repeatable`, `duplicate`.
+Asks whether the statement tells enough, tries lazy solutions, writes the folder, asks for its leak certificate, grades
+doing nothing (0) and the solution (1) by the real reward, runs the visible tests as an agent does, tries solutions with
+a statement dropped, and repeats every fifth task under another seed. Where a lazy solution earns too much, the tests
+that one line of code passes no longer count. Reasons of rejection: `thin_statement`, `lazy_solution`, `gold_differs`,
+`leak`, `nop_scores`, `gold_fails`, `agents_tests_fail`, `weak_tests`, `not_repeatable`, `duplicate`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from .gates import MIN_HIDDEN, Bench, Rejected, Split, enough_hidden, hidden_pas
 from .leaks import LeakCertificate, leak_certificate
 from .static_filter import filtered
 from .strength import dropped_statements, lazy_solutions
+from .told import enough_told, with_examples
 
 MAX_LAZY_REWARD = 0.2
 MAX_DROPPED_STATEMENTS = 12
@@ -70,7 +71,9 @@ def certify(candidate: Candidate, bench: Bench, into: Path, level: Level, seed: 
     shutil.rmtree(staging, ignore_errors=True)
     early: float | None = None
     try:
-        split, lazy_rewards = _demanding(candidate, _unshown(candidate, split_tests(candidate, bench), level), bench)
+        split = _unshown(candidate, split_tests(candidate, bench), level)
+        candidate, split = _told(candidate, split, bench, level, seed)
+        split, lazy_rewards = _demanding(candidate, split, bench)
         task = _write(candidate, split, bench, staging, level)
         task = _graded(task, lazy_rewards, bench.setup.backend)
         _green_for_agents(task, bench)
@@ -89,6 +92,14 @@ def _unshown(candidate: Candidate, split: Split, level: Level) -> Split:
     """Tests that the statement shows do not count, where enough others are left."""
     unseen = split.hidden - candidate.shown_tests
     return replace(split, hidden=unseen) if level == "L0" and len(unseen) >= enough_hidden(candidate) else split
+
+
+def _told(candidate: Candidate, split: Split, bench: Bench, level: Level, seed: int) -> tuple[Candidate, Split]:
+    """Only the fullest statement claims to say all that is needed."""
+    if level != "L0" or candidate.grader != "tests":
+        return candidate, split
+    told = enough_told(candidate, split, bench, seed)
+    return with_examples(candidate, told.examples), replace(split, hidden=told.hidden, left_out=told.left_out)
 
 
 def recertify_leaks(task: TaskFolder, backend: str = "auto") -> LeakCertificate:
@@ -157,6 +168,7 @@ def _write(candidate: Candidate, split: Split, bench: Bench, folder: Path, level
             "candidate": candidate.name,
             "licence": repository.licence,
             "meta_tests": split.meta,
+            "left_out_tests": split.left_out,
             "revision": repository.revision,
         },
     )

@@ -100,6 +100,8 @@ class Split:
     """Tests that run the feature and pass without it; they stay visible."""
     meta: int = 0
     """Tests that were hidden because they failed in the agent's tree."""
+    left_out: int = 0
+    """Tests that are hidden and not part of the reward: they ask for what the statement does not tell."""
     suite_s: float = 0.0
     mutants: tuple[Mapping[str, str], ...] = ()
     """Those that the original tests notice."""
@@ -202,7 +204,7 @@ def _with_hidden(
         raise Rejected("visible_collection_error", f"{path}: {text.strip().splitlines()[-1][:200]}")
     guards = coverage.passing - gone
     survived = len(candidate.expected_failing & guards)
-    split = Split(hide, guards & run.passed, edits, survived, meta, run.wall_s)
+    split = Split(hide, guards & run.passed, edits, survived, meta, suite_s=run.wall_s)
     return split, guards - run.passed
 
 

@@ -99,6 +99,9 @@ class Candidate:
     shown_tests: frozenset[str] = frozenset()
     """Those of the expected ones whose text L0 shows: hidden in the tree, and at L0 no part of the reward where enough
     others are left."""
+    examples: dict[str, str] | None = None
+    """Test functions (`path::name`) and their texts that L0 may show besides, where hidden tests turn out to ask more
+    than it says. None: the statement is enough."""
     mutants: tuple[dict[str, str], ...] = ()
     """For the grader `mutants`: `path` and `text` of one broken source file each. The gates keep those that the
     original tests notice (`certificates.gates.killed_mutants`)."""

@@ -20,7 +20,7 @@ from ...tasks.symbols import source_index
 from ...tasks.task import Candidate, Grain, Rejection
 from ..bug_injection.generate import source_patterns
 from ..difficulty import static_difficulty
-from ..feature_deletion.statement import DOCUMENTS, chosen_examples
+from ..feature_deletion.statement import DOCUMENTS, chosen_examples, possible_examples
 from ..feature_deletion.visible import test_function
 from ..kinds import GeneratorSettings
 from .change import Change, NotTakenBack, take_back
@@ -116,6 +116,7 @@ def _candidate(name: str, commit: Commit, history: History, repository: Reposito
             repository, change.symbols, edited_files=len(change.edits), expected_failing=len(failing)
         ),
         shown_tests=frozenset(test for test in own_tests if test_function(test) in examples),
+        examples=possible_examples(repository, change.symbols, failing),
         solution_lines=change.lines,
         few_tests=True,
     )

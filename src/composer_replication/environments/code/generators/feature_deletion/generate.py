@@ -22,7 +22,7 @@ from .cascade import import_graph
 from .edits import MODES, Deletion, Mode, NotDeletable, delete
 from .import_time import Target
 from .select import MIN_TESTS, Feature, Selector, leaves_guards
-from .statement import chosen_examples, statements
+from .statement import chosen_examples, possible_examples, statements
 from .visible import test_function
 
 GRAINS: tuple[Grain, ...] = get_args(Grain)[::-1]
@@ -192,6 +192,7 @@ def _candidate(bench: _Bench, feature: Feature, mode: Mode, taken: set[str]) -> 
             repository, symbols, edited_files=len(deletion.edits), expected_failing=len(failing)
         ),
         shown_tests=frozenset(test for test in failing if test_function(test) in examples),
+        examples=possible_examples(repository, symbols, failing),
     )
 
 

@@ -116,6 +116,14 @@ def chosen_examples(
     return frozenset(itertools.islice(fitting, max(spare, 0)))
 
 
+def possible_examples(repository: Repository, symbols: Iterable[Symbol], tests: Iterable[str]) -> dict[str, str]:
+    """Test functions that are short enough to be shown and tell nothing of the solution, with their texts."""
+    index = source_index(repository)
+    gold = gold_lines(index, symbols)
+    texts = ((name, example_text(index, name, gold)) for name in sorted(set(map(test_function, tests))))
+    return {name: text for name, text in texts if text is not None}
+
+
 def _plain(line: str) -> str:
     """Without spaces, and without the signs of quotation and of an interactive session."""
     return "".join(line.split()).lstrip(">").removeprefix("...")

@@ -1,0 +1,112 @@
+"""What a hidden test asks beyond the statement is shown, or leaves the reward, or the task is rejected."""
+
+from dataclasses import replace
+
+import pytest
+
+from composer_replication.environments.code.certificates.gates import Bench, Rejected, Split
+from composer_replication.environments.code.certificates.told import (
+    enough_told,
+    is_told,
+    shows_examples,
+    variants,
+    with_examples,
+)
+from composer_replication.environments.code.running.warm import TestSetup
+from composer_replication.environments.code.tasks.repository import CoverageMap
+from composer_replication.environments.code.tasks.task import Candidate, Symbol
+from tests.tiny_repository import tiny_repository
+
+BODY = "    if kind == 'box':\n        return 'crate number seven'\n    return kind.title()\n"
+LABEL = f'def label(kind):\n    """A label.\n\n    >>> label("tin")\n    \'Tin\'\n    """\n{BODY}'
+TESTS = """import pytest
+from shapes.labels import label
+
+
+def test_label_of_a_box():
+    assert label('box') == 'crate number seven'
+
+
+@pytest.mark.parametrize('kind', ['tin', 'jar', 'bag'])
+def test_label(kind):
+    assert label(kind) == kind.capitalize()
+"""
+BOX = "tests/test_labels.py::test_label_of_a_box"
+OTHERS = frozenset(f"tests/test_labels.py::test_label[{kind}]" for kind in ("tin", "jar", "bag"))
+GUARDS = frozenset({"tests/test_words.py::test_shout"})
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    files = {"shapes/labels.py": LABEL, "tests/test_labels.py": TESTS}
+    repository = tiny_repository(tmp_path_factory.mktemp("told"), files)
+    coverage = CoverageMap(OTHERS | GUARDS | {BOX}, frozenset(), {}, frozenset(), 0.1)
+    opened = Bench(repository, coverage, TestSetup())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def candidate():
+    return Candidate(
+        name="label",
+        generator="feature_deletion",
+        mode="stub",
+        symbols=(Symbol(file="shapes/labels.py", name="label"),),
+        edits={"shapes/labels.py": LABEL.replace(BODY, "    raise NotImplementedError\n")},
+        expected_failing=OTHERS | {BOX},
+        statement={"L0": "Write label.\n\n> >>> label(\"tin\")\n> 'Tin'\n"},
+        editable=("shapes/*.py",),
+        examples={BOX: "```python\ndef test_label_of_a_box(): …\n```"},
+    )
+
+
+@pytest.fixture
+def split(candidate):
+    return Split(OTHERS | {BOX}, GUARDS, candidate.edits)
+
+
+def test_variants_are_of_what_nothing_tells(candidate, split, bench):
+    literals = {each.literal for each in variants(candidate, split, bench, 0)} - {None}
+    assert literals == {"box", "crate number seven"}
+    told = replace(candidate, statement={"L0": "A 'box' is a 'crate number seven'."})
+    assert {each.literal for each in variants(told, split, bench, 0)} == {None}
+
+
+def test_what_only_a_hidden_test_knows_is_shown(candidate, split, bench):
+    told = enough_told(candidate, split, bench, 0)
+    assert (told.hidden, told.examples, told.left_out) == (OTHERS, (BOX,), 0)
+    statement = with_examples(candidate, told.examples).statement["L0"]
+    assert statement.startswith(candidate.statement["L0"].rstrip()) and "test_label_of_a_box" in statement
+
+
+def test_a_test_that_cannot_be_shown_leaves_the_reward(candidate, split, bench):
+    told = enough_told(replace(candidate, examples={}), split, bench, 0)
+    assert (told.hidden, told.examples, told.left_out) == (OTHERS, (), 1)
+
+
+def test_too_few_fair_tests_reject_the_task(candidate, split, bench):
+    few = replace(split, hidden=frozenset({BOX, min(OTHERS)}))
+    with pytest.raises(Rejected, match="thin_statement") as raised:
+        enough_told(replace(candidate, examples={}), few, bench, 0)
+    assert "is told nowhere" in raised.value.detail
+
+
+def test_a_shown_test_has_told_it_already(candidate, split, bench):
+    shown = replace(candidate, shown_tests=frozenset({BOX}))
+    told = enough_told(shown, replace(split, hidden=OTHERS), bench, 0)
+    assert (told.hidden, told.examples) == (OTHERS, ())
+
+
+def test_a_statement_that_is_complete_is_not_looked_at(candidate, split, bench):
+    assert enough_told(replace(candidate, examples=None), split, bench, 0).hidden == split.hidden
+
+
+def test_numbers_and_texts_in_what_can_be_read():
+    assert is_told(100, "at most 100.") and not is_told(100, "1000 or 2100 or 100.5")
+    assert is_told("a\n  b", "x a y\nz b") and not is_told("a side", "aside")
+
+
+def test_examples_count_only_where_they_are_shown():
+    assert shows_examples(">>> f(1)\n2\n", "> >>> f(1)\n> 2\n")
+    assert not shows_examples(">>> f(1)\n2\n", "f does something") and not shows_examples("no example", "no example")
