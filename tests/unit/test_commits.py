@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from composer_replication.environments.code.generators.commits.generate import propose
-from composer_replication.environments.code.generators.commits.history import History
+from composer_replication.environments.code.generators.commits.history import GitHistory
 from composer_replication.environments.code.generators.commits.message import cleaned, says_something
 from composer_replication.environments.code.generators.commits.take_back import apply, taken_back
 from composer_replication.environments.code.generators.kinds import GeneratorSettings
@@ -146,7 +146,7 @@ def test_a_merge_is_one_change_with_the_messages_of_what_was_merged(tmp_path):
     commit(tmp_path, {"b.py": "3\n"}, "And three")
     git(tmp_path, "checkout", "-q", "main")
     git(tmp_path, "merge", "-q", "--no-ff", "-m", "Merge branch 'side'", "side")
-    history = History(tmp_path)
+    history = GitHistory(tmp_path)
     (merge,) = history.commits
     assert merge.changed == {"a.py": "M", "b.py": "A"}
     assert cleaned(merge.message) == ""

@@ -23,7 +23,7 @@ from ..tasks.trees import write_tree
 COMMAND = "python -m pytest"
 TELL_ALL = "-q -rfE --tb=no --no-header --continue-on-collection-errors"
 USAGE_ERROR = 4
-MIN_WAIT_S = 120.0
+LONGEST_SUITE_S = 300.0
 MAX_RED_SHARE = 0.5
 EXIT_CODE = re.compile(r"\AExit code (\d+)\n")
 NOT_GREEN = re.compile(r"^(?:FAILED|ERROR|SUBFAILED\S*) (\S.*?)(?: - .*)?$", re.MULTILINE)
@@ -50,8 +50,8 @@ class AgentsRun(NamedTuple):
         )
 
 
-def run_as_agent(task: TaskFolder, backend: str, suite_s: float, options: str = "") -> AgentsRun:
-    limits = SessionLimits(command_s=max(MIN_WAIT_S, 20 * suite_s), shown_chars=1_000_000)
+def run_as_agent(task: TaskFolder, backend: str, wait_s: float, options: str = "") -> AgentsRun:
+    limits = SessionLimits(command_s=wait_s, shown_chars=1_000_000)
     with TaskSession(task, backend, limits, audit=False) as session:
         result = session.call("bash", {"command": f"{COMMAND} {options}".strip()})
     if not result.is_error:
@@ -64,7 +64,7 @@ def red_for_agents(repository: Repository, setup: TestSetup) -> frozenset[str]:
     """Tests, and files that cannot be collected, that are not green for an agent in the whole repository. Raises where
     pytest does not even start, or where half of the files are lost."""
     with tempfile.TemporaryDirectory(prefix="recompose-") as scratch:
-        run = run_as_agent(_whole(repository, setup, Path(scratch)), setup.backend, 0.0, TELL_ALL)
+        run = run_as_agent(_whole(repository, setup, Path(scratch)), setup.backend, LONGEST_SUITE_S, TELL_ALL)
     if run.exit_code == USAGE_ERROR:
         raise _does_not_start(repository, run)
     red = frozenset(NOT_GREEN.findall(run.printed))

@@ -37,6 +37,7 @@ MAX_LAZY_REWARD = 0.2
 MAX_DROPPED_STATEMENTS = 12
 MIN_CAUGHT_SHARE = 0.5
 REPEAT_ONE_IN = 5
+MIN_AGENTS_S = 120.0
 MAX_GUARDS = 200
 """That are graded with each submission; all of them were green when the task was made."""
 
@@ -226,7 +227,9 @@ def _graded(task: TaskFolder, lazy_rewards: Mapping[str, float], backend: str) -
 
 def _green_for_agents(task: TaskFolder, bench: Bench) -> None:
     """What every statement says: the tests that are left pass."""
-    run = run_as_agent(task, bench.setup.backend, bench.coverage.suite_s, "-q --tb=no --no-header")
+    run = run_as_agent(
+        task, bench.setup.backend, max(MIN_AGENTS_S, 20 * bench.coverage.suite_s), "-q --tb=no --no-header"
+    )
     if run.exit_code != 0:
         raise Rejected("agents_tests_fail", f"exit code {run.exit_code}: {run.last_line}"[:300])
 

@@ -62,7 +62,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Told:
+class FairTests:
     """The statement is enough for these tests, with these examples."""
 
     hidden: frozenset[str]
@@ -71,9 +71,9 @@ class Told:
     """Tests that asked for something that is told nowhere."""
 
 
-def enough_told(candidate: Candidate, split: Split, bench: Bench, seed: int) -> Told:
+def enough_told(candidate: Candidate, split: Split, bench: Bench, seed: int) -> FairTests:
     if candidate.examples is None:
-        return Told(split.hidden, (), 0)
+        return FairTests(split.hidden, (), 0)
     undecided = _undecided(candidate, split, bench, seed)
     shown, hidden = list[str](), split.hidden
     while undecided and len(shown) < MAX_MORE_EXAMPLES:
@@ -88,7 +88,7 @@ def enough_told(candidate: Candidate, split: Split, bench: Bench, seed: int) -> 
     if len(left) < enough_hidden(candidate):
         literal = next(variant.literal for variant, _ in undecided if variant.literal is not None)
         raise Rejected("thin_statement", f"{literal!r} is told nowhere; {len(left)} tests do without")
-    return Told(left, tuple(shown), len(hidden) - len(left))
+    return FairTests(left, tuple(shown), len(hidden) - len(left))
 
 
 def with_examples(candidate: Candidate, names: Collection[str]) -> Candidate:

@@ -14,7 +14,7 @@ from ...tasks.task import Symbol
 from ...tasks.trees import read_text
 from ..feature_deletion.import_time import Target, bound_names
 from ..feature_deletion.statement import documentation_of, signature
-from .history import Commit, History
+from .history import Commit, GitHistory
 from .take_back import apply, taken_back
 
 MAX_FILES = 12
@@ -28,7 +28,7 @@ class NotTakenBack(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
+class CommitChange:
     index: SourceIndex
     edits: dict[str, str | None]
     """From today's tree to the tree without the commit; None for a file that the commit added."""
@@ -105,7 +105,7 @@ class Change:
         return signature(module, then or definition), documentation_of(then or definition)
 
 
-def take_back(repository: Repository, history: History, commit: Commit, paths: list[str]) -> Change:
+def take_back(repository: Repository, history: GitHistory, commit: Commit, paths: list[str]) -> CommitChange:
     """Raises `NotTakenBack` with the reason."""
     if len(paths) > MAX_FILES:
         raise NotTakenBack("too_large", f"{commit.id} {len(paths)} files")
@@ -128,7 +128,7 @@ def take_back(repository: Repository, history: History, commit: Commit, paths: l
             lines[path] = frozenset(itertools.chain.from_iterable(written))
     index = source_index(repository)
     try:
-        change = Change(index, edits, lines, _touched_tests(index, history, commit))
+        change = CommitChange(index, edits, lines, _touched_tests(index, history, commit))
         functions = change.functions
     except SyntaxError as error:
         raise NotTakenBack("changed_since", f"{commit.id} {error}") from error
@@ -139,7 +139,7 @@ def take_back(repository: Repository, history: History, commit: Commit, paths: l
     return change
 
 
-def _touched_tests(index: SourceIndex, history: History, commit: Commit) -> frozenset[str]:
+def _touched_tests(index: SourceIndex, history: GitHistory, commit: Commit) -> frozenset[str]:
     touched: set[str] = set()
     for path, kind in commit.changed.items():
         if kind == "D" or path not in index.tests or not path.endswith(".py"):

@@ -23,10 +23,10 @@ from ..difficulty import static_difficulty
 from ..feature_deletion.statement import DOCUMENTS, chosen_examples, possible_examples
 from ..feature_deletion.visible import test_function
 from ..kinds import GeneratorSettings
-from .change import Change, NotTakenBack, take_back
-from .history import Commit, History
+from .change import CommitChange, NotTakenBack, take_back
+from .history import Commit, GitHistory
 from .message import cleaned, is_revert, says_something
-from .statement import Told, statements
+from .statement import CommitWords, statements
 from .states import stretch_of
 from .take_back import splices
 
@@ -42,7 +42,7 @@ def propose(
 ) -> Iterator[Candidate | Rejection]:
     if repository.checkout is None:
         raise UsageError(f"{repository.name} has no git history", "point at a git checkout, or leave out commits")
-    history = History(repository.checkout)
+    history = GitHistory(repository.checkout)
     proposed = 0
     for commit in _in_order(history, repository, settings.seed):
         if proposed == settings.limit:
@@ -58,7 +58,7 @@ def propose(
             yield candidate
 
 
-def _in_order(history: History, repository: Repository, seed: int) -> list[Commit]:
+def _in_order(history: GitHistory, repository: Repository, seed: int) -> list[Commit]:
     found = [commit for commit in stretch_of(repository, history) if _touches_both(commit, repository)]
     Random(f"{NAME}:{seed}").shuffle(found)
     return sorted(found, key=lambda commit: len(_package_files(commit, repository)) == 1)
@@ -80,7 +80,9 @@ def _package_files(commit: Commit, repository: Repository) -> list[str]:
     ]
 
 
-def _candidate(name: str, commit: Commit, history: History, repository: Repository, coverage: CoverageMap) -> Candidate:
+def _candidate(
+    name: str, commit: Commit, history: GitHistory, repository: Repository, coverage: CoverageMap
+) -> Candidate:
     if is_revert(commit.message):
         raise NotTakenBack("revert", commit.id)
     change = take_back(repository, history, commit, _package_files(commit, repository))
@@ -93,7 +95,7 @@ def _candidate(name: str, commit: Commit, history: History, repository: Reposito
         raise NotTakenBack("thin_message", f"{commit.id} {message[:100]}")
     failing = own_tests.union(*(coverage.by_symbol.get(symbol, ()) for symbol in change.functions))
     examples = chosen_examples(repository, change.symbols, own_tests, MIN_UNSHOWN - 1)
-    told = Told(
+    told = CommitWords(
         message,
         _documentation(commit, history),
         change.new,
@@ -122,11 +124,11 @@ def _candidate(name: str, commit: Commit, history: History, repository: Reposito
     )
 
 
-def _tests_of_commit(commit: Commit, change: Change, coverage: CoverageMap) -> frozenset[str]:
+def _tests_of_commit(commit: Commit, change: CommitChange, coverage: CoverageMap) -> frozenset[str]:
     return frozenset(test for test in coverage.passing if test_function(test) in change.test_functions)
 
 
-def _documentation(commit: Commit, history: History) -> str:
+def _documentation(commit: Commit, history: GitHistory) -> str:
     """What the commit added to texts outside of the package."""
     added: list[str] = []
     for path in commit.changed:

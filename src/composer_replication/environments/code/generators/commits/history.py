@@ -30,7 +30,7 @@ class Commit:
     """Path -> A (added), M (modified), D (deleted). Renames are a deletion and an addition."""
 
 
-class History:
+class GitHistory:
     """`checkout` is the folder that holds `.git`."""
 
     def __init__(self, checkout: Path) -> None:

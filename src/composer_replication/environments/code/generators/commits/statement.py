@@ -28,7 +28,7 @@ MAX_MESSAGE_LINES = 40
 
 
 @dataclass(frozen=True)
-class Told:
+class CommitWords:
     """Of one commit, cleaned."""
 
     message: str
@@ -42,7 +42,7 @@ class Told:
     """Names that the tree no longer has, by module."""
 
 
-def statements(index: SourceIndex, told: Told, examples: Iterable[str]) -> dict[Level, str]:
+def statements(index: SourceIndex, told: CommitWords, examples: Iterable[str]) -> dict[Level, str]:
     """`examples` names test functions (`path::name`) whose text L0 may show."""
     gold = gold_lines(index, (*told.new, *told.changed))
     opening = f"A change to `{index.repository.name}` was taken back. Make it again. Its author described it so:"
@@ -65,7 +65,7 @@ def statements(index: SourceIndex, told: Told, examples: Iterable[str]) -> dict[
     return {level: without_gold("\n\n".join(filter(None, parts)), gold) + "\n" for level, parts in texts.items()}
 
 
-def _places(told: Told) -> str:
+def _places(told: CommitWords) -> str:
     lines = [f"- `{symbol.name}` in `{symbol.file}`" for symbol in told.changed]
     return "\n".join(["It changes:", *lines]) if lines else ""
 

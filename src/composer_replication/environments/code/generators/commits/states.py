@@ -13,20 +13,20 @@ from pathlib import Path
 
 from ...tasks.loading import is_test_path, load_repository
 from ...tasks.repository import Repository
-from .history import Commit, History
+from .history import Commit, GitHistory
 
 STRETCH = 16
 """Of 100 commits of three histories 61 to 78 could be taken back at this length, 96 to 100 at a length of 1."""
 NOT_SOURCE = ("setup.py", "docs/", "doc/", "examples/", "benchmarks/", "conftest.py")
 
 
-def stretches(history: History) -> list[tuple[Commit, ...]]:
+def stretches(history: GitHistory) -> list[tuple[Commit, ...]]:
     """The newest first; within each too."""
     found = [commit for commit in history.commits if _touches_both(commit)]
     return [tuple(found[start : start + STRETCH]) for start in range(0, len(found), STRETCH)]
 
 
-def stretch_of(repository: Repository, history: History) -> tuple[Commit, ...]:
+def stretch_of(repository: Repository, history: GitHistory) -> tuple[Commit, ...]:
     """The commits to take back from this state of the repository."""
     every = stretches(history)
     if not repository.revision:
@@ -37,7 +37,7 @@ def stretch_of(repository: Repository, history: History) -> tuple[Commit, ...]:
 def earlier_states(repository: Repository) -> Iterator[str]:
     """Revisions of the later stretches, for `repository_at`."""
     if repository.checkout is not None:
-        yield from (stretch[0].id for stretch in stretches(History(repository.checkout))[1:])
+        yield from (stretch[0].id for stretch in stretches(GitHistory(repository.checkout))[1:])
 
 
 def repository_at(repository: Repository, revision: str, into: Path) -> Repository:
@@ -45,7 +45,7 @@ def repository_at(repository: Repository, revision: str, into: Path) -> Reposito
     assert repository.checkout is not None
     with tempfile.TemporaryDirectory(prefix="recompose-") as scratch:
         folder = Path(scratch) / "tree"
-        History(repository.checkout).write_tree(revision, folder)
+        GitHistory(repository.checkout).write_tree(revision, folder)
         loaded = load_repository(folder, into)
     return replace(loaded, name=repository.name, checkout=repository.checkout, revision=revision)
 

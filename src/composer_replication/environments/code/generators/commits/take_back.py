@@ -19,7 +19,7 @@ SAYS_NOTHING = re.compile(r"\s*(#.*|__version__\s*=.*|version\s*=.*)?\s*")
 
 
 @dataclass(frozen=True)
-class Splice:
+class LineSplice:
     """Lines of a text, from 0 and without the end, and what takes their place."""
 
     start: int
@@ -32,7 +32,7 @@ def lines_of(text: str) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
-def splices(old: str, new: str) -> list[Splice]:
+def splices(old: str, new: str) -> list[LineSplice]:
     """From `old` to `new`."""
     if old == new:
         return []
@@ -46,20 +46,20 @@ def splices(old: str, new: str) -> list[Splice]:
             [git, "diff", *options, "--", *map(str, files)], capture_output=True, check=False
         )
     lines = lines_of(new)
-    found: list[Splice] = []
+    found: list[LineSplice] = []
     for header in HEADER.finditer(told.stdout.decode("utf-8", "replace")):
         start, count, begin, length = (1 if part is None else int(part) for part in header.groups())
         first = start - 1 if count else start
         from_line = begin - 1 if length else begin
-        found.append(Splice(first, first + count, tuple(lines[from_line : from_line + length])))
+        found.append(LineSplice(first, first + count, tuple(lines[from_line : from_line + length])))
     return found
 
 
-def taken_back(current: str, after: str, before: str) -> list[Splice] | None:
+def taken_back(current: str, after: str, before: str) -> list[LineSplice] | None:
     """What undoes the change from `before` to `after` in `current`; None where it was changed again."""
     place = _places(after, current)
     written, length = lines_of(after), len(lines_of(current))
-    found: list[Splice] = []
+    found: list[LineSplice] = []
     for splice in splices(after, before):
         moved = _moved(splice, place, len(written), length)
         if moved is not None:
@@ -69,7 +69,7 @@ def taken_back(current: str, after: str, before: str) -> list[Splice] | None:
     return found
 
 
-def apply(text: str, changes: Sequence[Splice]) -> str:
+def apply(text: str, changes: Sequence[LineSplice]) -> str:
     lines = lines_of(text)
     for splice in sorted(changes, key=lambda each: each.start, reverse=True):
         lines[splice.start : splice.end] = splice.lines
@@ -87,16 +87,16 @@ def _places(old: str, new: str) -> dict[int, int]:
     return place | {number: number + shift for number in range(line, total)}
 
 
-def _moved(splice: Splice, place: dict[int, int], old_length: int, new_length: int) -> Splice | None:
+def _moved(splice: LineSplice, place: dict[int, int], old_length: int, new_length: int) -> LineSplice | None:
     """The splice where its lines stand now. One that only inserts needs its two neighbours next to each other."""
     if splice.start < splice.end:
         stands = [place.get(line) for line in range(splice.start, splice.end)]
         first = stands[0]
         if first is None or stands != list(range(first, first + len(stands))):
             return None
-        return Splice(first, first + len(stands), splice.lines)
+        return LineSplice(first, first + len(stands), splice.lines)
     above = -1 if splice.start == 0 else place.get(splice.start - 1)
     below = new_length if splice.start == old_length else place.get(splice.start)
     if above is None or below is None or below != above + 1:
         return None
-    return Splice(below, below, splice.lines)
+    return LineSplice(below, below, splice.lines)
