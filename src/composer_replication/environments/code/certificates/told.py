@@ -96,7 +96,7 @@ def with_examples(candidate: Candidate, names: Collection[str]) -> Candidate:
     if not names or candidate.examples is None:
         return candidate
     texts = [candidate.examples[name] for name in names]
-    longer = "\n\n".join([candidate.statement["L0"].rstrip(), "These tests, too, pass when the work is done:", *texts])
+    longer = "\n\n".join([candidate.statement["L0"].rstrip(), "These tests pass when the work is done:", *texts])
     return replace(candidate, statement={**candidate.statement, "L0": longer + "\n"})
 
 
