@@ -1,3 +1,4 @@
+import gc
 import os
 
 # Before any test module loads torch: two workers with two threads each would only wait for each other.
@@ -12,3 +13,8 @@ from hypothesis import settings
 # Times vary between machines, and a failure on one must be the failure on all.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+
+def pytest_collection_finish() -> None:
+    """Libraries and collected tests stay to the end. Trainers collect garbage at each start, a second with all these."""
+    gc.freeze()
