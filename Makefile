@@ -14,8 +14,6 @@ export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test faults benchmarks lint types structure experiment-000 clean
 
-# Large pages for torch's tensors: the same bits, with a fifth of the page faults.
-quickstart: export THP_MEM_ALLOC_ENABLE ?= 1
 quickstart: .venv/train-installed
 	$(BIN)/recompose quickstart
 
