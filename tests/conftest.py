@@ -16,5 +16,5 @@ settings.load_profile("repeatable")
 
 
 def pytest_collection_finish() -> None:
-    """Libraries and collected tests stay to the end. Trainers collect garbage at each start, a second with all these."""
+    """What is loaded stays to the end. Trainers collect garbage at each start: half a second with all of it."""
     gc.freeze()
