@@ -7,7 +7,7 @@ from composer_replication.environments.code.certificates.certify import certify
 from composer_replication.environments.code.certificates.gates import Bench
 from composer_replication.environments.code.making.make import MakeSettings, make
 from composer_replication.environments.code.running.coverage import survey
-from composer_replication.environments.code.running.needs import missing_imports, refuse_missing
+from composer_replication.environments.code.running.needs import missing_imports, tell_missing
 from composer_replication.environments.code.running.warm import TestSetup
 from composer_replication.environments.code.tasks.store import read_tasks
 from composer_replication.environments.code.tasks.task import Rejection
@@ -70,7 +70,7 @@ def test_missing_imports_are_found_without_running_anything(tmp_path):
     repository = tiny_repository(tmp_path, changes)
     missing = missing_imports(repository, TestSetup())
     assert missing == {"absent": ("tests/test_one.py",), "numpy": ("tests/test_one.py",)}
-    told = refuse_missing(repository, missing)
+    told = tell_missing(repository, missing)
     assert "absent (1 files)" in told and "--with numpy" in told
     with pytest.raises(UsageError, match="need yaml"):
-        refuse_missing(repository, {"yaml": ("tests/conftest.py",)})
+        tell_missing(repository, {"yaml": ("tests/conftest.py",)})

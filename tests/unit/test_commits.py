@@ -5,9 +5,11 @@ import subprocess
 
 import pytest
 
+from composer_replication.environments.code.generators.commits import states
 from composer_replication.environments.code.generators.commits.generate import propose
 from composer_replication.environments.code.generators.commits.history import GitHistory
 from composer_replication.environments.code.generators.commits.message import cleaned, says_something
+from composer_replication.environments.code.generators.commits.states import earlier_states, repository_at
 from composer_replication.environments.code.generators.commits.take_back import apply, taken_back
 from composer_replication.environments.code.generators.kinds import GeneratorSettings
 from composer_replication.environments.code.making.make import MakeSettings, make
@@ -218,3 +220,27 @@ def test_perimeter_of_a_square(side):
     assert "def perimeter" not in (task.tree / "shapes" / "area.py").read_text()
     assert "def test_perimeter():" in task.code_task.task.statement
     assert not (task.tree / ".git").exists()
+
+
+def test_an_older_commit_is_taken_back_from_an_earlier_state(checkout, tmp_path, monkeypatch):
+    """The second `describe` replaced the first, which today's tree no longer has."""
+    monkeypatch.setattr(states, "STRETCH", 1)
+    today = load_repository(checkout, tmp_path / "today")
+    before = (checkout / "shapes" / "words.py").read_text()
+    revisions = list(earlier_states(today))
+    assert len(revisions) == 2
+    earlier = repository_at(today, revisions[1], tmp_path / "earlier")
+    assert earlier.revision == revisions[1] and earlier.name == today.name
+    (found,) = propose(earlier, coverage(), GeneratorSettings())
+    assert isinstance(found, Candidate) and "perimeter" in found.name
+    assert (checkout / "shapes" / "words.py").read_text() == before
+    assert not (checkout / ".git" / "index.lock").exists()
+
+
+def test_a_state_that_is_known_has_no_commits_of_others(checkout, tmp_path, monkeypatch):
+    monkeypatch.setattr(states, "STRETCH", 1)
+    names = [
+        each.name if isinstance(each, Candidate) else each.candidate
+        for each in propose(load_repository(checkout, tmp_path / "tree"), coverage(), GeneratorSettings())
+    ]
+    assert len(names) == 1 and "say-a-rectangle" in names[0]

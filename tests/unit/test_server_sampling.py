@@ -13,7 +13,7 @@ import torch
 from composer_replication.config import Config, HardwareConfig, SamplingConfig, parse_config
 from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.training.backends.trl.samplers import ColocatedSampler
-from composer_replication.training.planning.refusals import refuse_missing_vllm, refuse_what_would_do_nothing
+from composer_replication.training.planning.refusals import refuse_what_would_do_nothing, tell_missing_vllm
 from composer_replication.training.rollouts import wire
 from composer_replication.training.rollouts.sampling import DynamicSampler
 from composer_replication.training.rollouts.server_sampling import ServerSampler
@@ -243,8 +243,8 @@ def test_settings_that_would_do_nothing_are_refused(sections, sentence):
 def test_vllm_is_asked_for_only_where_it_takes_part():
     for sections in ({"sampling": {"server": "http://a"}}, {"hardware": {"vllm": "colocate"}}):
         with pytest.raises(UsageError, match="needs vllm here"):
-            refuse_missing_vllm(config(**sections))
-    refuse_missing_vllm(config(sampling={"server": "http://a", "weight_transfer": "disk"}))
+            tell_missing_vllm(config(**sections))
+    tell_missing_vllm(config(sampling={"server": "http://a", "weight_transfer": "disk"}))
 
 
 def test_a_server_in_the_old_place_is_told_where_it_went():

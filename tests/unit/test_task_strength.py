@@ -85,3 +85,12 @@ def test_each_statement_is_dropped_once():
 def test_a_sample_is_the_same_for_the_same_seed():
     assert dropped(2, 1) == dropped(2, 1) and len(dropped(2, 1)) == 2
     assert {tuple(dropped(2, seed)) for seed in range(8)} != {tuple(dropped(2, 0))}
+
+
+def test_only_statements_of_the_change_are_dropped():
+    sources = {"a.py": "def f(x):\n    x = x + 1\n    x = x * 2\n    return x\n"}
+    symbols = [Symbol(file="a.py", name="f")]
+    assert len(dropped_statements(sources, symbols, 12, 0)) == 3
+    assert dropped_statements(sources, symbols, 12, 0, {"a.py": {3}}) == [
+        {"a.py": "def f(x):\n    x = x + 1\n    pass\n    return x\n"}
+    ]

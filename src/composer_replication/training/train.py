@@ -34,10 +34,10 @@ from .models.states import language_model
 from .models.whole import is_sharded, save_adapters
 from .planning.refusals import (
     refuse_for_backend,
-    refuse_missing_vllm,
     refuse_other_shards,
     refuse_what_processes_cannot_do,
     refuse_what_would_do_nothing,
+    tell_missing_vllm,
 )
 from .processes import all_or_none
 from .rollouts.curriculum import Curriculum, entries_of
@@ -70,7 +70,7 @@ def train(
         refuse_what_would_do_nothing(config, processes.number())
         refuse_what_processes_cannot_do(config, processes.number(), processes.is_sharded())
         refuse_for_backend(config, "trl", processes.number())
-        refuse_missing_vllm(config)
+        tell_missing_vllm(config)
         arguments = (grpo_config if config.training.rollouts else offline_arguments)(config, scratch)
         checkpoint = last_checkpoint(scratch)
     collator, stored, watchdog, watchers = prepared(

@@ -26,7 +26,7 @@ from .backends.trl_async.worker import EpisodeQueue
 from .channels import open_channels
 from .lessons.online_sites import find_online_sites
 from .models.loading import Policy
-from .planning.refusals import refuse_for_backend, refuse_missing_vllm, refuse_what_would_do_nothing
+from .planning.refusals import refuse_for_backend, refuse_what_would_do_nothing, tell_missing_vllm
 from .rollouts.playing import rollout_settings
 from .rollouts.server_sampling import ServerSampler
 from .rollouts.weight_folder import WeightFolder
@@ -53,7 +53,7 @@ def train(
     logging.getLogger("trl").setLevel(logging.ERROR)
     refuse_what_would_do_nothing(config, processes.number())
     refuse_for_backend(config, "trl_async", processes.number())
-    refuse_missing_vllm(config)
+    tell_missing_vllm(config)
     scratch, steps = folder / "scratch", config.training.steps
     policy.save(scratch / START)
     collator, stored, watchdog, watchers = prepared(

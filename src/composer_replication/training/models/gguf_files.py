@@ -41,7 +41,7 @@ def convert_gguf(gguf: Path, folder: Path, dtype: str = "float32") -> int:
     config.architectures = [type(model).__name__]
     folder.mkdir(parents=True)
     written = _write_shards(_tensors(gguf, model, getattr(torch, dtype)), folder)
-    _refuse_missing(model, written, gguf)
+    _tell_missing(model, written, gguf)
     config.save_pretrained(folder)
     model.generation_config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -126,7 +126,7 @@ def _refuse_unmapped(names: Sequence[str], gguf: Path) -> None:
         )
 
 
-def _refuse_missing(model: Any, written: dict[str, str], gguf: Path) -> None:
+def _tell_missing(model: Any, written: dict[str, str], gguf: Path) -> None:
     tied = set(getattr(model, "all_tied_weights_keys", None) or ())
     if missing := sorted(set(model.state_dict()) - set(written) - tied):
         raise UsageError(

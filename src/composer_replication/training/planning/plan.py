@@ -27,7 +27,7 @@ from ..models.tokens import ChatTokens
 from ..stored.records import TokenizedTrace
 from .lengths import ByBytes, ByTokenizer, Item, RunLengths, find_chat_tokens
 from .memory import MOST_AT_ONCE, Workload, estimate_memory, estimate_playing
-from .refusals import refuse_missing_vllm
+from .refusals import tell_missing_vllm
 
 CONTEXT_LENGTHS = tuple(1024 * thousands for thousands in (2, 4, 8, 16, 32, 64, 128))
 OBSERVATION_TOKENS = 32
@@ -125,7 +125,7 @@ def _step(
 def _refused(config: Config) -> str | None:
     """What can be planned here for a machine that has more installed; `recompose train` would not start on this one."""
     try:
-        refuse_missing_vllm(config)
+        tell_missing_vllm(config)
     except UsageError as error:
         return str(error)
     return None

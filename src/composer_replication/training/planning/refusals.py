@@ -147,7 +147,7 @@ def _refuse_backend(setting: str, backend: str, other: str) -> None:
     raise UsageError(f"{setting} does nothing with --backend {backend}", f"take it out, or use --backend {other}")
 
 
-def refuse_missing_vllm(config: Config) -> None:
+def tell_missing_vllm(config: Config) -> None:
     """TRL's client for vLLM needs vLLM in the training process too, for its half of the weights' way."""
     asks_vllm = "server" if config.sampling.grpo_arguments() else "colocate" if config.hardware.vllm != "off" else None
     if asks_vllm and find_spec("vllm") is None:

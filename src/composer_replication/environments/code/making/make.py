@@ -32,7 +32,7 @@ from ..generators.commits.generate import NAME as COMMITS
 from ..generators.commits.states import earlier_states, repository_at
 from ..generators.kinds import GeneratorSettings, find_generator
 from ..running.coverage import survey
-from ..running.needs import missing_imports, refuse_missing
+from ..running.needs import missing_imports, tell_missing
 from ..running.warm import TestSetup
 from ..tasks.loading import load_repository
 from ..tasks.repository import CoverageMap, Repository
@@ -265,7 +265,7 @@ def _survey(repository: Repository, setup: TestSetup, path: Path, progress: Prog
     if path.is_file():
         return read_survey(path)
     progress.stage("survey", f"running the tests of {repository.name} {repository.revision[:10]}".rstrip())
-    if told := refuse_missing(repository, missing_imports(repository, setup)):
+    if told := tell_missing(repository, missing_imports(repository, setup)):
         progress.note(told)
     red = red_for_agents(repository, setup)
     coverage = replace(survey(repository, setup, progress), red_for_agents=red)

@@ -38,7 +38,7 @@ def missing_imports(repository: Repository, setup: TestSetup) -> dict[str, tuple
     return {name: tuple(paths) for name, paths in sorted(found.items())}
 
 
-def refuse_missing(repository: Repository, missing: dict[str, tuple[str, ...]]) -> str:
+def tell_missing(repository: Repository, missing: dict[str, tuple[str, ...]]) -> str:
     """What to tell; raises where too few tests would be left."""
     if not missing:
         return ""
