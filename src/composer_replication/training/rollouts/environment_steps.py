@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Literal, NamedTuple, Protocol
 
 from composer_replication.environments.protocol import Episode
+from composer_replication.environments.untrusted import encodable
 
 JOIN_S = 1.0
 
@@ -186,7 +187,7 @@ def _outcome(episode: Episode, answered: Any) -> StepOutcome:
         observation = answered.observation if answered is not None else None
         ended = answered is None or episode.finished
         return StepOutcome(
-            None if observation is None else _encodable(str(observation)),
+            None if observation is None else encodable(str(observation)),
             float(episode.reward) if ended else None,
             failed=answered is not None and bool(answered.failed),
         )
@@ -202,9 +203,4 @@ def _reward(episode: Episode) -> float:
 
 
 def _failure(error: BaseException) -> StepFailure:
-    return StepFailure("runtime_error", _encodable(f"{type(error).__name__}: {error}"))
-
-
-def _encodable(text: str) -> str:
-    """A lone surrogate can be read from a file, but no tokenizer takes it."""
-    return text.encode("utf-8", "replace").decode()
+    return StepFailure("runtime_error", encodable(f"{type(error).__name__}: {error}"))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Self
 
 from ...evidence import AttemptEvidence, CanaryHit, FileEvent
+from ...untrusted import encodable
 from ..sandbox.audit import audit_of
 from ..sandbox.errors import SandboxRefusal
 from ..sandbox.interface import Changes, ExecResult, Limits, Sandbox, SandboxSpec
@@ -191,6 +192,7 @@ class TaskSession:
                 text, failed = work(), False
             except ToolError as error:
                 text, failed = str(error), True
+            text = encodable(text)
             self._heard.append(text)
             if self.ended is None and self.steps >= self.limits.steps:
                 self._finish("steps")

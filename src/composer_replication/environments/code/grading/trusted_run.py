@@ -17,6 +17,7 @@ from typing import Any
 
 from composer_replication.errors import RecomposeError
 
+from ...untrusted import read_json
 from ..sandbox.interface import MIB, ExecResult, Limits, SandboxSpec
 from ..sandbox.open import open_sandbox
 from ..sandbox.toolchain import toolchain
@@ -138,7 +139,7 @@ def read_outcome(result: ExecResult, token: str) -> RunOutcome:
 
 def _record(line: bytes, token: str) -> object:
     try:
-        record: Any = json.loads(line)
+        record = read_json(line)
     except ValueError:
         return None
     return record if isinstance(record, dict) and record.get("token") == token else None
