@@ -106,6 +106,16 @@ def counts(attempts: Sequence[StoredAttempt]) -> JsonObject:
     }
 
 
+def rewards_by_task(attempts: Iterable[StoredAttempt]) -> JsonObject:
+    found: JsonObject = {}
+    for each in attempts:
+        told = found.setdefault(str(each.trace.task_id), {"rewards": [], "ended": [], "notes": []})
+        told["rewards"].append(each.reward)
+        told["ended"].append(each.ended)
+        told["notes"].append(list(each.evidence.grade.notes) if each.evidence and each.evidence.grade else [])
+    return found
+
+
 def _one(each: Planned, attempt: MakeAttempt, folder: Path, stop: threading.Event) -> float:
     made = attempt(each, stop)
     keep(each, made, folder)

@@ -98,7 +98,7 @@ class TaskSession:
         self.grade: Grade | None = None
         self._lock = threading.Lock()
         self._started = time.monotonic()
-        self._python, self._sandbox = (opener or _open)(task, backend, self.limits.sandbox)
+        self._python, self._sandbox = (opener or open_for_agent)(task, backend, self.limits.sandbox)
         try:
             self.canaries, self._planted = Canaries(seed="", decoys=()), dict[str, bytes]()
             if decoys:
@@ -308,22 +308,26 @@ class TaskSession:
 
     def _text_of(self, path: str) -> str:
         try:
-            return self._sandbox.read(path).decode("utf-8")
+            return self._sandbox.read(self._inside(path)).decode("utf-8")
         except UnicodeDecodeError as error:
             raise ToolError(f"Error: {path} is no text.") from error
         except (OSError, SandboxRefusal) as error:
             raise ToolError(_path_trouble(path, error)) from error
 
+    def _inside(self, path: str) -> str:
+        """Agents also name files as commands see them."""
+        return path.removeprefix(f"{self._sandbox.workdir}/")
+
     def _write(self, path: str, content: str) -> None:
         if len(content) > self.limits.file_chars:
             raise ToolError(f"Error: the content is too large ({len(content)} characters).")
         try:
-            self._sandbox.write(path, content.encode("utf-8", "surrogatepass"))
+            self._sandbox.write(self._inside(path), content.encode("utf-8", "surrogatepass"))
         except (OSError, SandboxRefusal) as error:
             raise ToolError(_path_trouble(path, error)) from error
 
 
-def _open(task: TaskFolder, backend: str, limits: Limits) -> tuple[str, Sandbox]:
+def open_for_agent(task: TaskFolder, backend: str, limits: Limits) -> tuple[str, Sandbox]:
     """The agent's sandbox and where its interpreter is; the repository is importable from the working folder alone."""
     from ..sandbox.open import open_sandbox
     from ..sandbox.toolchain import toolchain

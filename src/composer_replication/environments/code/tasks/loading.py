@@ -148,6 +148,7 @@ def _is_junk(path: str) -> bool:
     folders = pure.parts[:-1]
     return (
         any(part in JUNK_FOLDERS or part.endswith((".egg-info", ".dist-info")) for part in folders)
+        or pure.name == ".git"  # a file where a submodule or a worktree was
         or any(fnmatch(pure.name, pattern) for pattern in JUNK_FILES)
         or not path.isprintable()
     )
