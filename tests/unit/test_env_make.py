@@ -109,6 +109,6 @@ def test_a_red_suite_leaves_no_folder(tmp_path):
 def test_a_repository_without_a_candidate_points_to_no_empty_file(tmp_path, monkeypatch):
     empty = {"valid": 0, "tried": 0, "filtered": {}, "repository": "tiny", "rejected": {}, "yield": 0.0}
     monkeypatch.setattr(making, "make", lambda *given: empty)
-    with pytest.raises(RecomposeError, match="nothing in .* to make a task of") as raised:
+    with pytest.raises(RecomposeError, match=r"nothing in .* to make a task of") as raised:
         make_command(tmp_path, into=tmp_path / "tasks")
     assert "verdicts" not in str(raised.value)

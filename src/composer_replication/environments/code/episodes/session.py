@@ -20,6 +20,7 @@ from ...untrusted import encodable
 from ..sandbox.audit import audit_of
 from ..sandbox.errors import SandboxRefusal
 from ..sandbox.interface import Changes, ExecResult, Limits, Sandbox, SandboxSpec
+from ..tasks.pytest_settings import pytest_environment
 from ..tasks.task import Grade, Submission, TaskFolder
 from .canaries import Canaries, canary_files, canary_hits, ignored
 from .gathered import changed_texts, grade_facts, task_facts
@@ -149,10 +150,8 @@ class TaskSession:
 
     def test_output(self, tests: Sequence[str]) -> str:
         """What pytest prints, without the repository's own options; each test is named with its outcome at the end."""
-        known = self.task.code_task
-        plugins = [part for name in known.pytest_plugins for part in ("-p", name)]
         options = ["-q", "-rA", "--tb=short", "--no-header", "-o", "addopts=", "-p", "no:cacheprovider"]
-        result = self._run([self._python, "-m", "pytest", *options, *plugins, *tests])
+        result = self._run([self._python, "-m", "pytest", *options, *tests])
         shown = self._shown(result)
         ended = _how_it_ended(result, self.limits)
         return shown if result.ending == "exited" else f"{ended}\n{shown}"
@@ -239,8 +238,7 @@ class TaskSession:
     def _run_tests(self, ids: list[str] | None = None) -> str:
         if odd := next((each for each in ids or () if each.startswith("-") or "\0" in each), None):
             raise ToolError(f"Invalid arguments: {odd[:80]!r} is no test id.")
-        plugins = [part for name in self.task.code_task.pytest_plugins for part in ("-p", name)]
-        result = self._run([self._python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins, *(ids or ())])
+        result = self._run([self._python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(ids or ())])
         shown = self._shown(result)
         if result.ending != "exited" or result.exit_code not in (0, 1):
             which = "no test ran" if result.exit_code == NO_TESTS_RAN else _how_it_ended(result, self.limits)
@@ -341,7 +339,7 @@ def open_for_agent(task: TaskFolder, backend: str, limits: Limits) -> tuple[str,
         "PATH": f"{tools.python.rpartition('/')[0]}:{tools.env.get('PATH', SYSTEM_PATH)}",
         "PYTHONPATH": ":".join([*roots, *filter(None, [tools.env.get("PYTHONPATH")])]),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        **pytest_environment(known.pytest_options, known.pytest_plugins),
         "LANG": "C.UTF-8",
     }
     return tools.python, open_sandbox(replace(spec, env=env), backend)

@@ -183,6 +183,7 @@ def run_tests(workshop: Workshop, request: dict[str, Any], out: Any) -> int:
     arguments += ["-p", "no:cacheprovider", "--continue-on-collection-errors"]
     arguments += [part for name in workshop.settings["plugins"] for part in ("-p", name)]
     arguments += ["--maxfail", "1"] if request["stop_at_failure"] else []
+    arguments += workshop.settings["selection"] if request["only"] is None else []
     recorder = RunRecorder(out, request, str(workshop.tree))
     recorder.tracer.start()
     code = pytest.main([*arguments, *request["tests"]], plugins=[recorder])

@@ -131,6 +131,7 @@ class WarmRunner:
             "packages": list(self._repository.packages),
             "source_roots": list(self._repository.source_roots),
             "plugins": list(self._setup.plugins),
+            "selection": list(self._repository.selection),
         }
         self._send(settings)
         hello = self._receive(START_S)
