@@ -49,6 +49,7 @@ def grade(
     /,
     *,
     patch: Annotated[Path, Parameter(help="What was changed, as `git diff` writes it.")],
+    deep: Annotated[bool, Parameter(negative="", help="Doubt it more, as after a sign of a hack.")] = False,
     backend: Backend = "auto",
     json: Json = False,
 ) -> None:
@@ -58,7 +59,7 @@ def grade(
     from composer_replication.environments.code.tasks.store import read_task
 
     found = read_task(task)
-    told = _graded(found.code_task, grade_submission(found, read_patch(found, patch), backend))
+    told = _graded(found.code_task, grade_submission(found, read_patch(found, patch), backend, deep=deep))
     if json:
         print(json_module.dumps(told))
         return

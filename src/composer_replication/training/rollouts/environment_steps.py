@@ -15,8 +15,10 @@ from inspect import isawaitable, iscoroutinefunction
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, NamedTuple, Protocol
 
+from composer_replication.environments.attempts import Graded
 from composer_replication.environments.protocol import Episode
 from composer_replication.environments.untrusted import encodable
+from composer_replication.monitor.ruling import rule
 
 JOIN_S = 1.0
 
@@ -188,16 +190,23 @@ def _outcome(episode: Episode, answered: Any) -> StepOutcome:
         ended = answered is None or episode.finished
         return StepOutcome(
             None if observation is None else encodable(str(observation)),
-            float(episode.reward) if ended else None,
+            _ruled_reward(episode) if ended else None,
             failed=answered is not None and bool(answered.failed),
         )
     except (Exception, SystemExit) as error:
         return StepOutcome(failure=_failure(error))
 
 
+def _ruled_reward(episode: Episode) -> float:
+    """What the monitor leaves of it, where there is evidence to judge by."""
+    if isinstance(episode, Graded):
+        rule(episode, episode.trace("policy", 0))
+    return float(episode.reward)
+
+
 def _reward(episode: Episode) -> float:
     try:
-        return float(episode.reward)
+        return _ruled_reward(episode)
     except (Exception, SystemExit):
         return 0.0
 

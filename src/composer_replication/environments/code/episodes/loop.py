@@ -76,7 +76,7 @@ def attempt_task(
             ended = _broken(error)
         trace = transcript.trace(model.name, sample, session.reward)
         wall_s = session.limits.wall_s - session.remaining_s
-        return Attempt(trace, session.reward, ended, session.steps, wall_s, session.evidence)
+        return Attempt(trace, session.reward, ended, session.steps, wall_s, session.evidence, session)
 
 
 def attempt_in_words(
@@ -104,7 +104,7 @@ def attempt_in_words(
             messages.append({"role": "user", "content": answer.observation or ""})
         trace = episode.trace(model.name, sample)
         wall_s = time.monotonic() - started
-        return Attempt(trace, episode.reward, ended, episode.steps, wall_s, episode.evidence)
+        return Attempt(trace, episode.reward, ended, episode.steps, wall_s, episode.evidence, episode)
     finally:
         episode.close()
 

@@ -164,6 +164,23 @@ class TaskSession:
 
         return self._step(work)
 
+    def grade_deeper(self) -> None:
+        """Graders of other tasks have one depth: theirs is not asked again."""
+        if self._grader is not _grade or self.submission is None or self.grade is None:
+            return
+        deeper = _grade(self.task, self.submission, self.backend, deep=True)
+        if deeper.reward < self.grade.reward:
+            self._regrade(deeper)
+
+    def overrule(self, why: str) -> None:
+        if self.grade is not None:
+            self._regrade(replace(self.grade, reward=0.0, notes=(*self.grade.notes, why)))
+
+    def _regrade(self, grade: Grade) -> None:
+        self.grade = grade
+        if self.evidence is not None:
+            self.evidence = self.evidence.model_copy(update={"grade": grade_facts(grade)})
+
     def stop(self) -> None:
         """Hand in what there is, for an agent that stopped without a word."""
         with self._lock:
@@ -263,8 +280,7 @@ class TaskSession:
         self.canary_hits = [hit for hit in hits if hit.evidence == "hard"]
         self.submission = Submission(dict(changes.written), tuple(changes.removed))
         self.evidence = self._gathered(changes, tuple(hits))
-        self.grade = self._grader(self.task, self.submission, self.backend)
-        self.evidence = self.evidence.model_copy(update={"grade": grade_facts(self.grade)})
+        self._regrade(self._grader(self.task, self.submission, self.backend))
 
     def _gathered(self, changes: Changes, hits: tuple[CanaryHit, ...]) -> AttemptEvidence:
         texts = changed_texts(changes, self.task.tree, self._planted)
@@ -359,10 +375,10 @@ def _plant(sandbox: Sandbox, task: TaskFolder, seed: str) -> tuple[Canaries, dic
     return Canaries(seed=planted.canaries.seed, decoys=tuple(kept)), {".gitignore": after}
 
 
-def _grade(task: TaskFolder, submission: Submission, backend: str) -> Grade:
+def _grade(task: TaskFolder, submission: Submission, backend: str, deep: bool = False) -> Grade:
     from ..grading.grader import grade
 
-    return grade(task, submission, backend)
+    return grade(task, submission, backend, deep=deep)
 
 
 def _how_it_ended(result: ExecResult, limits: SessionLimits) -> str:
