@@ -19,11 +19,15 @@ NOISE = "import warnings\n\n\ndef test_warns():\n    warnings.warn('x')\n\n\ndef
 TRIES = "try:\n    import maybe\nexcept ImportError:\n    maybe = None\n\n\ndef test():\n    import later\n"
 
 
-def test_a_plugin_that_the_settings_need_is_named(tmp_path):
+def test_options_of_a_plugin_that_is_not_there_do_not_matter(tmp_path):
     repository = tiny_repository(tmp_path, {"pyproject.toml": SETTINGS + 'addopts = "--cov shapes"\n'})
-    with pytest.raises(UsageError, match=r"does not start .*--cov") as raised:
+    assert red_for_agents(repository, TestSetup()) == frozenset()
+
+
+def test_a_suite_that_does_not_start_for_the_agent_is_refused(tmp_path):
+    repository = tiny_repository(tmp_path, {"pyproject.toml": SETTINGS + 'addopts = "-k (unbalanced"\n'})
+    with pytest.raises(UsageError, match="is red where an agent runs it"):
         red_for_agents(repository, TestSetup())
-    assert "--with pytest-cov" in str(raised.value)
 
 
 def test_what_is_red_by_the_repositorys_own_settings_is_known(tmp_path):

@@ -1,7 +1,7 @@
 """The tests of a repository as an agent runs them: `python -m pytest` in its sandbox, by the repository's settings.
 
 The statement of every task says that the tests that are left pass. Our own runs go without the configuration, so that
-`addopts`, markers and plug-ins may make the two differ. Reads a task's tree; writes nothing.
+markers, warnings as errors and the like may make the two differ. Reads a task's tree; writes nothing.
 """
 
 from __future__ import annotations
@@ -27,14 +27,6 @@ LONGEST_SUITE_S = 300.0
 MAX_RED_SHARE = 0.5
 EXIT_CODE = re.compile(r"\AExit code (\d+)\n")
 NOT_GREEN = re.compile(r"^(?:FAILED|ERROR|SUBFAILED\S*) (\S.*?)(?: - .*)?$", re.MULTILINE)
-UNKNOWN_OPTION = re.compile(r"unrecognized arguments: (.*)")
-PLUGINS = {
-    "--cov": "pytest-cov",
-    "-n": "pytest-xdist",
-    "--timeout": "pytest-timeout",
-    "--benchmark": "pytest-benchmark",
-}
-"""Option of a well-known plug-in -> the distribution that has it."""
 
 
 class AgentsRun(NamedTuple):
@@ -65,25 +57,14 @@ def red_for_agents(repository: Repository, setup: TestSetup) -> frozenset[str]:
     pytest does not even start, or where half of the files are lost."""
     with tempfile.TemporaryDirectory(prefix="recompose-") as scratch:
         run = run_as_agent(_whole(repository, setup, Path(scratch)), setup.backend, LONGEST_SUITE_S, TELL_ALL)
-    if run.exit_code == USAGE_ERROR:
-        raise _does_not_start(repository, run)
     red = frozenset(NOT_GREEN.findall(run.printed))
     files = [each for each in red if "::" not in each]
-    if run.exit_code is None or len(files) > MAX_RED_SHARE * len(repository.test_files):
+    if run.exit_code in (None, USAGE_ERROR) or len(files) > MAX_RED_SHARE * len(repository.test_files):
         raise UsageError(
             f"the suite of {repository.name} is red where an agent runs it (`{COMMAND}`): {run.last_line[:200]}",
             "make it pass in a fresh checkout, or add what it needs --with DISTRIBUTION",
         )
     return red
-
-
-def _does_not_start(repository: Repository, run: AgentsRun) -> UsageError:
-    found = UNKNOWN_OPTION.search(run.printed)
-    options = found.group(1).split() if found else []
-    wanted = {name for option in options for prefix, name in PLUGINS.items() if option.startswith(prefix)}
-    hint = " ".join(f"--with {name}" for name in sorted(wanted)) or "--with the distribution of the plug-in"
-    what = f"its options {' '.join(options)} are unknown" if options else run.last_line[:200]
-    return UsageError(f"`{COMMAND}` does not start in {repository.name}: {what}", f"the same command with {hint}")
 
 
 def _whole(repository: Repository, setup: TestSetup, folder: Path) -> TaskFolder:
@@ -99,6 +80,7 @@ def _whole(repository: Repository, setup: TestSetup, folder: Path) -> TaskFolder
         source_roots=repository.source_roots,
         distributions=setup.distributions,
         pytest_plugins=setup.plugins,
+        pytest_options=repository.selection,
         test_files=repository.test_files,
         hidden_tests=(),
         guard_tests=(),

@@ -24,6 +24,8 @@ class Repository:
     """The git checkout that the tree was copied from; its history is read by generators and enters no sandbox."""
     revision: str = ""
     """Commit of that checkout; empty for its working tree."""
+    selection: tuple[str, ...] = ()
+    """Options of pytest by which the repository chooses among its tests."""
 
 
 @dataclass(frozen=True)
