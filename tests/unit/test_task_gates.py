@@ -169,7 +169,9 @@ def test_weak_tests_are_tagged_and_the_level_falls_back_to_what_there_is(bench, 
         (tmp_path / "tasks").mkdir()
         result = certify(candidate, weak, tmp_path / "tasks", "L3").result
     assert isinstance(result, TaskFolder) and result.code_task.tags == ("weak-tests",)
-    assert result.code_task.level == "L1" and (result.folder / "instruction.md").read_text() == "less\n"
+    assert result.code_task.level == "L1" and (result.folder / "instruction.md").read_text() == (
+        "less\n\nYou may change `shapes/*` and add files below `shapes/`; other changes are not graded.\n"
+    )
 
 
 def test_graded_guards_are_those_next_to_the_feature(bench, monkeypatch):

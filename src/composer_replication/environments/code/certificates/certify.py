@@ -19,6 +19,7 @@ from composer_replication.records import Task, content_id
 
 from ..grading.grader import grade
 from ..sandbox.toolchain import toolchain
+from ..tasks.allowed_paths import told_paths
 from ..tasks.loading import is_test_path
 from ..tasks.store import TaskFiles, gold_submission, write_record, write_task
 from ..tasks.task import Candidate, CodeTask, Level, Rejection, Submission, TaskFolder
@@ -152,6 +153,8 @@ def _write(candidate: Candidate, split: Split, bench: Bench, folder: Path, level
         seconds_per_run=round(split.suite_s, 3),
         provenance={"candidate": candidate.name, "licence": repository.licence, "meta_tests": split.meta},
     )
+    told = f"{draft.task.statement.rstrip()}\n\n{told_paths(draft, repository.tree)}\n"
+    draft = draft.model_copy(update={"task": draft.task.model_copy(update={"statement": told})})
     files = TaskFiles(repository.tree, split.edits, overlay, gold, split.mutants)
     task = write_task(folder, draft, files)
     if not is_about_tests and not _restores(task, repository.tree):
