@@ -26,9 +26,8 @@ STEERING = ("conftest.py", "sitecustomize.py", "usercustomize.py")
 TIMEOUT_S = 600
 
 
-def main(repository: Path, tests: Path, scratch: Path) -> float:
+def main(repository: Path, tests: Path, scratch: Path, expected: dict[str, Any]) -> float:
     """`scratch` is a folder of our own; compiled files in it serve the next tree at the same place."""
-    expected = json.loads((tests / "expected.json").read_text(encoding="utf-8"))
     tree = scratch / "tree"
     prepare(repository, tree, tests / "overlay", expected)
     if expected["grader"] == "mutants":
@@ -38,6 +37,10 @@ def main(repository: Path, tests: Path, scratch: Path) -> float:
         return 0.0
     hidden = set(expected["hidden"])
     return round(len(hidden & passed) / len(hidden), 6) if hidden else 0.0
+
+
+def read_expected(tests: Path) -> dict[str, Any]:
+    return json.loads((tests / "expected.json").read_text(encoding="utf-8"))
 
 
 def prepare(repository: Path, tree: Path, overlay: Path, expected: dict[str, Any]) -> None:
@@ -183,5 +186,6 @@ def read_until(pipe: int, deadline: float) -> bytes:
 
 
 if __name__ == "__main__":
+    given = Path(sys.argv[2]).resolve()
     with tempfile.TemporaryDirectory() as folder:
-        print(main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), Path(folder)))
+        print(main(Path(sys.argv[1]).resolve(), given, Path(folder), read_expected(given)))
