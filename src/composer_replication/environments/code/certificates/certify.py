@@ -28,8 +28,8 @@ from ..tasks.test_ids import file_of
 from ..tasks.trees import files_of
 from .cpu_time import cpu_s
 from .gates import MIN_HIDDEN, Bench, Rejected, Split, hidden_passed, repeat, split_tests
-from .leaks import LeakCertificate, leak_certificate
 from .honest_submissions import NOTHING, SOLUTION
+from .leaks import LeakCertificate, leak_certificate
 from .static_filter import filtered
 from .strength import lazy_solutions
 from .two_verifiers import both_verdicts

@@ -2,8 +2,8 @@
 
 Needs the standard library and pytest, nothing of ours. Arguments: the start tree, the task's `tests` folder, the
 seconds that a run may take. Reads a list of {changes, files} from standard input: `changes` is {path: text, or null for
-a removed file}, `files` are the test files to run or null for all. Writes one reward per line. A file's time is taken from its content, so that a compiled file cannot stand for
-another text.
+a removed file}, `files` are the test files to run or null for all. Writes one reward per line. A file's time is taken
+from its content, so that a compiled file cannot stand for another text.
 """
 
 from __future__ import annotations

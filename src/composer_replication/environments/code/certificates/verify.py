@@ -1,5 +1,5 @@
-"""Check finished tasks again: their files, doing nothing (0), the solution (1), whether the Harbor folder's verifier comes
-to the same rewards, and the leak certificate."""
+"""Check finished tasks again: their files, doing nothing (0), the solution (1), whether the Harbor folder's verifier
+comes to the same rewards, and the leak certificate."""
 
 from __future__ import annotations
 

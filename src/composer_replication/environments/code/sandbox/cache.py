@@ -1,5 +1,7 @@
-"""Folders that are made once per host and shown in every sandbox. Writes below $XDG_CACHE_HOME, else /var/cache for
-root and ~/.cache for others."""
+"""What is made once per host: folders that sandboxes show, and what is known of them.
+
+Writes below $XDG_CACHE_HOME, else /var/cache for root and ~/.cache for others.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,11 @@ def cache_folder() -> Path:
 
 
 def made_once(target: Path, make: Callable[[Path], None]) -> Path:
-    """The folder; made next to its place and then renamed, so that another process sees all of it or nothing."""
+    """The folder or file; made elsewhere and then renamed, so that another process sees all of it or nothing."""
     if target.exists():
         return target
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="building-") as scratch:
-        building = Path(scratch, "folder")
+        building = Path(scratch, "made")
         make(building)
         _open_to_readers(building)
         try:
