@@ -148,14 +148,14 @@ def run_here(tree: Path, expected: dict[str, Any], files: list[str], records: in
     ]
     argv += ["--continue-on-collection-errors", *(part for name in expected["plugins"] for part in ("-p", name))]
     counted = {*expected["hidden"], *expected["guards"]} if expected["grader"] == "tests" else set[str]()
-    recorder = Recorder(counted)
+    recorder = OutcomesOfTests(counted)
     pytest.main([*argv, *files], plugins=[recorder])
     with os.fdopen(records, "w", encoding="utf-8") as out:
         out.write(json.dumps(recorder.seen) + "\n")
     os._exit(0)
 
 
-class Recorder:
+class OutcomesOfTests:
     def __init__(self, counted: set[str]) -> None:
         """`counted`: ids to run; empty: all."""
         self.counted = counted
