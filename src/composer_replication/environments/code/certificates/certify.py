@@ -1,10 +1,11 @@
 """The late gates: a candidate whose tests are split becomes a task folder, and has to prove itself.
 
 Asks whether the statement tells enough, tries lazy solutions, writes the folder, asks for its leak certificate, grades
-doing nothing (0) and the solution (1) by the real reward, runs the visible tests as an agent does, tries solutions with
-a statement dropped, and repeats every fifth task under another seed. Where a lazy solution earns too much, the tests
-that one line of code passes no longer count. Reasons of rejection: `thin_statement`, `lazy_solution`, `gold_differs`,
-`leak`, `nop_scores`, `gold_fails`, `agents_tests_fail`, `weak_tests`, `not_repeatable`, `duplicate`.
+doing nothing (0) and the solution (1) by the real reward, runs the visible tests as an agent does, has the Harbor
+folder's verifier grade the same and broken solutions, and repeats every fifth task under another seed. Where a lazy
+solution earns too much, the tests that one line of code passes no longer count. Reasons of rejection: `thin_statement`,
+`lazy_solution`, `gold_differs`, `leak`, `nop_scores`, `gold_fails`, `agents_tests_fail`, `verifiers_disagree`,
+`weak_tests`, `not_repeatable`, `duplicate`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from composer_replication.records import Task, content_id
 
 from ..grading.grader import grade
 from ..sandbox.toolchain import toolchain
+from ..tasks.allowed_paths import told_paths
 from ..tasks.loading import is_test_path
 from ..tasks.store import TaskFiles, gold_submission, write_record, write_task
 from ..tasks.task import Candidate, CodeTask, Level, Rejection, Submission, TaskFolder
@@ -28,15 +30,17 @@ from ..tasks.trees import files_of
 from .agents_tests import run_as_agent
 from .cpu_time import cpu_s
 from .gates import MIN_HIDDEN, Bench, Rejected, Split, enough_hidden, hidden_passed, repeat, split_tests
+from .honest_submissions import NOTHING, SOLUTION
 from .leaks import LeakCertificate, leak_certificate
 from .static_filter import filtered
 from .strength import dropped_statements, lazy_solutions
 from .told import enough_told, with_examples
+from .two_verifiers import both_verdicts
 
 MAX_LAZY_REWARD = 0.2
-MAX_DROPPED_STATEMENTS = 12
 MIN_CAUGHT_SHARE = 0.5
 REPEAT_ONE_IN = 5
+MAX_DROPPED_STATEMENTS = 12
 MIN_AGENTS_S = 120.0
 MAX_GUARDS = 200
 """That are graded with each submission; all of them were green when the task was made."""
@@ -174,6 +178,8 @@ def _write(candidate: Candidate, split: Split, bench: Bench, folder: Path, level
             "revision": repository.revision,
         },
     )
+    told = f"{draft.task.statement.rstrip()}\n\n{told_paths(draft, repository.tree)}\n"
+    draft = draft.model_copy(update={"task": draft.task.model_copy(update={"statement": told})})
     files = TaskFiles(repository.tree, split.edits, overlay, gold, split.mutants)
     task = write_task(folder, draft, files)
     if not is_about_tests and not _restores(task, repository.tree):
@@ -238,8 +244,15 @@ def _green_for_agents(task: TaskFolder, bench: Bench) -> None:
 def _proven(task: TaskFolder, candidate: Candidate, split: Split, bench: Bench, seed: int) -> TaskFolder:
     gates = dict(task.code_task.task.certificate["gates"])
     tags = list(task.code_task.tags)
+    verdicts = both_verdicts(
+        task, {NOTHING: gates["nop"], SOLUTION: gates["gold"]}, bench.runner.run, bench.setup.backend, seed
+    )
+    if disagreement := verdicts.disagreement():
+        raise Rejected("verifiers_disagree", disagreement)
+    gates["verifiers"] = {"agree_on": sorted(verdicts.harbor), "left_out": list(verdicts.left_out)}
     if candidate.grader == "tests":
-        gates["dropped_statements"] = _dropped(candidate, split, bench, seed)
+        in_part = bool(candidate.solution_lines)
+        gates["dropped_statements"] = _dropped(candidate, split, bench, seed) if in_part else verdicts.dropped()
         tried, caught = gates["dropped_statements"]["tried"], gates["dropped_statements"]["caught"]
         is_weak = caught < MIN_CAUGHT_SHARE * tried
         if len(split.hidden) < MIN_HIDDEN[candidate.grain] and (is_weak or not tried):
