@@ -38,6 +38,7 @@ _CONTINUES_CODE = (*_OPENS_CODE, b",", b")")
 _ENDS_SETTING = (b"", b" ", b"\n", b"\r", b'"', b"'", b"`", b"\\", b"\x1b", b"\xe2")
 _ENV_NAME = re.compile(rb"[A-Z][A-Z0-9_]*\Z")
 _PASSWORD_NAME = re.compile(rb"(?i)passw|passphrase|pwd|_pass\b|secret")
+_NAMES_SECRET = re.compile(rb"(?i)passw|secret|token|api[_-]?key|_auth\b|credential")
 _HARMLESS_NAME = re.compile(
     rb"""(?ix)
       token(?:s\b|iz|[_-]?(?:type|count|limit|budget|ur[il]|endpoint|usage|len|size|expir|ttl|id|ids|index|address|name))
@@ -50,6 +51,11 @@ _HARMLESS_NAME = re.compile(
         field|env|var|format|at|expires?|ttl|class|id|ids|ref|arn|version|enabled|required|hint|label|placeholder|hash)\b
     """
 )
+
+
+def names_secret(name: bytes) -> bool:
+    """Whether a word is the name of a secret: `aws_secret_access_key`, `//registry/:_password`."""
+    return _NAMES_SECRET.search(name) is not None and _HARMLESS_NAME.search(name) is None
 
 
 def assigned_secret(data: bytes, start: int) -> Found | None:
