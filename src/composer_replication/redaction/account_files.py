@@ -16,7 +16,10 @@ from .spans import Found, Rank
 from .values import Form, is_reference, is_stand_in, looks_secret
 
 MIN_PHRASE_WORDS = 12
-WORDS_REGEX = r"\b(?:[a-z]{3,8}[ \t\r\n,.:;|)0-9-]{1,12}){11}[a-z]{3,8}\b"
+MIN_DISTINCT_WORDS = 10
+MAX_PHRASE_BYTES = 1000
+_BETWEEN_WORDS = r"(?:[ ,\t]{1,2}|\r?\n[ \t]{0,8}(?:[0-9]{1,3}[.:)|\t\xe2\x86\x92]{1,3}[ \t]?)?|[ ]?[0-9]{1,2}[.):][ ]?)"
+WORDS_REGEX = rf"(?:\b|\x1b\[[0-9;]{{0,8}}m)((?:[a-z]{{3,8}}{_BETWEEN_WORDS}){{11}}([a-z]{{3,8}}))\b"
 
 _HASH = re.compile(
     rb"\$(?:1|5|6|y|gy|7|apr1|2[abxy]|sha1|md5)\$[A-Za-z0-9./$=,+-]{20,200}"
@@ -29,18 +32,18 @@ _SIGNATURE = re.compile(
     rb"(?i:x-(?:amz|goog)-(?:signature|security-token|credential)|(?<=[?&,; ])signature)(?:=|%3D)([A-Za-z0-9%+/=_-]{24,4096})"
     rb"|(?i:x-hub-signature(?:-256)?)[\"']?[:=,]\s{0,3}\\{0,3}[\"']?sha\d{1,3}=([0-9a-fA-F]{40,64})"
 )
-_PGPASS = re.compile(rb"(?::(?:\d{4,5}|\*)):[\w.*-]{1,63}:[\w.@*-]{1,63}:([^\s:\"'`\\]{4,200})(?=[\s\"'`\\,)\x1b]|\Z)")
-_PGPASS_HOST = re.compile(rb"(?:^|[\s\"'`:>(|+\x92-])[\w.*-]{1,100}\Z")
+_PGPASS = re.compile(rb"(?::(?:\d{4,5}|\*)):[\w.*-]{1,63}:[\w.@*-]{1,63}:([^\s:\"'`\\\x1b\xe2]{4,200})(?=[\s\"'`\\,)\x1b\xe2]|\Z)")
+_PGPASS_HOST = re.compile(rb"(?:^|[^\w.*@-])[\w.*-]{1,100}\Z")
 _ELEMENT = re.compile(
-    rb"""[\w.:-]{0,40}
+    rb"""(?P<name>[\w.:-]{0,40})
     (?: (?:[ ][^<>\n]{0,200})?>\s{0,40}(?:<!\[CDATA\[)?
       | \\{0,7}["']\s{0,4}>\s{0,40}
       | \\{0,7}["']\s{1,4}value\s?=\s?\\{0,7}["']
       | </key>\s{0,40}(?:\d{1,6}(?:\xe2\x86\x92|[\t:|-])\s{0,40}|[\w./-]{1,120}[:-](?:\d{1,6}[:-])?\s{0,40}|[+>-]\s{0,40})?<string> )
-    ([^<>\s"'\\]{4,512})(?:\]\]>)?(?:</|\\{0,7}["']\s{0,4}/?>)""",
+    (?P<value>[^<>\s"'\\]{4,512})(?:\]\]>)?(?:</|\\{0,7}["']\s{0,4}/?>)""",
     re.VERBOSE,
 )
-_ELEMENT_START = re.compile(rb"(?:<[\w.:-]{0,40}|<(?:add|property|entry|param|setting|env)\b[^<>]{0,80})\Z")
+_ELEMENT_START = re.compile(rb"(?:<[\w.:-]{0,40}|<key>[\w.:-]{0,40}|<(?:add|property|entry|param|setting|env)\b[^<>]{0,80})\Z")
 _PHRASE = LinearPattern(WORDS_REGEX)
 _WORD = re.compile(rb"[a-z]+")
 
@@ -72,9 +75,9 @@ def xml_secret(data: bytes, start: int) -> Found | None:
     match = _ELEMENT.match(data, start)
     low = max(0, start - 130)
     opening = _ELEMENT_START.search(data, low, start) if match else None
-    if match is None or opening is None or not names_secret(data[opening.start() : match.start(1)].split(b">")[0]):
+    if match is None or opening is None or not names_secret(data[opening.start() : match.end("name")]):
         return None
-    return Found("xml-secret", *match.span(1), Rank.STRUCTURE) if _is_password(match[1]) else None
+    return Found("xml-secret", *match.span("value"), Rank.STRUCTURE) if _is_password(match["value"]) else None
 
 
 def _is_password(value: bytes) -> bool:
@@ -83,18 +86,19 @@ def _is_password(value: bytes) -> bool:
 
 def phrases(data: bytes) -> Iterator[Found]:
     """Twelve or more neighbouring words of BIP 39, of which wallets make their keys."""
-    for spans in _PHRASE.find(data, 0, len(data)):
-        start = spans[0][0]
-        run: list[re.Match[bytes]] = []
-        end_of_run = start
-        for word in _WORD.finditer(data, start, min(len(data), start + 1000)):
-            belongs = word[0] in _wallet_words() and word.start() - end_of_run <= MIN_PHRASE_WORDS
-            if not belongs and len(run) >= MIN_PHRASE_WORDS:
-                break
-            run = [*run, word] if belongs else []
-            end_of_run = word.end()
-        if len(run) >= MIN_PHRASE_WORDS:
-            yield Found("wallet-phrase", run[0].start(), run[-1].end(), Rank.STRUCTURE)
+    seen_until = 0
+    for _, (start, _), (last_start, last_end) in _PHRASE.find(data, 0, len(data)):
+        # A phrase that begins among these twelve words reaches their last.
+        if start < seen_until or data[last_start:last_end] not in _wallet_words():
+            continue
+        seen_until = end = min(len(data), start + MAX_PHRASE_BYTES)
+        listed = b"".join(b"1" if word in _wallet_words() else b"0" for word in _WORD.findall(data, start, end))
+        if (first := listed.find(b"1" * MIN_PHRASE_WORDS)) < 0:
+            continue
+        last = first + len(listed[first:].partition(b"0")[0]) - 1
+        words = list(_WORD.finditer(data, start, end))[first : last + 1]
+        if len({word[0] for word in words}) >= MIN_DISTINCT_WORDS:
+            yield Found("wallet-phrase", words[0].start(), words[-1].end(), Rank.STRUCTURE)
 
 
 @cache
@@ -110,5 +114,5 @@ FINDERS = {
     ),
     signature: ("x-amz-s", "x-amz-c", "x-goog-s", "x-goog-c", "signature=", "signature%3d", "x-hub-signature"),
     pgpass: (":5432:", ":5433:", ":6432:", ":6543:", ":*:"),
-    xml_secret: ("passw", "passphrase", "secret", "token", "apikey", "api_key", "api-key", "credential"),
+    xml_secret: ("passw", "passphrase", "secret", "token>", "apikey>", "api_key>", "api-key>", "credential"),
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 `programs [words that follow]: places`. A place is an option whose value is secret, glued to it or the word after it:
 `-p`, `--password`; `-p+` only glued, since alone it asks for the password. With a sign behind it only the part after
-that sign is secret: `-u:` takes `user:secret`. `#2` is the second plain word after the row's words, `#-1` the last;
+that sign is secret: `-u:` takes `user:secret`. `#2` is the second plain word after the row's words;
 `>word` is whatever follows that word; `@` is what follows the name of a secret. A row with `-b` among its words needs
 that flag.
 """
@@ -34,8 +34,9 @@ cqlsh,influx,arangosh: -p -password --password
 clickhouse-client,clickhouse: --password
 snowsql,impala-shell,beeline: -p
 aws configure set,npm config set,pnpm config set,yarn config set,pip config set,git config: @
-htpasswd -b: #-1
-openssl passwd: #-1
+htpasswd -n: #2
+htpasswd -b: #3
+openssl passwd: #1 #2
 openssl: -passin: -passout: -pass: -k -K -password:
 ldapsearch,ldapadd,ldapmodify,ldapdelete,ldapwhoami,ldapcompare: -w
 ldappasswd: -w -s -a
@@ -48,7 +49,7 @@ gpg,gpg2,gpgsm: --passphrase
 ssh-keygen: -N -P
 poetry config: #3 @
 poetry publish,twine upload: -p --password
-cargo login,vault login,mkpasswd,rclone obscure: #-1
+cargo login,vault login,mkpasswd,rclone obscure: #1
 cargo publish,fly deploy,flyctl deploy: --token
 dotnet nuget push,nuget push: -k --api-key -ApiKey
 nuget sources add: -Password
@@ -88,7 +89,7 @@ class CommandRow(NamedTuple):
     """By name, with the sign after which the secret begins, if any."""
     only_glued: frozenset[bytes]
     plain_words: dict[int, bytes]
-    """By number, with the sign; the first is 1, the last -1."""
+    """By number from 1 on, with the sign."""
     following: frozenset[bytes]
     after_names: bool
 

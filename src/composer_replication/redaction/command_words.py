@@ -13,12 +13,12 @@ from .boundaries import LEFT
 
 MAX_WORDS = 60
 MAX_LOOK_BACK = 400
-_AT_WORD_START = re.compile(rb"(?:" + LEFT + rb")(?<![.$@=-])|(?<=[\\/(])")
+_AT_WORD_START = re.compile(rb"(?:" + LEFT + rb")(?<![.$@=])|(?<=[\\/(])")
 _QUOTE = re.compile(rb"""\\{0,7}["'`]""")
 _APOSTROPHE = re.compile(rb"(?<=[A-Za-z])'(?=[a-z])")
 _GAP = re.compile(rb"(?:[ \t]|\\\r?\n(?:[^\S\n]*\d{1,6}(?:\xe2\x86\x92|[\t:|-]))?[+>-]?)+")
 _LIST_GAP = re.compile(rb"""(\\{0,7}["']),\s{0,40}\1""")
-_INNER = rb"""[^\s"'`\\;|&<>()]|\$\([^)\n]{0,200}\)|\\(?!\r?\n)[\s\S]"""
+_INNER = rb"""[^\s"'`\\;|&<>()$]++|\$(?!\()|\$\([^)\n]{0,200}\)|\\(?!\r?\n)[\s\S]"""
 _PLACEHOLDER = rb"<[\w:.-]{1,60}>"
 _BY_ENCLOSING = {
     enclosing: re.compile(

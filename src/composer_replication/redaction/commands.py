@@ -21,9 +21,12 @@ from .values import is_stand_in
 KIND = "command-secret"
 MIN_SECRET_CHARS = 4
 MAX_FED_CHARS = 600
-Finders = dict[Callable[[bytes, int], list[Found] | None], tuple[str, ...]]
+MAX_COMMAND_BYTES = 1000
+CommandFinder = Callable[[bytes, int], "list[Found] | Found | None"]
 
 _REFERENCE = re.compile(rb"[$`<{*@-]|%\w+%|(?:file|env|stdin|fd|https?):|[^\x21-\x7e\x80-\xff]|[\d.]{1,5}\Z|\.{1,2}/|~/|/\w+/")
+_LOWER_WORD = re.compile(rb"[a-z]+[.,:;]?\Z")
+"""In prose the word after `cargo login` is one of these."""
 _SHORT_FLAGS = re.compile(rb"-[A-Za-z0-9]+\Z")
 _WORD = rb"""("(?:[^"\\\n]|\\.)*+"|'[^'\n]*+'|\\{1,7}".{1,200}?\\{1,7}"|[^\s"'`|;&<>()\\]+)"""
 _ECHO = re.compile(
@@ -37,7 +40,11 @@ _SQL = re.compile(
 
 
 def command(row: CommandRow) -> Callable[[bytes, int], list[Found] | None]:
+    mentions = _mentions(row)
+
     def find(data: bytes, start: int) -> list[Found] | None:
+        if mentions and not mentions.search(data, start, start + MAX_COMMAND_BYTES):
+            return None
         words = command_words(data, start)
         if len(words) < 2 or words[0].text.lower() != row.program:
             return None
@@ -45,6 +52,15 @@ def command(row: CommandRow) -> Callable[[bytes, int], list[Found] | None]:
         return found or None
 
     return find
+
+
+def _mentions(row: CommandRow) -> re.Pattern[bytes] | None:
+    """Whether a place of the row is there at all, which is cheaper to tell than the words."""
+    if row.plain_words or row.after_names:
+        return None
+    flags = (rb"-[A-Za-z]{0,8}" + re.escape(name[1:]) for name in row.options if len(name) == 2)
+    names = map(re.escape, (*(name for name in row.options if len(name) > 2), *row.following))
+    return re.compile(b"|".join((*flags, *names)))
 
 
 def _secret_words(row: CommandRow, words: list[CommandWord]) -> Iterator[CommandWord]:
@@ -55,12 +71,12 @@ def _secret_words(row: CommandRow, words: list[CommandWord]) -> Iterator[Command
         return
     plain = plain[len(row.words) :]
     for number, sign in row.plain_words.items():
-        if len(plain) >= abs(number):
-            yield from _part(plain[number - 1 if number > 0 else number], sign)
+        if len(plain) >= number and not _LOWER_WORD.match(plain[number - 1].text):
+            yield from _part(plain[number - 1], sign)
     for word, following in zip(words, [*words[1:], None], strict=True):
         if word.text.startswith((b"-", b"/")):
             yield from _option_value(row, word, following)
-        elif following and (word.text in row.following or (row.after_names and names_secret(word.text))):
+        if following and (word.text in row.following or (row.after_names and names_secret(word.text))):
             yield following
 
 
@@ -127,12 +143,13 @@ def sql_password(data: bytes, start: int) -> Found | None:
     return Found(KIND, *match.span(1), Rank.STRUCTURE)
 
 
-def _finders() -> Finders:
-    made: Finders = {}
+def _finders() -> dict[CommandFinder, tuple[str, ...]]:
+    made: dict[CommandFinder, tuple[str, ...]] = {}
     for row in rows():
         literal = row.literal
         listed = () if row.words else (f'{literal.strip()}"', f"{literal.strip()}'", f"{literal.strip()}\\")
         made[command(row)] = (literal, *listed)
+    made[sql_password] = ("identified by", "identified with", "password '", 'password "', "password \\")
     made[fed_secret] = (
         "sudo -s", "chpasswd", "--password-stdin", "passwd --stdin", "--with-token", "--passphrase-fd", "cryptsetup",
     )  # fmt: skip

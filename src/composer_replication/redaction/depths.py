@@ -1,7 +1,7 @@
 r"""The text under escapes: JSON inside a string, `=` as `\u003d`, `/` as `\/`; one depth after the other.
 
-A depth is made by substitutions and holds only lines that had an escape. What is found in it is carried back by doing
-the substitutions once more and counting, so that a text without a finding costs no map. Findings begin and end between
+A depth holds the lines that had a backslash, without their escapes. What is found in it is carried back by looking for
+the escapes once more and counting, so that a text without a finding costs no map. Findings begin and end between
 escapes, hence a string that holds one stays a string.
 
 Not undone: percent signs, entities of HTML, base64 and other encodings.
@@ -17,98 +17,54 @@ from typing import NamedTuple
 from .spans import Found
 
 MAX_DEPTH = 6
-_PLAIN_LINES = re.compile(rb"(?m)(?:^[^\\\n]*+\n)++")
 _ESCAPE = re.compile(rb"""\\(?:[nrt"'/\\]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})""")
 _SIGNS = {
     rb"\n": b"\n", rb"\r": b"\r", rb"\t": b"\t", rb"\"": b'"', rb"\'": b"'", rb"\/": b"/", rb"\\": b"\\",
 }  # fmt: skip
 
 
-class Substitution(NamedTuple):
-    pattern: re.Pattern[bytes]
-    replacement: Callable[[re.Match[bytes]], bytes]
+class Edit(NamedTuple):
+    """Bytes `start` to `end` of a text became bytes `made_start` to `made_end` of the next one."""
 
-    def applied(self, text: bytes) -> bytes:
-        return self.pattern.sub(self.replacement, text)
-
-    def carried_back(self, text: bytes, found: Iterable[Found]) -> list[Found]:
-        """Findings in what came out, as findings in the text that went in."""
-        edits = list(self._edits(text))
-        starts = [edit.made_start for edit in edits]
-        return [
-            item._replace(start=_before(item.start, edits, starts).start, end=_before(item.end - 1, edits, starts).end)
-            for item in found
-        ]
-
-    def _edits(self, text: bytes) -> Iterator[_Edit]:
-        shift = 0
-        for match in self.pattern.finditer(text):
-            size = len(self.replacement(match))
-            start = match.start() + shift
-            yield _Edit(match.start(), match.end(), start, start + size)
-            shift += size - len(match[0])
-
-
-class _Edit(NamedTuple):
     start: int
     end: int
     made_start: int
     made_end: int
 
 
-class _Origin(NamedTuple):
-    start: int
-    end: int
-
-
-def _before(place: int, edits: list[_Edit], starts: list[int]) -> _Origin:
-    """Where the byte at a place came from."""
-    number = bisect_right(starts, place) - 1
-    if number < 0:
-        return _Origin(place, place + 1)
-    edit = edits[number]
-    if place < edit.made_end:
-        return _Origin(edit.start, edit.end)
-    origin = edit.end + place - edit.made_end
-    return _Origin(origin, origin + 1)
-
-
-def _sign(match: re.Match[bytes]) -> bytes:
-    escape = match[0]
-    return _SIGNS.get(escape) or chr(int(escape[2:], 16)).encode("utf-8", "surrogatepass")
-
-
-def _line_end(match: re.Match[bytes]) -> bytes:
-    return b"\n"
-
-
-_ONE_DEPTH = (Substitution(_PLAIN_LINES, _line_end), Substitution(_ESCAPE, _sign))
+Step = tuple[Callable[[bytes], Iterator[Edit]], bytes]
+"""What was done, and the text that it was done to."""
 
 
 class Depth(NamedTuple):
     text: bytes
-    """Without the escapes of the depth above."""
-    steps: tuple[tuple[Substitution, bytes], ...]
-    """What was done to reach it, each with the text it was done to."""
+    steps: tuple[Step, ...]
 
     def carried_back(self, found: Iterable[Found]) -> list[Found]:
+        """Findings in this text, as findings in the outermost one."""
         spans = list(found)
-        for substitution, text in reversed(self.steps):
-            spans = substitution.carried_back(text, spans)
+        for edits_of, text in reversed(self.steps):
+            edits = list(edits_of(text))
+            starts = [edit.made_start for edit in edits]
+            spans = [
+                item._replace(
+                    start=_origin(item.start, edits, starts)[0],
+                    end=_origin(item.end - 1, edits, starts)[1],
+                )
+                for item in spans
+            ]
         return spans
 
 
 def depths(data: bytes) -> Iterator[Depth]:
     """The texts under the escapes of a text, from the outside in. None for a text without an escape."""
-    text: bytes = data
-    steps: tuple[tuple[Substitution, bytes], ...] = ()
-    for _ in range(MAX_DEPTH):
-        if b"\\" not in text:
-            return
-        for substitution in _ONE_DEPTH:
-            steps = (*steps, (substitution, text))
-            text = substitution.applied(text)
-        if len(text) == len(steps[-1][1]):
+    text = data
+    steps: tuple[Step, ...] = ()
+    while b"\\" in text and len(steps) < 2 * MAX_DEPTH:
+        lines = b"\n".join(text[start:end] for start, end in _lines_with_backslash(text))
+        steps = (*steps, (_left_out, text), (_undone, lines))
+        text = _ESCAPE.sub(_sign, lines)
+        if len(text) == len(lines):
             return
         yield Depth(text, steps)
 
@@ -120,3 +76,48 @@ def without_escapes(value: bytes) -> bytes:
             break
         value = _ESCAPE.sub(_sign, value)
     return value
+
+
+def _lines_with_backslash(text: bytes) -> Iterator[tuple[int, int]]:
+    end = 0
+    while (at := text.find(b"\\", end)) >= 0:
+        start = text.rfind(b"\n", end, at) + 1 or end
+        end = text.find(b"\n", at)
+        if end < 0:
+            end = len(text)
+        yield start, end
+
+
+def _left_out(text: bytes) -> Iterator[Edit]:
+    """What stood between the lines with a backslash became one line end."""
+    last_end = made = 0
+    for start, end in _lines_with_backslash(text):
+        size = 1 if made else 0
+        yield Edit(last_end, start, made, made + size)
+        made += size + end - start
+        last_end = end
+
+
+def _undone(text: bytes) -> Iterator[Edit]:
+    shift = 0
+    for match in _ESCAPE.finditer(text):
+        start, size = match.start() + shift, len(_sign(match))
+        yield Edit(match.start(), match.end(), start, start + size)
+        shift += size - len(match[0])
+
+
+def _sign(match: re.Match[bytes]) -> bytes:
+    escape = match[0]
+    return _SIGNS.get(escape) or chr(int(escape[2:], 16)).encode("utf-8", "surrogatepass")
+
+
+def _origin(place: int, edits: list[Edit], starts: list[int]) -> tuple[int, int]:
+    """Start and end of what the byte at a place came from."""
+    number = bisect_right(starts, place) - 1
+    if number < 0:
+        return place, place + 1
+    edit = edits[number]
+    if place < edit.made_end:
+        return edit.start, edit.end
+    origin = edit.end + place - edit.made_end
+    return origin, origin + 1

@@ -19,8 +19,7 @@ def count_random_strings(data: bytes) -> Counter[str]:
     """For a text that `RUN_REGEX` matches."""
     counts: Counter[str] = Counter()
     for spans in _RUN.find(data, 0, len(data)):
-        start, end = spans[0]
-        run = data[start:end]
+        run = data[slice(*spans[0])]
         if not has_digit(run):
             continue
         if _HEX.match(run):

@@ -38,13 +38,13 @@ _WHOLE = re.compile(
 _PUTTY = re.compile(rb"Private-Lines: \d{1,4}((?:(?:\r?\n|\\r|\\n){1,4}[A-Za-z0-9+/=]{16,80}){1,400})")
 # How the bytes of PKCS 1, PKCS 8, EC and Ed25519 keys and of OpenSSH's own format begin, in base64.
 _FIRST_LINE = re.compile(
-    rb"(?:MII[A-P][\w+/]{2}IBAAKC|MII[A-P][\w+/]{2}IBADAN|MI[GH][\w+/]AgEAM|MHcCAQEE|MC4CAQAwBQYDK2V|b3BlbnNzaC1rZXktdjEA)"
+    rb"(?:MII[A-P][\w+/]{2}IBAAKC|MII[A-P][\w+/]{2}IBADAN|MI[GH][\w+/]AgE[AB][\w+/]|MHcCAQEE|MC4CAQAwBQYDK2V|b3BlbnNzaC1rZXktdjEA)"
     rb"[A-Za-z0-9+/]{16,}+={0,2}"
 )
 _WIDE_LINE = LinearPattern(
-    rf"(?m)(?:^|[^A-Za-z0-9+/=]|\x1b\[[0-9;]{{0,8}}m)({WIDE_RUN}(?:[A-Za-z0-9+/]{{6}})?)(?:[^A-Za-z0-9+/=]|$)"
+    rf"(?m)(?:^\+?|[^A-Za-z0-9+/=]|\x1b\[[0-9;]{{0,8}}m)({WIDE_RUN}(?:[A-Za-z0-9+/]{{6}})?)(?:[^A-Za-z0-9+/=?]|$)"
 )
-_LAST_LINE = re.compile(rb"[A-Za-z0-9+/]{1,70}={0,2}(?=[\s\"'`\\,\x1b]|\Z)")
+_LAST_LINE = re.compile(rb"[A-Za-z0-9+/]{1,70}={0,2}(?![\w+/=-])")
 _ROW_END = re.compile(rb"([A-Za-z0-9+/]{16,70}={0,2})[\s\"'`,;\x1b]*\Z")
 _PREFIX_PART = re.compile(rb"(\d+)|([ \t]+)|([:-])|([^\d \t:-]+)")
 _ESCAPED_COLOUR = re.compile(rb".*\x1b\[[0-9;]{0,8}m", re.DOTALL)
@@ -173,6 +173,6 @@ def _row(prefix: bytes) -> re.Pattern[bytes]:
 FINDERS = {
     whole_key: ("-----begin",),
     end_of_key: ("-----end",),
-    first_line: ("mii", "mig", "mih", "mhccaqee", "mc4caqawbqydk2v", "b3blbnnzac1rzxktdje"),
+    first_line: ("mii", "mighagea", "migtagea", "mig2agea", "mihuagea", "migkageb", "mihcageb", "mhccaqee", "mc4caqawbqydk2v", "b3blbnnzac1rzxktdje"),
     putty_key: ("private-lines:",),
 }

@@ -41,7 +41,9 @@ _WINDOWS_NAME = rb"[^\\/:*?\"'<>|\s`,;()\[\]{}$%]"
 _WINDOWS_HOME = re.compile(
     rb"(?<=[:\\])\\(?i:users)\\{1,4}(" + _WINDOWS_NAME + rb"{1,60}(?:(?: " + _WINDOWS_NAME + rb"{1,40}){1,2}(?=\\))?)"
 )
-_TILDE_HOME = re.compile(rb"(?<![A-Za-z0-9_./~)\]\\%^])~([a-z_][a-z0-9_.-]{1,31})/(?=[\w.$*{-]|\Z|[\s\"'`)])")
+_TILDE_HOME = re.compile(
+    rb"(?:(?<![A-Za-z0-9_./~)\]\\%^])|" + AFTER_ESCAPE + rb")~([a-z_][a-z0-9_.-]{1,31})/(?=[\w.$*{-]|\Z|[\s\"'`)])"
+)
 _PROJECT_FOLDER = re.compile(rb"(?:(?<![A-Za-z0-9_-])-Users|(?<=[/\\])-home)-([A-Za-z0-9]{1,60})(?=-)")
 
 _DOMAIN = re.compile(

@@ -110,12 +110,11 @@ class Redactor:
         """Replacing a secret can bring another one to light beside it, so look again until nothing is found."""
         for _ in range(MAX_PASSES):
             scan = self._scanner.scan_all_depths(data, self._find_known)
-            found = scan.found + extra
+            found = merged(data, scan.found + extra) if scan.found or extra else []
             extra = []
             if found:
-                found = merged(data, found)
                 data = self._replace(data, found)
-            if not any(item.is_secret for item in found):
+            if not found or not any(item.is_secret for item in found):
                 if scan.uncertain:
                     self.reported[GENERIC] += scan.uncertain
                 if scan.has_random_run:

@@ -23,6 +23,7 @@ Check = Callable[[bytes, int], object]
 """Called where a literal stands. None: nothing here. A `Found` or a list of them: those. Anything else: the rules have
 to look around."""
 RANDOM_RUN, WIDE_RUN, WORDS, OLD_VAULT = range(4)
+SHORTEST_MARK_BYTES = 26
 
 
 class Scan(NamedTuple):
@@ -56,17 +57,18 @@ class Scanner:
     def scan_all_depths(self, data: bytes, known: Callable[[bytes], list[Found]]) -> Scan:
         """What must go from a text and from the texts under its escapes; `known` finds more in each of them."""
         outer = self.scan(data)
+        if b"\\" in data:
+            for depth in depths(data):
+                if inside := [*self.scan(depth.text).found, *known(depth.text)]:
+                    outer.found.extend(depth.carried_back(inside))
         outer.found.extend(known(data))
-        for depth in depths(data):
-            if inside := [*self.scan(depth.text).found, *known(depth.text)]:
-                outer.found.extend(depth.carried_back(inside))
         return outer
 
     def scan(self, data: bytes) -> Scan:
         """What must go from a text as it stands."""
         found: list[Found] = []
         windows: dict[VendorRule, list[Span]] = {}
-        marks = self._marks.of(data)
+        marks = self._marks.of(data) if len(data) >= SHORTEST_MARK_BYTES else ()
         if marks:
             if WIDE_RUN in marks:
                 found += keys.wide_lines(data)
