@@ -12,14 +12,14 @@ from importlib.resources import files
 
 from .assignments import names_secret
 from .engine import LinearPattern
+from .runs import TWELVE_WORDS
 from .spans import Found, Rank
 from .values import Form, is_reference, is_stand_in, looks_secret
 
 MIN_PHRASE_WORDS = 12
 MIN_DISTINCT_WORDS = 10
 MAX_PHRASE_BYTES = 1000
-_BETWEEN_WORDS = r"(?:[ ,\t]{1,2}|\r?\n[ \t]{0,8}(?:[0-9]{1,3}[.:)|\t\xe2\x86\x92]{1,3}[ \t]?)?|[ ]?[0-9]{1,2}[.):][ ]?)"
-WORDS_REGEX = rf"(?:\b|\x1b\[[0-9;]{{0,8}}m)((?:[a-z]{{3,8}}{_BETWEEN_WORDS}){{11}}([a-z]{{3,8}}))\b"
+
 
 _HASH = re.compile(
     rb"\$(?:1|5|6|y|gy|7|apr1|2[abxy]|sha1|md5)\$[A-Za-z0-9./$=,+-]{20,200}"
@@ -44,7 +44,7 @@ _ELEMENT = re.compile(
     re.VERBOSE,
 )
 _ELEMENT_START = re.compile(rb"(?:<[\w.:-]{0,40}|<key>[\w.:-]{0,40}|<(?:add|property|entry|param|setting|env)\b[^<>]{0,80})\Z")
-_PHRASE = LinearPattern(WORDS_REGEX)
+_PHRASE = LinearPattern(TWELVE_WORDS)
 _WORD = re.compile(rb"[a-z]+")
 
 

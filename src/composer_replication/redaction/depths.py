@@ -1,6 +1,6 @@
 r"""The text under escapes: JSON inside a string, `=` as `\u003d`, `/` as `\/`; one depth after the other.
 
-A depth holds the lines that had a backslash, without their escapes. What is found in it is carried back by looking for
+A depth holds the lines that had escapes, without them. What is found in it is carried back by looking for
 the escapes once more and counting, so that a text without a finding costs no map. Findings begin and end between
 escapes, hence a string that holds one stays a string.
 
@@ -18,6 +18,7 @@ from .spans import Found
 
 MAX_DEPTH = 6
 _ESCAPE = re.compile(rb"""\\(?:[nrt"'/\\]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})""")
+_HARMLESS_ALONE = (b"n", b"d", b"s", b"w", b"b", b".", b"(", b"|", b"")
 _SIGNS = {
     rb"\n": b"\n", rb"\r": b"\r", rb"\t": b"\t", rb"\"": b'"', rb"\'": b"'", rb"\/": b"/", rb"\\": b"\\",
 }  # fmt: skip
@@ -61,7 +62,7 @@ def depths(data: bytes) -> Iterator[Depth]:
     text = data
     steps: tuple[Step, ...] = ()
     while b"\\" in text and len(steps) < 2 * MAX_DEPTH:
-        lines = b"\n".join(text[start:end] for start, end in _lines_with_backslash(text))
+        lines = b"\n".join(text[start:end] for start, end in _escaped_lines(text))
         steps = (*steps, (_left_out, text), (_undone, lines))
         text = _ESCAPE.sub(_sign, lines)
         if len(text) == len(lines):
@@ -78,20 +79,22 @@ def without_escapes(value: bytes) -> bytes:
     return value
 
 
-def _lines_with_backslash(text: bytes) -> Iterator[tuple[int, int]]:
+def _escaped_lines(text: bytes) -> Iterator[tuple[int, int]]:
+    """Lines with backslashes. One alone before one of these letters hides nothing: it ends a string of a program."""
     end = 0
     while (at := text.find(b"\\", end)) >= 0:
         start = text.rfind(b"\n", end, at) + 1 or end
         end = text.find(b"\n", at)
         if end < 0:
             end = len(text)
-        yield start, end
+        if text[at + 1 : at + 2] not in _HARMLESS_ALONE or text.find(b"\\", at + 1, end) >= 0:
+            yield start, end
 
 
 def _left_out(text: bytes) -> Iterator[Edit]:
     """What stood between the lines with a backslash became one line end."""
     last_end = made = 0
-    for start, end in _lines_with_backslash(text):
+    for start, end in _escaped_lines(text):
         size = 1 if made else 0
         yield Edit(last_end, start, made, made + size)
         made += size + end - start

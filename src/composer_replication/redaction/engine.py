@@ -54,7 +54,7 @@ def _options() -> Any:
     return options
 
 
-class Marks:
+class PatternSet:
     """Tells in one pass and at little cost which of some regular expressions match anywhere."""
 
     def __init__(self, regexes: Sequence[str]) -> None:
@@ -63,7 +63,7 @@ class Marks:
             self._set.Add(regex.encode("ascii"))
         self._set.Compile()
 
-    def of(self, data: bytes) -> Sequence[int]:
+    def matching(self, data: bytes) -> Sequence[int]:
         """Numbers of those that match."""
         return self._set.Match(data) or ()
 

@@ -5,21 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from .engine import LinearPattern
+from .runs import random_strings
 from .values import entropy_bits, has_digit, is_uuid
 
 MIN_ENTROPY_BITS = 4.0
-MIN_RUN_CHARS = 32
-RUN_REGEX = rf"[A-Za-z0-9+_=-]{{{MIN_RUN_CHARS},}}"
-_RUN = LinearPattern(RUN_REGEX)
 _HEX = re.compile(rb"[0-9a-fA-F]+\Z")
 
 
 def count_random_strings(data: bytes) -> Counter[str]:
-    """For a text that `RUN_REGEX` matches."""
     counts: Counter[str] = Counter()
-    for spans in _RUN.find(data, 0, len(data)):
-        run = data[slice(*spans[0])]
+    for run in random_strings(data):
         if not has_digit(run):
             continue
         if _HEX.match(run):

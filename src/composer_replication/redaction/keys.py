@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from .engine import LinearPattern
+from .runs import KEY_LINE_CHARS
 from .spans import Found, Rank
 from .values import entropy_bits
 
@@ -21,7 +22,6 @@ KIND = "private-key"
 MAX_PREFIX_BYTES = 200
 MAX_BLOCK_BYTES = 1 << 16
 MIN_ENTROPY_BITS = 4.5
-WIDE_RUN = r"[A-Za-z0-9+/]{64}"
 
 _SEPARATOR = rb"""(?:[\s"'`+>|,;#*()\-]|\\{1,4}[nrt"']|\d{1,6}(?:\xe2\x86\x92|\t|:|\|))"""
 _BASE64 = rb"[A-Za-z0-9+/=]"
@@ -42,7 +42,7 @@ _FIRST_LINE = re.compile(
     rb"[A-Za-z0-9+/]{16,}+={0,2}"
 )
 _WIDE_LINE = LinearPattern(
-    rf"(?m)(?:^\+?|[^A-Za-z0-9+/=]|\x1b\[[0-9;]{{0,8}}m)({WIDE_RUN}(?:[A-Za-z0-9+/]{{6}})?)(?:[^A-Za-z0-9+/=?]|$)"
+    rf"(?m)(?:^\+?|[^A-Za-z0-9+/=]|\x1b\[[0-9;]{{0,8}}m)([A-Za-z0-9+/]{{{KEY_LINE_CHARS}}}(?:[A-Za-z0-9+/]{{6}})?)(?:[^A-Za-z0-9+/=?]|$)"
 )
 _LAST_LINE = re.compile(rb"[A-Za-z0-9+/]{1,70}={0,2}(?![\w+/=-])")
 _ROW_END = re.compile(rb"([A-Za-z0-9+/]{16,70}={0,2})[\s\"'`,;\x1b]*\Z")

@@ -14,16 +14,14 @@ from . import account_files, commands, credentials, keys, personal
 from .assignments import LITERALS as ASSIGNMENT_LITERALS
 from .assignments import assigned_secret
 from .depths import depths
-from .engine import Literals, Marks, Span
-from .entropy import RUN_REGEX
-from .gitleaks import GENERIC, OLD_VAULT_TOKEN, VAULT, VendorRule, is_certain, load_rules
+from .engine import Literals, Span
+from .gitleaks import GENERIC, VAULT, VendorRule, is_certain, load_rules
+from .runs import KEY_LINE, OLD_VAULT_TOKEN, PHRASE, RANDOM_STRING, runs_in
 from .spans import Found
 
 Check = Callable[[bytes, int], object]
 """Called where a literal stands. None: nothing here. A `Found` or a list of them: those. Anything else: the rules have
 to look around."""
-RANDOM_RUN, WIDE_RUN, WORDS, OLD_VAULT = range(4)
-SHORTEST_MARK_BYTES = 26
 
 
 class Scan(NamedTuple):
@@ -45,7 +43,6 @@ class Scanner:
                 checks.setdefault(literal, []).append((finder, None))
         vendors = load_rules()
         self._old_vault_rule = next(rule for rule in vendors if rule.kind == VAULT)
-        self._marks = Marks([RUN_REGEX, keys.WIDE_RUN, account_files.WORDS_REGEX, OLD_VAULT_TOKEN])
         for (literal, gate), rules in _rules_by_literal_and_gate(vendors).items():
             checks.setdefault(literal, []).append((gate.match if gate else _always, rules))
         self._checks = list(checks.values())
@@ -68,13 +65,13 @@ class Scanner:
         """What must go from a text as it stands."""
         found: list[Found] = []
         windows: dict[VendorRule, list[Span]] = {}
-        marks = self._marks.of(data) if len(data) >= SHORTEST_MARK_BYTES else ()
-        if marks:
-            if WIDE_RUN in marks:
+        runs = runs_in(data)
+        if runs:
+            if KEY_LINE in runs:
                 found += keys.wide_lines(data)
-            if WORDS in marks:
+            if PHRASE in runs:
                 found += account_files.phrases(data)
-            if OLD_VAULT in marks:
+            if OLD_VAULT_TOKEN in runs:
                 windows[self._old_vault_rule] = [(0, len(data))]
         checks = self._checks
         found_until: dict[Check, int] = {}
@@ -102,7 +99,7 @@ class Scanner:
                     uncertain += 1
                 else:
                     found.append(rule.found(secret))
-        return Scan(found, uncertain, RANDOM_RUN in marks)
+        return Scan(found, uncertain, RANDOM_STRING in runs)
 
 
 def _rules_by_literal_and_gate(
