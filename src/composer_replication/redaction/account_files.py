@@ -32,7 +32,9 @@ _SIGNATURE = re.compile(
     rb"(?i:x-(?:amz|goog)-(?:signature|security-token|credential)|(?<=[?&,; ])signature)(?:=|%3D)([A-Za-z0-9%+/=_-]{24,4096})"
     rb"|(?i:x-hub-signature(?:-256)?)[\"']?[:=,]\s{0,3}\\{0,3}[\"']?sha\d{1,3}=([0-9a-fA-F]{40,64})"
 )
-_PGPASS = re.compile(rb"(?::(?:\d{4,5}|\*)):[\w.*-]{1,63}:[\w.@*-]{1,63}:([^\s:\"'`\\\x1b\xe2]{4,200})(?=[\s\"'`\\,)\x1b\xe2]|\Z)")
+_PGPASS = re.compile(
+    rb"(?::(?:\d{4,5}|\*)):[\w.*-]{1,63}:[\w.@*-]{1,63}:([^\s:\"'`\\\x1b\xe2]{4,200})(?=[\s\"'`\\,)\x1b\xe2]|\Z)"
+)
 _PGPASS_HOST = re.compile(rb"(?:^|[^\w.*@-])[\w.*-]{1,100}\Z")
 _ELEMENT = re.compile(
     rb"""(?P<name>[\w.:-]{0,40})
@@ -43,7 +45,9 @@ _ELEMENT = re.compile(
     (?P<value>[^<>\s"'\\]{4,512})(?:\]\]>)?(?:</|\\{0,7}["']\s{0,4}/?>)""",
     re.VERBOSE,
 )
-_ELEMENT_START = re.compile(rb"(?:<[\w.:-]{0,40}|<key>[\w.:-]{0,40}|<(?:add|property|entry|param|setting|env)\b[^<>]{0,80})\Z")
+_ELEMENT_START = re.compile(
+    rb"(?:<[\w.:-]{0,40}|<key>[\w.:-]{0,40}|<(?:add|property|entry|param|setting|env)\b[^<>]{0,80})\Z"
+)
 _PHRASE = LinearPattern(TWELVE_WORDS)
 _WORD = re.compile(rb"[a-z]+")
 

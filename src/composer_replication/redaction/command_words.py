@@ -104,7 +104,8 @@ def unquoted(data: bytes, start: int, end: int) -> CommandWord:
 
 def _open_quote(data: bytes, start: int) -> bytes:
     """The quote that a place stands in, as far as its line tells."""
-    line_start = max(data.rfind(b"\n", 0, start) + 1, start - MAX_LOOK_BACK)
+    low = max(0, start - MAX_LOOK_BACK)
+    line_start = max(low, data.rfind(b"\n", low, start) + 1)
     before = _APOSTROPHE.sub(b"", data[line_start:start])
     state = b""
     for match in _QUOTE.finditer(before):

@@ -24,7 +24,9 @@ MAX_FED_CHARS = 600
 MAX_COMMAND_BYTES = 1000
 CommandFinder = Callable[[bytes, int], "list[Found] | Found | None"]
 
-_REFERENCE = re.compile(rb"[$`<{*@-]|%\w+%|(?:file|env|stdin|fd|https?):|[^\x21-\x7e\x80-\xff]|[\d.]{1,5}\Z|\.{1,2}/|~/|/\w+/")
+_REFERENCE = re.compile(
+    rb"[$`<{*@-]|%\w+%|(?:file|env|stdin|fd|https?):|[^\x21-\x7e\x80-\xff]|[\d.]{1,5}\Z|\.{1,2}/|~/|/\w+/"
+)
 _LOWER_WORD = re.compile(rb"[a-z]+[.,:;]?\Z")
 """In prose the word after `cargo login` is one of these."""
 _SHORT_FLAGS = re.compile(rb"-[A-Za-z0-9]+\Z")
@@ -124,7 +126,8 @@ def _found(data: bytes, word: CommandWord) -> Found:
 
 def fed_secret(data: bytes, start: int) -> list[Found] | None:
     """`echo secret | sudo -S`, `sudo -S <<< secret`, `echo user:secret | chpasswd`."""
-    line_start = max(data.rfind(b"\n", 0, start) + 1, start - MAX_FED_CHARS)
+    low = max(0, start - MAX_FED_CHARS)
+    line_start = max(low, data.rfind(b"\n", low, start) + 1)
     echoed = list(re.finditer(rb"echo|printf", data[line_start:start]))
     match = _ECHO.match(data, line_start + echoed[-1].start(), start) if echoed else None
     match = match or _HERE_STRING.match(data, start)

@@ -21,6 +21,7 @@ from .values import entropy_bits
 KIND = "private-key"
 MAX_PREFIX_BYTES = 200
 MAX_BLOCK_BYTES = 1 << 16
+MAX_ROW_BYTES = 400
 MIN_ENTROPY_BITS = 4.5
 
 _SEPARATOR = rb"""(?:[\s"'`+>|,;#*()\-]|\\{1,4}[nrt"']|\d{1,6}(?:\xe2\x86\x92|\t|:|\|))"""
@@ -69,17 +70,17 @@ def end_of_key(data: bytes, start: int) -> Found | None:
     if footer is None:
         return None
     row_pattern = _row(_prefix(data, start))
-    begin, line_end = start, data.rfind(b"\n", 0, start)
-    while line_end > start - MAX_BLOCK_BYTES:
-        line_start = data.rfind(b"\n", 0, max(line_end, 0)) + 1
-        line = data[line_start : max(line_end, 0)].rstrip(b"\r")
+    low = max(0, start - MAX_BLOCK_BYTES)
+    begin = line_start = start
+    while (line_end := data.rfind(b"\n", max(low, line_start - MAX_ROW_BYTES), line_start)) >= 0:
+        line_start = max(low, line_end - MAX_ROW_BYTES, data.rfind(b"\n", low, line_end) + 1)
+        line = data[line_start:line_end].rstrip(b"\r")
         row = row_pattern.fullmatch(line) or _ROW_END.search(line)
         if row is None:
             break
         begin = line_start + row.start(1)
-        if row.re is _ROW_END or line_start == 0:
+        if row.re is _ROW_END:
             break
-        line_end = line_start - 1
     return Found(KIND, begin, footer.end(), Rank.VENDOR) if begin < start else None
 
 
@@ -141,7 +142,8 @@ def _is_public(data: bytes, start: int) -> bool:
 
 def _prefix(data: bytes, start: int) -> bytes:
     """What stands before a place on its line, from the last quote or colour on."""
-    line_start = max(data.rfind(b"\n", 0, start) + 1, start - MAX_PREFIX_BYTES)
+    low = max(0, start - MAX_PREFIX_BYTES)
+    line_start = max(low, data.rfind(b"\n", low, start) + 1)
     before = _ESCAPED_COLOUR.sub(b"", data[line_start:start])
     return before[max(before.rfind(quote) for quote in (b'"', b"'", b"`")) + 1 :]
 
@@ -173,6 +175,17 @@ def _row(prefix: bytes) -> re.Pattern[bytes]:
 FINDERS = {
     whole_key: ("-----begin",),
     end_of_key: ("-----end",),
-    first_line: ("mii", "mighagea", "migtagea", "mig2agea", "mihuagea", "migkageb", "mihcageb", "mhccaqee", "mc4caqawbqydk2v", "b3blbnnzac1rzxktdje"),
+    first_line: (
+        "mii",
+        "mighagea",
+        "migtagea",
+        "mig2agea",
+        "mihuagea",
+        "migkageb",
+        "mihcageb",
+        "mhccaqee",
+        "mc4caqawbqydk2v",
+        "b3blbnnzac1rzxktdje",
+    ),
     putty_key: ("private-lines:",),
 }

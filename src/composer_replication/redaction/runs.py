@@ -11,12 +11,15 @@ from .engine import PatternSet
 MIN_RANDOM_CHARS = 32
 KEY_LINE_CHARS = 64
 SHORTEST_RUN_BYTES = 26
-_BETWEEN_WORDS = r"(?:[ ,\t]{1,2}|\r?\n[ \t]{0,8}(?:[0-9]{1,3}[.:)|\t\xe2\x86\x92]{1,3}[ \t]?)?|[ ]?[0-9]{1,2}[.):][ ]?)"
+_BETWEEN_WORDS = (
+    r"(?:[ ,\t]{1,2}|\r?\n[ \t]{0,8}(?:[0-9]{1,3}[.:)|\t\xe2\x86\x92]{1,3}[ \t]?)?|[ ]?[0-9]{1,2}[.):][ ]?)"
+)
 TWELVE_WORDS = rf"{LEFT_RE2}((?:[a-z]{{3,8}}{_BETWEEN_WORDS}){{11}}([a-z]{{3,8}}))\b"
 RANDOM_STRING, KEY_LINE, PHRASE, OLD_VAULT_TOKEN = range(4)
 
 _TOKEN_TABLE = bytes(
-    ord("a") if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "+_=-") else ord(" ") for byte in range(256)
+    ord("a") if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "+_=-") else ord(" ")
+    for byte in range(256)
 )
 _RANDOM = b"a" * MIN_RANDOM_CHARS
 
