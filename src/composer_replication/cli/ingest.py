@@ -81,12 +81,13 @@ def _tell_places(run: Run, as_json: bool) -> None:
         result = {"run": str(run.path), "stage": "ingestion", "redactions": stage.counts["redactions"]}
         print(json_module.dumps({**result, "places": [place._asdict() for place in places]}))
         return
-    number = 0
-    for number, place in enumerate(places, start=1):
+    listed = 0
+    for place in places:
+        listed += 1
         turn = "before turn 0" if place.turn is None else f"turn {place.turn}"
         print(f"{place.file}: {turn}, {place.where}, line {place.line}: {place.kind}\n    {place.shown}")
     by_kind = ", ".join(f"{kind} {count}" for kind, count in stage.counts["redactions"].items()) or "nothing"
-    print(f"{number} places. Replaced while reading: {by_kind}")
+    print(f"{listed} places. Replaced while reading: {by_kind}")
 
 
 def _is_utf8(path: Path) -> bool:

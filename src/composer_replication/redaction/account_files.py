@@ -29,7 +29,8 @@ _HASH = re.compile(
     rb"|\{(?i:ssha|sha|smd5|md5|crypt|ssha256|ssha512|pbkdf2)\}[A-Za-z0-9./$=,+]{20,300}"
 )
 _SIGNATURE = re.compile(
-    rb"(?i:x-(?:amz|goog)-(?:signature|security-token|credential)|(?<=[?&,; ])signature)(?:=|%3D)([A-Za-z0-9%+/=_-]{24,4096})"
+    rb"(?i:x-(?:amz|goog)-(?:signature|security-token|credential)|(?<=[?&,; ])signature)(?:=|%3D)"
+    rb"([A-Za-z0-9%+/=_-]{24,4096})"
     rb"|(?i:x-hub-signature(?:-256)?)[\"']?[:=,]\s{0,3}\\{0,3}[\"']?sha\d{1,3}=([0-9a-fA-F]{40,64})"
 )
 _PGPASS = re.compile(
@@ -41,7 +42,8 @@ _ELEMENT = re.compile(
     (?: (?:[ ][^<>\n]{0,200})?>\s{0,40}(?:<!\[CDATA\[)?
       | \\{0,7}["']\s{0,4}>\s{0,40}
       | \\{0,7}["']\s{1,4}value\s?=\s?\\{0,7}["']
-      | </key>\s{0,40}(?:\d{1,6}(?:\xe2\x86\x92|[\t:|-])\s{0,40}|[\w./-]{1,120}[:-](?:\d{1,6}[:-])?\s{0,40}|[+>-]\s{0,40})?<string> )
+      | </key>\s{0,40}
+        (?:(?:\d{1,6}(?:\xe2\x86\x92|[\t:|-])|[\w./-]{1,120}[:-](?:\d{1,6}[:-])?|[+>-])\s{0,40})?<string> )
     (?P<value>[^<>\s"'\\]{4,512})(?:\]\]>)?(?:</|\\{0,7}["']\s{0,4}/?>)""",
     re.VERBOSE,
 )

@@ -9,6 +9,7 @@ that flag.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 ROWS = """
@@ -98,7 +99,7 @@ class CommandRow(NamedTuple):
         return b" ".join((self.program, *self.words)).decode().lower() + ("" if self.words else " ")
 
 
-def _row(asked: str, places: list[str]) -> CommandRow:
+def _row(asked: str, places: Sequence[str]) -> CommandRow:
     program, *words = asked.split()
     options: dict[bytes, bytes] = {}
     glued: set[bytes] = set()

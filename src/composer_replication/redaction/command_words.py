@@ -19,6 +19,7 @@ _APOSTROPHE = re.compile(rb"(?<=[A-Za-z])'(?=[a-z])")
 _GAP = re.compile(rb"(?:[ \t]|\\\r?\n(?:[^\S\n]*\d{1,6}(?:\xe2\x86\x92|[\t:|-]))?[+>-]?)+")
 _LIST_GAP = re.compile(rb"""(\\{0,7}["']),\s{0,40}\1""")
 _INNER = rb"""[^\s"'`\\;|&<>()$]++|\$(?!\()|\$\([^)\n]{0,200}\)|\\(?!\r?\n)[\s\S]"""
+_QUOTED = {b'"': rb'"(?:[^"\\\n]|\\.)*+"', b"'": rb"'[^'\n]*+'", b"`": rb"`[^`\n]*+`"}
 _PLACEHOLDER = rb"<[\w:.-]{1,60}>"
 _BY_ENCLOSING = {
     enclosing: re.compile(
@@ -26,18 +27,13 @@ _BY_ENCLOSING = {
         + b"|".join((
             _INNER,
             _PLACEHOLDER,
-            *(quoted for sign, quoted in ((b'"', rb'"(?:[^"\\\n]|\\.)*+"'), (b"'", rb"'[^'\n]*+'"), (b"`", rb"`[^`\n]*+`"))
-              if sign != enclosing),
+            *(quoted for sign, quoted in _QUOTED.items() if sign != enclosing),
         ))
         + rb")++"
     )
     for enclosing in (b"", b'"', b"'", b"`")
 }  # fmt: skip
-_REOPENED = {
-    b'"': re.compile(rb'(?<=[\s=:])"(?:[^"\\\n]|\\.)*+"'),
-    b"'": re.compile(rb"(?<=[\s=:])'[^'\n]*+'"),
-    b"`": re.compile(rb"(?<=[\s=:])`[^`\n]*+`"),
-}
+_REOPENED = {sign: re.compile(rb"(?<=[\s=:])" + quoted) for sign, quoted in _QUOTED.items()}
 
 
 class CommandWord(NamedTuple):
