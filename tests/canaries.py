@@ -211,6 +211,7 @@ def personal_data(m: Maker) -> list[tuple[str, str, str]]:
         ("home-git-bash", "/c/Users/{}/repo", "zoe" + m.chars(LOWER_ALNUM, 6) + "q"),
         ("home-wsl", "/mnt/c/Users/{}/repo", "zoe" + m.chars(LOWER_ALNUM, 6) + "q"),
         ("home-project-folder", "~/.claude/projects/-Users-{}-src-app/x.jsonl", "zoe" + m.chars(LOWER_ALNUM, 6) + "q"),
+        ("home-tilde", "~{}/src/app.py", "zoe" + m.chars(LOWER_ALNUM, 6) + "q"),
         ("email", "{}@acme-widgets.co.uk", "zoe.q" + m.chars(LOWER_ALNUM, 5) + "q"),
     ]
 
@@ -239,7 +240,6 @@ def other_places(m: Maker) -> list[tuple[str, str, str]]:
         ("aws4-header", "Authorization: AWS4-HMAC-SHA256 Credential=x, SignedHeaders=host, Signature={}", m.hex(64)),
         ("gcs-signature", "https://storage.googleapis.com/b/k?X-Goog-Signature={}", m.hex(128)),
         ("hub-signature", "X-Hub-Signature-256: sha256={}", m.hex(64)),
-        ("home-tilde", "~{}/src/app.py", "zoe" + m.chars(LOWER_ALNUM, 6) + "q"),
         ("mnemonic", "{}", m.mnemonic(12)),
         ("mnemonic-24", "{}", m.mnemonic(24)),
     ]  # fmt: skip

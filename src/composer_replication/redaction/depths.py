@@ -24,7 +24,7 @@ _SIGNS = {
 }  # fmt: skip
 
 
-class Edit(NamedTuple):
+class ByteEdit(NamedTuple):
     """Bytes `start` to `end` of a text became bytes `made_start` to `made_end` of the next one."""
 
     start: int
@@ -33,7 +33,7 @@ class Edit(NamedTuple):
     made_end: int
 
 
-Step = tuple[Callable[[bytes], Iterator[Edit]], bytes]
+Step = tuple[Callable[[bytes], Iterator[ByteEdit]], bytes]
 """What was done, and the text that it was done to."""
 
 
@@ -91,21 +91,21 @@ def _escaped_lines(text: bytes) -> Iterator[tuple[int, int]]:
             yield start, end
 
 
-def _left_out(text: bytes) -> Iterator[Edit]:
+def _left_out(text: bytes) -> Iterator[ByteEdit]:
     """What stood between the lines with a backslash became one line end."""
     last_end = made = 0
     for start, end in _escaped_lines(text):
         size = 1 if made else 0
-        yield Edit(last_end, start, made, made + size)
+        yield ByteEdit(last_end, start, made, made + size)
         made += size + end - start
         last_end = end
 
 
-def _undone(text: bytes) -> Iterator[Edit]:
+def _undone(text: bytes) -> Iterator[ByteEdit]:
     shift = 0
     for match in _ESCAPE.finditer(text):
         start, size = match.start() + shift, len(_sign(match))
-        yield Edit(match.start(), match.end(), start, start + size)
+        yield ByteEdit(match.start(), match.end(), start, start + size)
         shift += size - len(match[0])
 
 
@@ -114,7 +114,7 @@ def _sign(match: re.Match[bytes]) -> bytes:
     return _SIGNS.get(escape) or chr(int(escape[2:], 16)).encode("utf-8", "surrogatepass")
 
 
-def _origin(place: int, edits: list[Edit], starts: list[int]) -> tuple[int, int]:
+def _origin(place: int, edits: list[ByteEdit], starts: list[int]) -> tuple[int, int]:
     """Start and end of what the byte at a place came from."""
     number = bisect_right(starts, place) - 1
     if number < 0:
