@@ -1,9 +1,10 @@
 """The late gates: a candidate whose tests are split becomes a task folder, and has to prove itself.
 
 Tries lazy solutions, writes the folder, asks for its leak certificate, grades doing nothing (0) and the solution (1) by
-the real reward, tries solutions with a statement dropped, and repeats every fifth task under another seed. Where a lazy
-solution earns too much, the tests that one line of code passes no longer count. Reasons of rejection: `lazy_solution`,
-`gold_differs`, `leak`, `nop_scores`, `gold_fails`, `not_repeatable`, `duplicate`.
+the real reward, has the Harbor folder's verifier grade the same and broken solutions, and repeats every fifth task
+under another seed. Where a lazy solution earns too much, the tests that one line of code passes no longer count.
+Reasons of rejection: `lazy_solution`, `gold_differs`, `leak`, `nop_scores`, `gold_fails`, `verifiers_disagree`,
+`not_repeatable`, `duplicate`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from composer_replication.records import Task, content_id
 
 from ..grading.grader import grade
 from ..sandbox.toolchain import toolchain
+from ..tasks.allowed_paths import told_paths
 from ..tasks.loading import is_test_path
 from ..tasks.store import TaskFiles, gold_submission, write_record, write_task
 from ..tasks.task import Candidate, CodeTask, Level, Rejection, Submission, TaskFolder
@@ -26,12 +28,13 @@ from ..tasks.test_ids import file_of
 from ..tasks.trees import files_of
 from .cpu_time import cpu_s
 from .gates import MIN_HIDDEN, Bench, Rejected, Split, hidden_passed, repeat, split_tests
+from .honest_submissions import NOTHING, SOLUTION
 from .leaks import LeakCertificate, leak_certificate
 from .static_filter import filtered
-from .strength import dropped_statements, lazy_solutions
+from .strength import lazy_solutions
+from .two_verifiers import both_verdicts
 
 MAX_LAZY_REWARD = 0.2
-MAX_DROPPED_STATEMENTS = 12
 MIN_CAUGHT_SHARE = 0.5
 REPEAT_ONE_IN = 5
 MAX_GUARDS = 200
@@ -145,6 +148,7 @@ def _write(candidate: Candidate, split: Split, bench: Bench, folder: Path, level
         source_roots=repository.source_roots,
         distributions=bench.setup.distributions,
         pytest_plugins=bench.setup.plugins,
+        pytest_options=bench.repository.selection,
         test_files=repository.test_files,
         hidden_tests=tuple(sorted(split.hidden)),
         guard_tests=guards,
@@ -152,6 +156,8 @@ def _write(candidate: Candidate, split: Split, bench: Bench, folder: Path, level
         seconds_per_run=round(split.suite_s, 3),
         provenance={"candidate": candidate.name, "licence": repository.licence, "meta_tests": split.meta},
     )
+    told = f"{draft.task.statement.rstrip()}\n\n{told_paths(draft, repository.tree)}\n"
+    draft = draft.model_copy(update={"task": draft.task.model_copy(update={"statement": told})})
     files = TaskFiles(repository.tree, split.edits, overlay, gold, split.mutants)
     task = write_task(folder, draft, files)
     if not is_about_tests and not _restores(task, repository.tree):
@@ -207,8 +213,14 @@ def _graded(task: TaskFolder, lazy_rewards: Mapping[str, float], backend: str) -
 def _proven(task: TaskFolder, candidate: Candidate, split: Split, bench: Bench, seed: int) -> TaskFolder:
     gates = dict(task.code_task.task.certificate["gates"])
     tags = list(task.code_task.tags)
+    verdicts = both_verdicts(
+        task, {NOTHING: gates["nop"], SOLUTION: gates["gold"]}, bench.runner.run, bench.setup.backend, seed
+    )
+    if disagreement := verdicts.disagreement():
+        raise Rejected("verifiers_disagree", disagreement)
+    gates["verifiers"] = {"agree_on": sorted(verdicts.harbor), "left_out": list(verdicts.left_out)}
     if candidate.grader == "tests":
-        gates["dropped_statements"] = _dropped(candidate, split, bench, seed)
+        gates["dropped_statements"] = verdicts.dropped()
         tried, caught = gates["dropped_statements"]["tried"], gates["dropped_statements"]["caught"]
         if tried and caught < MIN_CAUGHT_SHARE * tried:
             tags.append("weak-tests")
@@ -236,12 +248,6 @@ def _demanding(candidate: Candidate, split: Split, bench: Bench) -> tuple[Split,
             raise Rejected("lazy_solution", f"{worst} scores {reward:.2f}, {len(left)} tests notice all")
         split = replace(split, hidden=left)
     return split, {kind: round(len(tests & split.hidden) / len(split.hidden), 4) for kind, tests in passed.items()}
-
-
-def _dropped(candidate: Candidate, split: Split, bench: Bench, seed: int) -> dict[str, int]:
-    variants = dropped_statements(_sources(candidate, bench), candidate.symbols, MAX_DROPPED_STATEMENTS, seed)
-    caught = sum(not split.hidden <= hidden_passed(split, texts, bench, stop=True).passed for texts in variants)
-    return {"tried": len(variants), "caught": caught}
 
 
 def _sources(candidate: Candidate, bench: Bench) -> dict[str, str]:
