@@ -52,6 +52,7 @@ _ELEMENT_START = re.compile(
 )
 _PHRASE = LinearPattern(TWELVE_WORDS)
 _WORD = re.compile(rb"[a-z]+")
+_INSIDE_STRING = re.compile(rb'[^"\\<>{}]*')
 
 
 def password_hash(data: bytes, start: int) -> Found | None:
@@ -97,7 +98,7 @@ def phrases(data: bytes) -> Iterator[Found]:
         # A phrase that begins among these twelve words reaches their last.
         if start < seen_until or data[last_start:last_end] not in _wallet_words():
             continue
-        seen_until = end = min(len(data), start + MAX_PHRASE_BYTES)
+        seen_until = end = _end_of_string(data, start)
         listed = b"".join(b"1" if word in _wallet_words() else b"0" for word in _WORD.findall(data, start, end))
         if (first := listed.find(b"1" * MIN_PHRASE_WORDS)) < 0:
             continue
@@ -105,6 +106,11 @@ def phrases(data: bytes) -> Iterator[Found]:
         words = list(_WORD.finditer(data, start, end))[first : last + 1]
         if len({word[0] for word in words}) >= MIN_DISTINCT_WORDS:
             yield Found("wallet-phrase", words[0].start(), words[-1].end(), Rank.STRUCTURE)
+
+
+def _end_of_string(data: bytes, start: int) -> int:
+    match = _INSIDE_STRING.match(data, start, start + MAX_PHRASE_BYTES)
+    return match.end() if match else start
 
 
 @cache

@@ -15,6 +15,7 @@ MAX_WORDS = 60
 MAX_LOOK_BACK = 400
 _AT_WORD_START = re.compile(rb"(?:" + LEFT + rb")(?<![.$@=])|(?<=[\\/(])")
 _QUOTE = re.compile(rb"""\\{0,7}["'`]""")
+_STRING_END = re.compile(rb"""\\+[nrtu"'/]""")
 _APOSTROPHE = re.compile(rb"(?<=[A-Za-z])'(?=[a-z])")
 _GAP = re.compile(rb"(?:[ \t]|\\\r?\n(?:[^\S\n]*\d{1,6}(?:\xe2\x86\x92|[\t:|-]))?[+>-]?)+")
 _LIST_GAP = re.compile(rb"""(\\{0,7}["']),\s{0,40}\1""")
@@ -95,6 +96,9 @@ def unquoted(data: bytes, start: int, end: int) -> CommandWord:
     opening = _QUOTE.match(data, start, end)
     if opening and end - start >= 2 * len(opening[0]) and data[start:end].endswith(opening[0]):
         start, end = opening.end(), end - len(opening[0])
+    # A string of JSON that ends here goes on outside; the text under its escapes is looked at on its own.
+    ended = _STRING_END.search(data, start + 1, end)
+    end = ended.start() if ended else end
     return CommandWord(start, end, data[start:end])
 
 
