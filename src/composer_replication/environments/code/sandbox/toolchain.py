@@ -47,6 +47,16 @@ class Toolchain:
     def read_only(self) -> Mapping[Path, str]:
         return {self.folder: INSIDE}
 
+    @property
+    def test_env(self) -> dict[str, str]:
+        """Of every run of tests, by the agent or by the grader, so that no variable tells one from the other."""
+        return {
+            **self.env,
+            "PYTHONHASHSEED": "0",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "LANG": "C.UTF-8",
+        }
+
 
 def cache_folder() -> Path:
     """Made where it is not yet there."""

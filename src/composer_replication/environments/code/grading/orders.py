@@ -1,0 +1,89 @@
+"""What the runs of a grade are asked: which tests, from which texts, under which names.
+
+Pure but for reading the task's folder. The first run sees the calls of the lowered hidden tests, the guards as the agent
+knows them, and facts about the interpreter: no expected value of a hidden test is in its process. Hidden tests that
+could not be lowered are run apart, from their original text. Modules that the agent does not know have drawn names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from random import Random
+
+from ..tasks.task import TaskFolder
+from ..tasks.test_ids import file_of
+from .contradict import function_names
+from .facts import draw_facts, draw_file_name
+from .overlay import unseen_texts
+from .recorded import Recorded
+from .trusted_run import Order
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A module under a drawn name, next to the test file that it belongs to."""
+
+    path: str
+    text: str
+
+    def tests(self, names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(f"{self.path}::{name}" for name in names)
+
+
+@dataclass(frozen=True)
+class FirstOrders:
+    orders: tuple[Order, ...]
+    facts: frozenset[str]
+    ids: Mapping[str, str]
+    """Hidden test -> the id that it has in these runs."""
+
+
+def lowered_tests(task: TaskFolder, recorded: Recorded) -> tuple[str, ...]:
+    return tuple(test for test in task.code_task.hidden_tests if test in recorded.tests)
+
+
+def unlowered_tests(task: TaskFolder, recorded: Recorded) -> tuple[str, ...]:
+    return tuple(test for test in task.code_task.hidden_tests if test not in recorded.tests)
+
+
+def first_orders(task: TaskFolder, recorded: Recorded, draw: Random) -> FirstOrders:
+    lowered, unlowered = lowered_tests(task, recorded), unlowered_tests(task, recorded)
+    facts = drawn_facts(task, draw)
+    modules = lowered_modules(task, recorded, {path: module.graded for path, module in recorded.modules.items()}, draw)
+    ids = {test: f"{modules[recorded.tests[test].path].path}::{recorded.tests[test].name}" for test in lowered}
+    ids |= {test: test for test in unlowered}
+    fact_ids = facts.tests(sorted(function_names(facts.text)))
+    together = () if lowered else unlowered
+    tests = [*(ids[test] for test in (*lowered, *together)), *task.code_task.guard_tests, *fact_ids]
+    texts = {module.path: module.text for module in (*modules.values(), facts)}
+    orders = [_order(tests, shown_texts(task, bool(together)) | texts)]
+    if lowered and unlowered:
+        orders.append(_order(unlowered, shown_texts(task, True)))
+    return FirstOrders(tuple(orders), frozenset(fact_ids), ids)
+
+
+def lowered_modules(task: TaskFolder, recorded: Recorded, texts: Mapping[str, str], draw: Random) -> dict[str, Drawn]:
+    """By the test file that each comes from."""
+    used = {recorded.tests[test].path for test in lowered_tests(task, recorded)}
+    return {path: Drawn(beside(path, draw), text) for path, text in texts.items() if path in used}
+
+
+def drawn_facts(task: TaskFolder, draw: Random) -> Drawn:
+    """Next to the hidden tests, so that its place tells nothing."""
+    return Drawn(beside(file_of(draw.choice(task.code_task.hidden_tests)), draw), draw_facts(draw))
+
+
+def shown_texts(task: TaskFolder, hidden_too: bool) -> dict[str, str]:
+    """Trusted files that the agent does not have: with the hidden tests, or only what stands beside them."""
+    tests = set() if hidden_too else {*task.code_task.test_files}
+    return {path: text for path, text in unseen_texts(task).items() if path not in tests}
+
+
+def _order(tests: Sequence[str], texts: Mapping[str, str]) -> Order:
+    return Order(tuple(tests), tuple(sorted({file_of(test) for test in tests})), texts)
+
+
+def beside(path: str, draw: Random) -> str:
+    return (PurePosixPath(path).parent / draw_file_name(draw)).as_posix()
