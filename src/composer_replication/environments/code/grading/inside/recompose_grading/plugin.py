@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from _pytest import runner
 
+from . import observing, plain_form
 from .memory_modules import MemoryModules
 from .observing import Observer
 from .others import other
@@ -38,7 +39,7 @@ class Recorder:
         self._exchanged: set[str] = set()
         # The variable PYTEST_CURRENT_TEST would tell the code under test that it is being tested, and by what.
         runner._update_current_test_var = _say_nothing  # pyright: ignore[reportPrivateUsage]
-        self._seal = Seal()
+        self._seal = Seal({"observing": observing, "plain_form": plain_form})
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_load_initial_conftests(self) -> None:
