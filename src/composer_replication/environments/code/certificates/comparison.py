@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -46,10 +46,19 @@ class Trial:
 class _Runs:
     collected: tuple[str, ...]
     """Ordinary ids."""
-    gold: tuple[RunOutcome, RunOutcome]
+    recordings: tuple[RunOutcome, RunOutcome]
+    gold: RunOutcome
     start: RunOutcome
     trials: tuple[tuple[Trial, RunOutcome], ...]
-    drawn: Mapping[str, Drawn] = field(default_factory=dict[str, Drawn])
+    drawn: Mapping[str, Drawn]
+
+
+@dataclass(frozen=True)
+class _Ids:
+    """Of one test in the two lowered texts: parameters that are known are missing in the graded one."""
+
+    recording: str
+    graded: str
 
 
 def record_comparison(task: TaskFolder, trials: Sequence[Trial], backend: str) -> Recorded:
@@ -66,7 +75,7 @@ def record_comparison(task: TaskFolder, trials: Sequence[Trial], backend: str) -
         if isinstance(found, str):
             left[test] = found
         else:
-            name = run_as[test].partition("::")[2]
+            name = run_as[test].graded.partition("::")[2]
             tests[test] = RecordedTest(module.path, name, found, function_of(test)[1] in module.exposed)
     used = {recorded.path for recorded in tests.values()}
     return Recorded(
@@ -130,12 +139,13 @@ def _run(
     start = {path: _start_text(task, path) for path in gold.written}
     files = tuple(sorted(modules))
     listing = Order(NONE_OF_THEM, files, shown_texts(task, hidden_too=True), listed=True)
-    orders = [listing, recording, *(_all_of(graded, beside_them, edits) for edits in (start, *(each.texts for each in trials)))]
+    changed = ({}, start, *(each.texts for each in trials))
+    orders = [listing, recording, *(_all_of(graded, beside_them, edits) for edits in changed)]
     accepted = restrict(task, gold)
-    listed, first, at_start, *tried = run_in_turn(task, accepted, orders, backend)
+    listed, first, at_gold, at_start, *tried = run_in_turn(task, accepted, orders, backend)
     (again,) = run_in_turn(task, accepted, [recording], backend, OTHER_HASH_SEED)
     ended = tuple((trial, outcome) for trial, outcome in zip(trials, tried, strict=True) if outcome.ended)
-    return _Runs(listed.collected, (first, again), at_start, ended, drawn)
+    return _Runs(listed.collected, (first, again), at_gold, at_start, ended, drawn)
 
 
 def _all_of(modules: Iterable[Drawn], texts: Mapping[str, str], edits: Mapping[str, str | None]) -> Order:
@@ -147,15 +157,16 @@ def _start_text(task: TaskFolder, path: str) -> str | None:
     return (task.tree / path).read_bytes().decode() if (task.tree / path).is_file() else None
 
 
-def _ids(task: TaskFolder, modules: Mapping[str, LoweredModule], runs: _Runs) -> dict[str, str]:
-    """Hidden test -> its id in the lowered module: the same place among the parameter sets of its function."""
-    lowered = _by_function(runs.gold[0].collected)
-    found: dict[str, str] = {}
+def _ids(task: TaskFolder, modules: Mapping[str, LoweredModule], runs: _Runs) -> dict[str, _Ids]:
+    """By hidden test: the same place among the parameter sets of its function."""
+    recording, graded = _by_function(runs.recordings[0].collected), _by_function(runs.gold.collected)
+    found: dict[str, _Ids] = {}
     for (path, name), tests in _by_function(runs.collected).items():
         if path in runs.drawn and name in modules[path].functions:
-            same = lowered.get((runs.drawn[path].path, modules[path].functions[name]), [])
-            if len(same) == len(tests):
-                found.update(zip(tests, same, strict=True))
+            lowered = (runs.drawn[path].path, modules[path].functions[name])
+            both = [_Ids(*each) for each in zip(recording.get(lowered, []), graded.get(lowered, []), strict=False)]
+            if len(both) == len(tests):
+                found.update(zip(tests, both, strict=True))
     return {test: found[test] for test in task.code_task.hidden_tests if test in found}
 
 
@@ -166,24 +177,23 @@ def _by_function(ids: Iterable[str]) -> dict[tuple[str, str], list[str]]:
     return found
 
 
-def _kept(test: str, run_as: str, module: LoweredModule, runs: _Runs) -> tuple[Passage, ...] | str:
+def _kept(test: str, run_as: _Ids, module: LoweredModule, runs: _Runs) -> tuple[Passage, ...] | str:
     """What the solution passed through, or why the test is left as it was."""
-    first, again = runs.gold
-    if run_as not in first.passed or run_as not in again.passed:
+    if any(run_as.recording not in outcome.passed for outcome in runs.recordings):
         return "the lowered test fails on the solution"
-    passages, others = _passages(first.sent[run_as]), _passages(again.sent[run_as])
+    passages, again = (_passages(outcome.sent[run_as.recording]) for outcome in runs.recordings)
     if not passages:
         return "nothing is compared"
-    if passages != others or len(str(passages)) > MAX_TEXT_OF_A_TEST:
+    if passages != again or len(str(passages)) > MAX_TEXT_OF_A_TEST:
         return "what is expected differs between runs, or is too large"
-    for outcome in runs.gold:
-        false = false_checks(passages, module.checks, outcome.sent[run_as])
+    for outcome, name in (*((each, run_as.recording) for each in runs.recordings), (runs.gold, run_as.graded)):
+        false = false_checks(passages, module.checks, outcome.sent.get(name))
         if false is None or false:
             return f"a comparison does not hold outside: {_kinds(false, module)}"
-    if _passes(run_as, passages, module, runs.start):
+    if _passes(run_as.graded, passages, module, runs.start):
         return "the lowered test passes without the solution"
     for trial, outcome in runs.trials:
-        if _passes(run_as, passages, module, outcome) != (test in trial.passed):
+        if _passes(run_as.graded, passages, module, outcome) != (test in trial.passed):
             return "differs from the ordinary test on a changed solution"
     return passages
 
