@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from .bindings import parameter_names
 from .comparisons import compares_inside
@@ -77,6 +78,7 @@ class Analysis:
         self._other_uses, self._calls_by_name = _references(tree)
         self.called = {place for place in self.places if self._only_called(place)}
         self._handed_values: dict[Place, dict[str, Value]] = {}
+        self._fixtures = [place for place in self.places if place.parent is None and is_fixture(place.node)]
         self.module = Scope(tree.body, {}, {}, lambda call, names: None, later=False)
         self._settle()
 
@@ -145,12 +147,13 @@ class Analysis:
 
     def _settle_function(self, place: Place) -> None:
         outer = self.scopes[place.parent].seen if place.parent else self.module.names
-        scope = Scope(
-            place.node.body, self._given(place, outer), outer, lambda call, names: self._handed(call, place, names)
-        )
-        scope.escaped = set(self.scopes[place].escaped) if place in self.scopes else set()
+        given = self._given(place, outer)
+        scope = self.scopes.get(place)
+        if scope is None:
+            handed = partial(self._handed, inside=place)
+            scope = self.scopes[place] = Scope(place.node.body, given, outer, handed)
+        scope.parameters = given
         scope.settle()
-        self.scopes[place] = scope
         if place.parent:
             self.scopes[place.parent].escaped |= scope.escaped - set(scope.names)
 
@@ -159,15 +162,11 @@ class Analysis:
             found = dict.fromkeys(parameter_names(place.node), FIXED) | self._handed_values.get(place, {})
             return found | ({parameter_names(place.node)[0]: LIVE} if place.is_method and parameter_names(place.node) else {})
         if place.name in self.tests or is_fixture(place.node):
-            fixtures = {
-                other.node.name: known_fixture(other.node, self.module.names)
-                for other in self.places
-                if is_fixture(other.node) and other.parent is None
-            }
+            fixtures = {other.node.name: known_fixture(other.node, self.module.names) for other in self._fixtures}
             return supplied(place.node, place.decorators, fixtures, outer, self.stands_for)
         return dict.fromkeys(parameter_names(place.node), LIVE)
 
-    def _handed(self, call: ast.Call, inside: Place, names: Names) -> Mapping[ast.expr, Value] | None:
+    def _handed(self, call: ast.Call, names: Names, inside: Place) -> Mapping[ast.expr, Value] | None:
         last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if last in SEEN_THROUGH or (last.startswith("assert") and isinstance(call.func, ast.Attribute)):
             return {}

@@ -15,33 +15,31 @@ def exposed_tests(recording: ast.Module, graded: ast.Module, functions: Mapping[
     """By the names of the source."""
     before = {place.name: place for place in places(recording) if place.parent is None}
     after = {place.name: place for place in places(graded) if place.parent is None}
-    helpers = {name for name, place in after.items() if name in before and _shows(before[name], place, graded)}
-    shown: set[str] = set()
-    for test, name in functions.items():
-        reach = _reach(name, after)
-        if reach & helpers:
-            shown.add(test)
-    return shown
+    outside = {
+        name for node in graded.body if not isinstance(node, ast.FunctionDef | ast.ClassDef) for name in _bound(node)
+    }
+    helpers = {name for name, place in after.items() if name in before and _shows(before[name], place, outside)}
+    words = {name: set(mentioned(place.node)) for name, place in after.items()}
+    return {test for test, name in functions.items() if _reach(name, words) & helpers}
 
 
-def _reach(name: str, functions: Mapping[str, Place]) -> set[str]:
-    by_last: dict[str, list[str]] = {}
-    for other in functions:
-        by_last.setdefault(other.rpartition("::")[2], []).append(other)
-    found = set(by_last.get(name.rpartition("::")[2], [])) if name not in functions else {name}
+def _reach(name: str, words: Mapping[str, set[str]]) -> set[str]:
+    """Functions that a test may run, by their names; of an inherited test all that bear its name."""
+    by_last: dict[str, set[str]] = {}
+    for other in words:
+        by_last.setdefault(other.rpartition("::")[2], set()).add(other)
+    found = {name} if name in words else set(by_last.get(name.rpartition("::")[2], ()))
     waiting = list(found)
     while waiting:
-        for word in set(mentioned(functions[waiting.pop()].node)) & set(by_last):
-            new = set(by_last[word]) - found
-            found |= new
-            waiting += new
+        for word in words[waiting.pop()] & set(by_last):
+            waiting += by_last[word] - found
+            found |= by_last[word]
     return found
 
 
-def _shows(before: Place, after: Place, graded: ast.Module) -> bool:
+def _shows(before: Place, after: Place, outside: set[str]) -> bool:
     counted = reads_that_count(after.node)
     bound = set(_bound(after.node))
-    outside = {name for node in graded.body for name in _bound(node) if not isinstance(node, ast.FunctionDef | ast.ClassDef)}
     for operand in _known_operands(before.node):
         inner = {node.value.id for node in ast.walk(operand) if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.value, ast.Name)}
         for node in ast.walk(operand):

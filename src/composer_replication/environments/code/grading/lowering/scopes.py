@@ -27,7 +27,6 @@ class Scope:
         self, body: list[ast.stmt], parameters: Mapping[str, Value], outer: Names, handed: Handed, later: bool = True
     ) -> None:
         """`later`: what functions inside it read may change before they run."""
-        self.body = body
         self.outer = outer
         self.handed = handed
         self.later = later
@@ -35,8 +34,10 @@ class Scope:
         self.sources = Binder().read(body)
         own = {name for name, sources in self.sources.items() if sources.bound}
         self.names: dict[str, Value] = {name: FIXED for name in own} | dict(parameters)
-        self._parameters = parameters
-        self._leaves_early = any(isinstance(node, ast.Break | ast.Continue | ast.Return) for node in _own(body))
+        self.parameters = parameters
+        self._nodes = list(_own(body))
+        self._inner = list(inner_functions(body))
+        self._leaves_early = any(isinstance(node, ast.Break | ast.Continue | ast.Return) for node in self._nodes)
 
     @property
     def seen(self) -> ChainMap[str, Value]:
@@ -53,7 +54,7 @@ class Scope:
 
     def _value(self, name: str) -> Value:
         sources = self.sources.get(name, Sources())
-        values = [self._parameters[name]] if name in self._parameters else []
+        values = [self.parameters[name]] if name in self.parameters else []
         values += [self._of_expression(part) for part in sources.expressions]
         values += [self._of_element(iterable, column) for iterable, column in sources.iterables]
         values += [own_definition(node, self.seen) for node in sources.definitions]
@@ -81,11 +82,11 @@ class Scope:
         return element_of(iterable, self.seen)
 
     def _escapes(self) -> Iterator[str]:
-        for node in inner_functions(self.body):
+        for node in self._inner:
             if self.later or isinstance(node, ast.ClassDef):
                 yield from self._plain_names(node)
         yield from (name for name in self.sources if name not in self.names)
-        for node in _own(self.body):
+        for node in self._nodes:
             if isinstance(node, ast.Assign | ast.AugAssign):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 if any(evaluate(_loaded(target), self.seen).level == Level.LIVE for target in targets):

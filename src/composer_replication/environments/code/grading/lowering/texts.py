@@ -7,7 +7,6 @@ with the reason, and are to be run in their old form. Nothing that a text holds 
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -18,7 +17,7 @@ from .data import KNOWN, LoweredModule, UnlowerableError
 from .exposure import exposed_tests
 from .naming import renamed
 from .pruning import prune
-from .reach import home, reached, refuse_decorators
+from .reach import Reach, homes
 from .scopes import is_docstring
 from .shape import keep_needed
 from .statements import Body, Numbers
@@ -46,14 +45,16 @@ def lower(
 
 
 def _lowered(path: str, tree: ast.Module, tests: Collection[str], answered: Collection[int]) -> LoweredModule:
-    homes, left = _homes(tree, tests)
-    analysis = Analysis(tree, {place for place in homes.values()})
+    where, left = homes(tree, tests)
+    keep_needed(tree, [*where, *where.values()])
+    analysis = Analysis(tree, set(where.values()))
+    reached = Reach(analysis)
     by_name = {place.name: place for place in analysis.places if place.parent is None}
     trials = {place: _trial(place, analysis) for place in analysis.places if place.parent is None}
     good: dict[str, Place] = {}
-    for test, name in homes.items():
+    for test, name in where.items():
         place = by_name[name]
-        parts = [place, *reached(place, analysis)]
+        parts = [place, *reached(place)]
         reasons = [trials[part].reason for part in parts if part in trials and trials[part].reason]
         if reasons:
             left[test] = reasons[0]
@@ -63,21 +64,7 @@ def _lowered(path: str, tree: ast.Module, tests: Collection[str], answered: Coll
             good[test] = place
     if not good:
         return LoweredModule(path, "", "", {}, {}, left, frozenset())
-    return _written(path, analysis, good, trials, left, answered)
-
-
-def _homes(tree: ast.Module, tests: Collection[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Where each test's function stands, and why some cannot be lowered at all."""
-    found: dict[str, str] = {}
-    left: dict[str, str] = {}
-    for test in sorted(tests):
-        try:
-            place = home(tree, test)
-            refuse_decorators(place)
-            found[test] = place.name
-        except UnlowerableError as error:
-            left[test] = str(error)
-    return found, left
+    return _written(path, analysis, reached, good, trials, left, answered)
 
 
 def _trial(place: Place, analysis: Analysis) -> Trial:
@@ -92,6 +79,7 @@ def _trial(place: Place, analysis: Analysis) -> Trial:
 def _written(
     path: str,
     analysis: Analysis,
+    reached: Reach,
     good: Mapping[str, Place],
     trials: Mapping[Place, Trial],
     left: Mapping[str, str],
@@ -99,7 +87,7 @@ def _written(
 ) -> LoweredModule:
     numbers = Numbers(answered)
     tests = set(good.values())
-    helpers = {part for place in tests for part in reached(place, analysis)}
+    helpers = {part for place in tests for part in reached(place)}
     visible: dict[Place, bool] = {}
     for place in analysis.places:
         if place.parent is None and (place in tests or place in helpers) and trials[place].checks:
@@ -114,7 +102,7 @@ def _written(
     graded = parse(recording)
     _without_known(graded)
     prune(graded, set(names.values()))
-    shown = {test for test, place in good.items() if any(visible.get(part) for part in (place, *reached(place, analysis)))}
+    shown = {test for test, place in good.items() if any(visible.get(part) for part in (place, *reached(place)))}
     functions = {test: names[test] for test in good}
     shown |= exposed_tests(parse(recording), graded, functions)
     return LoweredModule(
