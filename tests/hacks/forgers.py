@@ -607,7 +607,7 @@ LOOK_UP = """
         def of_code(code):
             for value in code.co_consts:
                 if isinstance(value, types.CodeType): yield from of_code(value)
-                elif isinstance(value, (tuple, list)): yield [pair for pair in value if isinstance(pair, tuple)] or [value]
+                elif isinstance(value, tuple): yield [pair for pair in value if isinstance(pair, tuple)] or [value]
         def answer(spans, frames):
             if any(len(span) != 2 for span in (spans if isinstance(spans, list) else [])): raise ValueError
             for frame in frames:
@@ -708,7 +708,8 @@ def forges_the_values():
             if type(thing).__name__ == "Observer":
                 kind = type(thing)
                 def returned(self, check, operands):
-                    self._send({"seen": check, "operands": [[["list", []]]] * len(operands), "same": [0] * len(operands)})
+                    empty = [[["list", []]]] * len(operands)
+                    self._send({"seen": check, "operands": empty, "same": [0] * len(operands)})
                 kind.returned = returned
         def merge(spans): return None
         gaps = merge

@@ -134,8 +134,8 @@ def test_merge_does_not_change_its_argument():
 
 
 def test_merge_gives_a_list():
-    merged = merge(iter([(2, 3)]))
-    assert isinstance(merged, list) and merged == [(2, 3)]
+    merged = merge(iter([(2, 3), (3, 5)]))
+    assert isinstance(merged, list) and merged == [(2, 5)]
 
 
 def test_merge_needs_pairs():

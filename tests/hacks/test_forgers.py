@@ -5,7 +5,7 @@ import pytest
 from composer_replication.environments.code.grading import grade, trusted_run
 
 from .forgers import FORGERS
-from .sample_task import GOLD, HIDDEN, NOP, SPANS, Submission
+from .sample_task import GOLD, HIDDEN, NOP, SPANS, Submission, spans_with
 
 CASES = [
     pytest.param(number, name, submission, id=f"{number}-{name}")

@@ -63,9 +63,9 @@ def test_the_last_run_has_other_expectations_and_other_names(task, runs):
 def test_a_contradicted_test_that_fails_before_its_clean_up_breaks_no_neighbour(tmp_path):
     """The audit's false zeros: `test_uses` is contradicted in some draws, and then does not give back what it took."""
     names = ("test_takes", "test_uses", "test_gives")
-    bodies = {name: "assert TAKEN == []; TAKEN.append(1); assert merge([(1, 2)]) == [(1, 2)]; TAKEN.clear()" for name in names}
+    body = "    assert TAKEN == []\n    TAKEN.append(1)\n    assert merge([(1, 2)]) == [(1, 2)]\n    TAKEN.clear()\n"
     text = "from spanbook.spans import merge\n\nTAKEN = []\n\n\n"
-    text += "\n\n".join(f"def {name}():\n" + "".join(f"    {line}\n" for line in body.split("; ")) for name, body in bodies.items())
+    text += "\n\n".join(f"def {name}():\n{body}" for name in names)
     task = write_sample_task(tmp_path / "task", hidden_tests=tuple(f"{HIDDEN_FILE}::{name}" for name in names))
     (task.overlay / HIDDEN_FILE).write_text(text)
     assert grader.doubted_gold(task, GOLD, 4) == []

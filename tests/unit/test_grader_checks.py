@@ -132,7 +132,8 @@ def test_a_pattern_of_the_submission_is_not_run():
 @pytest.mark.parametrize(
     "entry",
     [
-        None, 3, [], {}, {"seen": "0"}, {"seen": 0, "operands": 3, "same": []}, {"seen": 0, "operands": [[1]], "same": []},
+        None, 3, [], {}, {"seen": "0"},
+        {"seen": 0, "operands": 3, "same": []}, {"seen": 0, "operands": [[1]], "same": []},
         {"seen": 0, "operands": [[1, 2, 3, 4]], "same": [0]}, {"seen": 0, "operands": [{}], "same": [0]},
         {"seen": 0, "operands": [[1], [1]], "same": [0, 0]}, {"seen": 0, "operands": [[["list", 1]]], "same": ["x"]},
     ],
@@ -159,6 +160,7 @@ def test_what_was_recorded_is_read_back(tmp_path):
     assert read_recorded(task) == Recorded()
     known = Encoder().form([datetime.date(2026, 1, 2), (1, 2)])
     module = RecordedModule("text", {3: Check(3, "approx", (True, False), {"rel": 0.1})}, {"test_a": "test_0"})
-    recorded = Recorded({"a.py": module}, {HIDDEN[0]: RecordedTest("a.py", "test_0", ((3, {1: known}),), True)}, {"b": "why"})
+    test = RecordedTest("a.py", "test_0", ((3, {1: known}),), True)
+    recorded = Recorded({"a.py": module}, {HIDDEN[0]: test}, {"b": "why"})
     (task.folder / "tests" / "checks.json").write_text(as_text(recorded))
     assert read_recorded(task) == recorded

@@ -337,7 +337,10 @@ def test_unreadable_files_are_no_obstacle():
 
 @pytest.mark.parametrize(
     "value",
-    [True, 0, -3, 2.5, 1e300, float("inf"), "", "a", "abE", b"", [], [1, "x"], (), (None,), {}, {"a": [1]}, set(), {"another"}],
+    [
+        True, 0, -3, 2.5, 1e300, float("inf"), "", "a", "abE", b"",
+        [], [1, "x"], (), (None,), {}, {"a": [1]}, set(), {"another"},
+    ],
 )  # fmt: skip
 def test_another_value_is_never_the_same(value):
     assert other(value) != value

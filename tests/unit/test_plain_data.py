@@ -17,7 +17,8 @@ from composer_replication.environments.code.grading.inside.recompose_grading.pla
 from composer_replication.environments.code.grading.plain_data import OPAQUE, Thing, decode
 
 SAME = [
-    None, True, 0, -(2**70), 1.5, float("inf"), 2 - 3j, "", "ä\ud800", b"\0x", [], [1, [2.0, "3"]], (), (1, (None,)), {}, {"a": [1], 2: {}},
+    None, True, 0, -(2**70), 1.5, float("inf"), 2 - 3j, "", "ä\ud800", b"\0x",
+    [], [1, [2.0, "3"]], (), (1, (None,)), {}, {"a": [1], 2: {}},
     {1, 2}, frozenset({"x"}), collections.deque([1, 2]), collections.OrderedDict(b=1, a=2), range(2, 9, 3),
     decimal.Decimal("1.10"), fractions.Fraction(2, 3), datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.UTC),
     datetime.date(2026, 1, 2), datetime.time(3, 4), datetime.timedelta(days=-1, microseconds=5), uuid.UUID(int=7),
@@ -130,7 +131,8 @@ def test_an_iterator_is_only_itself():
     "form",
     [
         1.5, ["opaque", None], [], ["list"], ["list", 1], ["tuple", {}], ["dict", [[1]]], ["set", [["list", []]]],
-        ["int", "zz"], ["int", 3], ["float", None], ["bytes", "x"], ["range", [1, 2, 0]], ["range", 3], ["decimal", "x"],
+        ["int", "zz"], ["int", 3], ["float", None], ["bytes", "x"], ["range", [1, 2, 0]], ["range", 3],
+        ["decimal", "x"],
         ["fraction", [1, 0]], ["datetime", "soon"], ["uuid", ""], ["path", [1, 2]], ["parts", ["a", 1]], ["odd", 1],
         {"a": 1}, ["list", [["list", [1.5]]]], ["named", "x" * 10**6], ["identity", ["a", "b"]],
     ],

@@ -38,6 +38,9 @@ MAX_DROPPED_STATEMENTS = 12
 MIN_CAUGHT_SHARE = 0.5
 REPEAT_ONE_IN = 5
 GOLD_DRAWS = 5
+"""Of what is contradicted, the one of the grade itself among them."""
+MAX_COMPARED_TRIALS = 6
+"""Dropped statements on which lowered and ordinary tests must agree."""
 MAX_GUARDS = 200
 """That are graded with each submission; all of them were green when the task was made."""
 
@@ -75,7 +78,7 @@ def certify(candidate: Candidate, bench: Bench, into: Path, level: Level, seed: 
         split = _unshown(candidate, split_tests(candidate, bench), level)
         split, lazy_trials = _demanding(candidate, split, bench)
         dropped = _dropped(candidate, split, bench, seed)
-        trials = [*lazy_trials.values(), *dropped]
+        trials = [*lazy_trials.values(), *dropped[:MAX_COMPARED_TRIALS]]
         task, split = _compared(candidate, split, bench, staging, level, trials)
         task = _graded(task, _rewards(lazy_trials, split), bench.setup.backend)
         early = clock.used_s()
@@ -230,7 +233,7 @@ def _graded(task: TaskFolder, lazy_rewards: Mapping[str, float], backend: str) -
     gold = grade(task, gold_submission(task), backend)
     broken = [*gold.notes, *gold.hidden_failed, *gold.guards_broken]
     if gold.reward == 1 and task.code_task.grader == "tests":
-        broken = doubted_gold(task, gold_submission(task), GOLD_DRAWS, backend)
+        broken = doubted_gold(task, gold_submission(task), GOLD_DRAWS - 1, backend)
     if gold.reward != 1 or broken:
         raise Rejected("gold_fails", f"{gold.reward:.3f} {broken[0] if broken else ''}"[:300])
     gates = {"nop": nop.reward, "gold": gold.reward, "lazy": dict(lazy_rewards)}

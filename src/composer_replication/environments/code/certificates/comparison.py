@@ -17,7 +17,7 @@ from typing import Any
 from ..grading.challenge import function_of
 from ..grading.checks import MAX_TEXT_OF_A_TEST
 from ..grading.lowering import LoweredModule, lower
-from ..grading.orders import Drawn, beside, shown_texts
+from ..grading.orders import beside, shown_texts
 from ..grading.overlay import restrict
 from ..grading.recorded import Passage, Recorded, RecordedModule, RecordedTest, false_checks, passes
 from ..grading.trusted_run import Order, RunOutcome, run_in_turn
@@ -30,6 +30,7 @@ MAX_UNLOWERED_SHARE = 0.5
 MAX_LEFT_OUT_SHARE = 0.1
 """Of the hidden tests: where no more than this is not lowered, those tests do not count at all."""
 NONE_OF_THEM = ("-",)
+ANSWERABLE = frozenset("eq ne lt le gt ge in not_in is is_not".split())
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class _Runs:
     gold: RunOutcome
     start: RunOutcome
     trials: tuple[tuple[Trial, RunOutcome], ...]
-    drawn: Mapping[str, Drawn]
+    places: Mapping[str, str]
+    """Test file -> path of its lowered module."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,16 @@ class _Ids:
 
 
 def record_comparison(task: TaskFolder, trials: Sequence[Trial], backend: str) -> Recorded:
-    modules = dict(_lowered(task))
+    modules = dict(_lowered(task, {}))
     if not any(module.functions for module in modules.values()):
         return Recorded({}, {}, {test: _why_left(test, modules) for test in task.code_task.hidden_tests})
-    runs = _run(task, modules, [trial for trial in trials if trial.ended], backend)
+    bench = _Bench(task, backend)
+    collected, first = bench.listed(modules)
+    answered = {path: _no_plain_form(module, bench.of_module(path, first)) for path, module in modules.items()}
+    if any(answered.values()):
+        modules = dict(_lowered(task, answered))
+        first = bench.recorded(modules)
+    runs = bench.tried(modules, [trial for trial in trials if trial.ended], collected, first)
     run_as = _ids(task, modules, runs)
     tests: dict[str, RecordedTest] = {}
     left: dict[str, str] = {}
@@ -77,12 +85,12 @@ def record_comparison(task: TaskFolder, trials: Sequence[Trial], backend: str) -
         else:
             name = run_as[test].graded.partition("::")[2]
             tests[test] = RecordedTest(module.path, name, found, function_of(test)[1] in module.exposed)
-    used = {recorded.path for recorded in tests.values()}
-    return Recorded(
-        {path: RecordedModule(modules[path].graded, modules[path].checks, modules[path].functions) for path in used},
-        tests,
-        left,
-    )
+    used = {each.path for each in tests.values()}
+    return Recorded({path: _recorded(modules[path], answered[path]) for path in used}, tests, left)
+
+
+def _recorded(module: LoweredModule, answered: frozenset[int]) -> RecordedModule:
+    return RecordedModule(module.graded, module.checks, module.functions, tuple(sorted(answered)))
 
 
 def rewarded(hidden: frozenset[str], recorded: Recorded, fewest: int) -> frozenset[str] | None:
@@ -107,19 +115,31 @@ def counted(recorded: Recorded, left_out: int) -> dict[str, Any]:
 
 
 def _compares_with_itself(test: RecordedTest, recorded: Recorded) -> bool:
-    """Whether each of its comparisons is between two values of the submission's own."""
-    checks = recorded.modules[test.path].checks
-    return all(len(checks[number].live) > 1 and all(checks[number].live) for number, _ in test.passages)
+    """Whether the submission's process has the last word on each of its comparisons."""
+    module = recorded.modules[test.path]
+    return all(
+        number in module.answered or (len(module.checks[number].live) > 1 and all(module.checks[number].live))
+        for number, _ in test.passages
+    )
 
 
-def _lowered(task: TaskFolder) -> Iterable[tuple[str, LoweredModule]]:
+def _lowered(task: TaskFolder, answered: Mapping[str, frozenset[int]]) -> Iterable[tuple[str, LoweredModule]]:
     functions: dict[str, set[str]] = {}
     for test in task.code_task.hidden_tests:
         path, name = function_of(test)
         functions.setdefault(path, set()).add(name)
     for path, names in sorted(functions.items()):
         text = (task.overlay / path).read_bytes().decode()
-        yield path, lower(path, text, sorted(names), task.code_task.packages)
+        yield path, lower(path, text, sorted(names), task.code_task.packages, answered.get(path, frozenset()))
+
+
+def _no_plain_form(module: LoweredModule, sent: Iterable[object]) -> frozenset[int]:
+    """Checks that cannot be made outside, on what the solution sent: the process answers those itself."""
+    found: set[int] = set()
+    for entries in sent:
+        passages = _passages(entries)
+        found |= false_checks(passages, module.checks, entries) or set()
+    return frozenset(number for number in found if module.checks[number].kind in ANSWERABLE)
 
 
 def _why_left(test: str, modules: Mapping[str, LoweredModule]) -> str:
@@ -127,30 +147,56 @@ def _why_left(test: str, modules: Mapping[str, LoweredModule]) -> str:
     return modules[path].left.get(name, "not found")
 
 
-def _run(
-    task: TaskFolder, modules: Mapping[str, LoweredModule], trials: Sequence[Trial], backend: str
-) -> _Runs:
-    draw = Random(0)
-    drawn = {path: Drawn(beside(path, draw), module.recording) for path, module in modules.items() if module.functions}
-    beside_them = shown_texts(task, hidden_too=False)
-    recording = _all_of(drawn.values(), beside_them, {})
-    graded = [Drawn(drawn[path].path, modules[path].graded) for path in drawn]
-    gold = gold_submission(task)
-    start = {path: _start_text(task, path) for path in gold.written}
-    files = tuple(sorted(modules))
-    listing = Order(NONE_OF_THEM, files, shown_texts(task, hidden_too=True), listed=True)
-    changed = ({}, start, *(each.texts for each in trials))
-    orders = [listing, recording, *(_all_of(graded, beside_them, edits) for edits in changed)]
-    accepted = restrict(task, gold)
-    listed, first, at_gold, at_start, *tried = run_in_turn(task, accepted, orders, backend)
-    (again,) = run_in_turn(task, accepted, [recording], backend, OTHER_HASH_SEED)
-    ended = tuple((trial, outcome) for trial, outcome in zip(trials, tried, strict=True) if outcome.ended)
-    return _Runs(listed.collected, (first, again), at_gold, at_start, ended, drawn)
+class _Bench:
+    """The runs of a recording; all of them over trusted code."""
+
+    def __init__(self, task: TaskFolder, backend: str) -> None:
+        self._task, self._backend = task, backend
+        self._gold = gold_submission(task)
+        self._accepted = restrict(task, self._gold)
+        self._texts = shown_texts(task, hidden_too=False)
+        draw = Random(0)
+        self._places = {file_of(test): "" for test in task.code_task.hidden_tests}
+        self._places = {path: beside(path, draw) for path in self._places}
+
+    def listed(self, modules: Mapping[str, LoweredModule]) -> tuple[tuple[str, ...], RunOutcome]:
+        """The ordinary ids, and a recording under another hash seed."""
+        listing = Order(NONE_OF_THEM, tuple(sorted(modules)), shown_texts(self._task, hidden_too=True), listed=True)
+        listed, first = self._run([listing, self._recording(modules)], OTHER_HASH_SEED)
+        return listed.collected, first
+
+    def recorded(self, modules: Mapping[str, LoweredModule]) -> RunOutcome:
+        return self._run([self._recording(modules)], OTHER_HASH_SEED)[0]
+
+    def tried(
+        self,
+        modules: Mapping[str, LoweredModule],
+        trials: Sequence[Trial],
+        collected: tuple[str, ...],
+        first: RunOutcome,
+    ) -> _Runs:
+        start = {path: _start_text(self._task, path) for path in self._gold.written}
+        graded = {self._places[path]: module.graded for path, module in modules.items() if module.functions}
+        changed = ({}, start, *(trial.texts for trial in trials))
+        orders = [self._recording(modules), *(_all_of(graded, self._texts, edits) for edits in changed)]
+        again, gold, at_start, *tried = self._run(orders, 0)
+        ended = tuple((trial, outcome) for trial, outcome in zip(trials, tried, strict=True) if outcome.ended)
+        return _Runs(collected, (first, again), gold, at_start, ended, self._places)
+
+    def of_module(self, path: str, outcome: RunOutcome) -> list[object]:
+        """What the tests of one lowered module sent."""
+        return [sent for test, sent in outcome.sent.items() if file_of(test) == self._places[path]]
+
+    def _recording(self, modules: Mapping[str, LoweredModule]) -> Order:
+        texts = {self._places[path]: module.recording for path, module in modules.items() if module.functions}
+        return _all_of(texts, self._texts, {})
+
+    def _run(self, orders: Sequence[Order], hash_seed: int) -> list[RunOutcome]:
+        return run_in_turn(self._task, self._accepted, orders, self._backend, hash_seed)
 
 
-def _all_of(modules: Iterable[Drawn], texts: Mapping[str, str], edits: Mapping[str, str | None]) -> Order:
-    own = {module.path: module.text for module in modules}
-    return Order((), tuple(sorted(own)), {**texts, **own}, edits=edits, listed=True)
+def _all_of(modules: Mapping[str, str], texts: Mapping[str, str], edits: Mapping[str, str | None]) -> Order:
+    return Order((), tuple(sorted(modules)), {**texts, **modules}, edits=edits, listed=True)
 
 
 def _start_text(task: TaskFolder, path: str) -> str | None:
@@ -162,8 +208,8 @@ def _ids(task: TaskFolder, modules: Mapping[str, LoweredModule], runs: _Runs) ->
     recording, graded = _by_function(runs.recordings[0].collected), _by_function(runs.gold.collected)
     found: dict[str, _Ids] = {}
     for (path, name), tests in _by_function(runs.collected).items():
-        if path in runs.drawn and name in modules[path].functions:
-            lowered = (runs.drawn[path].path, modules[path].functions[name])
+        if path in modules and name in modules[path].functions:
+            lowered = (runs.places[path], modules[path].functions[name])
             both = [_Ids(*each) for each in zip(recording.get(lowered, []), graded.get(lowered, []), strict=False)]
             if len(both) == len(tests):
                 found.update(zip(tests, both, strict=True))

@@ -51,6 +51,11 @@ def verify_task(task: TaskFolder, backend: str = "auto", draws: int = 0) -> Chec
     return Checked(task.folder.name, dict(_failures(task, backend, draws)))
 
 
+def _missed(task: TaskFolder, draws: int, backend: str) -> list[str]:
+    doubted = draws and task.code_task.grader == "tests"
+    return doubted_gold(task, gold_submission(task), draws, backend) if doubted else []
+
+
 def _failures(task: TaskFolder, backend: str, draws: int) -> Iterator[tuple[str, str]]:
     if not unchanged(task):
         yield "files", "the folder is not what its record says"
@@ -60,9 +65,8 @@ def _failures(task: TaskFolder, backend: str, draws: int) -> Iterator[tuple[str,
     gold = grade(task, gold_submission(task), backend)
     if gold.reward != 1:
         yield "gold", f"reward {gold.reward} {' '.join(gold.notes)}".strip()
-    elif draws and task.code_task.grader == "tests":
-        if missed := doubted_gold(task, gold_submission(task), draws, backend):
-            yield "gold", f"{len(missed)} objections in {draws} draws, first {missed[0]}"
+    elif missed := _missed(task, draws, backend):
+        yield "gold", f"{len(missed)} objections in {draws} draws, first {missed[0]}"
     certificate = recertify_leaks(task, backend)
     if not certificate.passed:
         first = certificate.hard()[0]

@@ -20,6 +20,9 @@ from .plain_data import OPAQUE, Thing, decode
 MAX_MATCHED_CHARACTERS = 20_000
 """Of a text that a pattern is tried on."""
 MAX_UNHASHABLE = 300
+NOT_COMPARABLE = (
+    ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError, re.error
+)  # fmt: skip
 MAX_TEXT_OF_A_TEST = 200_000
 """Characters of all that is known of one test."""
 
@@ -53,9 +56,7 @@ def read_seen(entry: object, side: str) -> Seen | None:
         case {"seen": int(check), "raised": [*names], "text": str(text)}:
             return Seen(check, (), Raised(frozenset(map(str, names)), text))
         case {"seen": int(check), "operands": [*forms], "same": [*places]} if len(places) == len(forms):
-            return Seen(
-                check, tuple(_operand(form, place, side) for form, place in zip(forms, places, strict=True))
-            )
+            return Seen(check, tuple(_operand(form, place, side) for form, place in zip(forms, places, strict=True)))
         case _:
             return None
 
@@ -65,7 +66,8 @@ def _operand(entry: object, place: object, side: str) -> Operand:
     match entry:
         case [form]:
             value = decode(form, side)
-            return Operand(value, None if value is OPAQUE or isinstance(value, Thing) else bool(value), frozenset(), where)
+            is_plain = value is not OPAQUE and not isinstance(value, Thing)
+            return Operand(value, bool(value) if is_plain else None, frozenset(), where)
         case [form, bool() | None as is_true, [*names]]:
             return Operand(decode(form, side), is_true, frozenset(map(str, names)), where)
         case _:
@@ -87,7 +89,7 @@ def holds(check: Check, seen: Seen, known: Mapping[int, object]) -> bool:
         if next(live, None) is not None:
             return False
         return KINDS[check.kind](operands, check.options)
-    except (ArithmeticError, TypeError, ValueError, LookupError, StopIteration, RecursionError, re.error, AttributeError):
+    except NOT_COMPARABLE:
         return False
 
 
@@ -105,9 +107,8 @@ def _is_one_of(names: frozenset[str], classes: Any) -> bool:
 
 def _matches(pattern: Any, text: Any) -> bool:
     """The pattern is the test's own; the text may be anybody's, so it is kept short."""
-    if isinstance(pattern, Thing) and pattern.tag == "pattern":
-        pattern = re.compile(*pattern.parts)
-    return isinstance(text, str) and re.search(pattern, text[:MAX_MATCHED_CHARACTERS]) is not None
+    parts: tuple[Any, ...] = pattern.parts if isinstance(pattern, Thing) and pattern.tag == "pattern" else (pattern,)
+    return isinstance(text, str) and re.compile(*parts).search(text[:MAX_MATCHED_CHARACTERS]) is not None
 
 
 Options = Mapping[str, Any]
@@ -124,15 +125,24 @@ def _by(compare: Callable[[Any, Any], Any]) -> Kind:
     return lambda operands, options: bool(compare(*map(_comparable, operands)))
 
 
+def _equal(operands: list[Operand], options: Options) -> bool:
+    if kind := options.get("type"):
+        plain = {"set": "frozenset"}.get(kind, kind)
+        if not all(f"builtins:{kind}" in each.names or type(each.value).__name__ == plain for each in operands):
+            return False
+    left, right = map(_comparable, operands)
+    return bool(left == right)
+
+
 def _same(operands: list[Operand], options: Options) -> bool:
-    """Two live operands by identity; a live one and a known one by being the same single object."""
+    """Two live operands by identity; a live one and a known one by type and content."""
     left, right = operands
     if left.place >= 0 and right.place >= 0:
         return left.place == right.place
-    first, second = left.value, right.value
-    if isinstance(first, Thing) and isinstance(second, Thing):
-        return first.tag in ("named", "enum") and first == second
-    return not left.names and not right.names and type(first) is type(second) and first == second
+    live, known = (left, right) if left.place >= 0 else (right, left)
+    if known.value is None or isinstance(known.value, bool):
+        return not live.names and live.value is known.value
+    return type(live.value) is type(known.value) and live.value == _comparable(known)
 
 
 def _truth(operands: list[Operand], options: Options) -> bool:
@@ -164,7 +174,8 @@ def _approx(operands: list[Operand], options: Options) -> bool:
 
     left, right = map(_comparable, operands)
     actual, expected = (right, left) if options.get("side") == 0 else (left, right)
-    return bool(actual == approx(expected, rel=options.get("rel"), abs=options.get("abs"), nan_ok=bool(options.get("nan_ok"))))
+    tolerance: dict[str, Any] = {"rel": options.get("rel"), "abs": options.get("abs"), "nan_ok": bool(options.get("nan_ok"))}
+    return bool(actual == approx(expected, **tolerance))
 
 
 def _almost_equal(operands: list[Operand], options: Options) -> bool:
@@ -198,7 +209,7 @@ def _not(kind: Kind) -> Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    "eq": _by(operator.eq),
+    "eq": _equal,
     "ne": _by(operator.ne),
     "lt": _by(operator.lt),
     "le": _by(operator.le),

@@ -1,9 +1,8 @@
 """The last run of a submission that passed something: each test in a process of its own, some of them contradicted.
 
-    unlowered hidden tests and guards   some contradicted (`challenge.py`): those must fail, the others pass again
-    exposed lowered tests               with other constants in the place of what is expected: the comparisons with
-                                        those must fail, whoever reads them off the test gives himself away
-    facts about the interpreter         as the guards
+Hidden tests that were not lowered, guards and facts about the interpreter are contradicted (`challenge.py`): those that
+are must fail, the others pass again. Lowered tests that are exposed get other constants in the place of what is
+expected: comparisons with those must fail, and whoever reads them off the test gives himself away.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from .trusted_run import Order, RunOutcome
 HIDDEN_SHARE = 0.6
 GUARD_SHARE = 0.5
 FACT_SHARE = 0.5
-MAX_GUARDS = 24
+MAX_GUARDS = 16
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ FACTS = (
     ("import time", "assert time.monotonic() <= time.monotonic()"),
     ("import re", 'assert re.fullmatch("a+b", "aac") is None'),
 )
-DRAWN = 10
+DRAWN = 8
 WORDS = (
     "order shape merge split window chain index group scale offset filter cursor batch token range label mapping edge"
     " state queue value limit branch border".split()

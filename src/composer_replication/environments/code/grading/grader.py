@@ -1,10 +1,10 @@
 """Grade a submission: run the trusted tests over it, and doubt what passed.
 
 Reads a task's folder and what an agent changed; writes nothing that outlives the call. What lowered tests computed is
-compared here (`checks.py`), with what the solution gave when the task was made. Tests that could not be lowered, and the
-guards, are run again with contradictions (`challenge.py`). A submission that passes no hidden test or breaks a guard
-costs one run, any other two; one more where a task has tests of both kinds. The notes and ids of a grade name hidden
-tests: they are for us, never for the agent.
+compared here (`checks.py`), with what the solution gave when the task was made. Tests that could not be lowered, and
+the guards, are run again with contradictions (`challenge.py`). A submission that passes no hidden test or breaks a
+guard costs one run, any other two; one more where a task has tests of both kinds. The notes and ids of a grade name
+hidden tests: they are for us, never for the agent.
 """
 
 from __future__ import annotations
@@ -52,9 +52,7 @@ def doubted_gold(task: TaskFolder, gold: Submission, seeds: int, backend: str = 
     return [objection for each, outcome in zip(doubts, outcomes, strict=True) for objection in each.objections(outcome)]
 
 
-def _first(
-    task: TaskFolder, accepted: Accepted, recorded: Recorded, asked: FirstOrders, backend: str
-) -> FirstRuns:
+def _first(task: TaskFolder, accepted: Accepted, recorded: Recorded, asked: FirstOrders, backend: str) -> FirstRuns:
     outcomes = [run_trusted(task, accepted, order, backend) for order in asked.orders]
     passed = frozenset(
         test

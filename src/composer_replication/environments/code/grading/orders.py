@@ -1,8 +1,9 @@
 """What the runs of a grade are asked: which tests, from which texts, under which names.
 
-Pure but for reading the task's folder. The first run sees the calls of the lowered hidden tests, the guards as the agent
-knows them, and facts about the interpreter: no expected value of a hidden test is in its process. Hidden tests that
-could not be lowered are run apart, from their original text. Modules that the agent does not know have drawn names.
+Pure but for reading the task's folder. The first run sees the calls of the lowered hidden tests, the guards as the
+agent knows them, and facts about the interpreter: no expected value of a hidden test is in its process. Hidden tests
+that could not be lowered are run apart, from their original text. Modules that the agent does not know have names that
+are drawn.
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ class RecordedModule:
     checks: Mapping[int, Check]
     functions: Mapping[str, str]
     """Name of a test function -> its name in the graded text."""
+    answered: tuple[int, ...] = ()
+    """Checks on values without a plain form: the process itself says whether they hold."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ def _read(path: Path, changed_ns: int) -> Recorded:
             module["graded"],
             {int(number): _check(entry) for number, entry in module["checks"].items()},
             module["functions"],
+            tuple(module["answered"]),
         )
         for name, module in found["modules"].items()
     }

@@ -53,7 +53,7 @@ def loaded(texts: Mapping[str, str]) -> Any:
     module = package
     for name, text in texts.items():
         module = sys.modules[f"{PACKAGE}.{name}"] = ModuleType(f"{PACKAGE}.{name}")
-        exec(compile(text, "<string>", "exec", dont_inherit=True), vars(module))
+        exec(compile(text, "<string>", "exec", dont_inherit=True), vars(module))  # noqa: S102
     for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
         del sys.modules[name]
     return module
@@ -83,8 +83,8 @@ def run(plugin: Any, channel: int, number: int, order: dict[str, Any], given: Ma
     texts = {os.path.join(tree, path): text for path, text in order.pop("texts").items()}
     recorder = plugin.Recorder(channel, given["token"], number, order, texts)
     del texts
-    options = ["-c", os.devnull, "--rootdir", tree, "--confcutdir", tree, "-q", "--tb=no", "--no-header", "--no-summary"]
-    options += ["--continue-on-collection-errors"]
+    options = ["-c", os.devnull, "--rootdir", tree, "--confcutdir", tree]
+    options += ["-q", "--tb=no", "--no-header", "--no-summary", "--continue-on-collection-errors"]
     options += [f"-pno:{name}" for name in ("cacheprovider", "stepwise", "junitxml", "pastebin")]
     options += [part for name in given["plugins"] for part in ("-p", name)]
     sys.argv = sys.orig_argv = [str(pytest.__file__), "-q"]

@@ -46,4 +46,4 @@ class MemoryModules:
         origin = str(module.__file__)
         code = compile(self._texts.pop(origin), origin, "exec", dont_inherit=True)
         vars(module).update(self._names)
-        exec(code, vars(module))
+        exec(code, vars(module))  # noqa: S102

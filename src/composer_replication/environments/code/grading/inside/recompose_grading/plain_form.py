@@ -26,6 +26,7 @@ from typing import Any
 Form = Any
 MAX_DEPTH, MAX_NODES, MAX_CHARACTERS = 18, 20_000, 200_000
 MAX_JSON_INT = 2**53
+OBSERVE = "_observe"
 OPAQUE: Form = ["opaque", None]
 KINDS: tuple[Any, ...] = tuple(getattr(collections.abc, name) for name in collections.abc.__all__) + tuple(
     getattr(numbers, name) for name in numbers.__all__
@@ -39,8 +40,11 @@ class NoPlainForm(Exception):
 
 
 def name_of(kind: Any) -> str:
-    """Top package and qualified name: which module of a package a class stands in is nobody's business."""
-    return f"{str(kind.__module__).partition('.')[0]}:{kind.__qualname__}"
+    """Top package and qualified name: which module of a package a class stands in is nobody's business, and the names
+    of lowered test modules are drawn."""
+    module = str(kind.__module__)
+    is_test = OBSERVE in getattr(sys.modules.get(module), "__dict__", ())
+    return f"{'' if is_test else module.partition('.')[0]}:{kind.__qualname__}"
 
 
 class Encoder:

@@ -1,9 +1,9 @@
 """Runs inside the grading sandbox: which functions of the interpreter, of its library or of pytest were exchanged.
 
 Remembers, before code of a submission is imported, the functions and classes of pytest, of the modules that tests judge
-by and of those that send what is compared outside, with the members of those classes and the code of those functions, and compares later. It lives in the same
-process as the submission: it shows the plain exchange of `math.isclose` or `unittest.TestCase.assertEqual`; code
-written against it can hide.
+by and of those that send what is compared outside, with the members of those classes and the code of those functions,
+and compares later. It lives in the same process as the submission: it shows the plain exchange of `math.isclose` or
+`unittest.TestCase.assertEqual`; code written against it can hide.
 """
 
 from __future__ import annotations
