@@ -18,7 +18,7 @@ from ..grading.challenge import function_of
 from ..grading.checks import MAX_TEXT_OF_A_TEST
 from ..grading.lowering import LoweredModule, lower
 from ..grading.orders import beside, shown_texts
-from ..grading.overlay import restrict
+from ..grading.overlay import Accepted
 from ..grading.recorded import Passage, Recorded, RecordedModule, RecordedTest, false_checks, passes
 from ..grading.trusted_run import Order, RunOutcome, run_in_turn
 from ..tasks.store import gold_submission
@@ -153,7 +153,7 @@ class _Bench:
     def __init__(self, task: TaskFolder, backend: str) -> None:
         self._task, self._backend = task, backend
         self._gold = gold_submission(task)
-        self._accepted = restrict(task, self._gold)
+        self._accepted = Accepted(self._gold.written, self._gold.removed, ())
         self._texts = shown_texts(task, hidden_too=False)
         draw = Random(0)
         self._places = {file_of(test): "" for test in task.code_task.hidden_tests}
