@@ -70,6 +70,9 @@ def compared(kind: str, left: ast.expr, right: ast.expr, names: Names, holds: bo
     sides = [is_approx(left, names), is_approx(right, names)]
     if any(sides):
         return _approx(kind, left, right, sides.index(True))
+    constants = [place for place, side in enumerate((left, right)) if _is_named_constant(side, names)]
+    if kind in ("eq", "ne") and len(constants) == 1:
+        return Comparison(kind, [left, right], known=frozenset(constants))
     return Comparison(kind, [left, right])
 
 
@@ -131,9 +134,18 @@ def _identity(kind: str, left: ast.expr, right: ast.expr, names: Names) -> Compa
 def _has_one_identity(node: ast.expr, value: Value, names: Names) -> bool:
     if isinstance(node, ast.Constant):
         return node.value is None or node.value is ... or isinstance(node.value, bool)
+    if isinstance(node, ast.Call) and value.known:
+        return evaluate(node.func, names).origin == "builtins.type"
     if isinstance(node, ast.Name) and node.id in IDENTITIES:
         return value.origin == f"builtins.{node.id}"
     return isinstance(node, ast.Name | ast.Attribute) and value.names_something and not value.known
+
+
+def _is_named_constant(node: ast.expr, names: Names) -> bool:
+    """`tokens.Keyword`, `FLAGS`: by its look a constant or a class of the package. Gold's stands for it."""
+    value = evaluate(node, names)
+    last = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return last[:1].isupper() and value.names_something and not value.known and (value.origin or ".")[0] != "."
 
 
 def _approx(kind: str, left: ast.expr, right: ast.expr, side: int) -> Comparison:

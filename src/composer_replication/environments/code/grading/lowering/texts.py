@@ -9,12 +9,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from composer_replication.syntax import parse
 
 from .analysis import Analysis, Place
 from .data import KNOWN, LoweredModule, UnlowerableError
 from .exposure import exposed_tests
+from .merging import merged
 from .naming import renamed
 from .pruning import prune
 from .reach import Reach, homes
@@ -34,12 +36,17 @@ class Trial:
 
 
 def lower(
-    path: str, text: str, tests: Collection[str], packages: Collection[str], answered: Collection[int] = ()
+    path: str,
+    text: str,
+    tests: Collection[str],
+    others: Mapping[str, str] = MappingProxyType({}),
+    answered: Collection[int] = (),
 ) -> LoweredModule:
-    """`tests` are functions by their name in pytest's ids, without parameters. `answered` are checks whose operands have
-    no plain form: the process itself says whether they hold. The numbers of checks do not depend on it."""
+    """`tests` are functions by their name in pytest's ids, without parameters. `others` are trusted test files by path:
+    what this one imports from them is seen through. `answered` are checks whose operands have no plain form: the process
+    itself says whether they hold. The numbers of checks do not depend on it."""
     try:
-        return _lowered(path, parse(text), tests, answered)
+        return _lowered(path, merged(path, parse(text), others), tests, answered)
     except UNREADABLE as error:
         return LoweredModule(path, "", "", {}, {}, dict.fromkeys(tests, f"unreadable: {type(error).__name__}"), frozenset())
 
