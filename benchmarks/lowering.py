@@ -67,7 +67,7 @@ def measured(source: Path, verbose: bool) -> dict[str, Any]:
         if path not in tests_only:
             continue
         names = test_names(path, text, tests_only)
-        found = lower(path, text, names, tests_only)
+        found = lower(path, text, names, (), others=tests_only)
         tests += len(names)
         lowered += len(found.functions)
         exposed += len(found.exposed)

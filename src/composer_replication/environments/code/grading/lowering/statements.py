@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from .analysis import Analysis, Place
-from .comparisons import Comparison, comparisons
+from .comparisons import Comparison, comparisons, shows_members
 from .data import KNOWN, OBSERVE, SEEN, Check, UnlowerableError
 from .forms import PAIRS, SINGLES, Raising, is_own_method, of_method, raising
 from .residue import asserts_something, catches_assertions, fails_always, refuse_residue, uses_of_outcome
@@ -231,6 +231,8 @@ class Body:
         number = self.numbers.add(comparison.kind, live, comparison)
         if number in self.numbers.answered and comparison.kind in IN_PROCESS:
             return self._answered(number, comparison, hoist)
+        if comparison.kind in ("truth", "falsehood") and shows_members(comparison.operands[0]):
+            self.numbers.visible.add(number)
         sides = [value for value, is_live in zip(values, live, strict=True) if is_live]
         if len(sides) > 1 and any(value.level == Level.IMPURE or value.names_something for value in sides):
             self.numbers.visible.add(number)
