@@ -18,7 +18,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from composer_replication.environments.code.grading.lowering import LoweredModule, lower
+from composer_replication.environments.code.grading.lowering import lower
+from composer_replication.environments.code.grading.lowering.merging import merged
 from composer_replication.syntax import parse
 
 
@@ -33,35 +34,40 @@ def is_test_file(path: str) -> bool:
     return Path(path).name.startswith("test") or Path(path).stem.endswith("test") or "/tests/" in f"/{path}"
 
 
-def test_functions(text: str) -> dict[str, ast.AST]:
-    found: dict[str, ast.AST] = {}
+def test_names(path: str, text: str, files: dict[str, str]) -> set[str]:
+    """Inherited ones included, of classes that pytest would collect."""
+    tree = merged(path, parse(text), files)
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    own = {node.name for node in parse(text).body if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)}
+    found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)} & own
 
-    def add(body: list[ast.stmt], outer: tuple[str, ...]) -> None:
-        for node in body:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
-                found["::".join((*outer, node.name))] = node
-            elif isinstance(node, ast.ClassDef):
-                add(node.body, (*outer, node.name))
+    def methods(name: str) -> set[str]:
+        node = classes.get(name)
+        if node is None:
+            return set()
+        mine = {part.name for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)}
+        return mine.union(*(methods(base.id) for base in node.bases if isinstance(base, ast.Name)))
 
-    add(parse(text).body, ())
-    return found
+    def is_case(name: str) -> bool:
+        bases = [ast.unparse(base) for base in classes[name].bases] if name in classes else []
+        return name.endswith("TestCase") or any(is_case(base) for base in bases)
 
-
-def packages_of(paths: list[str]) -> set[str]:
-    tops = {path.removeprefix("src/").partition("/")[0].removesuffix(".py") for path in paths if not is_test_file(path)}
-    return {name for name in tops if name.isidentifier() and name not in ("setup", "docs", "benchmarks", "examples")}
+    collected = [name for name in classes if name in own and (name.startswith("Test") or is_case(name))]
+    found |= {f"{name}::{method}" for name in collected for method in methods(name)}
+    return {name for name in found if name.rpartition("::")[2].startswith("test")}
 
 
 def measured(source: Path, verbose: bool) -> dict[str, Any]:
     files = python_files(source)
+    tests_only = {path: text for path, text in files.items() if is_test_file(path)}
     reasons: Counter[str] = Counter()
     lowered, exposed, tests, checks = 0, 0, 0, 0
     began = time.process_time()
     for path, text in sorted(files.items()):
-        if not is_test_file(path):
+        if path not in tests_only:
             continue
-        names = test_functions(text)
-        found: LoweredModule = lower(path, text, names, packages_of(list(files)))
+        names = test_names(path, text, tests_only)
+        found = lower(path, text, names, (), others=tests_only)
         tests += len(names)
         lowered += len(found.functions)
         exposed += len(found.exposed)
@@ -79,6 +85,7 @@ def measured(source: Path, verbose: bool) -> dict[str, Any]:
         "with_comparison": asking,
         "lowered": lowered,
         "share": round(lowered / max(1, asking), 4),
+        "share_of_all": round(lowered / max(1, tests), 4),
         "exposed": exposed,
         "checks": checks,
         "left": dict(reasons.most_common()),
@@ -96,6 +103,7 @@ def main() -> None:
     keys = ("tests", "with_comparison", "lowered", "exposed", "checks")
     total: dict[str, Any] = {key: sum(row[key] for row in rows) for key in keys}
     total["share"] = round(total["lowered"] / max(1, total["with_comparison"]), 4)
+    total["share_of_all"] = round(total["lowered"] / max(1, total["tests"]), 4)
     left: Counter[str] = Counter()
     for row in rows:
         left.update(row["left"])

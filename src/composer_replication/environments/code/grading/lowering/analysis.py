@@ -13,7 +13,7 @@ from functools import partial
 from .bindings import parameter_names
 from .comparisons import compares_inside
 from .parameters import FunctionNode, is_fixture, known_fixture, supplied
-from .scopes import Scope
+from .scopes import Scope, is_docstring
 from .values import FIXED, LIVE, Names, Value, evaluate, joined
 
 ROUNDS = 12
@@ -74,6 +74,8 @@ class Analysis:
         self.scopes: dict[Place, Scope] = {}
         self._by_name: dict[str, list[Place]] = {}
         for place in self.places:
+            if is_stub(place.node):
+                continue
             self._by_name.setdefault(place.node.name, []).append(place)
         self._other_uses, self._calls_by_name = _references(tree)
         self.called = {place for place in self.places if self._only_called(place)}
@@ -124,7 +126,7 @@ class Analysis:
 
     def _only_called(self, place: Place) -> bool:
         """Nothing but plain calls refers to it, and nothing else decides what it is given."""
-        if place.name in self.tests or place.node.decorator_list or len(self._by_name[place.node.name]) > 1:
+        if place.name in self.tests or place.node.decorator_list or len(self._by_name.get(place.node.name, [])) != 1:
             return False
         return place.node.name in self._calls_by_name and place.node.name not in self._other_uses
 
@@ -209,6 +211,15 @@ class Analysis:
             inside = homes.get(id(node), inside)
             waiting += [(child, inside) for child in ast.iter_child_nodes(node)]
         return found
+
+
+def is_stub(node: FunctionNode) -> bool:
+    """A mere declaration, as of a protocol."""
+    match [part for part in node.body if not is_docstring(part)]:
+        case [ast.Expr(value=ast.Constant(value=value))]:
+            return value is ...
+        case _:
+            return False
 
 
 def _references(tree: ast.Module) -> tuple[set[str], set[str]]:

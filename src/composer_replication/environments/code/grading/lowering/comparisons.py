@@ -6,6 +6,7 @@ What cannot be taken apart without another meaning raises `UnlowerableError`.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -26,6 +27,8 @@ KINDS: dict[type[ast.cmpop], str] = {
 }
 DENIED = {"eq": "ne", "in": "not_in", "is": "is_not", "truth": "falsehood", "isinstance": "not_isinstance"}
 DENIED |= {second: first for first, second in DENIED.items()}
+TOLD_BY_THE_OBJECT = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+"""Allowed inside `or`: identity cannot be lied about, and what an object contains is its own answer."""
 IDENTITIES = frozenset("bool bytes complex dict float frozenset int list set str tuple type".split())
 
 
@@ -70,6 +73,9 @@ def compared(kind: str, left: ast.expr, right: ast.expr, names: Names, holds: bo
     sides = [is_approx(left, names), is_approx(right, names)]
     if any(sides):
         return _approx(kind, left, right, sides.index(True))
+    constants = [place for place, side in enumerate((left, right)) if _is_named_constant(side, names)]
+    if kind in ("eq", "ne") and len(constants) == 1:
+        return Comparison(kind, [left, right], known=frozenset(constants))
     return Comparison(kind, [left, right])
 
 
@@ -87,7 +93,7 @@ def compares_inside(test: ast.expr) -> bool:
     """Whether its truth is that of a comparison of values, made beside the submission."""
     match test:
         case ast.Compare():
-            return not all(isinstance(operator, ast.Is | ast.IsNot) for operator in test.ops)
+            return not all(isinstance(operator, TOLD_BY_THE_OBJECT) for operator in test.ops)
         case ast.BoolOp():
             return any(compares_inside(part) for part in test.values)
         case ast.UnaryOp(op=ast.Not()):
@@ -103,6 +109,10 @@ def compares_inside(test: ast.expr) -> bool:
             return any(compares_inside(part) for part in (test.elt, *conditions))
         case _:
             return False
+
+
+def shows_members(test: ast.expr) -> bool:
+    return any(isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn) for node in ast.walk(test))
 
 
 def is_approx(node: ast.expr, names: Names) -> bool:
@@ -131,9 +141,24 @@ def _identity(kind: str, left: ast.expr, right: ast.expr, names: Names) -> Compa
 def _has_one_identity(node: ast.expr, value: Value, names: Names) -> bool:
     if isinstance(node, ast.Constant):
         return node.value is None or node.value is ... or isinstance(node.value, bool)
+    if isinstance(node, ast.Call) and value.known:
+        return evaluate(node.func, names).origin == "builtins.type"
     if isinstance(node, ast.Name) and node.id in IDENTITIES:
         return value.origin == f"builtins.{node.id}"
     return isinstance(node, ast.Name | ast.Attribute) and value.names_something and not value.known
+
+
+def _is_named_constant(node: ast.expr, names: Names) -> bool:
+    """`tokens.Keyword`, `FLAGS`, `hashlib.sha256`: by its look a constant or a class of the package, or of the standard
+    library; or a display of such. Gold's stands for it."""
+    if isinstance(node, ast.Tuple | ast.List):
+        return bool(node.elts) and all(evaluate(part, names).known or _is_named_constant(part, names) for part in node.elts)
+    value = evaluate(node, names)
+    last = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    origin = value.origin or "."
+    if value.known or not last or origin.startswith("."):
+        return False
+    return last[:1].isupper() or origin.partition(".")[0] in sys.stdlib_module_names
 
 
 def _approx(kind: str, left: ast.expr, right: ast.expr, side: int) -> Comparison:

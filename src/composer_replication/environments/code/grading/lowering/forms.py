@@ -80,9 +80,8 @@ def _pair(method: str, call: ast.Call, operands: list[ast.expr], names: Names) -
     if "almost" in kind:
         yield Comparison(kind, [first, second], _places(call))
     elif kind in ("isinstance", "not_isinstance"):
-        if not named_class(second, names):
-            raise UnlowerableError("a class that is computed")
-        yield Comparison(kind, [first, second], known=frozenset((1,)))
+        asked = ast.Call(ast.Name("isinstance", ast.Load()), [first, second], [])
+        yield from comparisons(asked, names, kind == "isinstance")
     elif kind in ("count_equal", "regex", "not_regex"):
         yield Comparison(kind, [first, second])
     else:
@@ -110,7 +109,7 @@ class Raising:
 
     classes: ast.expr
     match: ast.expr | None
-    action: ast.expr | None
+    action: ast.Call | None
     """The call form's call."""
 
 
@@ -127,7 +126,7 @@ def raising(call: ast.expr, names: Names) -> Raising | None:
     if classes is None or isinstance(classes, ast.Starred) or None in keywords:
         raise UnlowerableError("an unusual raises")
     match = arguments.pop(0) if method == "assertRaisesRegex" and arguments else None
-    action: ast.expr | None = None
+    action: ast.Call | None = None
     if arguments:
         parts = [ast.keyword(name, value) for name, value in keywords.items()]
         action = ast.Call(arguments[0], arguments[1:], parts)

@@ -6,7 +6,7 @@ import builtins
 
 IMMUTABLE_BUILTINS = frozenset(
     "abs all any ascii bin bool bytes chr complex divmod float format frozenset hex int isinstance issubclass len oct ord"
-    " pow range repr round slice str sum tuple".split()
+    " pow range repr round slice str sum tuple type".split()
 )
 MUTABLE_BUILTINS = frozenset("bytearray dict list max min set sorted".split())
 ITERATORS = frozenset(

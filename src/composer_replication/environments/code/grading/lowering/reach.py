@@ -10,7 +10,8 @@ from .data import UnlowerableError
 from .shape import mentioned
 
 HARMLESS = (
-    "pytest.mark.", "mark.", "mock.patch", "patch", "unittest.mock.patch", "unittest.skip", "skip", "unittest.mock.patch",
+    "pytest.mark.", "mark.", "mock.patch", "patch", "unittest.mock.patch", "unittest.skip", "skip", "freeze_time",
+    "freezegun.freeze_time",
 )  # fmt: skip
 
 

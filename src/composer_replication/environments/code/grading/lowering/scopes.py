@@ -16,6 +16,7 @@ from .pure import MUTATORS
 from .values import FIXED, LIVE, PLAIN, Level, Names, Value, element_of, evaluate, imported, is_iterator, joined, within
 
 ROUNDS = 30
+OPEN_TO_CHANGE = (Level.PLAIN, Level.IMPURE)
 Handed = Callable[[ast.Call, Names], Mapping[ast.expr, Value] | None]
 """For a call whose callee is seen through: what becomes of each argument inside. None for others."""
 
@@ -60,7 +61,7 @@ class Scope:
         values += [own_definition(node, self.seen) for node in sources.definitions]
         values += [imported(origin) for origin in sources.origins]
         found = joined(values)
-        if sources.unseen or (name in self.escaped and found.level == Level.PLAIN):
+        if sources.unseen or (name in self.escaped and found.level in OPEN_TO_CHANGE):
             return LIVE
         if len(values) > 1 and not self._surely(sources):
             return LIVE
@@ -110,14 +111,14 @@ class Scope:
             value = evaluate(part, self.seen)
             if _goes_through(node, part) and element_of(part, self.seen).level == Level.FIXED:
                 continue
-            if value.level == Level.PLAIN and not _mutated_in_sight(node, part):
+            if value.level in OPEN_TO_CHANGE and not _mutated_in_sight(node, part):
                 yield from self._plain_names(part)
 
     def _plain_names(self, node: ast.AST) -> Iterator[str]:
         for name in ast.walk(node):
             if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load):
                 found = self.seen.get(name.id)
-                if found is not None and found.level == Level.PLAIN:
+                if found is not None and found.level in OPEN_TO_CHANGE:
                     yield name.id
 
 

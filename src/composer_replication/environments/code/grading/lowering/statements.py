@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from .analysis import Analysis, Place
-from .comparisons import Comparison, comparisons
+from .comparisons import Comparison, comparisons, shows_members
 from .data import KNOWN, OBSERVE, SEEN, Check, UnlowerableError
-from .forms import Raising, of_method, raising
+from .forms import PAIRS, SINGLES, Raising, is_own_method, of_method, raising
 from .residue import asserts_something, catches_assertions, fails_always, refuse_residue, uses_of_outcome
 from .values import Level, Names, evaluate
 
@@ -81,6 +81,8 @@ class Body:
                 return self._checks(self._pattern(node.test) or comparisons(node.test, self.names), hoist)
             case ast.Expr(value=ast.Call() as call):
                 return self._call(node, call, hoist)
+            case ast.Return(value=ast.Call() as call) if self._asserts_by_call(call):
+                return [*self._call(ast.Expr(call), call, hoist), ast.Return()]
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if raising(call, self.names):
                 return self._raises(raising(call, self.names), [], name)
             case ast.With():
@@ -112,6 +114,10 @@ class Body:
             return [node]
         found = self._pattern(call) or of_method(call, self.names)
         return [node] if found is None else self._checks(found, hoist)
+
+    def _asserts_by_call(self, call: ast.Call) -> bool:
+        """`return self.assertEqual(…)` answers None."""
+        return not self._is_helper(call) and (is_own_method(call) or "") in (*PAIRS, *SINGLES)
 
     def _pattern(self, test: ast.expr) -> list[Comparison]:
         """`info.match(p)` of a caught exception."""
@@ -146,8 +152,9 @@ class Body:
         live = (True, False, False) if expected.match else (True, False)
         number = self.numbers.add("raises", live)
         name = target if target and target in self.outcomes else SEEN
+        before: list[ast.stmt] = []
         if expected.action is not None:
-            inside: list[ast.stmt] = [_call_statement(name, expected.action)]
+            inside: list[ast.stmt] = [_call_statement(name, self._with_arguments_before(expected.action, before))]
         else:
             inside = self._block(body, True)
             match inside:
@@ -157,7 +164,20 @@ class Body:
                     pass
         known = [_known(number, 1, expected.classes)]
         known += [_known(number, 2, expected.match)] if expected.match else []
-        return [_observing(number, name, inside), *known]
+        return [*before, _observing(number, name, inside), *known]
+
+    def _with_arguments_before(self, action: ast.Call, before: list[ast.stmt]) -> ast.Call:
+        """The arguments of `raises(E, f, g(x))` are not among what may raise."""
+        parts = [action.func, *action.args, *(keyword.value for keyword in action.keywords)]
+        names: dict[ast.expr, ast.expr] = {}
+        for part in parts:
+            calls = any(isinstance(node, ast.Call | ast.Subscript) for node in ast.walk(part))
+            if calls and not isinstance(part, ast.Lambda | ast.Starred) and not evaluate(part, self.names).known:
+                name = f"_argument_{len(self.numbers.checks)}_{len(names)}"
+                before.append(ast.Assign([ast.Name(name, ast.Store())], part))
+                names[part] = ast.Name(name, ast.Load())
+        keywords = [ast.keyword(part.arg, names.get(part.value, part.value)) for part in action.keywords]
+        return ast.Call(names.get(action.func, action.func), [names.get(part, part) for part in action.args], keywords)
 
     def _try(self, node: ast.Try, hoist: bool) -> list[ast.stmt]:
         expected = self._expected_by_try(node)
@@ -211,6 +231,8 @@ class Body:
         number = self.numbers.add(comparison.kind, live, comparison)
         if number in self.numbers.answered and comparison.kind in IN_PROCESS:
             return self._answered(number, comparison, hoist)
+        if comparison.kind in ("truth", "falsehood") and shows_members(comparison.operands[0]):
+            self.numbers.visible.add(number)
         sides = [value for value, is_live in zip(values, live, strict=True) if is_live]
         if len(sides) > 1 and any(value.level == Level.IMPURE or value.names_something for value in sides):
             self.numbers.visible.add(number)

@@ -7,14 +7,17 @@ with the reason, and are to be run in their old form. Nothing that a text holds 
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from composer_replication.syntax import parse
 
 from .analysis import Analysis, Place
 from .data import KNOWN, LoweredModule, UnlowerableError
 from .exposure import exposed_tests
+from .merging import merged
 from .naming import renamed
 from .pruning import prune
 from .reach import Reach, homes
@@ -34,14 +37,28 @@ class Trial:
 
 
 def lower(
-    path: str, text: str, tests: Collection[str], packages: Collection[str], answered: Collection[int] = ()
+    path: str,
+    text: str,
+    tests: Collection[str],
+    packages: Collection[str],
+    answered: Collection[int] = (),
+    others: Mapping[str, str] = MappingProxyType({}),
 ) -> LoweredModule:
-    """`tests` are functions by their name in pytest's ids, without parameters. `answered` are checks whose operands have
-    no plain form: the process itself says whether they hold. The numbers of checks do not depend on it."""
+    """`tests` are functions by their name in pytest's ids, without parameters. `packages` are the graded ones: none of
+    them may stand for a module that is taken to be the standard library's. `others` are trusted test files by path:
+    what this one imports from them is seen through. `answered` are checks whose operands have no plain form: the process
+    itself says whether they hold. The numbers of checks do not depend on it."""
+    shadows = [name for name in packages if name in sys.stdlib_module_names]
+    if shadows:
+        return _nothing(path, dict.fromkeys(tests, f"{shadows[0]} bears a name of the standard library"))
     try:
-        return _lowered(path, parse(text), tests, answered)
+        return _lowered(path, merged(path, parse(text), others), tests, answered)
     except UNREADABLE as error:
-        return LoweredModule(path, "", "", {}, {}, dict.fromkeys(tests, f"unreadable: {type(error).__name__}"), frozenset())
+        return _nothing(path, dict.fromkeys(tests, f"unreadable: {type(error).__name__}"))
+
+
+def _nothing(path: str, left: Mapping[str, str]) -> LoweredModule:
+    return LoweredModule(path, "", "", {}, {}, left, frozenset())
 
 
 def _lowered(path: str, tree: ast.Module, tests: Collection[str], answered: Collection[int]) -> LoweredModule:
@@ -63,7 +80,7 @@ def _lowered(path: str, tree: ast.Module, tests: Collection[str], answered: Coll
         else:
             good[test] = place
     if not good:
-        return LoweredModule(path, "", "", {}, {}, left, frozenset())
+        return _nothing(path, left)
     return _written(path, analysis, reached, good, trials, left, answered)
 
 
