@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from composer_replication.environments.code.grading.checks import holds, read_seen
+from composer_replication.environments.code.grading.checks import holds, read_claim
 from composer_replication.environments.code.grading.inside.recompose_grading.observing import Observer
 from composer_replication.environments.code.grading.inside.recompose_grading.plain_form import Encoder
 from composer_replication.environments.code.grading.lowering import Check
@@ -31,7 +31,7 @@ def judged(kind, left, right, live=(True, False), **options):
     """`left` is what the submission's process computes."""
     entries = observed(lambda seen: seen(*(left, right)[: sum(live)]))
     known = {1: Encoder().form(right)}
-    return holds(Check(0, kind, live, options), read_seen(entries[0], "live"), known)
+    return holds(Check(0, kind, live, options), read_claim(entries[0], "live"), known)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def raised(error, *known):
 
     (entry,) = observed(compute)
     operands = {index + 1: Encoder().form(value) for index, value in enumerate(known)}
-    return holds(Check(0, "raises", (True, False, False), {}), read_seen(entry, "live"), operands)
+    return holds(Check(0, "raises", (True, False, False), {}), read_claim(entry, "live"), operands)
 
 
 def test_exceptions_go_by_class_and_text():
@@ -122,7 +122,7 @@ def test_exceptions_go_by_class_and_text():
 
 def test_an_exception_is_no_value():
     entry = {"seen": 0, "raised": ["builtins:ValueError"], "text": ""}
-    assert not holds(Check(0, "ne", (True, False), {}), read_seen(entry, "live"), {1: 3})
+    assert not holds(Check(0, "ne", (True, False), {}), read_claim(entry, "live"), {1: 3})
 
 
 def test_a_pattern_of_the_submission_is_not_run():

@@ -26,7 +26,7 @@ from ..tasks.store import TaskFiles, gold_submission, write_record, write_task
 from ..tasks.task import Candidate, CodeTask, Level, Rejection, Submission, TaskFolder
 from ..tasks.test_ids import file_of
 from ..tasks.trees import files_of
-from .comparison import Trial, counted, record_comparison, rewarded
+from .comparison import ChangedSolution, counted, record_comparison, rewarded
 from .cpu_time import cpu_s
 from .gates import MIN_HIDDEN, Bench, Rejected, Split, hidden_passed, repeat, split_tests
 from .leaks import LeakCertificate, leak_certificate
@@ -126,7 +126,7 @@ def _changed(task: TaskFolder, texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _compared(
-    candidate: Candidate, split: Split, bench: Bench, folder: Path, level: Level, trials: Sequence[Trial]
+    candidate: Candidate, split: Split, bench: Bench, folder: Path, level: Level, trials: Sequence[ChangedSolution]
 ) -> tuple[TaskFolder, Split]:
     """The task with what its hidden tests are compared with, and the tests that count then."""
     task = _write(candidate, split, bench, folder, level)
@@ -242,7 +242,7 @@ def _graded(task: TaskFolder, lazy_rewards: Mapping[str, float], backend: str) -
 
 
 def _proven(
-    task: TaskFolder, candidate: Candidate, split: Split, bench: Bench, seed: int, dropped: Sequence[Trial]
+    task: TaskFolder, candidate: Candidate, split: Split, bench: Bench, seed: int, dropped: Sequence[ChangedSolution]
 ) -> TaskFolder:
     gates = dict(task.code_task.task.certificate["gates"])
     tags = list(task.code_task.tags)
@@ -258,11 +258,11 @@ def _proven(
     return TaskFolder(noted.code_task.model_copy(update={"tags": tuple(tags)}), task.folder)
 
 
-def _demanding(candidate: Candidate, split: Split, bench: Bench) -> tuple[Split, dict[str, Trial]]:
+def _demanding(candidate: Candidate, split: Split, bench: Bench) -> tuple[Split, dict[str, ChangedSolution]]:
     """The split with tests that no lazy solution is paid for, and the lazy solutions."""
     if candidate.grader != "tests":
         return split, {}
-    trials: dict[str, Trial] = {}
+    trials: dict[str, ChangedSolution] = {}
     for kind, texts in lazy_solutions(_sources(candidate, bench), candidate.symbols):
         if kind != "raise" or not candidate.mode.startswith("stub"):
             trials[kind] = _tried(split, texts, bench)
@@ -276,20 +276,20 @@ def _demanding(candidate: Candidate, split: Split, bench: Bench) -> tuple[Split,
     return split, trials
 
 
-def _rewards(trials: Mapping[str, Trial], split: Split) -> dict[str, float]:
+def _rewards(trials: Mapping[str, ChangedSolution], split: Split) -> dict[str, float]:
     return {kind: round(len(trial.passed & split.hidden) / len(split.hidden), 4) for kind, trial in trials.items()}
 
 
-def _dropped(candidate: Candidate, split: Split, bench: Bench, seed: int) -> list[Trial]:
+def _dropped(candidate: Candidate, split: Split, bench: Bench, seed: int) -> list[ChangedSolution]:
     if candidate.grader != "tests":
         return []
     variants = dropped_statements(_sources(candidate, bench), candidate.symbols, MAX_DROPPED_STATEMENTS, seed)
     return [_tried(split, texts, bench) for texts in variants]
 
 
-def _tried(split: Split, texts: Mapping[str, str], bench: Bench) -> Trial:
+def _tried(split: Split, texts: Mapping[str, str], bench: Bench) -> ChangedSolution:
     run = hidden_passed(split, texts, bench)
-    return Trial(texts, split.hidden & run.passed, ended=not run.timed_out)
+    return ChangedSolution(texts, split.hidden & run.passed, ended=not run.timed_out)
 
 
 def _sources(candidate: Candidate, bench: Bench) -> dict[str, str]:

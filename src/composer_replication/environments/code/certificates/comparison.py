@@ -18,7 +18,7 @@ from ..grading.challenge import function_of
 from ..grading.checks import MAX_TEXT_OF_A_TEST
 from ..grading.lowering import LoweredModule, lower
 from ..grading.orders import beside, shown_texts
-from ..grading.overlay import Accepted
+from ..grading.overlay import Accepted, plain_files
 from ..grading.recorded import Passage, Recorded, RecordedModule, RecordedTest, false_checks, passes
 from ..grading.trusted_run import Order, RunOutcome, run_in_turn
 from ..tasks.store import gold_submission
@@ -34,7 +34,7 @@ ANSWERABLE = frozenset("eq ne lt le gt ge in not_in is is_not".split())
 
 
 @dataclass(frozen=True)
-class Trial:
+class ChangedSolution:
     """A changed solution, and the hidden tests that it passes in their ordinary form."""
 
     texts: Mapping[str, str]
@@ -50,7 +50,7 @@ class _Runs:
     recordings: tuple[RunOutcome, RunOutcome]
     gold: RunOutcome
     start: RunOutcome
-    trials: tuple[tuple[Trial, RunOutcome], ...]
+    trials: tuple[tuple[ChangedSolution, RunOutcome], ...]
     places: Mapping[str, str]
     """Test file -> path of its lowered module."""
 
@@ -63,7 +63,7 @@ class _Ids:
     graded: str
 
 
-def record_comparison(task: TaskFolder, trials: Sequence[Trial], backend: str) -> Recorded:
+def record_comparison(task: TaskFolder, trials: Sequence[ChangedSolution], backend: str) -> Recorded:
     modules = dict(_lowered(task, {}))
     if not any(module.functions for module in modules.values()):
         return Recorded({}, {}, {test: _why_left(test, modules) for test in task.code_task.hidden_tests})
@@ -90,7 +90,7 @@ def record_comparison(task: TaskFolder, trials: Sequence[Trial], backend: str) -
 
 
 def _recorded(module: LoweredModule, answered: frozenset[int]) -> RecordedModule:
-    return RecordedModule(module.graded, module.checks, module.functions, tuple(sorted(answered)))
+    return RecordedModule(module.graded, module.checks, tuple(sorted(answered)))
 
 
 def rewarded(hidden: frozenset[str], recorded: Recorded, fewest: int) -> frozenset[str] | None:
@@ -128,9 +128,11 @@ def _lowered(task: TaskFolder, answered: Mapping[str, frozenset[int]]) -> Iterab
     for test in task.code_task.hidden_tests:
         path, name = function_of(test)
         functions.setdefault(path, set()).add(name)
+    texts = {path: (task.overlay / path).read_bytes() for path in plain_files(task.overlay) if path.endswith(".py")}
+    others = {path: content.decode(errors="replace") for path, content in texts.items()}
     for path, names in sorted(functions.items()):
-        text = (task.overlay / path).read_bytes().decode()
-        yield path, lower(path, text, sorted(names), task.code_task.packages, answered.get(path, frozenset()))
+        own = answered.get(path, frozenset())
+        yield path, lower(path, texts[path].decode(), sorted(names), task.code_task.packages, own, others)
 
 
 def _no_plain_form(module: LoweredModule, sent: Iterable[object]) -> frozenset[int]:
@@ -171,7 +173,7 @@ class _Bench:
     def tried(
         self,
         modules: Mapping[str, LoweredModule],
-        trials: Sequence[Trial],
+        trials: Sequence[ChangedSolution],
         collected: tuple[str, ...],
         first: RunOutcome,
     ) -> _Runs:

@@ -44,19 +44,19 @@ class Raised:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Claim:
     check: int
     operands: tuple[Operand, ...]
     raised: Raised | None = None
 
 
-def read_seen(entry: object, side: str) -> Seen | None:
+def read_claim(entry: object, side: str) -> Claim | None:
     """What a process claims that one check saw; None where that is no such claim."""
     match entry:
         case {"seen": int(check), "raised": [*names], "text": str(text)}:
-            return Seen(check, (), Raised(frozenset(map(str, names)), text))
+            return Claim(check, (), Raised(frozenset(map(str, names)), text))
         case {"seen": int(check), "operands": [*forms], "same": [*places]} if len(places) == len(forms):
-            return Seen(check, tuple(_operand(form, place, side) for form, place in zip(forms, places, strict=True)))
+            return Claim(check, tuple(_operand(form, place, side) for form, place in zip(forms, places, strict=True)))
         case _:
             return None
 
@@ -74,7 +74,7 @@ def _operand(entry: object, place: object, side: str) -> Operand:
             return Operand(OPAQUE, None, frozenset(), where)
 
 
-def holds(check: Check, seen: Seen, known: Mapping[int, object]) -> bool:
+def holds(check: Check, seen: Claim, known: Mapping[int, object]) -> bool:
     """`known` has a form for each operand that is not live."""
     try:
         if check.kind == "raises":
@@ -174,7 +174,11 @@ def _approx(operands: list[Operand], options: Options) -> bool:
 
     left, right = map(_comparable, operands)
     actual, expected = (right, left) if options.get("side") == 0 else (left, right)
-    tolerance: dict[str, Any] = {"rel": options.get("rel"), "abs": options.get("abs"), "nan_ok": bool(options.get("nan_ok"))}
+    tolerance: dict[str, Any] = {
+        "rel": options.get("rel"),
+        "abs": options.get("abs"),
+        "nan_ok": bool(options.get("nan_ok")),
+    }
     return bool(actual == approx(expected, **tolerance))
 
 

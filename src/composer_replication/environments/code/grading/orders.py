@@ -52,7 +52,8 @@ def unlowered_tests(task: TaskFolder, recorded: Recorded) -> tuple[str, ...]:
 def first_orders(task: TaskFolder, recorded: Recorded, draw: Random) -> FirstOrders:
     lowered, unlowered = lowered_tests(task, recorded), unlowered_tests(task, recorded)
     facts = drawn_facts(task, draw)
-    modules = lowered_modules(task, recorded, {path: module.graded for path, module in recorded.modules.items()}, draw)
+    used = sorted({recorded.tests[test].path for test in lowered})
+    modules = {path: Drawn(beside(path, draw), recorded.modules[path].graded) for path in used}
     ids = {test: f"{modules[recorded.tests[test].path].path}::{recorded.tests[test].name}" for test in lowered}
     ids |= {test: test for test in unlowered}
     fact_ids = facts.tests(sorted(function_names(facts.text)))
@@ -63,12 +64,6 @@ def first_orders(task: TaskFolder, recorded: Recorded, draw: Random) -> FirstOrd
     if lowered and unlowered:
         orders.append(_order(unlowered, shown_texts(task, True)))
     return FirstOrders(tuple(orders), frozenset(fact_ids), ids)
-
-
-def lowered_modules(task: TaskFolder, recorded: Recorded, texts: Mapping[str, str], draw: Random) -> dict[str, Drawn]:
-    """By the test file that each comes from."""
-    used = {recorded.tests[test].path for test in lowered_tests(task, recorded)}
-    return {path: Drawn(beside(path, draw), text) for path, text in texts.items() if path in used}
 
 
 def drawn_facts(task: TaskFolder, draw: Random) -> Drawn:

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..tasks.store import CHECKS
 from ..tasks.task import TaskFolder
-from .checks import holds, read_seen
+from .checks import holds, read_claim
 from .lowering import Check
 
 Passage = tuple[int, Mapping[int, Any]]
@@ -30,8 +30,6 @@ Passage = tuple[int, Mapping[int, Any]]
 class RecordedModule:
     graded: str
     checks: Mapping[int, Check]
-    functions: Mapping[str, str]
-    """Name of a test function -> its name in the graded text."""
     answered: tuple[int, ...] = ()
     """Checks on values without a plain form: the process itself says whether they hold."""
 
@@ -44,7 +42,7 @@ class RecordedTest:
     """Its id in the lowered module, without the file."""
     passages: tuple[Passage, ...]
     exposed: bool = False
-    """Whether something that is only expected stands in the graded text."""
+    """Whether something that is only expected stands in the graded text, or the process itself compares."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +56,10 @@ class Recorded:
         recorded = self.tests[test]
         return passes(recorded.passages, self.modules[recorded.path].checks, sent)
 
+    def rests_on_process(self, test: str) -> bool:
+        """Whether what the test expects is next to the submission, so that its verdict needs to be doubted."""
+        return test not in self.tests or self.tests[test].exposed
+
 
 def passes(passages: Sequence[Passage], checks: Mapping[int, Check], sent: object) -> bool:
     """Exactly the solution's checks in the solution's order, and every one of them holds."""
@@ -67,7 +69,7 @@ def passes(passages: Sequence[Passage], checks: Mapping[int, Check], sent: objec
 def false_checks(passages: Sequence[Passage], checks: Mapping[int, Check], sent: object) -> frozenset[int] | None:
     """Numbers of the checks that do not hold; None where other checks were passed through than expected."""
     entries: list[object] = sent if isinstance(sent, list) else []
-    seen = [read_seen(entry, "live") for entry in entries if not (isinstance(entry, dict) and "known" in entry)]
+    seen = [read_claim(entry, "live") for entry in entries if not (isinstance(entry, dict) and "known" in entry)]
     if [each and each.check for each in seen] != [number for number, _ in passages]:
         return None
     return frozenset(
@@ -93,7 +95,6 @@ def _read(path: Path, changed_ns: int) -> Recorded:
         name: RecordedModule(
             module["graded"],
             {int(number): _check(entry) for number, entry in module["checks"].items()},
-            module["functions"],
             tuple(module["answered"]),
         )
         for name, module in found["modules"].items()

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from importlib.abc import InspectLoader
 from types import ModuleType
 from typing import Any
 
@@ -52,11 +53,21 @@ def loaded(texts: Mapping[str, str]) -> Any:
     package.__path__ = []
     module = package
     for name, text in texts.items():
+        loader = GivenText(text)
         module = sys.modules[f"{PACKAGE}.{name}"] = ModuleType(f"{PACKAGE}.{name}")
-        exec(compile(text, "<string>", "exec", dont_inherit=True), vars(module))  # noqa: S102
+        module.__package__ = PACKAGE
+        loader.exec_module(module)
     for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
         del sys.modules[name]
     return module
+
+
+class GivenText(InspectLoader):
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def get_source(self, fullname: str) -> str:
+        return self._text
 
 
 def exchange(edits: Mapping[str, str | None]) -> dict[str, str | None]:

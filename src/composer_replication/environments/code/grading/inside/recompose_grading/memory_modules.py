@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.abc import SourceLoader
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import spec_from_file_location
 from pathlib import PurePath
@@ -36,14 +37,25 @@ class MemoryModules:
         found = PathFinder.find_spec(name, path)
         if found is None or found.origin not in self._texts:
             return None
+        loader = TextLoader(found.origin, self._texts, self._names)
         inside = found.submodule_search_locations
-        return spec_from_file_location(name, found.origin, loader=self, submodule_search_locations=inside)  # pyright: ignore[reportArgumentType]
+        return spec_from_file_location(name, found.origin, loader=loader, submodule_search_locations=inside)
 
-    def create_module(self, spec: ModuleSpec) -> None:
-        return None
+
+class TextLoader(SourceLoader):
+    """Of one module; the text can be read once."""
+
+    def __init__(self, path: str, texts: dict[str, str], names: Mapping[str, Any]) -> None:
+        self._path, self._texts, self._names = path, texts, names
+
+    def get_filename(self, fullname: str) -> str:
+        return self._path
+
+    def get_data(self, path: str) -> bytes:
+        if path not in self._texts:
+            raise OSError(path)
+        return self._texts.pop(path).encode()
 
     def exec_module(self, module: ModuleType) -> None:
-        origin = str(module.__file__)
-        code = compile(self._texts.pop(origin), origin, "exec", dont_inherit=True)
         vars(module).update(self._names)
-        exec(code, vars(module))  # noqa: S102
+        super().exec_module(module)
