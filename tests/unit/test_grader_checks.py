@@ -159,7 +159,7 @@ def test_what_was_recorded_is_read_back(tmp_path):
     task = write_sample_task(tmp_path / "task")
     assert read_recorded(task) == Recorded()
     known = Encoder().form([datetime.date(2026, 1, 2), (1, 2)])
-    module = RecordedModule("text", {3: Check(3, "approx", (True, False), {"rel": 0.1})}, {"test_a": "test_0"})
+    module = RecordedModule("text", {3: Check(3, "approx", (True, False), {"rel": 0.1})}, (3,))
     test = RecordedTest("a.py", "test_0", ((3, {1: known}),), True)
     recorded = Recorded({"a.py": module}, {HIDDEN[0]: test}, {"b": "why"})
     (task.folder / "tests" / "checks.json").write_text(as_text(recorded))
