@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from .bindings import parameter_names
 from .comparisons import compares_inside
 from .parameters import FunctionNode, is_fixture, known_fixture, supplied
+from .pure import BUILTIN_NAMES, harmless_module
 from .scopes import Scope, is_docstring
 from .values import FIXED, LIVE, Names, Value, evaluate, joined
 
@@ -81,7 +82,7 @@ class Analysis:
         self.called = {place for place in self.places if self._only_called(place)}
         self._handed_values: dict[Place, dict[str, Value]] = {}
         self._fixtures = [place for place in self.places if place.parent is None and is_fixture(place.node)]
-        self.module = Scope(tree.body, {}, {}, lambda call, names: None, later=False)
+        self.module = Scope(tree.body, _shadowed(tree), {}, lambda call, names: None, later=False)
         self._settle()
 
     def names(self, place: Place) -> Names:
@@ -119,7 +120,9 @@ class Analysis:
         own = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
         if callee.is_method and not _is_static(node):
             own = own[1:]
-        starred = any(isinstance(part, ast.Starred) for part in call.args) or any(not part.arg for part in call.keywords)
+        starred = any(isinstance(part, ast.Starred) for part in call.args) or any(
+            not part.arg for part in call.keywords
+        )
         if starred or len(call.args) > len(own) or node.args.vararg or node.args.kwarg:
             return None
         return dict(zip(own, call.args, strict=False)) | {part.arg: part.value for part in call.keywords if part.arg}
@@ -162,9 +165,14 @@ class Analysis:
     def _given(self, place: Place, outer: Names) -> Mapping[str, Value]:
         if place in self.called:
             found = dict.fromkeys(parameter_names(place.node), FIXED) | self._handed_values.get(place, {})
-            return found | ({parameter_names(place.node)[0]: LIVE} if place.is_method and parameter_names(place.node) else {})
+            return found | (
+                {parameter_names(place.node)[0]: LIVE} if place.is_method and parameter_names(place.node) else {}
+            )
         if place.name in self.tests or is_fixture(place.node):
-            fixtures = {other.node.name: known_fixture(other.node, self.module.names) for other in self._fixtures}
+            fixtures: dict[str, Value] = {}
+            for other in self._fixtures:
+                again = other.node.name in fixtures
+                fixtures[other.node.name] = LIVE if again else known_fixture(other.node, self.module.names)
             return supplied(place.node, place.decorators, fixtures, outer, self.stands_for)
         return dict.fromkeys(parameter_names(place.node), LIVE)
 
@@ -232,6 +240,14 @@ def _references(tree: ast.Module) -> tuple[set[str], set[str]]:
             name = node.id if isinstance(node, ast.Name) else node.attr
             (called if id(node) in callees else other).add(name)
     return other, called
+
+
+def _shadowed(tree: ast.Module) -> dict[str, Value]:
+    """After `from package import *` any name of the language may be the package's."""
+    stars = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"]
+    if all(node.level == 0 and harmless_module(node.module or "") for node in stars):
+        return {}
+    return {name: replace(LIVE, origin=f"*.{name}") for name in BUILTIN_NAMES}
 
 
 def _outer(place: Place | None) -> Iterator[Place]:

@@ -45,7 +45,11 @@ def _rewrite_sets(
     sets: list[ast.expr] = []
     for place, (element, row) in enumerate(zip(table.elts, rows, strict=True)):
         values = [row[column] for column in kept] or [ast.Constant(place)]
-        marks = [part for part in element.keywords if part.arg == "marks"] if isinstance(element, ast.Call) and is_param(element) else []
+        marks = (
+            [part for part in element.keywords if part.arg == "marks"]
+            if isinstance(element, ast.Call) and is_param(element)
+            else []
+        )
         if marks and isinstance(element, ast.Call):
             sets.append(ast.Call(element.func, values, marks))
         else:
@@ -86,11 +90,17 @@ def _table(iterable: ast.expr, function: ast.AST, analysis: Analysis) -> ast.exp
     """A name stands for the one table it was bound to, in the function or the file."""
     match iterable:
         case ast.Name(id=name):
-            bound = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)]
+            bound = [
+                node
+                for node in ast.walk(function)
+                if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+            ]
             values = [
                 node.value
                 for node in ast.walk(function)
-                if isinstance(node, ast.Assign) and [target for target in node.targets if target in bound] and len(node.targets) == 1
+                if isinstance(node, ast.Assign)
+                and [target for target in node.targets if target in bound]
+                and len(node.targets) == 1
             ]
             if bound:
                 return values[0] if len(bound) == len(values) == 1 else iterable
@@ -129,8 +139,13 @@ def drop_arguments(analysis: Analysis) -> None:
         for argument in [argument for argument in own if not found[argument.arg]]:
             sites = [(inside, call) for inside, call in calls if analysis.callee(call, inside) is place]
             given = [(analysis.arguments(call, place), inside) for inside, call in sites]
-            if all(parts is not None and _argument_quiet(parts.get(argument.arg), analysis, inside) for parts, inside in given):
-                _drop_argument(place.node, argument, [(call, parts) for (_, call), (parts, _) in zip(sites, given, strict=True)])
+            if all(
+                parts is not None and _argument_quiet(parts.get(argument.arg), analysis, inside)
+                for parts, inside in given
+            ):
+                _drop_argument(
+                    place.node, argument, [(call, parts) for (_, call), (parts, _) in zip(sites, given, strict=True)]
+                )
 
 
 def _argument_quiet(node: ast.expr | None, analysis: Analysis, inside: Place | None) -> bool:
@@ -139,7 +154,9 @@ def _argument_quiet(node: ast.expr | None, analysis: Analysis, inside: Place | N
 
 
 def _drop_argument(
-    node: ast.FunctionDef | ast.AsyncFunctionDef, gone: ast.arg, sites: list[tuple[ast.Call, dict[str, ast.expr] | None]]
+    node: ast.FunctionDef | ast.AsyncFunctionDef,
+    gone: ast.arg,
+    sites: list[tuple[ast.Call, dict[str, ast.expr] | None]],
 ) -> None:
     place = node.args.args.index(gone)
     defaulted = place - (len(node.args.args) - len(node.args.defaults))

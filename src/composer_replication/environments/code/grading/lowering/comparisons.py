@@ -25,8 +25,8 @@ KINDS: dict[type[ast.cmpop], str] = {
     ast.Is: "is",
     ast.IsNot: "is_not",
 }
-DENIED = {"eq": "ne", "in": "not_in", "is": "is_not", "truth": "falsehood", "isinstance": "not_isinstance"}
-DENIED |= {second: first for first, second in DENIED.items()}
+OPPOSITES = {"eq": "ne", "in": "not_in", "is": "is_not", "truth": "falsehood", "isinstance": "not_isinstance"}
+DENIED = OPPOSITES | {second: first for first, second in OPPOSITES.items()}
 TOLD_BY_THE_OBJECT = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 """Allowed inside `or`: identity cannot be lied about, and what an object contains is its own answer."""
 IDENTITIES = frozenset("bool bytes complex dict float frozenset int list set str tuple type".split())
@@ -55,7 +55,9 @@ def comparisons(test: ast.expr, names: Names, holds: bool = True) -> Iterator[Co
             yield compared(KINDS[type(operator)], test.left, right, names, holds)
         case ast.Compare() if holds:
             yield from _chain(test, names)
-        case ast.Call(func=ast.Name(id="isinstance"), args=[value, classes], keywords=[]) if named_class(classes, names):
+        case ast.Call(func=ast.Name(id="isinstance"), args=[value, classes], keywords=[]) if named_class(
+            classes, names
+        ):
             yield Comparison("isinstance" if holds else "not_isinstance", [value, classes], known=frozenset((1,)))
         case ast.Call(func=ast.Name(id="all"), args=[ast.GeneratorExp() | ast.ListComp() as inner], keywords=[]):
             yield _each(inner, test, names, holds)
@@ -152,7 +154,9 @@ def _is_named_constant(node: ast.expr, names: Names) -> bool:
     """`tokens.Keyword`, `FLAGS`, `hashlib.sha256`: by its look a constant or a class of the package, or of the standard
     library; or a display of such. Gold's stands for it."""
     if isinstance(node, ast.Tuple | ast.List):
-        return bool(node.elts) and all(evaluate(part, names).known or _is_named_constant(part, names) for part in node.elts)
+        return bool(node.elts) and all(
+            evaluate(part, names).known or _is_named_constant(part, names) for part in node.elts
+        )
     value = evaluate(node, names)
     last = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
     origin = value.origin or "."
@@ -166,7 +170,12 @@ def _approx(kind: str, left: ast.expr, right: ast.expr, side: int) -> Comparison
     assert isinstance(call, ast.Call)
     given = dict(zip(("expected", "rel", "abs", "nan_ok"), call.args, strict=False))
     given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-    if kind != "eq" or len(call.args) > 4 or "expected" not in given or len(given) < len(call.args) + len(call.keywords):
+    if (
+        kind != "eq"
+        or len(call.args) > 4
+        or "expected" not in given
+        or len(given) < len(call.args) + len(call.keywords)
+    ):
         raise UnlowerableError("an unusual approx")
     options: dict[str, Option] = {"side": side}
     for name in ("rel", "abs", "nan_ok"):

@@ -41,7 +41,9 @@ def _shows(before: Place, after: Place, outside: set[str]) -> bool:
     counted = reads_that_count(after.node)
     bound = set(_bound(after.node)) | outside
     taken_apart = _only_taken_apart(after.node)
-    read = [node.id for operand in _known_operands(before.node) for node in ast.walk(operand) if isinstance(node, ast.Name)]
+    read = [
+        node.id for operand in _known_operands(before.node) for node in ast.walk(operand) if isinstance(node, ast.Name)
+    ]
     return any(name in bound and (not counted[name] or name in taken_apart) for name in read)
 
 
@@ -49,7 +51,11 @@ def _only_taken_apart(function: ast.AST) -> set[str]:
     """Rows of a table, `row[0]`: one part is given to the package, another may be what is expected."""
     owners = [node.value for node in ast.walk(function) if isinstance(node, ast.Subscript | ast.Attribute)]
     parts = {id(node): node.id for node in owners if isinstance(node, ast.Name)}
-    whole = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in parts}
+    whole = {
+        node.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in parts
+    }
     return set(parts.values()) - whole
 
 

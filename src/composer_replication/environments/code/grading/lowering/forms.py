@@ -61,6 +61,8 @@ def of_method(call: ast.Call, names: Names) -> Iterator[Comparison] | None:
         raise UnlowerableError("starred arguments of an assertion")
     given = {part.arg: part.value for part in call.keywords if part.arg not in ("msg", "places", "delta", "seq_type")}
     operands = [*call.args, *given.values()]
+    if not operands:
+        raise UnlowerableError("an unusual call of an assertion")
     if method in SINGLES:
         return _single(method, operands[0], names)
     if len(operands) < 2 or (given and list(given) not in (["second"], ["first", "second"])):

@@ -32,7 +32,9 @@ def prune(tree: ast.Module, tests: Collection[str]) -> None:
 
 
 def reads(function: ast.AST) -> Counter[str]:
-    return Counter(node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
+    return Counter(
+        node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    )
 
 
 def reads_that_count(function: ast.AST) -> Counter[str]:
@@ -89,7 +91,12 @@ def _unread(node: ast.stmt, names: Names, counted: Counter[str]) -> bool:
             if (name := only_changes(node)) is not None:
                 return not counted[name] and _quiet(value, names) and _known_name(name, names)
             written = [name for target in targets for name in _plain_targets(target)]
-            return bool(written) and "" not in written and not any(counted[name] for name in written) and _quiet(value, names)
+            return (
+                bool(written)
+                and "" not in written
+                and not any(counted[name] for name in written)
+                and _quiet(value, names)
+            )
         case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
             return not counted[name] and _quiet(value, names)
         case ast.AugAssign(target=ast.Name(id=name), value=value):

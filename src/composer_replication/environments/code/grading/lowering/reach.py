@@ -74,8 +74,7 @@ class Reach:
         for place in analysis.places:
             if place.parent is None:
                 self._words[place] = set(mentioned(place.node))
-                if place.name not in analysis.tests:
-                    self._by_name.setdefault(place.node.name, []).append(place)
+                self._by_name.setdefault(place.node.name, []).append(place)
 
     def __call__(self, place: Place) -> list[Place]:
         found: dict[Place, None] = {}

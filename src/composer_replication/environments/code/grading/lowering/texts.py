@@ -46,8 +46,8 @@ def lower(
 ) -> LoweredModule:
     """`tests` are functions by their name in pytest's ids, without parameters. `packages` are the graded ones: none of
     them may stand for a module that is taken to be the standard library's. `others` are trusted test files by path:
-    what this one imports from them is seen through. `answered` are checks whose operands have no plain form: the process
-    itself says whether they hold. The numbers of checks do not depend on it."""
+    what this one imports from them is seen through. `answered` are checks whose operands have no plain form: the
+    process itself says whether they hold. The numbers of checks do not depend on it."""
     shadows = [name for name in packages if name in sys.stdlib_module_names]
     if shadows:
         return _nothing(path, dict.fromkeys(tests, f"{shadows[0]} bears a name of the standard library"))
@@ -90,7 +90,7 @@ def _trial(place: Place, analysis: Analysis) -> Trial:
         Body(place, analysis, numbers).lowered()
     except UnlowerableError as error:
         return Trial(reason=str(error))
-    return Trial(len(numbers.checks))
+    return Trial(numbers.asked)
 
 
 def _written(
@@ -130,6 +130,7 @@ def _written(
         numbers.checks,
         left,
         frozenset(shown),
+        frozenset(numbers.visible),
     )
 
 

@@ -1,8 +1,8 @@
 """What is known of a value before anything runs: whether gold's recording can stand for it.
 
 Reads expressions. A value is fixed (known, and nothing can change it), plain (known as long as nobody changes it),
-impure (made without the package, but not the same whenever it is asked), or live (the package, or something that cannot
-be seen through, had a hand in it).
+impure (made without the package, but not the same whenever it is asked), touched (made without the package, which then
+got hold of it), or live (the package, or something that cannot be seen through, made it).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ class Level(IntEnum):
     FIXED = 0
     PLAIN = 1
     IMPURE = 2
-    LIVE = 3
+    TOUCHED = 3
+    LIVE = 4
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,13 @@ class Value:
 
 FIXED = Value(Level.FIXED, Level.FIXED)
 PLAIN = Value(Level.PLAIN, Level.PLAIN)
-IMPURE = Value(Level.IMPURE)
+IMPURE = Value(Level.IMPURE, Level.IMPURE)
 LIVE = Value(Level.LIVE)
 Names = Mapping[str, Value]
+
+
+def _throughout(level: Level) -> Value:
+    return Value(level, level)
 
 
 def within(inner: dict[str, Value], outer: Names) -> ChainMap[str, Value]:
@@ -162,7 +167,7 @@ def _operation(node: ast.expr, names: Names) -> Value:
 
 def _part(base: Value, index: Value) -> Value:
     if not (base.known and index.known):
-        return Value(max(base.level, index.level))
+        return _throughout(max(base.level, index.level))
     return Value(base.element, base.element)
 
 
@@ -177,18 +182,20 @@ def _attribute(node: ast.Attribute, names: Names) -> Value:
 def _call(node: ast.Call, names: Names) -> Value:
     arguments = joined(evaluate(part, names) for part in (*node.args, *(keyword.value for keyword in node.keywords)))
     function = evaluate(node.func, names)
-    if function.level == Level.LIVE or arguments.level == Level.LIVE:
-        return LIVE
+    if max(function.level, arguments.level) >= Level.TOUCHED:
+        return _throughout(max(function.level, arguments.level))
     if function.origin is None and isinstance(node.func, ast.Attribute):
         owner = evaluate(node.func.value, names)
         if not (owner.known and arguments.known and node.func.attr in pure.PURE_METHODS):
-            return Value(max(owner.level, arguments.level, Level.IMPURE))
+            return _throughout(max(owner.level, arguments.level, Level.IMPURE))
         least = Level.FIXED if node.func.attr in pure.FIXED_METHODS else Level.PLAIN
         return Value(max(least, owner.element), max(owner.element, arguments.element))
     if not (function.pure_call and arguments.known):
         return IMPURE
     fixed = function.origin is not None and pure.gives_immutable(function.origin)
-    return Value(Level.FIXED if fixed else Level.PLAIN, max(arguments.level, arguments.element) if not fixed else Level.FIXED)
+    return Value(
+        Level.FIXED if fixed else Level.PLAIN, max(arguments.level, arguments.element) if not fixed else Level.FIXED
+    )
 
 
 def _lambda(node: ast.Lambda, names: Names) -> Value:
@@ -208,7 +215,7 @@ def _comprehension(node: ast.ListComp | ast.SetComp | ast.DictComp | ast.Generat
     levels = [Level.PLAIN]
     for generator in node.generators:
         element = element_of(generator.iter, inner)
-        own |= {name: element for name in target_names(generator.target)}
+        own |= dict.fromkeys(target_names(generator.target), element)
         levels += [evaluate(part, inner).level for part in (generator.iter, *generator.ifs)]
     results = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
     inside = max(evaluate(result, inner).level for result in results)
