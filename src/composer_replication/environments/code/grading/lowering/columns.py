@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
-from .analysis import Analysis, Place
+from .analysis import Analysis, FunctionPlace
 from .parameters import argument_names, argument_values, is_param, parameter_rows, parametrize_calls
 from .scopes import table_rows
 from .values import Names, evaluate
@@ -14,7 +14,7 @@ from .values import Names, evaluate
 CASE = "_case"
 
 
-def drop_parameter_columns(place: Place, analysis: Analysis, found: Counter[str]) -> None:
+def drop_parameter_columns(place: FunctionPlace, analysis: Analysis, found: Counter[str]) -> None:
     """The number and the order of the sets stay. Labels go: they may say what is expected."""
     if place.name not in analysis.tests:
         return
@@ -148,7 +148,7 @@ def drop_arguments(analysis: Analysis) -> None:
                 )
 
 
-def _argument_quiet(node: ast.expr | None, analysis: Analysis, inside: Place | None) -> bool:
+def _argument_quiet(node: ast.expr | None, analysis: Analysis, inside: FunctionPlace | None) -> bool:
     names = analysis.names(inside) if inside else analysis.module.names
     return node is None or evaluate(node, names).names_something
 

@@ -13,7 +13,7 @@ Option = str | float | bool | None
 
 
 @dataclass(frozen=True)
-class Check:
+class LoweredCheck:
     """One comparison. Operands keep the order of the source; of `raises` they are the outcome, the classes and, where
     given, the pattern. `live` says of each whether the graded process sends it, or gold's value is known."""
 
@@ -30,7 +30,7 @@ class LoweredModule:
     recording: str
     functions: Mapping[str, str]
     """Lowered tests: the name in pytest's ids of the source, and the name in both texts."""
-    checks: Mapping[int, Check]
+    checks: Mapping[int, LoweredCheck]
     left: Mapping[str, str]
     """Tests that keep their old form, and why."""
     exposed: frozenset[str]

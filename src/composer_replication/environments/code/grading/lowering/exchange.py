@@ -14,7 +14,7 @@ from types import MappingProxyType
 from composer_replication.syntax import parse
 
 from .analysis import places
-from .data import OBSERVE, Check
+from .data import OBSERVE, LoweredCheck
 from .texts import lower
 
 
@@ -54,7 +54,7 @@ def _same_function(name: str, place: str) -> bool:
     return name == place or ("::" in name and "::" in place and name.rpartition("::")[2] == place.rpartition("::")[2])
 
 
-def _can_be_changed(check: Check) -> bool:
+def _can_be_changed(check: LoweredCheck) -> bool:
     return check.kind == "truth" or (check.kind == "eq" and all(check.live))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from .analysis import Place, places
+from .analysis import FunctionPlace, places
 from .data import KNOWN
 from .pruning import reads_that_count
 from .shape import mentioned
@@ -37,7 +37,7 @@ def _reach(name: str, words: Mapping[str, set[str]]) -> set[str]:
     return found
 
 
-def _shows(before: Place, after: Place, outside: set[str]) -> bool:
+def _shows(before: FunctionPlace, after: FunctionPlace, outside: set[str]) -> bool:
     counted = reads_that_count(after.node)
     bound = set(_bound(after.node)) | outside
     taken_apart = _only_taken_apart(after.node)

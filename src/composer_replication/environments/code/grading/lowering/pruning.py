@@ -9,7 +9,7 @@ import ast
 from collections import Counter
 from collections.abc import Collection
 
-from .analysis import Analysis, Place
+from .analysis import Analysis, FunctionPlace
 from .columns import drop_arguments, drop_loop_columns, drop_parameter_columns
 from .pure import MUTATORS, READS_ANY_NAME
 from .shape import keep_needed
@@ -59,7 +59,7 @@ def only_changes(node: ast.stmt) -> str | None:
             return None
 
 
-def _prune_function(place: Place, analysis: Analysis) -> None:
+def _prune_function(place: FunctionPlace, analysis: Analysis) -> None:
     found = reads(place.node)
     shared = any(isinstance(node, ast.Global | ast.Nonlocal) for node in ast.walk(place.node))
     if shared or READS_ANY_NAME & set(found):

@@ -18,7 +18,7 @@ from .values import (
     IMPURE,
     LIVE,
     PLAIN,
-    Level,
+    Liveness,
     Names,
     Value,
     element_of,
@@ -30,7 +30,7 @@ from .values import (
 )
 
 ROUNDS = 30
-OPEN_TO_CHANGE = (Level.PLAIN, Level.IMPURE)
+OPEN_TO_CHANGE = (Liveness.PLAIN, Liveness.IMPURE)
 Handed = Callable[[ast.Call, Names], Mapping[ast.expr, Value] | None]
 """For a call whose callee is seen through: what becomes of each argument inside. None for others."""
 
@@ -82,7 +82,7 @@ class Scope:
         if sources.unseen:
             return LIVE
         if name in self.escaped and found.level in OPEN_TO_CHANGE:
-            return Value(Level.TOUCHED, Level.TOUCHED)
+            return Value(Liveness.TOUCHED, Liveness.TOUCHED)
         if self._may_differ(name, sources, len(values)) and not self._surely(sources):
             return LIVE
         return found
@@ -120,10 +120,10 @@ class Scope:
         for node in self._nodes:
             if isinstance(node, ast.Assign | ast.AugAssign):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any(evaluate(_loaded(target), self.seen).level >= Level.TOUCHED for target in targets):
+                if any(evaluate(_loaded(target), self.seen).level >= Liveness.TOUCHED for target in targets):
                     yield from self._plain_names(node.value)
             elif isinstance(node, ast.For | ast.AsyncFor):
-                if evaluate(_loaded(node.target), self.seen).level >= Level.TOUCHED:
+                if evaluate(_loaded(node.target), self.seen).level >= Liveness.TOUCHED:
                     yield from self._plain_names(node.iter)
             elif isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) and node.value is not None:
                 yield from self._plain_names(node.value)
@@ -139,7 +139,7 @@ class Scope:
             if inside is not None and (part not in inside or inside[part].known):
                 continue
             value = evaluate(part, self.seen)
-            if _goes_through(node, part) and element_of(part, self.seen).level == Level.FIXED:
+            if _goes_through(node, part) and element_of(part, self.seen).level == Liveness.FIXED:
                 continue
             if value.level in OPEN_TO_CHANGE and not _mutated_in_sight(node, part):
                 yield from self._plain_names(part)

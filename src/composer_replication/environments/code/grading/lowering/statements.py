@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from .analysis import Analysis, Place
-from .comparisons import Comparison, comparisons, shows_members
-from .data import KNOWN, OBSERVE, SEEN, Check, UnlowerableError
+from .analysis import Analysis, FunctionPlace
+from .comparisons import AssertedComparison, comparisons, shows_members
+from .data import KNOWN, OBSERVE, SEEN, LoweredCheck, UnlowerableError
 from .forms import PAIRS, SINGLES, Raising, is_own_method, of_method, raising
 from .residue import asserts_something, catches_assertions, fails_always, refuse_residue, uses_of_outcome
-from .values import Level, Names, Value, evaluate
+from .values import Liveness, Names, Value, evaluate
 
 IN_PROCESS: dict[str, type[ast.cmpop]] = {
     "eq": ast.Eq,
@@ -38,22 +38,22 @@ class Numbers:
     """The checks so far, and those whose answer the process itself must give."""
 
     answered: Collection[int] = ()
-    checks: dict[int, Check] = field(default_factory=dict[int, Check])
+    checks: dict[int, LoweredCheck] = field(default_factory=dict[int, LoweredCheck])
     asked: int = 0
     """Checks that ask something of the package."""
     visible: set[int] = field(default_factory=set[int])
     """Checks whose text shows what is expected."""
 
-    def add(self, kind: str, live: tuple[bool, ...], comparison: Comparison | None = None) -> int:
+    def add(self, kind: str, live: tuple[bool, ...], comparison: AssertedComparison | None = None) -> int:
         number = len(self.checks)
-        self.checks[number] = Check(number, kind, live, dict(comparison.options) if comparison else {})
+        self.checks[number] = LoweredCheck(number, kind, live, dict(comparison.options) if comparison else {})
         return number
 
 
 class Body:
     """Lowers one function. `hoist`: exceptions of operands belong to the code around, as in helpers and `try`."""
 
-    def __init__(self, place: Place, analysis: Analysis, numbers: Numbers) -> None:
+    def __init__(self, place: FunctionPlace, analysis: Analysis, numbers: Numbers) -> None:
         self.place = place
         self.analysis = analysis
         self.numbers = numbers
@@ -121,13 +121,13 @@ class Body:
         """`return self.assertEqual(…)` answers None."""
         return not self._is_helper(call) and (is_own_method(call) or "") in (*PAIRS, *SINGLES)
 
-    def _pattern(self, test: ast.expr) -> list[Comparison]:
+    def _pattern(self, test: ast.expr) -> list[AssertedComparison]:
         """`info.match(p)` of a caught exception."""
         match test:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="match"), args=[pattern], keywords=[]):
                 if name in self.outcomes:
                     raised = ast.Attribute(ast.Name(name, ast.Load()), "value", ast.Load())
-                    return [Comparison("regex", [ast.Call(ast.Name("str", ast.Load()), [raised], []), pattern])]
+                    return [AssertedComparison("regex", [ast.Call(ast.Name("str", ast.Load()), [raised], []), pattern])]
             case _:
                 pass
         return []
@@ -225,10 +225,10 @@ class Body:
             return None
         return classes if node.orelse or len(node.body) > 1 else None
 
-    def _checks(self, found: Iterable[Comparison], hoist: bool) -> list[ast.stmt]:
+    def _checks(self, found: Iterable[AssertedComparison], hoist: bool) -> list[ast.stmt]:
         return [new for comparison in list(found) for new in self._check(comparison, hoist)]
 
-    def _check(self, comparison: Comparison, hoist: bool) -> list[ast.stmt]:
+    def _check(self, comparison: AssertedComparison, hoist: bool) -> list[ast.stmt]:
         values = [evaluate(operand, self.names) for operand in comparison.operands]
         given = comparison.known
         live = tuple(place not in given if given is not None else not value.known for place, value in enumerate(values))
@@ -257,7 +257,7 @@ class Body:
         ]
         return [*self._sent(number, sent, hoist), *known]
 
-    def _refuse_own_comparison(self, comparison: Comparison) -> None:
+    def _refuse_own_comparison(self, comparison: AssertedComparison) -> None:
         """`assert same(f(x), y)`, where a function of the file does the comparing."""
         calls = [node for node in ast.walk(comparison.operands[0]) if isinstance(node, ast.Call)]
         if comparison.kind in ("truth", "falsehood") and any(
@@ -265,10 +265,10 @@ class Body:
         ):
             raise UnlowerableError("a comparison in a helper's answer")
 
-    def _answered(self, number: int, comparison: Comparison, hoist: bool) -> list[ast.stmt]:
+    def _answered(self, number: int, comparison: AssertedComparison, hoist: bool) -> list[ast.stmt]:
         """The process tells whether it holds: for objects that have no plain form."""
         kind = "falsehood" if comparison.kind in DENYING else "truth"
-        self.numbers.checks[number] = Check(number, kind, (True,), {})
+        self.numbers.checks[number] = LoweredCheck(number, kind, (True,), {})
         self.numbers.visible.add(number)
         left, right = comparison.operands
         told = ast.Compare(left, [IN_PROCESS[comparison.kind]()], [right])
@@ -289,7 +289,7 @@ class Body:
 def _made_without_package(operand: ast.expr, value: Value) -> bool:
     """A touched value that stands there as a whole is an input as well; a part of one, `row[1]`, need not be."""
     whole = isinstance(operand, ast.Name)
-    return value.level == Level.IMPURE or value.names_something or (value.level == Level.TOUCHED and not whole)
+    return value.level == Liveness.IMPURE or value.names_something or (value.level == Liveness.TOUCHED and not whole)
 
 
 def _with_parts(node: Node, **parts: object) -> Node:

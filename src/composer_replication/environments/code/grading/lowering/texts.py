@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from composer_replication.syntax import parse
 
-from .analysis import Analysis, Place
+from .analysis import Analysis, FunctionPlace
 from .data import KNOWN, LoweredModule, UnlowerableError
 from .exposure import exposed_tests
 from .merging import merged
@@ -68,7 +68,7 @@ def _lowered(path: str, tree: ast.Module, tests: Collection[str], answered: Coll
     reached = Reach(analysis)
     by_name = {place.name: place for place in analysis.places if place.parent is None}
     trials = {place: _trial(place, analysis) for place in analysis.places if place.parent is None}
-    good: dict[str, Place] = {}
+    good: dict[str, FunctionPlace] = {}
     for test, name in where.items():
         place = by_name[name]
         parts = [place, *reached(place)]
@@ -84,7 +84,7 @@ def _lowered(path: str, tree: ast.Module, tests: Collection[str], answered: Coll
     return _written(path, analysis, reached, good, trials, left, answered)
 
 
-def _trial(place: Place, analysis: Analysis) -> Trial:
+def _trial(place: FunctionPlace, analysis: Analysis) -> Trial:
     numbers = Numbers()
     try:
         Body(place, analysis, numbers).lowered()
@@ -97,15 +97,15 @@ def _written(
     path: str,
     analysis: Analysis,
     reached: Reach,
-    good: Mapping[str, Place],
-    trials: Mapping[Place, Trial],
+    good: Mapping[str, FunctionPlace],
+    trials: Mapping[FunctionPlace, Trial],
     left: Mapping[str, str],
     answered: Collection[int],
 ) -> LoweredModule:
     numbers = Numbers(answered)
     tests = set(good.values())
     helpers = {part for place in tests for part in reached(place)}
-    visible: dict[Place, bool] = {}
+    visible: dict[FunctionPlace, bool] = {}
     for place in analysis.places:
         if place.parent is None and (place in tests or place in helpers) and trials[place].checks:
             before = set(numbers.visible)
