@@ -38,7 +38,11 @@ def test_names(path: str, text: str, files: dict[str, str]) -> set[str]:
     """Inherited ones included, of classes that pytest would collect."""
     tree = merged(path, parse(text), files)
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    own = {node.name for node in parse(text).body if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)}
+    own = {
+        node.name
+        for node in parse(text).body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    }
     found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)} & own
 
     def methods(name: str) -> set[str]:

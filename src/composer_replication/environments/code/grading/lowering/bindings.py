@@ -1,4 +1,5 @@
-"""Where the names of one function get their values. Reads a function's body; functions inside it count for themselves."""
+"""Where the names of one function get their values. Reads its body; functions inside it count for
+themselves."""
 
 from __future__ import annotations
 
@@ -28,6 +29,8 @@ class Sources:
     count: int = 0
     under: list[ast.stmt] = field(default_factory=list[ast.stmt])
     """Statements that decide whether, or how often, it is bound."""
+    loops: list[ast.stmt] = field(default_factory=list[ast.stmt])
+    """Those of them that may bind it again and again."""
 
 
 class Binder(ast.NodeVisitor):
@@ -47,6 +50,7 @@ class Binder(ast.NodeVisitor):
         sources.bound |= bound
         sources.count += 1
         sources.under += self._under
+        sources.loops += [node for node in self._under if isinstance(node, ast.For | ast.AsyncFor | ast.While)]
         return sources
 
     def _target(self, target: ast.expr, value: ast.expr) -> None:
@@ -113,7 +117,7 @@ class Binder(ast.NodeVisitor):
 
     visit_If = visit_While = visit_Match = _block
 
-    def visit_Try(self, node: ast.Try) -> None:
+    def visit_Try(self, node: ast.Try | ast.TryStar) -> None:
         for handler in node.handlers:
             if handler.name:
                 self._bind(handler.name).unseen = True

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
-from .analysis import Analysis, Place
+from .analysis import Analysis, FunctionPlace
 from .parameters import argument_names, argument_values, is_param, parameter_rows, parametrize_calls
 from .scopes import table_rows
 from .values import Names, evaluate
@@ -14,7 +14,7 @@ from .values import Names, evaluate
 CASE = "_case"
 
 
-def drop_parameter_columns(place: Place, analysis: Analysis, found: Counter[str]) -> None:
+def drop_parameter_columns(place: FunctionPlace, analysis: Analysis, found: Counter[str]) -> None:
     """The number and the order of the sets stay. Labels go: they may say what is expected."""
     if place.name not in analysis.tests:
         return
@@ -45,7 +45,11 @@ def _rewrite_sets(
     sets: list[ast.expr] = []
     for place, (element, row) in enumerate(zip(table.elts, rows, strict=True)):
         values = [row[column] for column in kept] or [ast.Constant(place)]
-        marks = [part for part in element.keywords if part.arg == "marks"] if isinstance(element, ast.Call) and is_param(element) else []
+        marks = (
+            [part for part in element.keywords if part.arg == "marks"]
+            if isinstance(element, ast.Call) and is_param(element)
+            else []
+        )
         if marks and isinstance(element, ast.Call):
             sets.append(ast.Call(element.func, values, marks))
         else:
@@ -86,11 +90,17 @@ def _table(iterable: ast.expr, function: ast.AST, analysis: Analysis) -> ast.exp
     """A name stands for the one table it was bound to, in the function or the file."""
     match iterable:
         case ast.Name(id=name):
-            bound = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)]
+            bound = [
+                node
+                for node in ast.walk(function)
+                if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+            ]
             values = [
                 node.value
                 for node in ast.walk(function)
-                if isinstance(node, ast.Assign) and [target for target in node.targets if target in bound] and len(node.targets) == 1
+                if isinstance(node, ast.Assign)
+                and [target for target in node.targets if target in bound]
+                and len(node.targets) == 1
             ]
             if bound:
                 return values[0] if len(bound) == len(values) == 1 else iterable
@@ -129,17 +139,24 @@ def drop_arguments(analysis: Analysis) -> None:
         for argument in [argument for argument in own if not found[argument.arg]]:
             sites = [(inside, call) for inside, call in calls if analysis.callee(call, inside) is place]
             given = [(analysis.arguments(call, place), inside) for inside, call in sites]
-            if all(parts is not None and _argument_quiet(parts.get(argument.arg), analysis, inside) for parts, inside in given):
-                _drop_argument(place.node, argument, [(call, parts) for (_, call), (parts, _) in zip(sites, given, strict=True)])
+            if all(
+                parts is not None and _argument_quiet(parts.get(argument.arg), analysis, inside)
+                for parts, inside in given
+            ):
+                _drop_argument(
+                    place.node, argument, [(call, parts) for (_, call), (parts, _) in zip(sites, given, strict=True)]
+                )
 
 
-def _argument_quiet(node: ast.expr | None, analysis: Analysis, inside: Place | None) -> bool:
+def _argument_quiet(node: ast.expr | None, analysis: Analysis, inside: FunctionPlace | None) -> bool:
     names = analysis.names(inside) if inside else analysis.module.names
     return node is None or evaluate(node, names).names_something
 
 
 def _drop_argument(
-    node: ast.FunctionDef | ast.AsyncFunctionDef, gone: ast.arg, sites: list[tuple[ast.Call, dict[str, ast.expr] | None]]
+    node: ast.FunctionDef | ast.AsyncFunctionDef,
+    gone: ast.arg,
+    sites: list[tuple[ast.Call, dict[str, ast.expr] | None]],
 ) -> None:
     place = node.args.args.index(gone)
     defaulted = place - (len(node.args.args) - len(node.args.defaults))

@@ -25,15 +25,15 @@ KINDS: dict[type[ast.cmpop], str] = {
     ast.Is: "is",
     ast.IsNot: "is_not",
 }
-DENIED = {"eq": "ne", "in": "not_in", "is": "is_not", "truth": "falsehood", "isinstance": "not_isinstance"}
-DENIED |= {second: first for first, second in DENIED.items()}
+OPPOSITES = {"eq": "ne", "in": "not_in", "is": "is_not", "truth": "falsehood", "isinstance": "not_isinstance"}
+DENIED = OPPOSITES | {second: first for first, second in OPPOSITES.items()}
 TOLD_BY_THE_OBJECT = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 """Allowed inside `or`: identity cannot be lied about, and what an object contains is its own answer."""
 IDENTITIES = frozenset("bool bytes complex dict float frozenset int list set str tuple type".split())
 
 
 @dataclass
-class Comparison:
+class AssertedComparison:
     kind: str
     operands: list[ast.expr]
     options: dict[str, Option] = field(default_factory=dict[str, Option])
@@ -41,7 +41,7 @@ class Comparison:
     """Places of the operands that are known whatever they look like; None: to be found out."""
 
 
-def comparisons(test: ast.expr, names: Names, holds: bool = True) -> Iterator[Comparison]:
+def comparisons(test: ast.expr, names: Names, holds: bool = True) -> Iterator[AssertedComparison]:
     match test:
         case ast.BoolOp(op=ast.And()) if holds:
             for part in test.values:
@@ -55,15 +55,19 @@ def comparisons(test: ast.expr, names: Names, holds: bool = True) -> Iterator[Co
             yield compared(KINDS[type(operator)], test.left, right, names, holds)
         case ast.Compare() if holds:
             yield from _chain(test, names)
-        case ast.Call(func=ast.Name(id="isinstance"), args=[value, classes], keywords=[]) if named_class(classes, names):
-            yield Comparison("isinstance" if holds else "not_isinstance", [value, classes], known=frozenset((1,)))
+        case ast.Call(func=ast.Name(id="isinstance"), args=[value, classes], keywords=[]) if named_class(
+            classes, names
+        ):
+            yield AssertedComparison(
+                "isinstance" if holds else "not_isinstance", [value, classes], known=frozenset((1,))
+            )
         case ast.Call(func=ast.Name(id="all"), args=[ast.GeneratorExp() | ast.ListComp() as inner], keywords=[]):
             yield _each(inner, test, names, holds)
         case _:
             yield truth(test, holds)
 
 
-def compared(kind: str, left: ast.expr, right: ast.expr, names: Names, holds: bool = True) -> Comparison:
+def compared(kind: str, left: ast.expr, right: ast.expr, names: Names, holds: bool = True) -> AssertedComparison:
     if not holds:
         if kind not in DENIED:
             raise UnlowerableError("a denied order")
@@ -75,14 +79,14 @@ def compared(kind: str, left: ast.expr, right: ast.expr, names: Names, holds: bo
         return _approx(kind, left, right, sides.index(True))
     constants = [place for place, side in enumerate((left, right)) if _is_named_constant(side, names)]
     if kind in ("eq", "ne") and len(constants) == 1:
-        return Comparison(kind, [left, right], known=frozenset(constants))
-    return Comparison(kind, [left, right])
+        return AssertedComparison(kind, [left, right], known=frozenset(constants))
+    return AssertedComparison(kind, [left, right])
 
 
-def truth(test: ast.expr, holds: bool = True) -> Comparison:
+def truth(test: ast.expr, holds: bool = True) -> AssertedComparison:
     if compares_inside(test):
         raise UnlowerableError("a comparison inside an expression")
-    return Comparison("truth" if holds else "falsehood", [_as_bool(test)])
+    return AssertedComparison("truth" if holds else "falsehood", [_as_bool(test)])
 
 
 def named_class(node: ast.expr, names: Names) -> bool:
@@ -127,15 +131,15 @@ def _as_bool(test: ast.expr) -> ast.expr:
             return ast.UnaryOp(ast.Not(), ast.UnaryOp(ast.Not(), test))
 
 
-def _identity(kind: str, left: ast.expr, right: ast.expr, names: Names) -> Comparison:
+def _identity(kind: str, left: ast.expr, right: ast.expr, names: Names) -> AssertedComparison:
     """Of two objects it is told in the process: no code of theirs is asked. Against something that has a name it is the
     name that counts."""
     values = [evaluate(left, names), evaluate(right, names)]
     places = [place for place, side in enumerate((left, right)) if _has_one_identity(side, values[place], names)]
     if len(places) == 1:
-        return Comparison(kind, [left, right], known=frozenset(places))
+        return AssertedComparison(kind, [left, right], known=frozenset(places))
     same = ast.Compare(left, [ast.Is()], [right])
-    return Comparison("truth" if kind == "is" else "falsehood", [same])
+    return AssertedComparison("truth" if kind == "is" else "falsehood", [same])
 
 
 def _has_one_identity(node: ast.expr, value: Value, names: Names) -> bool:
@@ -152,7 +156,9 @@ def _is_named_constant(node: ast.expr, names: Names) -> bool:
     """`tokens.Keyword`, `FLAGS`, `hashlib.sha256`: by its look a constant or a class of the package, or of the standard
     library; or a display of such. Gold's stands for it."""
     if isinstance(node, ast.Tuple | ast.List):
-        return bool(node.elts) and all(evaluate(part, names).known or _is_named_constant(part, names) for part in node.elts)
+        return bool(node.elts) and all(
+            evaluate(part, names).known or _is_named_constant(part, names) for part in node.elts
+        )
     value = evaluate(node, names)
     last = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
     origin = value.origin or "."
@@ -161,19 +167,24 @@ def _is_named_constant(node: ast.expr, names: Names) -> bool:
     return last[:1].isupper() or origin.partition(".")[0] in sys.stdlib_module_names
 
 
-def _approx(kind: str, left: ast.expr, right: ast.expr, side: int) -> Comparison:
+def _approx(kind: str, left: ast.expr, right: ast.expr, side: int) -> AssertedComparison:
     call = (left, right)[side]
     assert isinstance(call, ast.Call)
     given = dict(zip(("expected", "rel", "abs", "nan_ok"), call.args, strict=False))
     given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-    if kind != "eq" or len(call.args) > 4 or "expected" not in given or len(given) < len(call.args) + len(call.keywords):
+    if (
+        kind != "eq"
+        or len(call.args) > 4
+        or "expected" not in given
+        or len(given) < len(call.args) + len(call.keywords)
+    ):
         raise UnlowerableError("an unusual approx")
     options: dict[str, Option] = {"side": side}
     for name in ("rel", "abs", "nan_ok"):
         options[name] = _number(given.get(name, ast.Constant(None)))
     operands = [left, right]
     operands[side] = given["expected"]
-    return Comparison("approx", operands, options)
+    return AssertedComparison("approx", operands, options)
 
 
 def _number(node: ast.expr) -> Option:
@@ -186,7 +197,7 @@ def _number(node: ast.expr) -> Option:
     raise UnlowerableError("an unusual approx")
 
 
-def _chain(test: ast.Compare, names: Names) -> Iterator[Comparison]:
+def _chain(test: ast.Compare, names: Names) -> Iterator[AssertedComparison]:
     """`a == b == c` evaluates b once."""
     sides = [test.left, *test.comparators]
     again = list(sides)
@@ -199,7 +210,7 @@ def _chain(test: ast.Compare, names: Names) -> Iterator[Comparison]:
         yield compared(KINDS[type(operator)], again[place], sides[place + 1], names)
 
 
-def _each(inner: ast.GeneratorExp | ast.ListComp, test: ast.expr, names: Names, holds: bool) -> Comparison:
+def _each(inner: ast.GeneratorExp | ast.ListComp, test: ast.expr, names: Names, holds: bool) -> AssertedComparison:
     """`all(f(x) == y for …)` as two lists, where y is known of each x."""
     match inner.elt:
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]) if holds:
@@ -208,5 +219,5 @@ def _each(inner: ast.GeneratorExp | ast.ListComp, test: ast.expr, names: Names, 
             return truth(test, holds)
     lists: list[ast.expr] = [ast.ListComp(side, inner.generators) for side in (left, right)]
     if any(evaluate(side, names).known for side in lists):
-        return Comparison("eq", lists)
+        return AssertedComparison("eq", lists)
     raise UnlowerableError("a comparison inside an expression")

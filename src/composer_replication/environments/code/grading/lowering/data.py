@@ -13,9 +13,9 @@ Option = str | float | bool | None
 
 
 @dataclass(frozen=True)
-class Check:
-    """One comparison of the source. Operands keep the order of the source; of `raises` they are the outcome, the classes
-    and, where given, the pattern. `live` says of each whether the graded process sends it, or gold's value is known."""
+class LoweredCheck:
+    """One comparison. Operands keep the order of the source; of `raises` they are the outcome, the classes and, where
+    given, the pattern. `live` says of each whether the graded process sends it, or gold's value is known."""
 
     number: int
     kind: str
@@ -30,11 +30,13 @@ class LoweredModule:
     recording: str
     functions: Mapping[str, str]
     """Lowered tests: the name in pytest's ids of the source, and the name in both texts."""
-    checks: Mapping[int, Check]
+    checks: Mapping[int, LoweredCheck]
     left: Mapping[str, str]
     """Tests that keep their old form, and why."""
     exposed: frozenset[str]
     """Lowered tests (by their old names) whose graded text still shows something that is only expected."""
+    shown: frozenset[int] = frozenset()
+    """Checks whose own text shows it."""
 
 
 class UnlowerableError(Exception):

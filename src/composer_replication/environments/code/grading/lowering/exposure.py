@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from .analysis import Place, places
+from .analysis import FunctionPlace, places
 from .data import KNOWN
 from .pruning import reads_that_count
 from .shape import mentioned
@@ -37,11 +37,13 @@ def _reach(name: str, words: Mapping[str, set[str]]) -> set[str]:
     return found
 
 
-def _shows(before: Place, after: Place, outside: set[str]) -> bool:
+def _shows(before: FunctionPlace, after: FunctionPlace, outside: set[str]) -> bool:
     counted = reads_that_count(after.node)
     bound = set(_bound(after.node)) | outside
     taken_apart = _only_taken_apart(after.node)
-    read = [node.id for operand in _known_operands(before.node) for node in ast.walk(operand) if isinstance(node, ast.Name)]
+    read = [
+        node.id for operand in _known_operands(before.node) for node in ast.walk(operand) if isinstance(node, ast.Name)
+    ]
     return any(name in bound and (not counted[name] or name in taken_apart) for name in read)
 
 
@@ -49,7 +51,11 @@ def _only_taken_apart(function: ast.AST) -> set[str]:
     """Rows of a table, `row[0]`: one part is given to the package, another may be what is expected."""
     owners = [node.value for node in ast.walk(function) if isinstance(node, ast.Subscript | ast.Attribute)]
     parts = {id(node): node.id for node in owners if isinstance(node, ast.Name)}
-    whole = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in parts}
+    whole = {
+        node.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in parts
+    }
     return set(parts.values()) - whole
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .comparisons import Comparison, compared, comparisons, named_class
+from .comparisons import AssertedComparison, compared, comparisons, named_class
 from .data import Option, UnlowerableError
 from .values import Names, evaluate
 
@@ -52,7 +52,7 @@ def is_own_method(call: ast.Call) -> str | None:
             return None
 
 
-def of_method(call: ast.Call, names: Names) -> Iterator[Comparison] | None:
+def of_method(call: ast.Call, names: Names) -> Iterator[AssertedComparison] | None:
     """The comparisons of `self.assertEqual(a, b)` and its likes; None where it is no such call."""
     method = is_own_method(call)
     if method not in PAIRS and method not in SINGLES:
@@ -61,6 +61,8 @@ def of_method(call: ast.Call, names: Names) -> Iterator[Comparison] | None:
         raise UnlowerableError("starred arguments of an assertion")
     given = {part.arg: part.value for part in call.keywords if part.arg not in ("msg", "places", "delta", "seq_type")}
     operands = [*call.args, *given.values()]
+    if not operands:
+        raise UnlowerableError("an unusual call of an assertion")
     if method in SINGLES:
         return _single(method, operands[0], names)
     if len(operands) < 2 or (given and list(given) not in (["second"], ["first", "second"])):
@@ -68,22 +70,22 @@ def of_method(call: ast.Call, names: Names) -> Iterator[Comparison] | None:
     return _pair(method, call, operands, names)
 
 
-def _single(method: str, value: ast.expr, names: Names) -> Iterator[Comparison]:
+def _single(method: str, value: ast.expr, names: Names) -> Iterator[AssertedComparison]:
     if method in ("assertIsNone", "assertIsNotNone"):
         yield compared("is", value, ast.Constant(None), names, method == "assertIsNone")
     else:
         yield from comparisons(value, names, method == "assertTrue")
 
 
-def _pair(method: str, call: ast.Call, operands: list[ast.expr], names: Names) -> Iterator[Comparison]:
+def _pair(method: str, call: ast.Call, operands: list[ast.expr], names: Names) -> Iterator[AssertedComparison]:
     kind, (first, second) = PAIRS[method], operands[:2]
     if "almost" in kind:
-        yield Comparison(kind, [first, second], _places(call))
+        yield AssertedComparison(kind, [first, second], _places(call))
     elif kind in ("isinstance", "not_isinstance"):
         asked = ast.Call(ast.Name("isinstance", ast.Load()), [first, second], [])
         yield from comparisons(asked, names, kind == "isinstance")
     elif kind in ("count_equal", "regex", "not_regex"):
-        yield Comparison(kind, [first, second])
+        yield AssertedComparison(kind, [first, second])
     else:
         found = compared(kind, first, second, names)
         if method in EXACT_TYPES:

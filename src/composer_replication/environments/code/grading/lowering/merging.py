@@ -20,23 +20,34 @@ def merged(path: str, tree: ast.Module, others: Mapping[str, str]) -> ast.Module
     """`others` are trusted test files by path, as `path` is. An import stays where names would clash."""
     body = list(tree.body)
     refused: set[ast.stmt] = set()
+    homes: dict[str, str] = {}
     for _ in range(DEPTH):
         found = next((node for node in body if isinstance(node, ast.ImportFrom) and node not in refused), None)
         if found is None:
             break
+        source = _file_of(path, found, others)
         rest = [node for node in body if node is not found]
-        taken = _taken(path, found, others, rest)
-        if taken is None:
+        taken = _taken(path, found, source, others, rest, homes) if source else None
+        if taken is None or source is None:
             refused.add(found)
-        else:
-            place = body.index(found)
-            body[place : place + 1] = taken
+            continue
+        place = body.index(found)
+        body[place : place + 1] = taken
+        defined = (node for node in taken if not isinstance(node, ast.Import | ast.ImportFrom))
+        homes |= {name: source for node in defined for name in bound_names(node)}
     return ast.Module(body, [])
 
 
-def _taken(path: str, node: ast.ImportFrom, others: Mapping[str, str], rest: list[ast.stmt]) -> list[ast.stmt] | None:
-    source = _file_of(path, node, others)
-    if source is None or any(alias.name == "*" or alias.asname not in (None, alias.name) for alias in node.names):
+def _taken(
+    path: str,
+    node: ast.ImportFrom,
+    source: str,
+    others: Mapping[str, str],
+    rest: list[ast.stmt],
+    homes: Mapping[str, str],
+) -> list[ast.stmt] | None:
+    """What stands for an import; None where it must stay. `homes`: the files of names that were taken before."""
+    if any(alias.name == "*" or alias.asname not in (None, alias.name) for alias in node.names):
         return None
     try:
         other = parse(others[source])
@@ -46,14 +57,24 @@ def _taken(path: str, node: ast.ImportFrom, others: Mapping[str, str], rest: lis
     if not names <= {name for part in other.body for name in bound_names(part)}:
         return None
     needed = _closure(other, names)
-    if PurePosixPath(source).parent != PurePosixPath(path).parent and any(
-        isinstance(part, ast.ImportFrom) and part.level for part in needed
-    ):
+    relative = any(isinstance(part, ast.ImportFrom) and part.level for part in needed)
+    if relative and PurePosixPath(source).parent != PurePosixPath(path).parent:
         return None
     present = {ast.unparse(part) for part in rest if isinstance(part, ast.Import | ast.ImportFrom)}
-    new = [part for part in needed if not (isinstance(part, ast.Import | ast.ImportFrom) and ast.unparse(part) in present)]
+    new = [part for part in needed if not _is_there(part, source, others, present, homes)]
     mine = {name for part in rest for name in bound_names(part)}
     return None if mine & {name for part in new for name in bound_names(part)} else new
+
+
+def _is_there(
+    node: ast.stmt, source: str, others: Mapping[str, str], present: set[str], homes: Mapping[str, str]
+) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        source = _file_of(source, node, others) or ""
+    names = list(bound_names(node))
+    if isinstance(node, ast.Import | ast.ImportFrom) and ast.unparse(node) in present:
+        return True
+    return bool(names) and all(homes.get(name) == source for name in names)
 
 
 def _file_of(path: str, node: ast.ImportFrom, others: Mapping[str, str]) -> str | None:
@@ -83,7 +104,7 @@ def bound_names(node: ast.stmt) -> Iterator[str]:
 
 
 def _closure(tree: ast.Module, names: set[str]) -> list[ast.stmt]:
-    """The statements that bind these names and all that they refer to; and those that bind nothing, for what they do."""
+    """The statements that bind these names and what they refer to; and those that bind nothing, for what they do."""
     needed = set(names)
     kept: set[ast.stmt] = set()
     while True:

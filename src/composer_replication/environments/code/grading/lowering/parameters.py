@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from .bindings import parameter_names
 from .scopes import is_docstring
-from .values import LIVE, Level, Names, Value, element_of, evaluate, joined
+from .values import LIVE, Liveness, Names, Value, element_of, evaluate, joined
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -93,7 +93,7 @@ def known_fixture(function: FunctionNode, names: Names) -> Value:
     match [part for part in function.body if not is_docstring(part)]:
         case [ast.Return(value=ast.expr() as value)] if plain and not parameter_names(function):
             found = evaluate(value, names)
-            return found if found.level <= Level.PLAIN else LIVE
+            return found if found.level <= Liveness.PLAIN else LIVE
         case _:
             return LIVE
 

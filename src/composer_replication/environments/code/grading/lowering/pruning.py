@@ -9,7 +9,7 @@ import ast
 from collections import Counter
 from collections.abc import Collection
 
-from .analysis import Analysis, Place
+from .analysis import Analysis, FunctionPlace
 from .columns import drop_arguments, drop_loop_columns, drop_parameter_columns
 from .pure import MUTATORS, READS_ANY_NAME
 from .shape import keep_needed
@@ -32,7 +32,9 @@ def prune(tree: ast.Module, tests: Collection[str]) -> None:
 
 
 def reads(function: ast.AST) -> Counter[str]:
-    return Counter(node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
+    return Counter(
+        node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    )
 
 
 def reads_that_count(function: ast.AST) -> Counter[str]:
@@ -57,7 +59,7 @@ def only_changes(node: ast.stmt) -> str | None:
             return None
 
 
-def _prune_function(place: Place, analysis: Analysis) -> None:
+def _prune_function(place: FunctionPlace, analysis: Analysis) -> None:
     found = reads(place.node)
     shared = any(isinstance(node, ast.Global | ast.Nonlocal) for node in ast.walk(place.node))
     if shared or READS_ANY_NAME & set(found):
@@ -89,7 +91,12 @@ def _unread(node: ast.stmt, names: Names, counted: Counter[str]) -> bool:
             if (name := only_changes(node)) is not None:
                 return not counted[name] and _quiet(value, names) and _known_name(name, names)
             written = [name for target in targets for name in _plain_targets(target)]
-            return bool(written) and "" not in written and not any(counted[name] for name in written) and _quiet(value, names)
+            return (
+                bool(written)
+                and "" not in written
+                and not any(counted[name] for name in written)
+                and _quiet(value, names)
+            )
         case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
             return not counted[name] and _quiet(value, names)
         case ast.AugAssign(target=ast.Name(id=name), value=value):

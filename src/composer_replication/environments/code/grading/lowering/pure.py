@@ -5,8 +5,8 @@ from __future__ import annotations
 import builtins
 
 IMMUTABLE_BUILTINS = frozenset(
-    "abs all any ascii bin bool bytes chr complex divmod float format frozenset hex int isinstance issubclass len oct ord"
-    " pow range repr round slice str sum tuple type".split()
+    "abs all any ascii bin bool bytes chr complex divmod float format frozenset hex int isinstance issubclass len oct"
+    " ord pow range repr round slice str sum tuple type".split()
 )
 MUTABLE_BUILTINS = frozenset("bytearray dict list max min set sorted".split())
 ITERATORS = frozenset(
@@ -22,22 +22,22 @@ FIXED_MODULES = frozenset("datetime decimal fractions math re uuid".split())
 """What their functions give cannot be changed."""
 PLAIN_MODULES = frozenset("base64 binascii collections html json string struct textwrap unicodedata zlib".split())
 FUNCTION_MODULES = frozenset(("operator",))
-IMPURE_ENDINGS = frozenset("now today utcnow fromtimestamp uuid1 uuid4 getnode getcontext setcontext localcontext".split())
+IMPURE_ENDINGS = frozenset(
+    "now today utcnow fromtimestamp uuid1 uuid4 getnode getcontext setcontext localcontext".split()
+)
 
 PURE_METHODS = frozenset(
-    "as_tuple bit_length capitalize casefold center copy count date decode difference encode endswith expandtabs find"
-    " format format_map get hex index intersection isalnum isalpha isdecimal isdigit isdisjoint islower isoformat isspace"
-    " issubset issuperset istitle isupper items join keys ljust lower lstrip maketrans partition quantize removeprefix"
-    " removesuffix replace rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strftime strip swapcase"
-    " symmetric_difference time timestamp title to_bytes total_seconds translate union upper utcoffset values weekday"
-    " zfill".split()
+    "as_tuple bit_length capitalize casefold center copy count date decode difference encode endswith"
+    " expandtabs find format format_map get hex index intersection isalnum isalpha isdecimal isdigit isdisjoint"
+    " islower isoformat isspace issubset issuperset istitle isupper items join keys ljust lower lstrip"
+    " maketrans partition quantize removeprefix removesuffix replace rfind rindex rjust rpartition rsplit"
+    " rstrip split splitlines startswith strftime strip swapcase symmetric_difference time timestamp title"
+    " to_bytes total_seconds translate union upper utcoffset values weekday zfill".split()
 )
 FIXED_METHODS = PURE_METHODS - frozenset(
     "copy difference get intersection items keys rsplit split splitlines symmetric_difference union values".split()
 )
-MUTATORS = frozenset(
-    "add append clear discard extend insert pop popitem remove reverse setdefault sort update".split()
-)
+MUTATORS = frozenset("add append clear discard extend insert pop popitem remove reverse setdefault sort update".split())
 
 BUILTIN_NAMES = frozenset(name for name in vars(builtins) if not name.startswith("_"))
 READS_ANY_NAME = frozenset("eval exec globals locals vars".split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Mapping
 
-from .analysis import Analysis, Place, places
+from .analysis import Analysis, FunctionPlace, places
 from .data import UnlowerableError
 from .shape import mentioned
 
@@ -17,7 +17,7 @@ HARMLESS = (
 
 def homes(tree: ast.Module, tests: Collection[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Where the function of each test stands, and why some cannot be lowered whatever is in them."""
-    functions: dict[str, list[Place]] = {}
+    functions: dict[str, list[FunctionPlace]] = {}
     for place in places(tree):
         if place.parent is None:
             functions.setdefault(place.name, []).append(place)
@@ -31,7 +31,7 @@ def homes(tree: ast.Module, tests: Collection[str]) -> tuple[dict[str, str], dic
     return found, left
 
 
-def _home(tree: ast.Module, test: str, functions: Mapping[str, list[Place]]) -> Place:
+def _home(tree: ast.Module, test: str, functions: Mapping[str, list[FunctionPlace]]) -> FunctionPlace:
     """Of its class, or of a class of the same file that it inherits from."""
     owner, _, name = test.rpartition("::")
     for candidate in [owner, *_bases(tree, owner)] if owner else [""]:
@@ -56,7 +56,7 @@ def _bases(tree: ast.Module, name: str) -> Iterator[str]:
                 yield base.id
 
 
-def _refuse_frame(place: Place) -> None:
+def _refuse_frame(place: FunctionPlace) -> None:
     if isinstance(place.node, ast.AsyncFunctionDef):
         raise UnlowerableError("async")
     for decorator in place.decorators:
@@ -69,16 +69,15 @@ class Reach:
     """Functions of the file that others may run, by name: helpers, and those that are handed on."""
 
     def __init__(self, analysis: Analysis) -> None:
-        self._by_name: dict[str, list[Place]] = {}
-        self._words: dict[Place, set[str]] = {}
+        self._by_name: dict[str, list[FunctionPlace]] = {}
+        self._words: dict[FunctionPlace, set[str]] = {}
         for place in analysis.places:
             if place.parent is None:
                 self._words[place] = set(mentioned(place.node))
-                if place.name not in analysis.tests:
-                    self._by_name.setdefault(place.node.name, []).append(place)
+                self._by_name.setdefault(place.node.name, []).append(place)
 
-    def __call__(self, place: Place) -> list[Place]:
-        found: dict[Place, None] = {}
+    def __call__(self, place: FunctionPlace) -> list[FunctionPlace]:
+        found: dict[FunctionPlace, None] = {}
         waiting = [place]
         while waiting:
             for name in sorted(self._words[waiting.pop()] & set(self._by_name)):

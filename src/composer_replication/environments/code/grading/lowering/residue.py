@@ -72,5 +72,3 @@ def uses_of_outcome(function: ast.AST, names: Names) -> dict[str, bool]:
     if any(node.id in held and id(node) not in allowed for node in read):
         raise UnlowerableError("details of an exception's catcher")
     return dict.fromkeys(whole, True)
-
-

@@ -1,7 +1,7 @@
 """What each name of a function is, and which outer names its code may change. Reads trees only.
 
-The order of statements does not count: a name is as live as the most live of its sources. A plain value that is handed to
-live code is live from then on and before.
+The order of statements does not count: a name is as live as the most live of its sources. A plain value that is handed
+to live code is live from then on and before.
 """
 
 from __future__ import annotations
@@ -13,10 +13,24 @@ from dataclasses import replace
 
 from .bindings import Binder, Definition, Function, Sources, decided_by_known, inner_functions, parameter_names
 from .pure import MUTATORS
-from .values import FIXED, LIVE, PLAIN, Level, Names, Value, element_of, evaluate, imported, is_iterator, joined, within
+from .values import (
+    FIXED,
+    IMPURE,
+    LIVE,
+    PLAIN,
+    Liveness,
+    Names,
+    Value,
+    element_of,
+    evaluate,
+    imported,
+    is_iterator,
+    joined,
+    within,
+)
 
 ROUNDS = 30
-OPEN_TO_CHANGE = (Level.PLAIN, Level.IMPURE)
+OPEN_TO_CHANGE = (Liveness.PLAIN, Liveness.IMPURE)
 Handed = Callable[[ast.Call, Names], Mapping[ast.expr, Value] | None]
 """For a call whose callee is seen through: what becomes of each argument inside. None for others."""
 
@@ -34,10 +48,14 @@ class Scope:
         self.escaped: set[str] = set()
         self.sources = Binder().read(body)
         own = {name for name, sources in self.sources.items() if sources.bound}
-        self.names: dict[str, Value] = {name: FIXED for name in own} | dict(parameters)
+        self.names: dict[str, Value] = dict.fromkeys(own, FIXED) | dict(parameters)
         self.parameters = parameters
         self._nodes = list(_own(body))
         self._inner = list(inner_functions(body))
+        for name in _rebound_inside(self._inner):
+            self.sources.setdefault(name, Sources()).unseen = True
+        everything = (node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name))
+        self._reads = [node for node in everything if isinstance(node.ctx, ast.Load)]
         self._leaves_early = any(isinstance(node, ast.Break | ast.Continue | ast.Return) for node in self._nodes)
 
     @property
@@ -51,7 +69,7 @@ class Scope:
             self.names |= {name: self._value(name) for name in self.names}
             if (self.names, self.escaped) == before:
                 return
-        self.names = {name: LIVE for name in self.names}
+        self.names = dict.fromkeys(self.names, LIVE)
 
     def _value(self, name: str) -> Value:
         sources = self.sources.get(name, Sources())
@@ -61,11 +79,23 @@ class Scope:
         values += [own_definition(node, self.seen) for node in sources.definitions]
         values += [imported(origin) for origin in sources.origins]
         found = joined(values)
-        if sources.unseen or (name in self.escaped and found.level in OPEN_TO_CHANGE):
+        if sources.unseen:
             return LIVE
-        if len(values) > 1 and not self._surely(sources):
+        if name in self.escaped and found.level in OPEN_TO_CHANGE:
+            return Value(Liveness.TOUCHED, Liveness.TOUCHED)
+        if self._may_differ(name, sources, len(values)) and not self._surely(sources):
             return LIVE
         return found
+
+    def _may_differ(self, name: str, sources: Sources, values: int) -> bool:
+        """Whether the way that the code took decides what a name holds when it is read."""
+        read_after = sources.loops and not self._read_only_in(name, sources.loops)
+        only_by_loops = len(sources.iterables) == values
+        return bool(read_after) or (values > 1 and not only_by_loops)
+
+    def _read_only_in(self, name: str, loops: list[ast.stmt]) -> bool:
+        inside = {id(node) for loop in loops for node in ast.walk(loop)}
+        return all(id(node) in inside for node in self._reads if node.id == name)
 
     def _surely(self, sources: Sources) -> bool:
         return not (self._leaves_early and sources.under) and all(
@@ -74,7 +104,7 @@ class Scope:
 
     def _of_expression(self, node: ast.expr) -> Value:
         found = evaluate(node, self.seen)
-        return Value(Level.IMPURE) if found.known and is_iterator(node, self.seen) else found
+        return IMPURE if found.known and is_iterator(node, self.seen) else found
 
     def _of_element(self, iterable: ast.expr, column: int | None) -> Value:
         rows = table_rows(iterable)
@@ -90,10 +120,10 @@ class Scope:
         for node in self._nodes:
             if isinstance(node, ast.Assign | ast.AugAssign):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any(evaluate(_loaded(target), self.seen).level == Level.LIVE for target in targets):
+                if any(evaluate(_loaded(target), self.seen).level >= Liveness.TOUCHED for target in targets):
                     yield from self._plain_names(node.value)
             elif isinstance(node, ast.For | ast.AsyncFor):
-                if evaluate(_loaded(node.target), self.seen).level == Level.LIVE:
+                if evaluate(_loaded(node.target), self.seen).level >= Liveness.TOUCHED:
                     yield from self._plain_names(node.iter)
             elif isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) and node.value is not None:
                 yield from self._plain_names(node.value)
@@ -109,7 +139,7 @@ class Scope:
             if inside is not None and (part not in inside or inside[part].known):
                 continue
             value = evaluate(part, self.seen)
-            if _goes_through(node, part) and element_of(part, self.seen).level == Level.FIXED:
+            if _goes_through(node, part) and element_of(part, self.seen).level == Liveness.FIXED:
                 continue
             if value.level in OPEN_TO_CHANGE and not _mutated_in_sight(node, part):
                 yield from self._plain_names(part)
@@ -122,11 +152,19 @@ class Scope:
                     yield name.id
 
 
+def _rebound_inside(inner: list[Definition | ast.Lambda]) -> Iterator[str]:
+    """Names that functions inside declare to be those of the code around."""
+    for function in inner:
+        for node in ast.walk(function):
+            if isinstance(node, ast.Global | ast.Nonlocal):
+                yield from node.names
+
+
 def own_definition(node: Definition, names: Names) -> Value:
     """A function whose only statement returns something known is as good as an expression."""
     if isinstance(node, ast.FunctionDef) and not node.decorator_list:
         body = [part for part in node.body if not is_docstring(part)]
-        inner = within({name: PLAIN for name in parameter_names(node)}, names)
+        inner = within(dict.fromkeys(parameter_names(node), PLAIN), names)
         match body:
             case [ast.Return(value=ast.expr() as value)] if evaluate(value, inner).known:
                 return replace(FIXED, origin=f".{node.name}", pure_call=True)
@@ -184,10 +222,14 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _goes_through(node: ast.expr, part: ast.expr) -> bool:
-    generators = node.generators if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) else []
+    generators = (
+        node.generators if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) else []
+    )
     return any(generator.iter is part for generator in generators)
 
 
 def _mutated_in_sight(call: ast.expr, part: ast.expr) -> bool:
     """`x.append(v)`: x is changed, but `Binder` counts that."""
-    return isinstance(call, ast.Call) and call.func is part and isinstance(part, ast.Attribute) and part.attr in MUTATORS
+    return (
+        isinstance(call, ast.Call) and call.func is part and isinstance(part, ast.Attribute) and part.attr in MUTATORS
+    )

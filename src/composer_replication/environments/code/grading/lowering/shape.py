@@ -29,7 +29,7 @@ def mentioned(node: ast.AST) -> Iterator[str]:
 
 
 def keep_needed(tree: ast.Module, tests: Collection[str]) -> None:
-    """`tests` by their names in pytest's ids. Other functions and names stay only where something that stays needs them."""
+    """`tests` by their names in pytest's ids. Others stay only where something that stays needs them."""
     roots = {part for name in tests for part in name.split("::")}
     own = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     needed: set[str] = set()
@@ -42,10 +42,14 @@ def keep_needed(tree: ast.Module, tests: Collection[str]) -> None:
         kept.update(new)
         needed.update(name for node in new for name in _own_mentions(node))
     _cut(tree, kept)
-    tree.body = [node for node in (_needed_imports(node, needed) for node in tree.body) if not isinstance(node, ast.Pass)]
+    tree.body = [
+        node for node in (_needed_imports(node, needed) for node in tree.body) if not isinstance(node, ast.Pass)
+    ]
 
 
-def _units(scope: ast.Module | ast.ClassDef, owner: ast.ClassDef | None, kept: set[ast.stmt]) -> Iterator[tuple[ast.stmt, ast.ClassDef | None]]:
+def _units(
+    scope: ast.Module | ast.ClassDef, owner: ast.ClassDef | None, kept: set[ast.stmt]
+) -> Iterator[tuple[ast.stmt, ast.ClassDef | None]]:
     """Statements of the module, and those of classes that stay."""
     for node in scope.body:
         yield node, owner
@@ -75,7 +79,11 @@ def _wanted(node: ast.stmt, owner: ast.ClassDef | None, roots: set[str], needed:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             if name in roots | needed | ALWAYS_RUN or name.startswith("pytest_") or _autouse(node):
                 return True
-            return owner is not None and not (name.startswith("test") and _holds_tests(owner)) and _keeps_all(owner, name, own)
+            return (
+                owner is not None
+                and not (name.startswith("test") and _holds_tests(owner))
+                and _keeps_all(owner, name, own)
+            )
         case ast.ClassDef():
             return node.name in roots | needed
         case ast.Expr(value=ast.Constant()) | ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
@@ -111,7 +119,11 @@ def _needed_imports(node: ast.stmt, needed: set[str]) -> ast.stmt:
             kept = [alias for alias in aliases if alias.name == "*" or (alias.asname or alias.name) in needed]
             return ast.ImportFrom(module, kept, 0) if kept else ast.Pass()
         case ast.Import(names=aliases):
-            kept = [alias for alias in aliases if not _is_foreign(alias.name) or (alias.asname or alias.name.partition(".")[0]) in needed]
+            kept = [
+                alias
+                for alias in aliases
+                if not _is_foreign(alias.name) or (alias.asname or alias.name.partition(".")[0]) in needed
+            ]
             return ast.Import(kept) if kept else ast.Pass()
         case _:
             return node

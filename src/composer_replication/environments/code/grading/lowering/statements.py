@@ -1,4 +1,4 @@
-"""Bodies of test functions and helpers, with every assertion turned into a statement that sends values. Makes new trees.
+"""Bodies of test functions and helpers, every assertion turned into a statement that sends values. Makes new trees.
 
 `_known(…)` statements stand in the result; they are what a recording has and a graded text has not.
 """
@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from .analysis import Analysis, Place
-from .comparisons import Comparison, comparisons, shows_members
-from .data import KNOWN, OBSERVE, SEEN, Check, UnlowerableError
+from .analysis import Analysis, FunctionPlace
+from .comparisons import AssertedComparison, comparisons, shows_members
+from .data import KNOWN, OBSERVE, SEEN, LoweredCheck, UnlowerableError
 from .forms import PAIRS, SINGLES, Raising, is_own_method, of_method, raising
 from .residue import asserts_something, catches_assertions, fails_always, refuse_residue, uses_of_outcome
-from .values import Level, Names, evaluate
+from .values import Liveness, Names, Value, evaluate
 
 IN_PROCESS: dict[str, type[ast.cmpop]] = {
     "eq": ast.Eq,
@@ -38,20 +38,22 @@ class Numbers:
     """The checks so far, and those whose answer the process itself must give."""
 
     answered: Collection[int] = ()
-    checks: dict[int, Check] = field(default_factory=dict[int, Check])
+    checks: dict[int, LoweredCheck] = field(default_factory=dict[int, LoweredCheck])
+    asked: int = 0
+    """Checks that ask something of the package."""
     visible: set[int] = field(default_factory=set[int])
     """Checks whose text shows what is expected."""
 
-    def add(self, kind: str, live: tuple[bool, ...], comparison: Comparison | None = None) -> int:
+    def add(self, kind: str, live: tuple[bool, ...], comparison: AssertedComparison | None = None) -> int:
         number = len(self.checks)
-        self.checks[number] = Check(number, kind, live, dict(comparison.options) if comparison else {})
+        self.checks[number] = LoweredCheck(number, kind, live, dict(comparison.options) if comparison else {})
         return number
 
 
 class Body:
     """Lowers one function. `hoist`: exceptions of operands belong to the code around, as in helpers and `try`."""
 
-    def __init__(self, place: Place, analysis: Analysis, numbers: Numbers) -> None:
+    def __init__(self, place: FunctionPlace, analysis: Analysis, numbers: Numbers) -> None:
         self.place = place
         self.analysis = analysis
         self.numbers = numbers
@@ -119,13 +121,13 @@ class Body:
         """`return self.assertEqual(…)` answers None."""
         return not self._is_helper(call) and (is_own_method(call) or "") in (*PAIRS, *SINGLES)
 
-    def _pattern(self, test: ast.expr) -> list[Comparison]:
+    def _pattern(self, test: ast.expr) -> list[AssertedComparison]:
         """`info.match(p)` of a caught exception."""
         match test:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="match"), args=[pattern], keywords=[]):
                 if name in self.outcomes:
                     raised = ast.Attribute(ast.Name(name, ast.Load()), "value", ast.Load())
-                    return [Comparison("regex", [ast.Call(ast.Name("str", ast.Load()), [raised], []), pattern])]
+                    return [AssertedComparison("regex", [ast.Call(ast.Name("str", ast.Load()), [raised], []), pattern])]
             case _:
                 pass
         return []
@@ -138,7 +140,7 @@ class Body:
             swallows = hoist or not all(_is_subtest(item) for item in node.items)
             return [_with_parts(node, items=quiet, body=self._block(node.body, swallows))]
         first = places[0]
-        inner = node.body if first + 1 == len(node.items) else [ast.With(node.items[first + 1 :], node.body)]
+        inner = node.body if first + 1 == len(node.items) else [_nested(node, first + 1)]
         target = node.items[first].optional_vars
         if target is not None and not isinstance(target, ast.Name):
             raise UnlowerableError("an unusual raises")
@@ -151,6 +153,7 @@ class Body:
             raise UnlowerableError("an assertion whose failure is expected")
         live = (True, False, False) if expected.match else (True, False)
         number = self.numbers.add("raises", live)
+        self.numbers.asked += 1
         name = target if target and target in self.outcomes else SEEN
         before: list[ast.stmt] = []
         if expected.action is not None:
@@ -189,17 +192,23 @@ class Body:
             self.outcomes[caught] = True
             found = self._raises(Raising(expected, None, None), body, caught)
             if handler.name:
-                found.append(ast.Assign([ast.Name(handler.name, ast.Store())], ast.Attribute(ast.Name(caught, ast.Load()), "value", ast.Load())))
+                found.append(
+                    ast.Assign(
+                        [ast.Name(handler.name, ast.Store())],
+                        ast.Attribute(ast.Name(caught, ast.Load()), "value", ast.Load()),
+                    )
+                )
             return [*found, *self._all(handler.body, hoist)]
         body = ast.Module([*node.body], [])
         swallowing = any(catches_assertions(handler.type) for handler in node.handlers)
         if swallowing and asserts_something(body, self.names):
             raise UnlowerableError("an assertion inside try")
+        tried = self._block(node.body, hoist or bool(node.handlers))
         handlers = [_with_parts(handler, body=self._block(handler.body, hoist)) for handler in node.handlers]
         return [
             _with_parts(
                 node,
-                body=self._block(node.body, hoist or bool(node.handlers)),
+                body=tried,
                 handlers=handlers,
                 orelse=self._block(node.orelse, hoist),
                 finalbody=self._block(node.finalbody, hoist),
@@ -216,25 +225,29 @@ class Body:
             return None
         return classes if node.orelse or len(node.body) > 1 else None
 
-    def _checks(self, found: Iterable[Comparison], hoist: bool) -> list[ast.stmt]:
+    def _checks(self, found: Iterable[AssertedComparison], hoist: bool) -> list[ast.stmt]:
         return [new for comparison in list(found) for new in self._check(comparison, hoist)]
 
-    def _check(self, comparison: Comparison, hoist: bool) -> list[ast.stmt]:
+    def _check(self, comparison: AssertedComparison, hoist: bool) -> list[ast.stmt]:
         values = [evaluate(operand, self.names) for operand in comparison.operands]
         given = comparison.known
-        live = tuple(
-            place not in given if given is not None else not value.known for place, value in enumerate(values)
-        )
+        live = tuple(place not in given if given is not None else not value.known for place, value in enumerate(values))
         if all(value.known for value in values):
-            return []
+            if not any(isinstance(node, ast.Name) for operand in comparison.operands for node in ast.walk(operand)):
+                return []
+            live = tuple(True for _ in values)
+        else:
+            self.numbers.asked += 1
         self._refuse_own_comparison(comparison)
         number = self.numbers.add(comparison.kind, live, comparison)
         if number in self.numbers.answered and comparison.kind in IN_PROCESS:
             return self._answered(number, comparison, hoist)
         if comparison.kind in ("truth", "falsehood") and shows_members(comparison.operands[0]):
             self.numbers.visible.add(number)
-        sides = [value for value, is_live in zip(values, live, strict=True) if is_live]
-        if len(sides) > 1 and any(value.level == Level.IMPURE or value.names_something for value in sides):
+        sides = [
+            pair for pair, is_live in zip(zip(comparison.operands, values, strict=True), live, strict=True) if is_live
+        ]
+        if len(sides) > 1 and any(_made_without_package(operand, value) for operand, value in sides):
             self.numbers.visible.add(number)
         sent = [operand for operand, is_live in zip(comparison.operands, live, strict=True) if is_live]
         known = [
@@ -244,16 +257,18 @@ class Body:
         ]
         return [*self._sent(number, sent, hoist), *known]
 
-    def _refuse_own_comparison(self, comparison: Comparison) -> None:
+    def _refuse_own_comparison(self, comparison: AssertedComparison) -> None:
         """`assert same(f(x), y)`, where a function of the file does the comparing."""
         calls = [node for node in ast.walk(comparison.operands[0]) if isinstance(node, ast.Call)]
-        if comparison.kind in ("truth", "falsehood") and any(self.analysis.compares(call, self.place) for call in calls):
+        if comparison.kind in ("truth", "falsehood") and any(
+            self.analysis.compares(call, self.place) for call in calls
+        ):
             raise UnlowerableError("a comparison in a helper's answer")
 
-    def _answered(self, number: int, comparison: Comparison, hoist: bool) -> list[ast.stmt]:
+    def _answered(self, number: int, comparison: AssertedComparison, hoist: bool) -> list[ast.stmt]:
         """The process tells whether it holds: for objects that have no plain form."""
         kind = "falsehood" if comparison.kind in DENYING else "truth"
-        self.numbers.checks[number] = Check(number, kind, (True,), {})
+        self.numbers.checks[number] = LoweredCheck(number, kind, (True,), {})
         self.numbers.visible.add(number)
         left, right = comparison.operands
         told = ast.Compare(left, [IN_PROCESS[comparison.kind]()], [right])
@@ -264,10 +279,17 @@ class Body:
         if hoist:
             names = [f"_value_{number}_{place}" for place, _ in enumerate(operands)]
             before = [
-                ast.Assign([ast.Name(name, ast.Store())], operand) for name, operand in zip(names, operands, strict=True)
+                ast.Assign([ast.Name(name, ast.Store())], operand)
+                for name, operand in zip(names, operands, strict=True)
             ]
             operands = [ast.Name(name, ast.Load()) for name in names]
         return [*before, _observing(number, SEEN, [_call_statement(SEEN, *operands)])]
+
+
+def _made_without_package(operand: ast.expr, value: Value) -> bool:
+    """A touched value that stands there as a whole is an input as well; a part of one, `row[1]`, need not be."""
+    whole = isinstance(operand, ast.Name)
+    return value.level == Liveness.IMPURE or value.names_something or (value.level == Liveness.TOUCHED and not whole)
 
 
 def _with_parts(node: Node, **parts: object) -> Node:
@@ -286,6 +308,10 @@ def _known(number: int, place: int, operand: ast.expr) -> ast.stmt:
 def _observing(number: int, name: str, body: list[ast.stmt]) -> ast.stmt:
     opened = ast.Call(ast.Name(OBSERVE, ast.Load()), [ast.Constant(number)], [])
     return ast.With([ast.withitem(opened, ast.Name(name, ast.Store()))], body)
+
+
+def _nested(node: ast.With, first: int) -> ast.stmt:
+    return ast.With(node.items[first:], node.body)
 
 
 def _is_subtest(item: ast.withitem) -> bool:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from composer_replication.syntax import parse
 
-from .analysis import Analysis, Place
+from .analysis import Analysis, FunctionPlace
 from .data import KNOWN, LoweredModule, UnlowerableError
 from .exposure import exposed_tests
 from .merging import merged
@@ -46,8 +46,8 @@ def lower(
 ) -> LoweredModule:
     """`tests` are functions by their name in pytest's ids, without parameters. `packages` are the graded ones: none of
     them may stand for a module that is taken to be the standard library's. `others` are trusted test files by path:
-    what this one imports from them is seen through. `answered` are checks whose operands have no plain form: the process
-    itself says whether they hold. The numbers of checks do not depend on it."""
+    what this one imports from them is seen through. `answered` are checks whose operands have no plain form: the
+    process itself says whether they hold. The numbers of checks do not depend on it."""
     shadows = [name for name in packages if name in sys.stdlib_module_names]
     if shadows:
         return _nothing(path, dict.fromkeys(tests, f"{shadows[0]} bears a name of the standard library"))
@@ -68,7 +68,7 @@ def _lowered(path: str, tree: ast.Module, tests: Collection[str], answered: Coll
     reached = Reach(analysis)
     by_name = {place.name: place for place in analysis.places if place.parent is None}
     trials = {place: _trial(place, analysis) for place in analysis.places if place.parent is None}
-    good: dict[str, Place] = {}
+    good: dict[str, FunctionPlace] = {}
     for test, name in where.items():
         place = by_name[name]
         parts = [place, *reached(place)]
@@ -84,28 +84,28 @@ def _lowered(path: str, tree: ast.Module, tests: Collection[str], answered: Coll
     return _written(path, analysis, reached, good, trials, left, answered)
 
 
-def _trial(place: Place, analysis: Analysis) -> Trial:
+def _trial(place: FunctionPlace, analysis: Analysis) -> Trial:
     numbers = Numbers()
     try:
         Body(place, analysis, numbers).lowered()
     except UnlowerableError as error:
         return Trial(reason=str(error))
-    return Trial(len(numbers.checks))
+    return Trial(numbers.asked)
 
 
 def _written(
     path: str,
     analysis: Analysis,
     reached: Reach,
-    good: Mapping[str, Place],
-    trials: Mapping[Place, Trial],
+    good: Mapping[str, FunctionPlace],
+    trials: Mapping[FunctionPlace, Trial],
     left: Mapping[str, str],
     answered: Collection[int],
 ) -> LoweredModule:
     numbers = Numbers(answered)
     tests = set(good.values())
     helpers = {part for place in tests for part in reached(place)}
-    visible: dict[Place, bool] = {}
+    visible: dict[FunctionPlace, bool] = {}
     for place in analysis.places:
         if place.parent is None and (place in tests or place in helpers) and trials[place].checks:
             before = set(numbers.visible)
@@ -130,6 +130,7 @@ def _written(
         numbers.checks,
         left,
         frozenset(shown),
+        frozenset(numbers.visible),
     )
 
 

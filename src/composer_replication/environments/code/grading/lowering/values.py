@@ -1,8 +1,8 @@
 """What is known of a value before anything runs: whether gold's recording can stand for it.
 
 Reads expressions. A value is fixed (known, and nothing can change it), plain (known as long as nobody changes it),
-impure (made without the package, but not the same whenever it is asked), or live (the package, or something that cannot
-be seen through, had a hand in it).
+impure (made without the package, but not the same whenever it is asked), touched (made without the package, which then
+got hold of it), or live (the package, or something that cannot be seen through, made it).
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from typing import cast
 from . import pure
 
 
-class Level(IntEnum):
+class Liveness(IntEnum):
     FIXED = 0
     PLAIN = 1
     IMPURE = 2
-    LIVE = 3
+    TOUCHED = 3
+    LIVE = 4
 
 
 @dataclass(frozen=True)
 class Value:
-    level: Level
-    element: Level = Level.LIVE
+    level: Liveness
+    element: Liveness = Liveness.LIVE
     """Of what it contains."""
     origin: str | None = None
     """Where a name comes from, dotted: `datetime.date`, `builtins.len`. Own functions and classes start with a dot."""
@@ -35,7 +36,7 @@ class Value:
 
     @property
     def known(self) -> bool:
-        return self.level <= Level.PLAIN
+        return self.level <= Liveness.PLAIN
 
     @property
     def names_something(self) -> bool:
@@ -43,11 +44,15 @@ class Value:
         return self.known or self.origin is not None
 
 
-FIXED = Value(Level.FIXED, Level.FIXED)
-PLAIN = Value(Level.PLAIN, Level.PLAIN)
-IMPURE = Value(Level.IMPURE)
-LIVE = Value(Level.LIVE)
+FIXED = Value(Liveness.FIXED, Liveness.FIXED)
+PLAIN = Value(Liveness.PLAIN, Liveness.PLAIN)
+IMPURE = Value(Liveness.IMPURE, Liveness.IMPURE)
+LIVE = Value(Liveness.LIVE)
 Names = Mapping[str, Value]
+
+
+def _throughout(level: Liveness) -> Value:
+    return Value(level, level)
 
 
 def within(inner: dict[str, Value], outer: Names) -> ChainMap[str, Value]:
@@ -72,13 +77,13 @@ def builtin(name: str) -> Value:
     if name not in pure.BUILTIN_NAMES:
         return LIVE
     origin = f"builtins.{name}"
-    return Value(Level.FIXED, Level.FIXED, origin, pure.pure_origin(origin))
+    return Value(Liveness.FIXED, Liveness.FIXED, origin, pure.pure_origin(origin))
 
 
 def imported(origin: str) -> Value:
     if pure.harmless_module(origin):
-        return Value(Level.FIXED, Level.FIXED, origin, pure.pure_origin(origin))
-    return Value(Level.LIVE, origin=origin)
+        return Value(Liveness.FIXED, Liveness.FIXED, origin, pure.pure_origin(origin))
+    return Value(Liveness.LIVE, origin=origin)
 
 
 def evaluate(node: ast.expr, names: Names) -> Value:
@@ -91,7 +96,7 @@ def evaluate(node: ast.expr, names: Names) -> Value:
             return _display(node, names)
         case ast.Dict():
             parts = [evaluate(part, names) for part in (*node.keys, *node.values) if part is not None]
-            return _container(joined(parts), Level.PLAIN)
+            return _container(joined(parts), Liveness.PLAIN)
         case ast.JoinedStr() | ast.FormattedValue() | ast.Slice() | ast.Compare() | ast.BoolOp() | ast.UnaryOp():
             return _operation(node, names)
         case ast.BinOp() | ast.IfExp():
@@ -139,16 +144,16 @@ def element_of(iterable: ast.expr, names: Names) -> Value:
         case _:
             pass
     whole = evaluate(iterable, names)
-    return Value(max(whole.level if not whole.known else Level.FIXED, whole.element), whole.element)
+    return Value(max(whole.level if not whole.known else Liveness.FIXED, whole.element), whole.element)
 
 
 def _display(node: ast.Tuple | ast.List | ast.Set, names: Names) -> Value:
     inside = joined(evaluate(element, names) for element in node.elts)
-    return _container(inside, Level.FIXED if isinstance(node, ast.Tuple) else Level.PLAIN)
+    return _container(inside, Liveness.FIXED if isinstance(node, ast.Tuple) else Liveness.PLAIN)
 
 
-def _container(inside: Value, least: Level) -> Value:
-    origin = "." if inside.origin and least == Level.FIXED and inside.level > Level.PLAIN else None
+def _container(inside: Value, least: Liveness) -> Value:
+    origin = "." if inside.origin and least == Liveness.FIXED and inside.level > Liveness.PLAIN else None
     return Value(max(inside.level, least), inside.level, origin)
 
 
@@ -162,7 +167,7 @@ def _operation(node: ast.expr, names: Names) -> Value:
 
 def _part(base: Value, index: Value) -> Value:
     if not (base.known and index.known):
-        return Value(max(base.level, index.level))
+        return _throughout(max(base.level, index.level))
     return Value(base.element, base.element)
 
 
@@ -177,24 +182,27 @@ def _attribute(node: ast.Attribute, names: Names) -> Value:
 def _call(node: ast.Call, names: Names) -> Value:
     arguments = joined(evaluate(part, names) for part in (*node.args, *(keyword.value for keyword in node.keywords)))
     function = evaluate(node.func, names)
-    if function.level == Level.LIVE or arguments.level == Level.LIVE:
-        return LIVE
+    if max(function.level, arguments.level) >= Liveness.TOUCHED:
+        return _throughout(max(function.level, arguments.level))
     if function.origin is None and isinstance(node.func, ast.Attribute):
         owner = evaluate(node.func.value, names)
         if not (owner.known and arguments.known and node.func.attr in pure.PURE_METHODS):
-            return Value(max(owner.level, arguments.level, Level.IMPURE))
-        least = Level.FIXED if node.func.attr in pure.FIXED_METHODS else Level.PLAIN
+            return _throughout(max(owner.level, arguments.level, Liveness.IMPURE))
+        least = Liveness.FIXED if node.func.attr in pure.FIXED_METHODS else Liveness.PLAIN
         return Value(max(least, owner.element), max(owner.element, arguments.element))
     if not (function.pure_call and arguments.known):
         return IMPURE
     fixed = function.origin is not None and pure.gives_immutable(function.origin)
-    return Value(Level.FIXED if fixed else Level.PLAIN, max(arguments.level, arguments.element) if not fixed else Level.FIXED)
+    return Value(
+        Liveness.FIXED if fixed else Liveness.PLAIN,
+        max(arguments.level, arguments.element) if not fixed else Liveness.FIXED,
+    )
 
 
 def _lambda(node: ast.Lambda, names: Names) -> Value:
     parameters = {argument.arg: PLAIN for argument in all_arguments(node.args)}
     body = evaluate(node.body, within(parameters, names))
-    return Value(Level.FIXED, Level.FIXED, None, True) if body.known else LIVE
+    return Value(Liveness.FIXED, Liveness.FIXED, None, True) if body.known else LIVE
 
 
 def all_arguments(arguments: ast.arguments) -> list[ast.arg]:
@@ -205,10 +213,10 @@ def all_arguments(arguments: ast.arguments) -> list[ast.arg]:
 def _comprehension(node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, names: Names) -> Value:
     own: dict[str, Value] = {}
     inner = within(own, names)
-    levels = [Level.PLAIN]
+    levels = [Liveness.PLAIN]
     for generator in node.generators:
         element = element_of(generator.iter, inner)
-        own |= {name: element for name in target_names(generator.target)}
+        own |= dict.fromkeys(target_names(generator.target), element)
         levels += [evaluate(part, inner).level for part in (generator.iter, *generator.ifs)]
     results = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
     inside = max(evaluate(result, inner).level for result in results)
