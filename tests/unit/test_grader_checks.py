@@ -8,7 +8,7 @@ import pytest
 from composer_replication.environments.code.grading.checks import holds, read_claim
 from composer_replication.environments.code.grading.inside.recompose_grading.observing import Observer
 from composer_replication.environments.code.grading.inside.recompose_grading.plain_form import Encoder
-from composer_replication.environments.code.grading.lowering import Check
+from composer_replication.environments.code.grading.lowering import LoweredCheck
 from composer_replication.environments.code.grading.recorded import (
     Recorded,
     RecordedModule,
@@ -31,7 +31,7 @@ def judged(kind, left, right, live=(True, False), **options):
     """`left` is what the submission's process computes."""
     entries = observed(lambda seen: seen(*(left, right)[: sum(live)]))
     known = {1: Encoder().form(right)}
-    return holds(Check(0, kind, live, options), read_claim(entries[0], "live"), known)
+    return holds(LoweredCheck(0, kind, live, options), read_claim(entries[0], "live"), known)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def raised(error, *known):
 
     (entry,) = observed(compute)
     operands = {index + 1: Encoder().form(value) for index, value in enumerate(known)}
-    return holds(Check(0, "raises", (True, False, False), {}), read_claim(entry, "live"), operands)
+    return holds(LoweredCheck(0, "raises", (True, False, False), {}), read_claim(entry, "live"), operands)
 
 
 def test_exceptions_go_by_class_and_text():
@@ -122,7 +122,7 @@ def test_exceptions_go_by_class_and_text():
 
 def test_an_exception_is_no_value():
     entry = {"seen": 0, "raised": ["builtins:ValueError"], "text": ""}
-    assert not holds(Check(0, "ne", (True, False), {}), read_claim(entry, "live"), {1: 3})
+    assert not holds(LoweredCheck(0, "ne", (True, False), {}), read_claim(entry, "live"), {1: 3})
 
 
 def test_a_pattern_of_the_submission_is_not_run():
@@ -139,12 +139,12 @@ def test_a_pattern_of_the_submission_is_not_run():
     ],
 )  # fmt: skip
 def test_what_no_observer_sends_holds_nowhere(entry):
-    check = Check(0, "eq", (True, False), {})
+    check = LoweredCheck(0, "eq", (True, False), {})
     assert false_checks([(0, {1: 1})], {0: check}, [entry]) != frozenset()
 
 
 def test_the_checks_must_be_the_solutions_in_its_order():
-    checks = {number: Check(number, "eq", (True, False), {}) for number in (0, 1)}
+    checks = {number: LoweredCheck(number, "eq", (True, False), {}) for number in (0, 1)}
     passages = [(0, {1: 5}), (1, {1: 6})]
     entries = [{"seen": number, "operands": [[value]], "same": [0]} for number, value in ((0, 5), (1, 6))]
     assert false_checks(passages, checks, entries) == frozenset()
@@ -159,7 +159,7 @@ def test_what_was_recorded_is_read_back(tmp_path):
     task = write_sample_task(tmp_path / "task")
     assert read_recorded(task) == Recorded()
     known = Encoder().form([datetime.date(2026, 1, 2), (1, 2)])
-    module = RecordedModule("text", {3: Check(3, "approx", (True, False), {"rel": 0.1})}, (3,))
+    module = RecordedModule("text", {3: LoweredCheck(3, "approx", (True, False), {"rel": 0.1})}, (3,))
     test = RecordedTest("a.py", "test_0", ((3, {1: known}),), True)
     recorded = Recorded({"a.py": module}, {HIDDEN[0]: test}, {"b": "why"})
     (task.folder / "tests" / "checks.json").write_text(as_text(recorded))

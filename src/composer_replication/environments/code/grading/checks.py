@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .inside.recompose_grading.plain_form import PLAIN_TYPES, instance_names
-from .lowering import Check
+from .lowering import LoweredCheck
 from .plain_data import OPAQUE, Thing, decode
 
 MAX_MATCHED_CHARACTERS = 20_000
@@ -74,7 +74,7 @@ def _operand(entry: object, place: object, side: str) -> Operand:
             return Operand(OPAQUE, None, frozenset(), where)
 
 
-def holds(check: Check, seen: Claim, known: Mapping[int, object]) -> bool:
+def holds(check: LoweredCheck, seen: Claim, known: Mapping[int, object]) -> bool:
     """`known` has a form for each operand that is not live."""
     try:
         if check.kind == "raises":

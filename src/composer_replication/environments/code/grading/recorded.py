@@ -20,7 +20,7 @@ from typing import Any
 from ..tasks.store import CHECKS
 from ..tasks.task import TaskFolder
 from .checks import holds, read_claim
-from .lowering import Check
+from .lowering import LoweredCheck
 
 Passage = tuple[int, Mapping[int, Any]]
 """A check, and the forms of its known operands."""
@@ -29,7 +29,7 @@ Passage = tuple[int, Mapping[int, Any]]
 @dataclass(frozen=True)
 class RecordedModule:
     graded: str
-    checks: Mapping[int, Check]
+    checks: Mapping[int, LoweredCheck]
     answered: tuple[int, ...] = ()
     """Checks on values without a plain form: the process itself says whether they hold."""
 
@@ -61,12 +61,14 @@ class Recorded:
         return test not in self.tests or self.tests[test].exposed
 
 
-def passes(passages: Sequence[Passage], checks: Mapping[int, Check], sent: object) -> bool:
+def passes(passages: Sequence[Passage], checks: Mapping[int, LoweredCheck], sent: object) -> bool:
     """Exactly the solution's checks in the solution's order, and every one of them holds."""
     return false_checks(passages, checks, sent) == frozenset()
 
 
-def false_checks(passages: Sequence[Passage], checks: Mapping[int, Check], sent: object) -> frozenset[int] | None:
+def false_checks(
+    passages: Sequence[Passage], checks: Mapping[int, LoweredCheck], sent: object
+) -> frozenset[int] | None:
     """Numbers of the checks that do not hold; None where other checks were passed through than expected."""
     entries: list[object] = sent if isinstance(sent, list) else []
     seen = [read_claim(entry, "live") for entry in entries if not (isinstance(entry, dict) and "known" in entry)]
@@ -106,8 +108,8 @@ def _read(path: Path, changed_ns: int) -> Recorded:
     return Recorded(modules, tests, found["left"])
 
 
-def _check(entry: Mapping[str, Any]) -> Check:
-    return Check(entry["number"], entry["kind"], tuple(entry["live"]), entry["options"])
+def _check(entry: Mapping[str, Any]) -> LoweredCheck:
+    return LoweredCheck(entry["number"], entry["kind"], tuple(entry["live"]), entry["options"])
 
 
 def _passages(entries: Sequence[Any]) -> tuple[Passage, ...]:
