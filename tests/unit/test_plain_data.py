@@ -36,6 +36,11 @@ def test_a_builtin_value_comes_out_as_it_was(value):
     assert type(sent(value)) in (type(value), frozenset)
 
 
+def test_a_set_is_written_in_one_order():
+    forward, backward = {f"a{number}" for number in range(9)}, {f"a{number}" for number in reversed(range(9))}
+    assert Encoder().form(forward) == Encoder().form(backward) == ["set", [f"a{number}" for number in range(9)]]
+
+
 class Lies(str):
     def __eq__(self, other):
         return True

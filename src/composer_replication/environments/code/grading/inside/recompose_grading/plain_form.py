@@ -175,6 +175,11 @@ def _items(tag: str, iterate: Callable[[Any], Iterable[Any]]) -> Writer:
     return lambda encoder, value, outer: [tag, encoder._many(iterate(value), outer)]  # pyright: ignore[reportPrivateUsage]
 
 
+def _unordered(iterate: Callable[[Any], Iterable[Any]]) -> Writer:
+    """In the order of the written forms: that of a set differs between processes."""
+    return lambda encoder, value, outer: ["set", sorted(encoder._many(iterate(value), outer), key=repr)]  # pyright: ignore[reportPrivateUsage]
+
+
 def _entries(tag: str, iterate: Callable[[Any], Iterable[tuple[Any, Any]]]) -> Writer:
     return lambda encoder, value, outer: [tag, encoder._pairs(iterate(value), outer)]  # pyright: ignore[reportPrivateUsage]
 
@@ -193,13 +198,13 @@ WRITERS: tuple[tuple[Any, Writer], ...] = (
     (memoryview, _written("bytes", lambda value: _short(value.hex()))),
     (list, _items("list", list.__iter__)),
     (tuple, _items("tuple", tuple.__iter__)),
-    (set, _items("set", set.__iter__)),
-    (frozenset, _items("set", frozenset.__iter__)),
+    (set, _unordered(set.__iter__)),
+    (frozenset, _unordered(frozenset.__iter__)),
     (collections.deque, _items("deque", collections.deque.__iter__)),
     (collections.OrderedDict, _entries("ordered", collections.OrderedDict.items)),
     (dict, _entries("dict", dict.items)),
     (types.MappingProxyType, _entries("dict", lambda value: value.items())),
-    ((type({}.keys()), type({}.items())), _items("set", iter)),
+    ((type({}.keys()), type({}.items())), _unordered(iter)),
     (range, _written("range", lambda value: [value.start, value.stop, value.step])),
     (slice, _items("slice", lambda value: (value.start, value.stop, value.step))),
     (decimal.Decimal, _written("decimal", lambda value: _short(str(value)))),
