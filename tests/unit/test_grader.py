@@ -17,6 +17,7 @@ from tests.hacks.sample_task import (
     NOP,
     SPANS,
     SPANS_GOLD,
+    VISIBLE_FILE,
     Submission,
     spans_with,
     write_sample_task,
@@ -56,7 +57,7 @@ def test_nothing_costs_one_run_and_the_solution_two(task, runs):
 def test_the_last_run_has_other_expectations_and_other_names(task, runs):
     grade(task, GOLD)
     first, last = runs
-    assert set(first.texts) & set(last.texts) <= {HIDDEN_FILE}
+    assert set(first.texts) & set(last.texts) <= {HIDDEN_FILE, VISIBLE_FILE}
     assert first.texts[HIDDEN_FILE] == HIDDEN_TESTS != last.texts[HIDDEN_FILE]
 
 
@@ -89,6 +90,14 @@ def test_a_solution_that_breaks_a_guard_scores_nothing(task):
     assert result.reward == 0.0
     assert set(result.guards_broken) <= set(GUARDS) and result.guards_broken
     assert result.hidden_passed == HIDDEN
+
+
+def test_a_broken_guard_cannot_be_overwritten(task):
+    text = SPANS_GOLD.replace("return max(0, end - start)", "return end")
+    text += f"\nimport re\ntests = open({VISIBLE_FILE!r}).read()\n"
+    text += f"open({VISIBLE_FILE!r}, 'w').write(re.sub('assert .*', 'pass', tests))\n"
+    result = grade(task, Submission({SPANS: text.encode()}))
+    assert (result.reward, bool(result.guards_broken)) == (0.0, True)
 
 
 def test_a_file_that_cannot_be_read_scores_nothing(task):

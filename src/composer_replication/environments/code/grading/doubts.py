@@ -14,8 +14,7 @@ from ..tasks.task import TaskFolder
 from ..tasks.test_ids import file_of
 from .challenge import Challenge, draw_challenge
 from .contradict import function_names
-from .orders import drawn_facts, shown_texts
-from .overlay import plain_files
+from .orders import drawn_facts, known_texts, shown_texts
 from .recorded import Recorded
 from .reward import challenge_objections
 from .trusted_run import Order, RunOutcome
@@ -41,19 +40,9 @@ def draw_doubts(task: TaskFolder, recorded: Recorded, passed: frozenset[str], dr
     guards = tuple(draw.sample(task.code_task.guard_tests, min(MAX_GUARDS, len(task.code_task.guard_tests))))
     facts = drawn_facts(task, draw)
     fact_ids = facts.tests(sorted(function_names(facts.text)))
-    shown = shown_texts(task, hidden_too=bool(doubted))
+    known = known_texts(task) | shown_texts(task, hidden_too=bool(doubted)) | {facts.path: facts.text}
     groups = ((doubted, HIDDEN_SHARE), (guards, GUARD_SHARE), (fact_ids, FACT_SHARE))
-    challenge = draw_challenge(_python_tests(task) | shown | {facts.path: facts.text}, groups, draw)
+    challenge = draw_challenge(known, groups, draw)
     tests = (*doubted, *guards, *fact_ids)
-    texts = {**shown, facts.path: facts.text, **challenge.texts}
-    return Doubts(Order(tests, tuple(sorted({file_of(test) for test in tests})), texts, isolated=True), challenge)
-
-
-def _python_tests(task: TaskFolder) -> dict[str, str]:
-    """As the agent knows them."""
-    paths = [path for path in plain_files(task.tree) if path in task.code_task.test_files or path in _overlaid(task)]
-    return {path: (task.tree / path).read_bytes().decode(errors="replace") for path in paths if path.endswith(".py")}
-
-
-def _overlaid(task: TaskFolder) -> frozenset[str]:
-    return frozenset(plain_files(task.overlay)) if task.overlay.is_dir() else frozenset()
+    files = tuple(sorted({file_of(test) for test in tests}))
+    return Doubts(Order(tests, files, {**known, **challenge.texts}, isolated=True), challenge)

@@ -9,6 +9,7 @@ are drawn.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from random import Random
@@ -60,7 +61,7 @@ def first_orders(task: TaskFolder, recorded: Recorded, draw: Random) -> FirstOrd
     together = () if lowered else unlowered
     tests = [*(ids[test] for test in (*lowered, *together)), *task.code_task.guard_tests, *fact_ids]
     texts = {module.path: module.text for module in (*modules.values(), facts)}
-    orders = [_order(tests, shown_texts(task, bool(together)) | texts)]
+    orders = [_order(tests, known_texts(task) | shown_texts(task, bool(together)) | texts)]
     if lowered and unlowered:
         orders.append(_order(unlowered, shown_texts(task, True)))
     return FirstOrders(tuple(orders), frozenset(fact_ids), ids)
@@ -69,6 +70,16 @@ def first_orders(task: TaskFolder, recorded: Recorded, draw: Random) -> FirstOrd
 def drawn_facts(task: TaskFolder, draw: Random) -> Drawn:
     """Next to the hidden tests, so that its place tells nothing."""
     return Drawn(beside(file_of(draw.choice(task.code_task.hidden_tests)), draw), draw_facts(draw))
+
+
+def known_texts(task: TaskFolder) -> dict[str, str]:
+    """Test files as the agent has them: in memory too, where nothing that is imported first can overwrite them."""
+    found: dict[str, str] = {}
+    for path in task.code_task.test_files:
+        if path.endswith(".py") and (task.tree / path).is_file():
+            with suppress(UnicodeDecodeError):
+                found[path] = (task.tree / path).read_bytes().decode()
+    return found
 
 
 def shown_texts(task: TaskFolder, hidden_too: bool) -> dict[str, str]:
