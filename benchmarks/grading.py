@@ -129,16 +129,15 @@ def main() -> None:
     for source in options.sources:
         rows.append(measured(source, options.work, options.limit, options.jobs, options.grades))
         print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-    result = {
-        "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "load_before": round(load, 2)},
-        "settings": {"limit": options.limit, "jobs": options.jobs, "grades": options.grades},
-        "repositories": rows,
-        "all": summary(rows, options.jobs),
-    }
-    text = json.dumps(result, indent=1)
-    print(text)
-    if options.json:
-        options.json.write_text(text + "\n", encoding="utf-8")
+        result = {
+            "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "load_before": round(load, 2)},
+            "settings": {"limit": options.limit, "jobs": options.jobs, "grades": options.grades},
+            "repositories": rows,
+            "all": summary(rows, options.jobs),
+        }
+        if options.json:
+            options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(summary(rows, options.jobs), indent=1))
 
 
 if __name__ == "__main__":
