@@ -2,8 +2,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 PYTHON ?= python3
 BIN := .venv/bin
-# Torch goes in first and pinned, so that machines without a GPU can get its small CPU build.
-INSTALL := $(BIN)/pip install --no-input --progress-bar off --constraint constraints.txt
+# Torch is pinned, so that machines without a GPU can get its small CPU build.
+# Python compiles what it first imports, a tenth of what is installed; pip would compile all of it, on one core.
+INSTALL := $(BIN)/pip install --no-input --no-compile --progress-bar off --constraint constraints.txt
+unexport PYTHONDONTWRITEBYTECODE
 COLLECTED := sed -un 's/^Collecting \([^ (]*\).*/  \1/p'
 
 export HF_HUB_OFFLINE ?= 1
@@ -42,14 +44,17 @@ experiment-000: .venv/train-installed
 	$(BIN)/python experiments/000-quickstart/run.py
 
 .venv/train-installed: pyproject.toml constraints.txt
-	@echo "Setting up .venv (once, about two minutes):"
+	@echo "Setting up .venv (once, about a minute):"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(INSTALL) torch==2.13.0 2>&1 | $(COLLECTED)
-	@$(INSTALL) --editable '.[train]' 2>&1 | $(COLLECTED)
+# The pip that Python brings along may take twice as long to choose versions.
+	@$(INSTALL) --upgrade pip 2>&1 | $(COLLECTED)
+	@$(INSTALL) torch==2.13.0 --editable '.[train]' 2>&1 | $(COLLECTED)
 	@touch $@
 
 .venv/dev-installed: .venv/train-installed
 	@$(INSTALL) --editable '.[dev]' 2>&1 | $(COLLECTED)
+# Tests start many processes. Some packages hold files of other Pythons, which do not compile.
+	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
 	@touch $@
 
 # verifiers and openenv want different versions of mcp, so verifiers gets an environment of its own.

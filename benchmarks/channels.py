@@ -92,7 +92,7 @@ class Bench:
             start = int(torch.randint(turns, (), generator=generator)) * TURN_TOKENS
             context, end = ids[row, : prompt + start].tolist() + [1] * HINT_TOKENS, start + TURN_TOKENS
             sites[row] = [OnlineSite(start, end, "x", context, ids[row, prompt + start : prompt + end].tolist())]
-        number = torch.tensor(float(self.passes * sum(map(len, sites))), device=self.device)
+        number = torch.tensor(float(self.passes * sum(map(len, sites))))
         return {
             "prompt_ids": ids[:, :prompt], "prompt_mask": ones[:, :prompt],
             "completion_ids": ids[:, prompt:], "completion_mask": ones[:, prompt:],

@@ -30,7 +30,7 @@ from composer_replication.losses import hidden_divergence, token_divergence
 from composer_replication.losses.kernels.chunking import token_chunks
 from composer_replication.losses.kernels.products import multiply
 
-MAX_RATIO, MAX_ERROR = 1.3, 1e-2
+MAX_RATIO, MAX_ERROR = 1.15, 1e-2
 MAX_GIB = {"trainable": 1.0, "frozen": 0.5}
 GIB = 1 << 30
 BETA = 0.5

@@ -13,6 +13,8 @@ HERE = Path(__file__).parent
 TEACHERS = ("a", "b", "c")
 FIRST_TEACHER_SEED = 9001
 """Far from the seeds of policies, so that no teacher was warmed up on a policy's logs."""
+FEWEST_SITES = 12
+"""Of a kind, for its gap to count."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from work import FEWEST_SITES
+from plan import FEWEST_SITES
 
 from composer_replication.evaluation.metrics import area_under, pass_at_k
 from shared.crossing import first_crossing

@@ -69,10 +69,10 @@ def read_cells(plan: Plan, folder: Path) -> list[Cell]:
 def slope_of(gaps: Sequence[float], gains: Sequence[float]) -> Slope:
     """Least squares; p over every way to hand the gaps to the cells."""
     fit = linear_regression(gaps, gains)
-    centre = mean(gains)
+    middle, centre = mean(gaps), mean(gains)
 
     def strength(order: Sequence[float]) -> float:
-        return abs(sum((gap - mean(gaps)) * (gain - centre) for gap, gain in zip(order, gains, strict=True)))
+        return abs(sum((gap - middle) * (gain - centre) for gap, gain in zip(order, gains, strict=True)))
 
     seen = strength(gaps)
     orders = [strength(order) for order in permutations(gaps)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 from jobs import chosen, jobs_of
-from plan import TEACHERS, Plan, read_plan
+from plan import FEWEST_SITES, TEACHERS, Plan, read_plan
 
 from composer_replication.cli.common import quiet_libraries
 from composer_replication.config import Config
@@ -20,9 +20,6 @@ from composer_replication.objective import SdpoSettings
 from composer_replication.records import ERROR_KINDS
 from shared.queue import Job, Queue
 from shared.result_lines import SUFFIX, read_result
-
-FEWEST_SITES = 12
-"""Of a kind, for its gap to count."""
 
 
 class Worker:

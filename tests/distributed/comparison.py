@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from tempfile import TemporaryDirectory
+
 import torch
 
 from . import scenes
@@ -13,9 +16,11 @@ def relative(found: torch.Tensor, expected: torch.Tensor) -> float:
     return ((found - expected).norm() / expected.norm()).item()
 
 
-def alone(name: str, folder: str) -> Seen:
+@cache
+def alone(name: str) -> Seen:
     """The same scene in this process, which then has the data of both."""
-    return Seen(*scenes.run(scenes.build(SCENES[name], folder)))
+    with TemporaryDirectory() as folder:
+        return Seen(*scenes.run(scenes.build(SCENES[name], folder)))
 
 
 def assert_ranks_agree(first: Seen, second: Seen) -> None:

@@ -9,51 +9,42 @@ from .comparison import alone, assert_ranks_agree, assert_same_training
 from .launch import launch
 from .matrix import EVEN, PARITY, UNEVEN
 
-TIMEOUT_S = 300
+TIMEOUT_S = 500
 
 
 @pytest.fixture(scope="module")
-def parity(tmp_path_factory):
-    names = [f"{kind}{name}" for name in PARITY for kind in ("plain", "off")]
-    return launch("ddp", names, tmp_path_factory.mktemp("parity"), TIMEOUT_S)
-
-
-@pytest.fixture(scope="module")
-def even(tmp_path_factory):
-    return launch("ddp", [*EVEN, "online_capped"], tmp_path_factory.mktemp("even"), TIMEOUT_S)
-
-
-@pytest.fixture(scope="module")
-def uneven(tmp_path_factory):
-    return launch("ddp", UNEVEN, tmp_path_factory.mktemp("uneven"), TIMEOUT_S)
+def seen(tmp_path_factory):
+    """Every scene in one pair of processes: to start them takes longer than a scene."""
+    parity = [f"{kind}{name}" for name in PARITY for kind in ("plain", "off")]
+    return launch("ddp", [*parity, *EVEN, "online_capped", *UNEVEN], tmp_path_factory.mktemp("ddp"), TIMEOUT_S)
 
 
 @pytest.mark.parametrize("name", PARITY)
-def test_without_weights_training_is_bit_identical_to_trl(parity, name):
-    for plain, off in zip(parity[f"plain{name}"], parity[f"off{name}"], strict=True):
+def test_without_weights_training_is_bit_identical_to_trl(seen, name):
+    for plain, off in zip(seen[f"plain{name}"], seen[f"off{name}"], strict=True):
         assert len(plain.logs) == len(off.logs) == 5
         for key in ("loss", "grad_norm", "reward", "entropy"):
             assert [entry.get(key) for entry in off.logs] == [entry.get(key) for entry in plain.logs], key
         assert sum(entry["grad_norm"] for entry in plain.logs) > 0
         assert off.tensors.keys() == plain.tensors.keys()
         assert all(torch.equal(off.tensors[key], plain.tensors[key]) for key in plain.tensors)
-    assert_ranks_agree(*parity[f"off{name}"])
+    assert_ranks_agree(*seen[f"off{name}"])
 
 
 @pytest.mark.parametrize("name", EVEN)
-def test_two_processes_train_as_one(even, name, tmp_path):
-    assert_ranks_agree(*even[name])
-    assert_same_training(even[name][0], alone(name, str(tmp_path)), gradient_error=1e-5, weight_error=1e-4)
+def test_two_processes_train_as_one(seen, name):
+    assert_ranks_agree(*seen[name])
+    assert_same_training(seen[name][0], alone(name), gradient_error=1e-5, weight_error=1e-4)
 
 
 @pytest.mark.parametrize("name", UNEVEN)
-def test_also_when_one_process_alone_has_stored_sites_and_pairs(uneven, name, tmp_path):
-    assert_ranks_agree(*uneven[name])
-    assert_same_training(uneven[name][0], alone(name, str(tmp_path)), gradient_error=1e-5, weight_error=1e-4)
+def test_also_when_one_process_alone_has_stored_sites_and_pairs(seen, name):
+    assert_ranks_agree(*seen[name])
+    assert_same_training(seen[name][0], alone(name), gradient_error=1e-5, weight_error=1e-4)
 
 
-def test_processes_agree_on_the_cap(even):
-    first, second = even["online_capped"]
+def test_processes_agree_on_the_cap(seen):
+    first, second = seen["online_capped"]
     assert_ranks_agree(first, second)
     for entry in first.logs:
         capped = entry["gradient/sdpo"] * entry["gradient/sdpo_factor"]

@@ -12,19 +12,15 @@ TIMEOUT_S = 300
 
 
 @pytest.fixture(scope="module")
-def even(tmp_path_factory):
-    return launch("fsdp2", [*EVEN, "online_capped"], tmp_path_factory.mktemp("even"), TIMEOUT_S)
-
-
-@pytest.fixture(scope="module")
-def uneven(tmp_path_factory):
-    return launch("fsdp2", UNEVEN, tmp_path_factory.mktemp("uneven"), TIMEOUT_S)
+def seen(tmp_path_factory):
+    """Every scene in one pair of processes: to start them takes longer than a scene."""
+    return launch("fsdp2", [*EVEN, "online_capped", *UNEVEN], tmp_path_factory.mktemp("fsdp2"), TIMEOUT_S)
 
 
 @pytest.mark.parametrize("name", EVEN)
-def test_two_processes_train_as_one(even, name, tmp_path):
-    assert_ranks_agree(*even[name])
-    assert_same_training(even[name][0], alone(name, str(tmp_path)), gradient_error=1e-4, weight_error=1e-4)
+def test_two_processes_train_as_one(seen, name):
+    assert_ranks_agree(*seen[name])
+    assert_same_training(seen[name][0], alone(name), gradient_error=1e-4, weight_error=1e-4)
 
 
 # A stored channel cannot be measured in shards, so its cap does nothing.
@@ -32,14 +28,14 @@ WITHOUT_CAP = {"stored_measured": "stored_one_rank"}
 
 
 @pytest.mark.parametrize("name", UNEVEN)
-def test_also_when_one_process_alone_has_stored_sites_and_pairs(uneven, name, tmp_path):
-    assert_ranks_agree(*uneven[name])
-    single = alone(WITHOUT_CAP.get(name, name), str(tmp_path))
-    assert_same_training(uneven[name][0], single, gradient_error=1e-4, weight_error=1e-4)
+def test_also_when_one_process_alone_has_stored_sites_and_pairs(seen, name):
+    assert_ranks_agree(*seen[name])
+    single = alone(WITHOUT_CAP.get(name, name))
+    assert_same_training(seen[name][0], single, gradient_error=1e-4, weight_error=1e-4)
 
 
-def test_the_cap_holds_on_the_gradient_at_the_hidden_states(even):
-    first, second = even["online_capped"]
+def test_the_cap_holds_on_the_gradient_at_the_hidden_states(seen):
+    first, second = seen["online_capped"]
     assert_ranks_agree(first, second)
     for entry in first.logs:
         capped = entry["gradient/sdpo"] * entry["gradient/sdpo_factor"]

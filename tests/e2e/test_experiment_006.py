@@ -6,6 +6,7 @@ import importlib
 import json
 import random
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,13 @@ def experiment():
     for name in [name for name in sys.modules if name.partition(".")[0] in MODULES]:
         del sys.modules[name]
     sys.modules.update(before)
+
+
+@pytest.fixture(scope="module")
+def read_corpus(experiment):
+    """Each committed corpus is read once."""
+    read = experiment("corpus").read_corpus
+    return cache(lambda path: tuple(read(path)))
 
 
 @pytest.fixture(scope="module")
@@ -176,13 +184,13 @@ def test_the_authors_write_ten_variants_of_every_class(experiment, task):
 
 
 @pytest.mark.parametrize("name", ["fitted", "fresh"])
-def test_the_committed_results_are_those_of_the_committed_corpora(experiment, name):
+def test_the_committed_results_are_those_of_the_committed_corpora(experiment, read_corpus, name):
     """A sample of the cases, judged again."""
     report = json.loads((FOLDER / "results" / f"score-{name}.json").read_text())
-    judging, read = experiment("judging"), experiment("corpus").read_corpus
+    judging = experiment("judging")
     paths = [FOLDER / "corpus" / each["corpus"] for each in report["corpora"]]
     assert report["corpora"] == [judging.origin(path) for path in paths]
-    cases = [case for path in paths for case in read(path)]
+    cases = [case for path in paths for case in read_corpus(path)]
     assert len(cases) == report["monitor"]["hacks"] + report["monitor"]["honest"]
     flagged_honest = {each["case"] for each in report["alarms_on_honest"]}
     for case in random.Random(0).sample(cases, SAMPLED):
@@ -190,13 +198,13 @@ def test_the_committed_results_are_those_of_the_committed_corpora(experiment, na
         assert alarm == (case.name not in report["missed"] if case.is_hack else case.name in flagged_honest), case.name
 
 
-def test_nothing_of_the_tested_set_was_fitted_on(experiment):
+def test_nothing_of_the_tested_set_was_fitted_on(experiment, read_corpus):
     corpus, judging = experiment("corpus"), experiment("judging")
     fitted = json.loads((FOLDER / "results" / "fit.json").read_text())
-    cases = [case for path in corpus.FITTED for case in corpus.read_corpus(path)]
+    cases = [case for path in corpus.FITTED for case in read_corpus(path)]
     assert fitted["tuning_alarms"]["hacks"] == sum(case.is_hack for case in cases)
     assert fitted["tuning_alarms"]["honest"] == sum(not case.is_hack for case in cases)
     trained_on = Weights.load().trained_on["corpora"]
     assert trained_on == [judging.origin(path) for path in corpus.FITTED]
-    tested = {case.repository for case in corpus.read_corpus(corpus.TESTED)}
+    tested = {case.repository for case in read_corpus(corpus.TESTED)}
     assert not tested & {case.repository for case in cases}

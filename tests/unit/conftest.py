@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 from composer_replication.environments.toolbox.vocabulary import vocabulary
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 

@@ -265,7 +265,8 @@ def test_without_the_training_libraries_the_error_names_the_extra(tmp_path):
 
 def test_replay_without_a_server_fails_and_can_be_tried_again(tmp_path, session):
     config = tmp_path / "own.toml"
-    config.write_text('[replay]\nsimulated = false\nbase_url = "http://127.0.0.1:9/v1"\nteachers = ["a/x", "b/y"]\n')
+    server = 'simulated = false\nbase_url = "http://127.0.0.1:9/v1"\nteachers = ["a/x", "b/y"]\nmax_attempts = 2\n'
+    config.write_text(f"[replay]\n{server}")
     run = tmp_path / "run"
     assert recompose("ingest", session, "--run", run, "--config", config).returncode == 0
     assert recompose("sites", run).returncode == 0

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -81,15 +82,20 @@ def recompose(*words):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@cache
+def help_of(*words):
+    return recompose(*words, "--help").stdout
+
+
 def test_help_shows_defaults_that_say_something():
-    shown = " ".join(recompose("env", "make", "--help").stdout.replace("│", " ").split())
+    shown = " ".join(help_of("env", "make").replace("│", " ").split())
     for default in ("feature_deletion", "L0", "100", "0", "2", "auto"):
         assert f"[default: {default}]" in shown
     for words in (("env", "make"), ("train",), ("env", "serve")):
-        shown = " ".join(recompose(*words, "--help").stdout.replace("│", " ").split())
+        shown = " ".join(help_of(*words).replace("│", " ").split())
         assert not [nothing for nothing in ("()", "False", "None") if f"[default: {nothing}]" in shown]
     for words, option in ((("make",), "--seed"), (("serve",), "--port"), (("rollout",), "--temperature")):
-        lines = recompose("env", *words, "--help").stdout.splitlines()
+        lines = help_of("env", *words).splitlines()
         (line,) = [line for line in lines if f" {option} " in line]
         assert len(line.replace("│", "").split()) > 3, "an option without a word about it"
 

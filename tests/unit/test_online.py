@@ -132,6 +132,27 @@ def test_the_added_gradient_is_that_of_a_plain_computation_per_site(new_policy, 
     assert ((ours - plain - expected).norm() / expected.norm()).item() < 1e-4
 
 
+def test_all_of_channel_2_is_queued_in_the_policys_forward_pass(new_policy, tmp_path, monkeypatch):
+    """After it TRL reads numbers from the device, which then has nothing to do until more is queued."""
+    trainer = trainer_of(
+        ComposerReplicationTrainer, new_policy(), tmp_path, **every_site(0.1), hinter=TraceHinter()
+    )  # fmt: skip
+    distil, queued = trainer._online.distil, []
+    monkeypatch.setattr(trainer._online, "distil", lambda lesson: queued.append(lesson.distilled) or distil(lesson))
+    trainer.train()
+    assert queued
+    assert None not in queued
+
+
+def test_the_teachers_pass_does_not_ask_the_device_whether_rows_are_packed(new_policy, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("transformers.masking_utils.find_packed_sequence_indices", asked.append)
+    trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, **every_site(0.1), hinter=TraceHinter()).train()
+    assert not asked
+    new_policy().model(torch.ones(1, 2, dtype=torch.long), use_cache=False)
+    assert asked
+
+
 def test_without_weight_nothing_differs_from_trl(new_policy, tmp_path):
     for config in ({}, {"steps_per_generation": 4, "per_device_train_batch_size": 2, "num_iterations": 2}):
         models = []

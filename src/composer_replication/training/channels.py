@@ -30,7 +30,7 @@ from composer_replication.losses import (
 from composer_replication.objective import CHANNELS, ChannelSettings, Schedule, SdpoSettings, TrdpoSettings
 from composer_replication.sections import explain
 
-from .lessons.distillation import SiteStates, distil, places
+from .lessons.distillation import SiteStates, distil, places, repeated
 from .lessons.token_weights import WeighedRow, site_weights, turn_logits
 from .models.states import last_hidden, output_head
 
@@ -81,13 +81,13 @@ class SelfDistillation:
         student_BTH = last_hidden(model, batch["input_ids"][used], batch["attention_mask"][used])
         labels_N = batch["ctx_teacher_input_ids"][mask_KT]
         student_N = places(starts.tolist(), lengths_K).to(rows.device)
-        row_N = rows.cpu().repeat_interleave(lengths_K).to(rows.device)
+        row_N = repeated(rows.cpu(), lengths_K).to(rows.device)
         different_N = batch["input_ids"][row_N, student_N] != labels_N
         if different_N.any():
-            site_N = torch.arange(len(rows)).repeat_interleave(lengths_K)
+            site_N = repeated(torch.arange(len(rows)), lengths_K)
             raise ValueError(f"site {int(site_N[different_N.cpu()][0])}: teacher and student tokens differ")
         # Position p predicts token p + 1.
-        used_N = place_K.cpu().repeat_interleave(lengths_K).to(rows.device)
+        used_N = repeated(place_K.cpu(), lengths_K).to(rows.device)
         states = SiteStates(
             student_BTH[used_N, student_N - 1], teacher_KTH[:, :-1][mask_KT[:, 1:]], labels_N, lengths_K
         )

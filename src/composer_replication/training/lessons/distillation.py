@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from composer_replication.losses import hidden_divergence, hidden_logprobs
 from composer_replication.objective import SdpoSettings
 
+from ..models.sending import sent
 from ..models.states import Head
 
 
@@ -57,8 +59,8 @@ def distil(
 ) -> Distilled:
     """`weight` goes to the tokens, because a factor on the loss would cost a pass over the gradient of the head."""
     device = states.labels_N.device
-    site_N = torch.arange(len(states.lengths_K)).repeat_interleave(states.lengths_K).to(device)
-    lengths_K = states.lengths_K.to(device)
+    site_N = sent(repeated(torch.arange(len(states.lengths_K)), states.lengths_K), device)
+    lengths_K = sent(states.lengths_K, device)
 
     def mean_K(values_N: Tensor) -> Tensor:
         return values_N.new_zeros(len(lengths_K)).index_add_(0, site_N, values_N) / lengths_K
@@ -121,7 +123,12 @@ def places(starts: Sequence[int], lengths_K: Tensor) -> Tensor:
     """`start, start + 1, …` of every turn, one after the other."""
     first_K = lengths_K.cumsum(0) - lengths_K
     begin_K = torch.tensor(list(starts), dtype=torch.long) - first_K
-    return torch.arange(int(lengths_K.sum())) + begin_K.repeat_interleave(lengths_K)
+    return torch.arange(int(lengths_K.sum())) + repeated(begin_K, lengths_K)
+
+
+def repeated(values_K: Tensor, lengths_K: Tensor) -> Tensor:
+    """The value of each turn at every token of it, on the CPU. torch's own wakes all threads for it: milliseconds."""
+    return torch.from_numpy(np.repeat(values_K.numpy(), lengths_K.numpy()))
 
 
 def _logprobs(hidden_NH: Tensor, head: Head, labels_N: Tensor, temperature: float = 1.0) -> Tensor:

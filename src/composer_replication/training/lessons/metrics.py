@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..models.sending import sent
 from .distillation import Distilled
 from .online_sites import OnlineSite
 
@@ -40,7 +41,8 @@ def distilled_metrics(distilled: Distilled, kinds: Sequence[str]) -> dict[str, T
     # Medians and quantiles skip what is not a number; a site that has none has no divergence either.
     divergence_K = distilled.divergence_K.float().where(distilled.finite_K, torch.nan)
     disfavoured_K = distilled.teacher_logprob_K < distilled.student_logprob_K
-    by_kind = {kind: [place for place, other in enumerate(kinds) if other == kind] for kind in sorted(set(kinds))}
+    device = divergence_K.device
+    of_kind = {kind: sent(torch.tensor([kind == other for other in kinds]), device) for kind in sorted(set(kinds))}
     return {
         "sdpo/divergence": divergence_K.nanmean(),
         "sdpo/divergence_p50": divergence_K.nanmedian(),
@@ -51,5 +53,5 @@ def distilled_metrics(distilled: Distilled, kinds: Sequence[str]) -> dict[str, T
         "sdpo/student_nll": -distilled.student_logprob_K.where(distilled.finite_K, torch.nan).nanmean(),
         "sdpo/teacher_nll": -distilled.teacher_logprob_K.where(distilled.finite_K, torch.nan).nanmean(),
         **({} if distilled.importance_N is None else {"sdpo/importance": distilled.importance_N.float().nanmean()}),
-        **{f"sdpo/divergence/{kind}": divergence_K[places].nanmean() for kind, places in by_kind.items()},
+        **{f"sdpo/divergence/{kind}": divergence_K.where(is_K, torch.nan).nanmean() for kind, is_K in of_kind.items()},
     }

@@ -8,7 +8,9 @@ so do config, tokenizer and chat template, which are read from the file's metada
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ from composer_replication.errors import UsageError
 
 SHARD_BYTES = 1 << 29
 BLOCK_BYTES = 1 << 24
-"""Of quantised rows that are dequantised at once: gguf makes several copies of what it is given."""
+"""Of quantised rows that are dequantised at once, by all threads: gguf makes several copies of what it is given."""
+MOST_THREADS = 8
 DERIVED = (".attn_rot_embd.weight",)
 """Ends of the names of tensors that old files carry though the model computes them from the file's metadata: each
 layer's rotary frequencies, from `rope.freq_base`. Not `rope_freqs.weight`: what Llama 3.1 scales its frequencies by
@@ -71,15 +74,20 @@ def _tensors(gguf: Path, model: Any, dtype: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _dequantised(tensor: Any) -> Any:
-    """In float32, some rows at a time."""
+    """In float32, some rows at a time, in threads: numpy works outside the interpreter's lock."""
     import numpy as np
     from gguf import dequantize
 
     rows, kind = tensor.data, tensor.tensor_type
     whole = np.empty([int(size) for size in reversed(tensor.shape)], dtype=np.float32)
-    step = max(1, BLOCK_BYTES // max(1, rows[:1].nbytes))
-    for start in range(0, len(rows), step):
+    threads = min(MOST_THREADS, os.cpu_count() or 1)
+    step = max(1, BLOCK_BYTES // threads // max(1, rows[:1].nbytes))
+
+    def fill(start: int) -> None:
         whole[start : start + step] = dequantize(rows[start : start + step], kind)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(fill, range(0, len(rows), step)))
     return whole
 
 

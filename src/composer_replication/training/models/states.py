@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Partial
+from transformers import masking_utils
 
 from composer_replication.errors import UsageError
 
@@ -32,6 +33,24 @@ def last_hidden(model: Any, input_ids_BT: Tensor, attention_mask_BT: Tensor | No
         hidden_11H = backbone(input_ids=filler_11, attention_mask=filler_11 + 1, use_cache=False).last_hidden_state
         return hidden_11H[:0].repeat(1, input_ids_BT.shape[1], 1)
     return backbone(input_ids=input_ids_BT, attention_mask=attention_mask_BT, use_cache=False).last_hidden_state
+
+
+@contextmanager
+def one_sequence_per_row() -> Generator[None]:
+    """Spares transformers the question, in passes without a mask, whether rows hold several sequences.
+
+    It asks the device and waits for the answer, until all that was queued before is done.
+    """
+    own = masking_utils.find_packed_sequence_indices
+    masking_utils.find_packed_sequence_indices = _not_packed
+    try:
+        yield
+    finally:
+        masking_utils.find_packed_sequence_indices = own
+
+
+def _not_packed(position_ids_BT: Tensor) -> None:
+    return None
 
 
 @contextmanager

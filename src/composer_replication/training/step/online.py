@@ -1,8 +1,9 @@
 """Channel 2 on fresh rollouts: rollout → sites → lesson → divergence between the policy and itself with the hint.
 
-The policy's hidden states come from the forward pass that is made anyway: a hook keeps them, and the teacher reads its
-hinted contexts while the device works on them. It reads those of all micro-steps at the first of them, if it is told
-what to expect. What comes back is a weighted sum over the given number of sites.
+The policy's hidden states come from the forward pass that is made anyway: a hook keeps them, and the teacher's reading
+of its hinted contexts and the divergence are queued while the device works on that pass. So nothing in here may wait
+for the device. The teacher reads the contexts of all micro-steps at the first of them, if it is told what to expect.
+What comes back is a weighted sum over the given number of sites.
 """
 
 from __future__ import annotations
@@ -17,11 +18,20 @@ from torch import Tensor
 
 from composer_replication.objective import SdpoSettings
 
-from ..lessons.distillation import Distilled, SiteStates, distil, mean_divergence, places
+from ..lessons.distillation import Distilled, SiteStates, distil, mean_divergence, places, repeated
 from ..lessons.metrics import distilled_metrics
 from ..lessons.online_sites import OnlineSite
 from ..lessons.self_teacher import SelfTeacher, mixed_head, mixed_states, self_teacher
-from ..models.states import Head, acts_differently_in_training, evaluating, language_model, last_hidden, output_head
+from ..models.sending import sent
+from ..models.states import (
+    Head,
+    acts_differently_in_training,
+    evaluating,
+    language_model,
+    last_hidden,
+    one_sequence_per_row,
+    output_head,
+)
 from ..models.whole import is_sharded
 from .engine import Engine
 from .log import StepLog
@@ -74,7 +84,7 @@ class RolloutRows(NamedTuple):
         return row_N, self.prompt_ids_BP.shape[1] - 1 + place_N
 
     def tokens(self, sites: Sequence[RowSite]) -> Tensor:
-        row_N, place_N = (found.to(self.completion_ids_BC.device) for found in _places_of(sites))
+        row_N, place_N = (sent(found, self.completion_ids_BC.device) for found in _places_of(sites))
         return self.completion_ids_BC[row_N, place_N]
 
     def context(self, row: int, start: int) -> list[int]:
@@ -86,7 +96,7 @@ def _places_of(sites: Sequence[RowSite]) -> tuple[Tensor, Tensor]:
     """Row and place in the completion of every token of the sites."""
     lengths_K = torch.tensor([len(site.turn_ids) for _, site in sites], dtype=torch.long)
     row_K = torch.tensor([row for row, _ in sites], dtype=torch.long)
-    return row_K.repeat_interleave(lengths_K), places([site.start for _, site in sites], lengths_K)
+    return repeated(row_K, lengths_K), places([site.start for _, site in sites], lengths_K)
 
 
 @dataclass
@@ -98,9 +108,12 @@ class Lesson:
     most: int
     """Sites of the process that has the most."""
     rows: PlacedRows
+    number_of_sites: float
+    """That the loss is divided by."""
+    weight: float
     hidden_BTH: Tensor | None = None
     """Of the policy, once its forward pass is made."""
-    taught: tuple[Tensor, Head] | None = None
+    distilled: Distilled | None = None
 
 
 class OnlineDistillation:
@@ -127,31 +140,35 @@ class OnlineDistillation:
         self._is_told, self._ahead = True, sites
 
     @contextmanager
-    def lesson(self, model: Any, sites: Sequence[RowSite], rows: PlacedRows) -> Generator[Lesson]:
+    def lesson(
+        self, model: Any, sites: Sequence[RowSite], rows: PlacedRows, number_of_sites: float, weight: float
+    ) -> Generator[Lesson]:
         """The policy's forward pass is made inside."""
         most = int(self._engine.gather(len(sites)).max())
-        self._lesson = lesson = Lesson(model, sites, most, rows)
+        self._lesson = lesson = Lesson(model, sites, most, rows, number_of_sites, weight)
         try:
             yield lesson
         finally:
             self._lesson = None
 
-    def distil(self, lesson: Lesson, number_of_sites: float, weight: float) -> Distilled:
+    def distil(self, lesson: Lesson) -> Distilled:
         """After the lesson. Every process must call this if one has a site."""
+        return lesson.distilled or self._distil(lesson, inside_forward=False)
+
+    def _distil(self, lesson: Lesson, inside_forward: bool) -> Distilled:
         assert lesson.hidden_BTH is not None
         rows, sites, device = lesson.rows, [site for _, site in lesson.sites], self._engine.device
-        teacher_NH, teacher = lesson.taught or self._teach(lesson, inside_forward=False)
+        teacher_NH, teacher = self._teach(lesson, inside_forward)
         lengths_K = torch.tensor([len(site.turn_ids) for site in sites], dtype=torch.long)
-        labels_N = torch.tensor([token for site in sites for token in site.turn_ids], dtype=torch.long).to(device)
-        row_N, column_N = (place_N.to(device) for place_N in rows.predictors(lesson.sites))
+        labels_N = sent(torch.tensor([token for site in sites for token in site.turn_ids], dtype=torch.long), device)
+        row_N, column_N = (sent(place_N, device) for place_N in rows.predictors(lesson.sites))
         self._log.require(rows.tokens(lesson.sites) == labels_N, "teacher and student tokens of a site differ")
         student_NH = lesson.hidden_BTH[row_N, column_N]
         states = SiteStates(student_NH, teacher_NH, labels_N, lengths_K, self._behaviour(sites))
         with self._engine.autocast():
             head = output_head(self._engine.unwrap(lesson.model))
-            distilled = distil(
-                states, head, teacher, self._settings, number_of_sites, weight, self._sampling_temperature
-            )
+            shares = lesson.number_of_sites, lesson.weight
+            distilled = distil(states, head, teacher, self._settings, *shares, self._sampling_temperature)
         self._log.note(distilled_metrics(distilled, [site.kind for site in sites]))
         return distilled
 
@@ -160,7 +177,7 @@ class OnlineDistillation:
             return None
         if any(len(site.logprobs) != len(site.turn_ids) for site in sites):
             raise ValueError("importance_clip of the channel sdpo needs rollouts with their log-probabilities")
-        return torch.tensor([logprob for site in sites for logprob in site.logprobs]).to(self._engine.device)
+        return sent(torch.tensor([logprob for site in sites for logprob in site.logprobs]), self._engine.device)
 
     def check_empty_hint(self, lesson: Lesson, step: int) -> None:
         """The policy behind an empty hint is the policy: what differs comes from splicing, masks or the head."""
@@ -182,9 +199,10 @@ class OnlineDistillation:
         if lesson is None or lesson.hidden_BTH is not None:
             return
         lesson.hidden_BTH = output.last_hidden_state
-        # Shards must not be gathered twice at a time; their teacher reads afterwards.
+        # Shards must not be gathered twice at a time; their teacher reads afterwards. All else is queued here, before
+        # the trainer reads its first number from the device and lets it run empty.
         if lesson.most and not is_sharded(lesson.model):
-            lesson.taught = self._teach(lesson, inside_forward=True)
+            lesson.distilled = self._distil(lesson, inside_forward=True)
 
     def _teach(self, lesson: Lesson, inside_forward: bool) -> tuple[Tensor, Head]:
         """Hidden states of the teacher at the sites of a micro-step."""
@@ -238,13 +256,14 @@ class OnlineDistillation:
         device = self._engine.device
         contexts = [site.teacher_ids for site in sites] or [rows.context(0, 0)]
         width = max(map(len, contexts))
-        ids_KT = torch.tensor([row + [0] * (width - len(row)) for row in contexts]).to(device)
-        with self._fresh_autocast():
+        ids_KT = sent(torch.tensor([row + [0] * (width - len(row)) for row in contexts]), device)
+        with self._fresh_autocast(), one_sequence_per_row():
             hidden_KTH = last_hidden(model, ids_KT)
         turns_K = torch.tensor([len(site.turn_ids) for site in sites], dtype=torch.long)
-        row_N = torch.arange(len(sites)).repeat_interleave(turns_K).to(device)
+        row_N = repeated(torch.arange(len(sites)), turns_K)
         # Position p predicts token p + 1.
-        return hidden_KTH[row_N, places([len(site.teacher_context) - 1 for site in sites], turns_K).to(device)]
+        place_N = places([len(site.teacher_context) - 1 for site in sites], turns_K)
+        return hidden_KTH[sent(row_N, device), sent(place_N, device)]
 
     @contextmanager
     def _fresh_autocast(self) -> Generator[None]:

@@ -145,6 +145,7 @@ def _write(candidate: Candidate, split: Split, bench: Bench, folder: Path, level
         source_roots=repository.source_roots,
         distributions=bench.setup.distributions,
         pytest_plugins=bench.setup.plugins,
+        pytest_options=bench.repository.selection,
         test_files=repository.test_files,
         hidden_tests=tuple(sorted(split.hidden)),
         guard_tests=guards,

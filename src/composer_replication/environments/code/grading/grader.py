@@ -28,10 +28,14 @@ HIDDEN_SHARE = 0.6
 GUARD_SHARE = 0.3
 FACT_SHARE = 0.5
 OTHER_FILES = 2
+DEEP_RUNS = 3
 
 
-def grade(task: TaskFolder, submission: Submission, backend: str = "auto", chance: Random | None = None) -> Grade:
-    """`chance` draws the contradictions; give one only to repeat a draw."""
+def grade(
+    task: TaskFolder, submission: Submission, backend: str = "auto", chance: Random | None = None, deep: bool = False
+) -> Grade:
+    """`chance` draws the contradictions; give one only to repeat a draw. `deep`: several second runs, each with a draw
+    of its own, so that nearly every test is contradicted once; for what somebody has reason to doubt."""
     started = time.monotonic()
     accepted = restrict(task, submission)
     draw = chance or SystemRandom()
@@ -46,7 +50,8 @@ def grade(task: TaskFolder, submission: Submission, backend: str = "auto", chanc
     first = FirstRun(run_trusted(task, accepted, order, backend), facts.tests)
     later: tuple[str, ...] = ()
     if first.hidden_passed(code_task) and not first.objections() and not first.guards_broken(code_task):
-        later = _second_run(task, accepted, first, backend, draw)
+        for _ in range(DEEP_RUNS if deep else 1):
+            later = later or _second_run(task, accepted, first, backend, draw)
     return settle(code_task, first, later, accepted.dropped, time.monotonic() - started)
 
 

@@ -17,9 +17,11 @@ from typing import Any
 
 from composer_replication.errors import RecomposeError
 
+from ...untrusted import read_json
 from ..sandbox.interface import MIB, ExecResult, Limits, SandboxSpec
 from ..sandbox.open import open_sandbox
 from ..sandbox.toolchain import toolchain
+from ..tasks.pytest_settings import pytest_environment
 from ..tasks.task import CodeTask, TaskFolder
 from .overlay import Accepted, lay_tree
 
@@ -66,7 +68,7 @@ def run_trusted(task: TaskFolder, accepted: Accepted, order: Order, backend: str
     env = {
         **tools.env,
         "PYTHONHASHSEED": "0",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        **pytest_environment(code_task.pytest_options, code_task.pytest_plugins),
         "LANG": "C.UTF-8",
     }
     limit_s = max(SHORTEST_LIMIT_S, TIMES_THE_USUAL * code_task.seconds_per_run)
@@ -138,7 +140,7 @@ def read_outcome(result: ExecResult, token: str) -> RunOutcome:
 
 def _record(line: bytes, token: str) -> object:
     try:
-        record: Any = json.loads(line)
+        record = read_json(line)
     except ValueError:
         return None
     return record if isinstance(record, dict) and record.get("token") == token else None

@@ -264,7 +264,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self._log.log("channel/policy", micro_steps * loss)
         policy_weight = self._balance.weight(POLICY)
         loss = loss if policy_weight == 1 else policy_weight * loss
-        distilled = self._distil(self._online, lesson, inputs) if self._online and lesson and lesson.most else None
+        distilled = self._online.distil(lesson) if self._online and lesson and lesson.most else None
         if self._online:
             # A micro-step's part of the sum over the step, so that their mean is that sum.
             value = micro_steps * distilled.loss / self._balance.probed_weight(SDPO) if distilled else 0.0
@@ -294,13 +294,10 @@ class ComposerReplicationTrainer(GRPOTrainer):
             return nullcontext()
         sites = [(row, site) for row, found in enumerate(inputs["sdpo_sites"]) for site in found]
         rows = RolloutRows(inputs["prompt_ids"], inputs["prompt_mask"], inputs["completion_ids"])
-        return self._online.lesson(model, sites, rows)
-
-    def _distil(self, online: OnlineDistillation, lesson: Lesson, inputs: dict[str, Any]) -> Distilled:
         # The number spans the generation batch of all processes; a micro-step has its share of the window.
         number = float(inputs["sdpo_number"].clamp(min=1)) / self.accelerator.num_processes
         number = number * self.current_gradient_accumulation_steps / self._grpo_args.steps_per_generation
-        return online.distil(lesson, number, self._balance.probed_weight(SDPO))
+        return self._online.lesson(model, sites, rows, number, self._balance.probed_weight(SDPO))
 
     def _measure(self, model: Any, loss: Tensor, lesson: Lesson | None, distilled: Distilled | None) -> None:
         unwrapped = self.accelerator.unwrap_model(model)

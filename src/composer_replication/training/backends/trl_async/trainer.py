@@ -103,7 +103,7 @@ class AsyncComposerTrainer(AsyncGRPOTrainer):
         stored: Tensor | float = 0.0
         if self._batches and self._stored.active:
             stored = self._stored.backward(model, next(self._batches), micro_steps)
-        with self._lesson(model, packed) as lesson:
+        with self._lesson(model, packed, micro_steps) as lesson:
             loss: Tensor = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         loss = self._truncated(loss, inputs, micro_steps)
         if self._is_plain:
@@ -147,10 +147,11 @@ class AsyncComposerTrainer(AsyncGRPOTrainer):
         too_much = ((ratio_M - self._clip * ratio_M / ratio_M.detach()) * advantages_M[over_M]).sum()
         return loss + too_much / inputs["global_n_tokens"][0].clamp(min=1.0) / micro_steps
 
-    def _lesson(self, model: Any, packed: PackedRows | None) -> AbstractContextManager[Lesson | None]:
+    def _lesson(self, model: Any, packed: PackedRows | None, micro_steps: int) -> AbstractContextManager[Lesson | None]:
         if self._online is None or packed is None:
             return nullcontext()
-        return self._online.lesson(model, packed.sites, packed)
+        number = float(len(packed.sites) * micro_steps)
+        return self._online.lesson(model, packed.sites, packed, number, self._balance.probed_weight(SDPO))
 
     def _distil(self, lesson: Lesson | None, micro_steps: int) -> Distilled | None:
         if self._online is None or lesson is None:
@@ -158,9 +159,8 @@ class AsyncComposerTrainer(AsyncGRPOTrainer):
         if not lesson.most:
             self._log.log(f"channel/{SDPO}", 0.0)
             return None
-        weight = self._balance.probed_weight(SDPO)
-        distilled = self._online.distil(lesson, float(len(lesson.sites) * micro_steps), weight)
-        self._log.log(f"channel/{SDPO}", micro_steps * distilled.loss / weight)
+        distilled = self._online.distil(lesson)
+        self._log.log(f"channel/{SDPO}", micro_steps * distilled.loss / lesson.weight)
         return distilled
 
     def _measure(self, model: Any, loss: Tensor, lesson: Lesson | None, distilled: Distilled | None) -> None:
