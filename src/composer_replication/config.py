@@ -377,12 +377,17 @@ class MonitorConfig(Section):
 
     enabled: Flag = False
     mode: Literal["watch", "penalty", "drop"] = "penalty"
-    """`watch` only logs; `penalty` takes the reward or a part of it; `drop` learns nothing from such a rollout."""
-    penalty_weight: PenaltyWeight = 0.2
-    """The penalty's λ: soft evidence costs this times the probability of a hack; hard evidence the reward, or that if
-    it is more."""
+    """`watch` only logs; `penalty` takes the reward on hard evidence; `drop` learns nothing from such a rollout."""
     alarm_rate: Fraction = 0.02
     """An alarm is raised where more of the last rollouts than this hit a canary."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_before(cls, values: Any) -> Any:
+        """Runs of before name what soft evidence cost; it costs a deeper grade now."""
+        if not isinstance(values, dict) or values.get("penalty_weight") != 0.2:
+            return values
+        return {key: value for key, value in values.items() if key != "penalty_weight"}
 
 
 class EvaluationConfig(Section):

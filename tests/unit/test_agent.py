@@ -305,6 +305,9 @@ def test_rollouts_flow_into_the_next_stage(task, tmp_path, capsys):
         rollout(task.folder, **chosen)
         assert json.loads(capsys.readouterr().out) == told
         assert len(server.requests) == asked == 4
+        assert {request["max_tokens"] for request in server.requests} == {4096}
+    rewards = json.loads((run / "ingestion" / "rewards.json").read_text())
+    assert rewards == {"spanbook-merge": {"rewards": [0.0, 0.0], "ended": ["submitted"] * 2, "notes": [[], []]}}
     run_one_stage(run, "sites", as_json=True)
     assert json.loads(capsys.readouterr().out)["kinds"] == {"edit_mismatch": 2}
     assert {trace.task_id for trace in Run.open(run).stage("ingestion").read(Trace)} == {"spanbook-merge"}

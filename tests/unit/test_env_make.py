@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from composer_replication.cli.env import make as make_command
+from composer_replication.environments.code.making import make as making
+from composer_replication.errors import RecomposeError
 from tests.tiny_repository import FILES, write_files
 
 GENERATOR = "tests.tiny_repository:propose"
@@ -101,3 +104,11 @@ def test_a_red_suite_leaves_no_folder(tmp_path):
     ended = make(source, tmp_path / "tasks")
     assert ended.returncode == 2 and "is red" in ended.stderr
     assert not (tmp_path / "tasks").exists()
+
+
+def test_a_repository_without_a_candidate_points_to_no_empty_file(tmp_path, monkeypatch):
+    empty = {"valid": 0, "tried": 0, "filtered": {}, "repository": "tiny", "rejected": {}, "yield": 0.0}
+    monkeypatch.setattr(making, "make", lambda *given: empty)
+    with pytest.raises(RecomposeError, match=r"nothing in .* to make a task of") as raised:
+        make_command(tmp_path, into=tmp_path / "tasks")
+    assert "verdicts" not in str(raised.value)

@@ -11,10 +11,13 @@ import os
 import textwrap
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from composer_replication.config import Config
+from composer_replication.environments.code.sandbox.interface import ExecResult
+from composer_replication.environments.harbor import sandboxes
 from composer_replication.environments.harbor.dockerfile import Refused, read_dockerfile
 from composer_replication.environments.harbor.folder import read_folder
 from composer_replication.environments.opening import open_environment
@@ -42,6 +45,7 @@ if [ $? -eq 0 ]; then echo 1 > /logs/verifier/reward.txt; else echo 0 > /logs/ve
 TEST_OUTPUTS = """\
 import os, subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 def test_total():
     assert Path("/app/out/total.txt").read_text().strip() == "42 metre"
@@ -287,3 +291,21 @@ def test_public_tasks_are_solved_by_their_own_solutions():
             assert untouched.reward < 1.0
             episode.close()
             untouched.close()
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        (b"nan", b""), (b"1e999", b""), (b"\xff", b""), (b"9" * 5000, b""), (None, b"[" * 300_000), (None, b"[0.5]"),
+        (None, b"{}"), (None, b'{"reward": "\\ud800"}'), (None, b'{"a": 1, "b": 1}'), (None, b'{"reward": [1]}'),
+    ],
+)  # fmt: skip
+def test_a_verifier_that_writes_nonsense_gives_no_reward(text, told):
+    """It runs next to the agent's files, so the agent may have written it."""
+    files = {"reward.txt": text, "reward.json": told}
+
+    def cat(argv):
+        content = files[argv[1].rpartition("/")[2]]
+        return ExecResult(0 if content is not None else 1, content or b"", b"", "exited", 0.0)
+
+    assert sandboxes._reward(SimpleNamespace(exec=cat)) is None

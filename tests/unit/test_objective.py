@@ -20,8 +20,12 @@ from composer_replication.training.stored.records import TrainingStep
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "configs"
-MOVED = {("hardware", "vllm_tensor_parallel"): 1, ("hardware", "vllm_server_url"): None}
-"""Keys of before that did nothing at these values and have another place now."""
+MOVED = {
+    ("hardware", "vllm_tensor_parallel"): 1,
+    ("hardware", "vllm_server_url"): None,
+    ("monitor", "penalty_weight"): 0.2,
+}
+"""Keys of before that are taken at these values only: they did nothing, or what they did is no longer there."""
 BEFORE = json.loads((GOLDEN / "training_before_channels.json").read_text())
 
 

@@ -17,8 +17,8 @@ from composer_replication.records import Source, Trace, Turn
 from composer_replication.sites import find_sites
 from composer_replication.training import ComposerDataCollator
 from composer_replication.training.models.loading import Policy
-from composer_replication.training.stored.examples import build_examples
-from composer_replication.training.stored.policy_gradient import StoredPolicy, advantages
+from composer_replication.training.stored.examples import TraceExample, build_examples
+from composer_replication.training.stored.policy_gradient import StoredPolicy, advantages, why_no_advantage
 from composer_replication.training.stored.sessions import RenderedSessions
 from composer_replication.training.train import train
 from tests.unit.test_checkpoints import Interrupted, StopsAt
@@ -168,3 +168,10 @@ def test_words_that_the_vocabulary_lacks_are_not_trained_on(new_policy):
     examples, skipped = render_examples(new_policy(), [strange], sites, hints, [], 4096)
     assert not examples
     assert skipped["site_unknown_tokens"] == len(hints)
+
+
+def test_why_channel_1_has_nothing_to_learn():
+    foreign, own = TraceExample([1], [1], 1.0), TraceExample([1], [1], 1.0, logprobs=[-1.0])
+    assert "no token ids" in why_no_advantage([foreign]) and "--model" in why_no_advantage([])
+    assert "tried twice" in why_no_advantage([foreign, own])
+    assert why_no_advantage([own, TraceExample([1], [1], 1.0, advantage=1.0, logprobs=[-1.0])]) == ""

@@ -185,6 +185,30 @@ def test_a_client_that_says_nothing_loses_its_session(tasks, no_grading):
         assert eventually(lambda: active(url) == 0)
 
 
+HOSTILE_CALLS = (
+    '"\\ud800", "arguments": {}',
+    '"bash", "arguments": {"command": "", "\\ud800": 1}',
+    '"bash", "arguments": {"command": %s}' % ("[" * 100 + "]" * 100),
+    '"read_file", "arguments": {"path": "a", "start": %s}' % ("9" * 4000),
+    """"bash", "arguments": {"command": "printf '\\\\xff\\\\x00\\\\xed\\\\xa0'"}""",
+)
+
+
+def test_hostile_frames_are_answered_and_the_session_goes_on(tasks, no_grading):
+    async def play(url):
+        async with connect(f"{url.replace('http', 'ws')}/ws") as socket:
+            await socket.send('{"type": "reset", "data": {"index": 0}}')
+            await socket.recv()
+            for call in (*HOSTILE_CALLS, '"bash", "arguments": {"command": "echo still"}'):
+                await socket.send('{"type": "step", "data": {"type": "call_tool", "tool_name": ' + call + "}}")
+                told = json.loads(await socket.recv())
+                assert told["type"] == "observation", call
+            assert told["data"]["observation"]["result"] == "still"
+
+    with serving(tasks) as url:
+        asyncio.run(play(url))
+
+
 def test_a_long_step_is_not_silence(tasks, no_grading):
     async def play(url):
         async with CodeTaskClient(base_url=url) as client:

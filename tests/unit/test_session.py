@@ -53,6 +53,15 @@ def test_tools_work_on_a_copy_of_the_tree(session, task, grader):
     assert not (task.tree / "new").exists()
 
 
+def test_files_may_be_named_as_commands_see_them(session):
+    place = session.call("bash", {"command": "pwd"}).text
+    assert not session.call("write_file", {"path": f"{place}/new.txt", "content": "one\n"}).is_error
+    assert session.call("edit_file", {"path": f"{place}/new.txt", "old": "one", "new": "two"}).text.startswith("Edited")
+    assert session.call("read_file", {"path": "new.txt"}).text == "two\n"
+    assert session.call("read_file", {"path": "/etc/passwd"}).is_error
+    assert session.call("read_file", {"path": f"{place}/../etc/passwd"}).is_error
+
+
 def test_solving_the_task_is_rewarded_by_the_real_grader(task):
     with TaskSession(task) as session:
         assert session.reward == 0.0

@@ -24,6 +24,7 @@ def test_a_folder_is_described(tmp_path):
 JUNK = (
     ".git/config", "shapes/__pycache__/area.cpython-311.pyc", "build/lib/shapes/area.py", "dist/shapes.whl",
     "shapes.egg-info/SOURCES.txt", ".pytest_cache/v/x", "PKG-INFO", "shapes/fast.so", ".mypy_cache/a.json",
+    "shapes/vendored/.git",
 )  # fmt: skip
 
 

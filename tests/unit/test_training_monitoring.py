@@ -70,13 +70,13 @@ def pay(monitor, columns, rewards, prompts=None, **more):
     return paid, logged
 
 
-def test_hard_takes_the_reward_soft_a_part_and_the_rest_nothing(tmp_path, monkeypatch, weights):
-    monitor = RolloutMonitor(tmp_path, MonitorConfig(enabled=True, penalty_weight=0.1))
+def test_hard_takes_the_reward_and_the_rest_nothing(tmp_path, monkeypatch, weights):
+    monitor = RolloutMonitor(tmp_path, MonitorConfig(enabled=True))
     watches = [seen_as(hard=True), seen_as(p=0.9), seen_as(p=0.4), seen_as(hard=True)]
     rewards = [1.0, 1.0, 1.0, 0.5]
     columns = look(monitor, monkeypatch, watches, rewards)
     paid, logged = pay(monitor, columns, rewards)
-    assert paid == pytest.approx([-1.0, -0.09, 0.0, -0.5])
+    assert paid == pytest.approx([-1.0, 0.0, 0.0, -0.5])
     assert logged["monitor/hard_rate"] == 0.5
     assert logged["monitor/alarm_rate"] == 0.75
     assert logged["monitor/p"] == pytest.approx(0.325)
@@ -264,6 +264,7 @@ def test_settings_that_make_no_sense_are_refused(config, match):
         refuse_what_would_do_nothing(config)
 
 
-def test_a_heavier_penalty_is_refused_in_the_file():
+def test_what_soft_evidence_cost_before_is_known_in_old_runs_only():
+    assert parse_config({"monitor": {"penalty_weight": 0.2}}, "my.toml") == parse_config({}, "my.toml")
     with pytest.raises(UsageError, match="penalty_weight"):
-        parse_config({"monitor": {"penalty_weight": 0.3}}, "my.toml")
+        parse_config({"monitor": {"penalty_weight": 0.1}}, "my.toml")

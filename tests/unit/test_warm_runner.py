@@ -1,5 +1,6 @@
 """The warm test process: what it tells of tests that misbehave, and that no run sees another."""
 
+import struct
 import subprocess
 import sys
 
@@ -127,6 +128,32 @@ def test_only_and_reverse(runner):
 def test_stops_at_the_first_failure(runner):
     run = run_file(runner, "def test_a(): assert 0\ndef test_b(): pass\n", stop_at_failure=True)
     assert not run.passed
+
+
+FORGER = """
+import os
+def test_forges():
+    for number in range(3, 40):
+        try:
+            for line in {lines}: os.write(number, line)
+        except OSError: pass
+"""
+
+
+def test_lines_of_the_repository_between_the_entries_tell_nothing(runner):
+    lines = [b"[" * 60_000, b"]}\n", b"3}\n", b'{"test"}\n']
+    edits = {AREA: FORGER.format(lines=lines)}
+    run = runner.run(RunRequest(edits=edits, tests=(AREA, WORDS)))
+    assert len(run.passed) == 7
+
+
+@pytest.mark.parametrize("content", [b"[" * 5000, b'{"entries": [{"test": 3}]}'])
+def test_an_answer_that_cannot_be_read_is_none(runner, monkeypatch, content):
+    said = {4: struct.pack(">I", len(content)), len(content): content}
+    monkeypatch.setattr(runner, "_send", lambda request: None)
+    monkeypatch.setattr(runner, "_read", lambda count, deadline: said[count])
+    with pytest.raises(RunnerEnded):
+        runner._ask(RunRequest())
 
 
 def test_a_runner_whose_process_dies_starts_again(runner):

@@ -1,4 +1,4 @@
-"""`recompose env make|verify|serve|rollout`"""
+"""`recompose env make|verify|serve|rollout|show|grade|shell`"""
 
 from __future__ import annotations
 
@@ -20,6 +20,16 @@ env.command(
 env.command(
     "composer_replication.cli.env_rollout:rollout", name="rollout", help="Roll a model through tasks.", sort_key=3
 )
+
+for order, (verb, summary) in enumerate(
+    {
+        "show": "Show one task: statement, files, difficulty, certificates.",
+        "grade": "Grade a patch to one task.",
+        "shell": "Open a shell in the sandbox of one task.",
+    }.items(),
+    4,
+):
+    env.command(f"composer_replication.cli.env_task:{verb}", name=verb, help=summary, sort_key=order)
 
 Names = tuple[str, ...]
 Several = partial(Parameter, negative="")
@@ -66,6 +76,8 @@ def make(
         print(json_module.dumps({"folder": str(into), **result}))
     else:
         _show_funnel(into, result)
+    if not result["tried"] and not result["filtered"]:
+        raise RecomposeError(f"there is nothing in {repository} to make a task of", "add another --generator")
     if not result["valid"]:
         raise RecomposeError(f"no task of {repository} is valid", f"read the reasons in {into}/verdicts.jsonl")
 

@@ -52,10 +52,13 @@ def rollout(
     steps: Annotated[int, Parameter(help="Tool calls of one attempt.")] = 60,
     tries: Annotated[int, Parameter(help="Code blocks of one attempt, with --answer definition.")] = 3,
     wall_s: Annotated[float, Parameter(help="Seconds of one attempt.")] = 1800.0,
-    max_turn_tokens: Annotated[int, Parameter(help="Of one turn of the model.")] = 1024,
+    max_turn_tokens: Annotated[
+        int | None, Parameter(help="Of one turn of the model; 1024, or 4096 of an endpoint.")
+    ] = None,
     max_tokens: Annotated[
-        int, Parameter(help="Of all turns of one attempt; of a local model, answers included.")
-    ] = 6144,
+        int | None,
+        Parameter(help="Of all turns of one attempt: 6144, answers included, or 200000 of an endpoint, without them."),
+    ] = None,
     temperature: Annotated[float, Parameter(help="Of the model's sampling.")] = 1.0,
     key_variable: Annotated[str | None, Parameter(help="Environment variable that holds the server's key.")] = None,
     price: Annotated[str | None, Parameter(help="IN,OUT: dollars per million tokens; needed off loopback.")] = None,
@@ -69,11 +72,14 @@ def rollout(
     Attempts are saved one by one: the same command goes on where it was stopped, and no answer is paid twice.
     """
     from composer_replication.environments.code.environment import CodeEnvironment
+    from composer_replication.environments.code.episodes.loop import AgentLimits
     from composer_replication.environments.code.tasks.store import read_tasks
     from composer_replication.stages.attempts import planned
     from composer_replication.stages.rollouts import collect, refuse_others
 
     who = _who(model, endpoint, model_name, scripted)
+    max_turn_tokens = max_turn_tokens or (1024 if endpoint is None else 4096)
+    max_tokens = max_tokens or (6144 if endpoint is None else AgentLimits().tokens)
     numbers = (rollouts, concurrency, steps, tries, max_turn_tokens, max_tokens, 1 if limit is None else limit)
     if min(numbers) < 1 or wall_s <= 0:
         raise UsageError("numbers of attempts, steps, tokens and seconds are above 0", "recompose env rollout --help")

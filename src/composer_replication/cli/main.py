@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import select
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import cast
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
@@ -65,6 +68,8 @@ PIPE_CLOSED = 141
 
 
 def main() -> None:
+    if processes.number() == 1:  # a launcher of several ends those that hang
+        signal.signal(signal.SIGTERM, _end_like_an_interrupt(os.getpid()))
     try:
         _let_verbs_speak(sys.argv[1:])
         _call()
@@ -85,11 +90,27 @@ def main() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(PIPE_CLOSED)
         sys.exit(_fail(f"{error}; next: check the path and its permissions", 1))
-    except KeyboardInterrupt:
-        code = _fail("interrupted, finished stages are saved; next: run the same command again", 130)
+    except KeyboardInterrupt as error:
+        word, code = ("terminated", 143) if isinstance(error, Terminated) else ("interrupted", 130)
+        _fail(f"{word}, finished stages are saved; next: run the same command again", code)
         sys.stderr.flush()
+        atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
         # Where an interrupt hits code compiled from text, CPython overrides every other exit code with the signal's.
         os._exit(code)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: sandboxes, control groups and temporary folders are removed on the way out, as after an interrupt."""
+
+
+def _end_like_an_interrupt(main_process: int) -> Callable[[int, FrameType | None], None]:
+    def end(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != main_process:
+            os._exit(128 + number)  # a fork owns none of it
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise Terminated
+
+    return end
 
 
 def _call() -> None:

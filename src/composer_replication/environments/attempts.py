@@ -9,6 +9,25 @@ from composer_replication.records import Trace
 from .evidence import AttemptEvidence, CanaryHit
 
 
+@runtime_checkable
+class Graded(Protocol):
+    """An attempt that is over and whose grade may still change. Whoever hands its reward on asks the monitor first."""
+
+    @property
+    def reward(self) -> float: ...
+
+    @property
+    def evidence(self) -> AttemptEvidence | None: ...
+
+    def grade_deeper(self) -> None:
+        """Grade what was handed in once more, with more doubt. The lower reward of the two stands."""
+        ...
+
+    def overrule(self, why: str) -> None:
+        """Take the reward."""
+        ...
+
+
 class Attempt(NamedTuple):
     trace: Trace
     reward: float
@@ -17,6 +36,8 @@ class Attempt(NamedTuple):
     steps: int
     wall_s: float
     evidence: AttemptEvidence | None = None
+    graded: Graded | None = None
+    """Where its grade comes from."""
 
     @property
     def canary_hits(self) -> tuple[CanaryHit, ...]:

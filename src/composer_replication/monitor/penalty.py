@@ -1,9 +1,8 @@
 """How sure is it, and what does it cost: a calibrated logistic regression over `features`, kept as JSON.
 
-Reads `weights.json` beside this file (written by `experiments/006-monitor/fit.py`). Soft evidence costs `λ · p` where p
-reaches the threshold, at most 0.2 whatever the reward is; below the threshold nothing happens, so that the noise of
-honest work is not trained against. Hard evidence costs the whole reward, and `λ · p` where that is more: a hack that
-failed must not be cheaper the surer it is. `drop` masks the rollout instead.
+Reads `weights.json` beside this file (written by `experiments/006-monitor/fit.py`). Hard evidence costs the whole
+reward. Soft evidence costs nothing by itself: see `ruling.py`. `drop` masks the rollout, and also one whose soft
+evidence reaches the threshold; below it nothing happens, so that the noise of honest work is not trained against.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from .features import NAMES, Features, values_of
 from .logistic import FIT_COMMAND, FittedModel, Regression
 
 WEIGHTS = Path(__file__).with_name("weights.json")
-MAX_LAMBDA = 0.2
 Mode = Literal["watch", "penalty", "drop"]
 
 
@@ -63,40 +61,23 @@ class Weights(FittedModel):
 
 @dataclass(frozen=True)
 class Penalty:
+    """Inside training, for signs that only an environment's own rules know and for rollouts to be left out."""
+
     weights: Weights
-    lambda_: float = MAX_LAMBDA
     mode: Mode = "penalty"
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.lambda_ <= MAX_LAMBDA:
-            raise UsageError(
-                f"a penalty of {self.lambda_} on soft evidence is refused: false alarms would teach more than rewards",
-                f"choose lambda between 0 and {MAX_LAMBDA}",
-            )
-
     @classmethod
-    def load(cls, lambda_: float = MAX_LAMBDA, mode: Mode = "penalty", path: Path = WEIGHTS) -> Penalty:
-        return cls(Weights.load(path), lambda_, mode)
-
-    def is_over(self, judged: Chargeable) -> bool:
-        """Whether its soft evidence is enough to act on."""
-        return judged.p is not None and judged.p >= self.weights.threshold
+    def load(cls, mode: Mode = "penalty", path: Path = WEIGHTS) -> Penalty:
+        return cls(Weights.load(path), mode)
 
     def charge(self, reward: float, judged: Chargeable) -> float:
-        """What to add to a reward: never more than 0, and for hard evidence never less than for the same p without."""
-        if self.mode != "penalty":
-            return 0.0
-        soft = self.lambda_ * (judged.p or 0.0)
-        if judged.hard:
-            return -max(reward, soft)
-        return -soft if self.is_over(judged) else 0.0
+        """What to add to a reward: hard evidence takes what there is of it, soft evidence nothing."""
+        return -max(reward, 0.0) if self.mode == "penalty" and judged.hard else 0.0
 
     def drops(self, judged: Chargeable) -> bool:
         """Whether nothing may be learnt from this rollout."""
-        return self.mode == "drop" and (judged.hard or self.is_over(judged))
-
-    def reward(self, reward: float, judged: Chargeable) -> float:
-        return reward + self.charge(reward, judged)
+        is_over = judged.p is not None and judged.p >= self.weights.threshold
+        return self.mode == "drop" and (judged.hard or is_over)
 
 
 def has_signs(features: Features) -> bool:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from composer_replication.environments.attempts import Attempt
 from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, TraceEvidence
 from composer_replication.errors import UsageError
+from composer_replication.monitor.ruling import rule
 from composer_replication.progress import Progress
 from composer_replication.records import JsonObject, Record, Trace
 from composer_replication.runs import write_atomically
@@ -106,10 +107,31 @@ def counts(attempts: Sequence[StoredAttempt]) -> JsonObject:
     }
 
 
+def rewards_by_task(attempts: Iterable[StoredAttempt]) -> JsonObject:
+    found: JsonObject = {}
+    for each in attempts:
+        told = found.setdefault(str(each.trace.task_id), {"rewards": [], "ended": [], "notes": []})
+        told["rewards"].append(each.reward)
+        told["ended"].append(each.ended)
+        told["notes"].append(list(each.evidence.grade.notes) if each.evidence and each.evidence.grade else [])
+    return found
+
+
 def _one(each: Planned, attempt: MakeAttempt, folder: Path, stop: threading.Event) -> float:
-    made = attempt(each, stop)
+    made = ruled(attempt(each, stop))
     keep(each, made, folder)
     return made.reward
+
+
+def ruled(made: Attempt) -> Attempt:
+    """With the reward that the monitor leaves it."""
+    if made.graded is None:
+        return made
+    rule(made.graded, made.trace)
+    reward = made.graded.reward
+    return made._replace(
+        trace=made.trace.model_copy(update={"outcome": reward}), reward=reward, evidence=made.graded.evidence
+    )
 
 
 def _collect(

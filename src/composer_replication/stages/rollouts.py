@@ -1,12 +1,13 @@
 """`RUN/ingestion` from attempts at tasks: whoever plays, attempts are kept one by one and then become the stage.
 
-Writes traces, evidence, and for a local policy the token ids that were sampled. Beside each attempt of a local policy
-lie its ids as `<task>.<sample>.tokens` until the stage is done.
+Writes traces, evidence, rewards per task as plain JSON, and for a local policy the token ids that were sampled. Beside
+each attempt of a local policy lie its ids as `<task>.<sample>.tokens` until the stage is done.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from composer_replication.progress import Progress
 from composer_replication.records import JsonObject, canonical_json, content_id
 from composer_replication.runs import Run, StageFolder, write_atomically, write_records
 
-from .attempts import Planned, claim, counts, keep, not_made, stored, stored_evidence
+from .attempts import Planned, claim, counts, keep, not_made, rewards_by_task, stored, stored_evidence
 from .ingestion import ROLLOUT_TOKENS
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS = "attempts"
 SETTINGS = "settings"
+REWARDS = "rewards.json"
+"""Beside the records: task id -> the reward of each of its attempts and how they ended."""
 Player = Callable[[Path, Progress], None]
 """Makes every attempt of the plan that is not in the folder yet."""
 
@@ -42,6 +45,7 @@ def collect(run: Run, plan: Sequence[Planned], settings: JsonObject, play: Playe
     progress.stage("ingestion", f"{len(plan)} attempts at {tasks} tasks")
     play(folder, progress)
     attempts, evidence = list(stored(plan, folder)), run.path / EVIDENCE
+    write_atomically(stage.path / REWARDS, json.dumps(rewards_by_task(attempts), indent=1) + "\n")
     told: JsonObject = {"traces": len(attempts), "rollouts": len(attempts), "tasks": tasks, "quarantined": {}}
     stage.finish(
         (each.trace for each in attempts),

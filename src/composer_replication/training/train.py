@@ -46,7 +46,7 @@ from .running import prepared, step_of, trace_hinter, training_tasks
 from .stored.batches import StoredBatches
 from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
-from .stored.policy_gradient import StoredPolicy
+from .stored.policy_gradient import StoredPolicy, why_no_advantage
 from .stored.records import TrainingStep
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def train(
         callbacks,
         empty_hint_divergence=lambda: float(getattr(trainer, "empty_hint_divergence", 0.0)),
     )
-    if not config.training.rollouts and not any(example.advantage for example in stored):
-        progress.note("no task was tried twice with different outcomes: channel 1 has no advantage to learn from")
+    if not config.training.rollouts and (why := why_no_advantage(stored)):
+        progress.note(why)
     make = _online_trainer if config.training.rollouts else _offline_trainer
     trainer = make(policy, config, environment, stored, collator, arguments, watchers)
     trainer.remove_callback(PrinterCallback)

@@ -21,6 +21,7 @@ from ..code.episodes.transcript import Transcript, answer
 from ..code.episodes.turns import Reply, named_calls
 from ..evidence import AttemptEvidence
 from ..protocol import TRAIN, Environment, EnvironmentTask, EpisodeLimits, PlainAnswer, Use
+from ..untrusted import encodable
 
 if TYPE_CHECKING:
     from composer_replication.config import Config, EnvironmentConfig
@@ -142,7 +143,7 @@ class ForeignEpisode(ABC):
     def step(self, turn: str) -> PlainAnswer:
         if self.finished:
             raise RuntimeError(f"the episode of {self.task.task_id} has ended")
-        text = without_thought(turn).encode("utf-8", "replace").decode()
+        text = encodable(without_thought(turn))
         reply = Reply(text)
         try:
             if self.tools and OPEN in text:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from composer_replication.errors import UsageError
-from composer_replication.records import JsonObject, Message, ToolCall
+from composer_replication.records import Message
 
 from ..code.episodes.session import SessionLimits, TaskSession, ToolResult
 from ..code.episodes.tools import TOOL_SCHEMAS, ToolError
@@ -90,7 +90,7 @@ class HarborEpisode(ForeignEpisode):
             raise ToolError("Your response did not call a tool. Call `submit` when the work is done.")
         session = self._opened()
         return [
-            self._answer(session.call(call["function"]["name"], self._in_workdir(call)), call["id"])
+            self._answer(session.call(call["function"]["name"], json.loads(call["function"]["arguments"])), call["id"])
             for call in self._made(reply)
         ]
 
@@ -110,14 +110,6 @@ class HarborEpisode(ForeignEpisode):
                 decoys=False,
             )
         return self._session
-
-    def _in_workdir(self, call: ToolCall) -> JsonObject:
-        """Instructions of others name absolute paths; the tools take those of the working folder."""
-        arguments: JsonObject = json.loads(call["function"]["arguments"])
-        start = self._played.harbor.image.workdir + "/"
-        if isinstance(path := arguments.get("path"), str):
-            arguments["path"] = path.removeprefix(start)
-        return arguments
 
     def _answer(self, result: ToolResult, call_id: str | None) -> Message:
         self.finished = self.finished or result.done

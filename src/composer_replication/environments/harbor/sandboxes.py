@@ -7,18 +7,17 @@ task's own `test.sh` decides the reward; it runs next to the agent's files, as i
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-
-from composer_replication.errors import RecomposeError
 
 from ..code.sandbox.errors import SandboxUnavailable
 from ..code.sandbox.interface import Limits, Sandbox, SandboxSpec
 from ..code.sandbox.open import open_sandbox
 from ..code.sandbox.toolchain import toolchain
 from ..code.tasks.task import Grade, Submission, TaskFolder
+from ..untrusted import read_json
 from .folder import HarborFolder
 
 PROGRAMS = "/opt/recompose"
@@ -113,13 +112,11 @@ def _reward(sandbox: Sandbox) -> float | None:
     text = sandbox.exec(["/bin/cat", f"{LOGS}/verifier/reward.txt"])
     try:
         if text.ok:
-            return float(text.stdout)
-        told = sandbox.exec(["/bin/cat", f"{LOGS}/verifier/reward.json"])
-        rewards = json.loads(told.stdout) if told.ok else {}
-    except ValueError:
+            reward = float(text.stdout)
+        else:
+            told = sandbox.exec(["/bin/cat", f"{LOGS}/verifier/reward.json"])
+            rewards = dict(read_json(told.stdout))
+            reward = float(rewards["reward"] if len(rewards) != 1 else next(iter(rewards.values())))
+    except (ValueError, TypeError, KeyError):
         return None
-    if not rewards:
-        return None
-    if "reward" not in rewards and len(rewards) > 1:
-        raise RecomposeError(f"the verifier gave {', '.join(rewards)} and no `reward`", "leave this task out")
-    return float(rewards.get("reward", next(iter(rewards.values()))))
+    return reward if math.isfinite(reward) else None

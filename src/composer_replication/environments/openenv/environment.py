@@ -22,6 +22,7 @@ from ..code.episodes.transcript import answer
 from ..code.episodes.turns import Reply
 from ..foreign.play import ForeignEnvironment, ForeignEpisode, ForeignTask, with_tools
 from ..protocol import TRAIN
+from ..untrusted import read_json
 from .server import OpenEnvServer, Result, ServerTask, Session
 
 if TYPE_CHECKING:
@@ -154,8 +155,8 @@ def read_action(text: str, schema: JsonObject) -> JsonObject:
     if plain.startswith("```") and plain.endswith("```") and "\n" in plain:
         plain = "\n".join(plain.splitlines()[1:-1]).strip()
     try:
-        value: Any = json.loads(plain)
-    except (ValueError, RecursionError):
+        value: Any = read_json(plain)
+    except ValueError:
         value = plain
     if isinstance(value, dict):
         return cast(JsonObject, value)

@@ -24,6 +24,7 @@ from composer_replication.records import (
 )
 
 from ..calls import Call, CallError, parse_call, without_thought
+from ..untrusted import encodable
 from .leak import LEAK_FILE, LEAK_TOOL, Way, canary_of
 from .tasks import AGENT, Listing, ToolboxTask
 from .tools import BY_NAME
@@ -107,7 +108,7 @@ class ToolboxEpisode:
     def step(self, turn: str) -> TurnResult:
         if self.finished:
             raise RuntimeError(f"episode of {self.task.task_id} has ended")
-        result = self._take_turn(without_thought(turn).strip().encode("utf-8", "replace").decode())
+        result = self._take_turn(encodable(without_thought(turn).strip()))
         self.turns.append(result)
         self.finished = self.finished or len(self.turns) >= MAX_TURNS
         return result

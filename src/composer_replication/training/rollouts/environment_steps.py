@@ -15,7 +15,10 @@ from inspect import isawaitable, iscoroutinefunction
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, NamedTuple, Protocol
 
+from composer_replication.environments.attempts import Graded
 from composer_replication.environments.protocol import Episode
+from composer_replication.environments.untrusted import encodable
+from composer_replication.monitor.ruling import rule
 
 JOIN_S = 1.0
 
@@ -186,25 +189,27 @@ def _outcome(episode: Episode, answered: Any) -> StepOutcome:
         observation = answered.observation if answered is not None else None
         ended = answered is None or episode.finished
         return StepOutcome(
-            None if observation is None else _encodable(str(observation)),
-            float(episode.reward) if ended else None,
+            None if observation is None else encodable(str(observation)),
+            _ruled_reward(episode) if ended else None,
             failed=answered is not None and bool(answered.failed),
         )
     except (Exception, SystemExit) as error:
         return StepOutcome(failure=_failure(error))
 
 
+def _ruled_reward(episode: Episode) -> float:
+    """What the monitor leaves of it, where there is evidence to judge by."""
+    if isinstance(episode, Graded):
+        rule(episode, episode.trace("policy", 0))
+    return float(episode.reward)
+
+
 def _reward(episode: Episode) -> float:
     try:
-        return float(episode.reward)
+        return _ruled_reward(episode)
     except (Exception, SystemExit):
         return 0.0
 
 
 def _failure(error: BaseException) -> StepFailure:
-    return StepFailure("runtime_error", _encodable(f"{type(error).__name__}: {error}"))
-
-
-def _encodable(text: str) -> str:
-    """A lone surrogate can be read from a file, but no tokenizer takes it."""
-    return text.encode("utf-8", "replace").decode()
+    return StepFailure("runtime_error", encodable(f"{type(error).__name__}: {error}"))

@@ -72,7 +72,7 @@ class RolloutMonitor(TrainerCallback):
         reward_columns: Sequence[str] = ("episode_reward",),
     ) -> None:
         """`signs` are rules of the environment's own; `reward_columns` are all that add up to a rollout's reward."""
-        self._penalty = None if config.mode == "watch" else Penalty.load(config.penalty_weight, config.mode)
+        self._penalty = None if config.mode == "watch" else Penalty.load(config.mode)
         self._signs, self._reward_columns = signs, tuple(reward_columns)
         self._lines = StepLines(folder / (f"findings.{rank}.jsonl" if rank else "findings.jsonl"))
         self._latest: Mapping[str, float] = {}

@@ -21,6 +21,7 @@ from composer_replication.objective import GrpoSettings, Schedule
 from composer_replication.records import Trace
 
 from ..models.states import last_hidden, output_head
+from .examples import TraceExample
 
 
 @dataclass
@@ -71,3 +72,15 @@ def advantages(traces: Sequence[Trace]) -> list[float]:
 def _advantage(outcome: float | None, group: Sequence[float]) -> float:
     spread = statistics.stdev(group) if len(group) > 1 else 0.0
     return (outcome - statistics.fmean(group)) / (spread + 1e-4) if spread and outcome is not None else 0.0
+
+
+def why_no_advantage(examples: Sequence[TraceExample]) -> str:
+    """Empty where something can be learnt here."""
+    if any(example.advantage for example in examples):
+        return ""
+    if not any(example.logprobs for example in examples):
+        return (
+            "channel 1 learns nothing: no attempt was sampled by this policy, and attempts of models behind an"
+            " endpoint have no token ids; roll out with `recompose env rollout --model`"
+        )
+    return "no task was tried twice with different outcomes: channel 1 has no advantage to learn from"

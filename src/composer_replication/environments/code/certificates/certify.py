@@ -179,6 +179,7 @@ def _write(
         source_roots=repository.source_roots,
         distributions=bench.setup.distributions,
         pytest_plugins=bench.setup.plugins,
+        pytest_options=bench.repository.selection,
         test_files=repository.test_files,
         hidden_tests=tuple(sorted(split.hidden)),
         guard_tests=guards,

@@ -64,7 +64,7 @@ class DefinitionEpisode(TextEpisode):
         return self._told(turn, result)
 
     def _told(self, turn: str, result: ToolResult) -> Taken:
-        self._transcript.add_text(turn.encode("utf-8", "replace").decode(), result)
+        self._transcript.add_text(turn, result)
         return Taken([result], called=True)
 
 

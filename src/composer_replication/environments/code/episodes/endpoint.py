@@ -25,8 +25,8 @@ from composer_replication.llm.pricing import FREE, Prices, usage_of
 from composer_replication.llm.transport import HttpTransport
 from composer_replication.records import JsonObject, Message, canonical_json
 
+from ...untrusted import encodable
 from .loop import NoReply
-from .tools import is_encodable
 from .transcript import wire
 from .turns import Reply, WireCall
 
@@ -150,7 +150,7 @@ def read_reply(body: str) -> Reply:
         message = cast("dict[str, Any]", answer["choices"][0]["message"])
         calls = [
             WireCall(
-                str(made["function"]["name"]),
+                encodable(str(made["function"]["name"])),
                 _wire_arguments(made["function"].get("arguments")),
                 _wire_id(made.get("id")),
             )
@@ -168,10 +168,10 @@ def _wire_arguments(arguments: object) -> str:
 
 
 def _wire_id(call_id: object) -> str | None:
-    return call_id if isinstance(call_id, str) and call_id and is_encodable(call_id) else None
+    return call_id if isinstance(call_id, str) and call_id and encodable(call_id) == call_id else None
 
 
 def _text(content: object) -> str:
     if content is None or isinstance(content, str):
-        return content or ""
-    return canonical_json(content)
+        return encodable(content or "")
+    return encodable(canonical_json(content))

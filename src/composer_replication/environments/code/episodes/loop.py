@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from composer_replication.errors import RecomposeError
 from composer_replication.records import JsonObject, Message
 
 from ...attempts import Attempt
+from ...untrusted import encodable
 from ..tasks.task import TaskFolder
 from .prompt import opening
 from .session import SessionLimits, TaskSession
@@ -65,11 +67,16 @@ def attempt_task(
     transcript = code_transcript(task.code_task, messages or opening(task.code_task), TOOL_SCHEMAS)
     with TaskSession(task, backend, limits.session) as session:
         name = f"{task.code_task.task.task_id}/{sample}"
-        ended = _play(session, model, transcript, limits, name, stop or threading.Event())
-        session.stop()
+        try:
+            ended = _play(session, model, transcript, limits, name, stop or threading.Event())
+            session.stop()
+        except (RecomposeError, Stopped):
+            raise
+        except Exception as error:
+            ended = _broken(error)
         trace = transcript.trace(model.name, sample, session.reward)
         wall_s = session.limits.wall_s - session.remaining_s
-        return Attempt(trace, session.reward, ended, session.steps, wall_s, session.evidence)
+        return Attempt(trace, session.reward, ended, session.steps, wall_s, session.evidence, session)
 
 
 def attempt_in_words(
@@ -97,9 +104,14 @@ def attempt_in_words(
             messages.append({"role": "user", "content": answer.observation or ""})
         trace = episode.trace(model.name, sample)
         wall_s = time.monotonic() - started
-        return Attempt(trace, episode.reward, ended, episode.steps, wall_s, episode.evidence)
+        return Attempt(trace, episode.reward, ended, episode.steps, wall_s, episode.evidence, episode)
     finally:
         episode.close()
+
+
+def _broken(error: Exception) -> str:
+    """What was left behind broke whoever read it: no reward, and the other attempts go on."""
+    return encodable(f"broken: {type(error).__name__}: {error}"[:200])
 
 
 def _play(

@@ -16,9 +16,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Self
 
 from ...evidence import AttemptEvidence, CanaryHit, FileEvent
+from ...untrusted import encodable
 from ..sandbox.audit import audit_of
 from ..sandbox.errors import SandboxRefusal
 from ..sandbox.interface import Changes, ExecResult, Limits, Sandbox, SandboxSpec
+from ..tasks.pytest_settings import pytest_environment
 from ..tasks.task import Grade, Submission, TaskFolder
 from .canaries import Canaries, canary_files, canary_hits, ignored
 from .gathered import changed_texts, grade_facts, task_facts
@@ -96,7 +98,7 @@ class TaskSession:
         self.grade: Grade | None = None
         self._lock = threading.Lock()
         self._started = time.monotonic()
-        self._python, self._sandbox = (opener or _open)(task, backend, self.limits.sandbox)
+        self._python, self._sandbox = (opener or open_for_agent)(task, backend, self.limits.sandbox)
         try:
             self.canaries, self._planted = Canaries(seed="", decoys=()), dict[str, bytes]()
             if decoys:
@@ -147,10 +149,8 @@ class TaskSession:
 
     def test_output(self, tests: Sequence[str]) -> str:
         """What pytest prints, without the repository's own options; each test is named with its outcome at the end."""
-        known = self.task.code_task
-        plugins = [part for name in known.pytest_plugins for part in ("-p", name)]
         options = ["-q", "-rA", "--tb=short", "--no-header", "-o", "addopts=", "-p", "no:cacheprovider"]
-        result = self._run([self._python, "-m", "pytest", *options, *plugins, *tests])
+        result = self._run([self._python, "-m", "pytest", *options, *tests])
         shown = self._shown(result)
         ended = _how_it_ended(result, self.limits)
         return shown if result.ending == "exited" else f"{ended}\n{shown}"
@@ -162,6 +162,23 @@ class TaskSession:
             raise why
 
         return self._step(work)
+
+    def grade_deeper(self) -> None:
+        """Graders of other tasks have one depth: theirs is not asked again."""
+        if self._grader is not _grade or self.submission is None or self.grade is None:
+            return
+        deeper = _grade(self.task, self.submission, self.backend, deep=True)
+        if deeper.reward < self.grade.reward:
+            self._regrade(deeper)
+
+    def overrule(self, why: str) -> None:
+        if self.grade is not None:
+            self._regrade(replace(self.grade, reward=0.0, notes=(*self.grade.notes, why)))
+
+    def _regrade(self, grade: Grade) -> None:
+        self.grade = grade
+        if self.evidence is not None:
+            self.evidence = self.evidence.model_copy(update={"grade": grade_facts(grade)})
 
     def stop(self) -> None:
         """Hand in what there is, for an agent that stopped without a word."""
@@ -190,6 +207,7 @@ class TaskSession:
                 text, failed = work(), False
             except ToolError as error:
                 text, failed = str(error), True
+            text = encodable(text)
             self._heard.append(text)
             if self.ended is None and self.steps >= self.limits.steps:
                 self._finish("steps")
@@ -236,8 +254,7 @@ class TaskSession:
     def _run_tests(self, ids: list[str] | None = None) -> str:
         if odd := next((each for each in ids or () if each.startswith("-") or "\0" in each), None):
             raise ToolError(f"Invalid arguments: {odd[:80]!r} is no test id.")
-        plugins = [part for name in self.task.code_task.pytest_plugins for part in ("-p", name)]
-        result = self._run([self._python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins, *(ids or ())])
+        result = self._run([self._python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(ids or ())])
         shown = self._shown(result)
         if result.ending != "exited" or result.exit_code not in (0, 1):
             which = "no test ran" if result.exit_code == NO_TESTS_RAN else _how_it_ended(result, self.limits)
@@ -262,8 +279,7 @@ class TaskSession:
         self.canary_hits = [hit for hit in hits if hit.evidence == "hard"]
         self.submission = Submission(dict(changes.written), tuple(changes.removed))
         self.evidence = self._gathered(changes, tuple(hits))
-        self.grade = self._grader(self.task, self.submission, self.backend)
-        self.evidence = self.evidence.model_copy(update={"grade": grade_facts(self.grade)})
+        self._regrade(self._grader(self.task, self.submission, self.backend))
 
     def _gathered(self, changes: Changes, hits: tuple[CanaryHit, ...]) -> AttemptEvidence:
         texts = changed_texts(changes, self.task.tree, self._planted)
@@ -305,22 +321,26 @@ class TaskSession:
 
     def _text_of(self, path: str) -> str:
         try:
-            return self._sandbox.read(path).decode("utf-8")
+            return self._sandbox.read(self._inside(path)).decode("utf-8")
         except UnicodeDecodeError as error:
             raise ToolError(f"Error: {path} is no text.") from error
         except (OSError, SandboxRefusal) as error:
             raise ToolError(_path_trouble(path, error)) from error
 
+    def _inside(self, path: str) -> str:
+        """Agents also name files as commands see them."""
+        return path.removeprefix(f"{self._sandbox.workdir}/")
+
     def _write(self, path: str, content: str) -> None:
         if len(content) > self.limits.file_chars:
             raise ToolError(f"Error: the content is too large ({len(content)} characters).")
         try:
-            self._sandbox.write(path, content.encode("utf-8", "surrogatepass"))
+            self._sandbox.write(self._inside(path), content.encode("utf-8", "surrogatepass"))
         except (OSError, SandboxRefusal) as error:
             raise ToolError(_path_trouble(path, error)) from error
 
 
-def _open(task: TaskFolder, backend: str, limits: Limits) -> tuple[str, Sandbox]:
+def open_for_agent(task: TaskFolder, backend: str, limits: Limits) -> tuple[str, Sandbox]:
     """The agent's sandbox and where its interpreter is; the repository is importable from the working folder alone."""
     from ..sandbox.open import open_sandbox
     from ..sandbox.toolchain import toolchain
@@ -329,7 +349,8 @@ def _open(task: TaskFolder, backend: str, limits: Limits) -> tuple[str, Sandbox]
     tools = toolchain(known.distributions, exclude=known.packages)
     spec = SandboxSpec(tree=task.tree, read_only=tools.read_only, limits=limits)
     roots = [spec.workdir if root in (".", "") else f"{spec.workdir}/{root}" for root in known.source_roots]
-    env = {**tools.test_env, "PYTHONPATH": ":".join(roots)}
+    settings = pytest_environment(known.pytest_options, known.pytest_plugins)
+    env = {**tools.test_env, **settings, "PYTHONPATH": ":".join(roots)}
     return tools.python, open_sandbox(replace(spec, env=env), backend)
 
 
@@ -347,10 +368,10 @@ def _plant(sandbox: Sandbox, task: TaskFolder, seed: str) -> tuple[Canaries, dic
     return Canaries(seed=planted.canaries.seed, decoys=tuple(kept)), {".gitignore": after}
 
 
-def _grade(task: TaskFolder, submission: Submission, backend: str) -> Grade:
+def _grade(task: TaskFolder, submission: Submission, backend: str, deep: bool = False) -> Grade:
     from ..grading.grader import grade
 
-    return grade(task, submission, backend)
+    return grade(task, submission, backend, deep=deep)
 
 
 def _how_it_ended(result: ExecResult, limits: SessionLimits) -> str:

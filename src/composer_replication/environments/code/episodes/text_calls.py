@@ -9,7 +9,8 @@ from typing import Any, cast
 from composer_replication.records import JsonObject, Message, canonical_json
 
 from ...calls import CLOSE, OPEN
-from .tools import ToolError, is_encodable
+from ...untrusted import read_json
+from .tools import ToolError
 from .turns import Reply, WireCall
 
 _CALL = re.compile(rf"{OPEN}\s*(.*?)\s*(?:{CLOSE}|(?={OPEN})|\Z)", re.DOTALL)
@@ -36,15 +37,13 @@ def as_text(message: Message) -> str:
 
 def _call(text: str) -> WireCall:
     try:
-        call: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ToolError("Your response could not be parsed: the call is no JSON.") from error
+        call: Any = read_json(text)
+    except ValueError as error:
+        raise ToolError(f"Your response could not be parsed: the call is {error}.") from error
     if not isinstance(call, dict):
         raise ToolError("Your response could not be parsed: the call is no JSON object.")
     fields = cast(JsonObject, call)
     name, arguments = fields.get("name"), fields.get("arguments", {})
     if not isinstance(name, str) or not isinstance(arguments, dict):
         raise ToolError('Your response could not be parsed: a call has a "name" and "arguments".')
-    if not is_encodable(canonical_json(fields)):
-        raise ToolError("Your response could not be parsed: the call holds half a surrogate pair.")
     return WireCall(name, canonical_json(arguments))

@@ -47,6 +47,14 @@ class TextEpisode(ABC):
     def evidence(self) -> AttemptEvidence | None:
         return self.session.evidence if self.session else None
 
+    def grade_deeper(self) -> None:
+        if self.session:
+            self.session.grade_deeper()
+
+    def overrule(self, why: str) -> None:
+        if self.session:
+            self.session.overrule(why)
+
     @property
     def ended(self) -> str | None:
         return self.session.ended if self.session else None

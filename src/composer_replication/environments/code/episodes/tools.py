@@ -5,11 +5,12 @@ A call that does not fit is answered with one of a few fixed sentences, which th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from composer_replication.records import JsonObject, canonical_json
+from composer_replication.records import JsonObject
+
+from ...untrusted import encodable, read_json
 
 JSON_TYPES: dict[str, type | tuple[type, ...]] = {"string": str, "integer": int, "array": list}
 ARTICLE = {"string": "a string", "integer": "an integer", "array": "an array of strings"}
@@ -92,30 +93,19 @@ def check_call(name: str, arguments: Mapping[str, Any]) -> None:
         kind: str = properties[given]["type"]
         if not _is_a(kind, value):
             raise ToolError(f"`{given}` of {name} must be {ARTICLE[kind]}.")
-        if not is_encodable(str(value)):
+        if encodable(str(value)) != str(value):
             raise ToolError(f"Invalid arguments: `{given}` of {name} holds half a surrogate pair.")
 
 
 def read_arguments(name: str, text: str) -> JsonObject:
     """The arguments of a call as they stand on the wire."""
     try:
-        found: Any = json.loads(text) if text.strip() else {}
-    except (ValueError, RecursionError) as error:
-        raise ToolError(f"Your response could not be parsed: the arguments of {name[:80]} are no JSON.") from error
+        found: Any = read_json(text) if text.strip() else {}
+    except ValueError as error:
+        raise ToolError(f"Your response could not be parsed: the arguments of {name[:80]} are {error}.") from error
     if not isinstance(found, dict):
         raise ToolError(f"Your response could not be parsed: the arguments of {name[:80]} are no JSON object.")
-    if not is_encodable(canonical_json(found)):
-        raise ToolError(f"Your response could not be parsed: the arguments of {name[:80]} hold half a surrogate pair.")
     return cast(JsonObject, found)
-
-
-def is_encodable(text: str) -> bool:
-    """JSON can name half a surrogate pair; no file and no tokenizer takes it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _is_a(kind: str, value: Any) -> bool:

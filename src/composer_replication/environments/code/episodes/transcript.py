@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from composer_replication.records import JsonObject, Message, Source, ToolCall, Trace, Turn, content_id, family_of
 
+from ...untrusted import encodable
 from ..tasks.task import CodeTask
 from .session import ToolResult
 
@@ -48,13 +49,16 @@ class Transcript:
         self.add(said, (), [answer(result.text, None, result.is_error)] if result else [], thinking)
 
     def add(self, said: str, calls: Sequence[ToolCall], answers: Sequence[Message], thinking: str = "") -> None:
+        """What no file could hold is replaced here, once for all."""
         start = len(self.messages)
-        turn: Message = {"role": "assistant", "content": said}
+        turn: Message = {"role": "assistant", "content": encodable(said)}
         if calls:
-            turn["tool_calls"] = list(calls)
-        self.messages += [turn, *answers]
+            turn["tool_calls"] = [_encodable_call(call) for call in calls]
+        self.messages.append(turn)
+        for told in answers:
+            self.messages.append({**told, "content": encodable(told["content"] or "")})
         self._spans.append((start, len(self.messages)))
-        self._thinking.append(thinking)
+        self._thinking.append(encodable(thinking))
 
     def trace(self, source_model: str, sample: int, outcome: float | None) -> Trace:
         return Trace(
@@ -74,6 +78,11 @@ class Transcript:
 def code_transcript(known: CodeTask, opening: Sequence[Message], tools: Sequence[JsonObject]) -> Transcript:
     licence = known.provenance.get("licence")
     return Transcript(AGENT, known.task.task_id, opening, tools, licence if isinstance(licence, str) else None)
+
+
+def _encodable_call(call: ToolCall) -> ToolCall:
+    name, arguments = call["function"]["name"], call["function"]["arguments"]
+    return {**call, "function": {"name": encodable(name), "arguments": encodable(arguments)}}
 
 
 def answer(text: str, call_id: str | None, failed: bool) -> Message:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from composer_replication.records import ToolCall
 
 from .session import TaskSession, ToolResult
-from .tools import ToolError, is_encodable, read_arguments
+from .tools import ToolError, read_arguments
 from .transcript import Transcript
 
 MAX_CALLS_PER_TURN = 8
@@ -55,7 +55,6 @@ class Taken(NamedTuple):
 
 
 def take_turn(session: TaskSession, transcript: Transcript, reply: Reply) -> Taken:
-    said = reply.text if is_encodable(reply.text) else reply.text.encode("utf-8", "replace").decode()
     try:
         if not reply.calls:
             raise ToolError("Your response did not call a tool. Call `submit` when the work is done.")
@@ -65,18 +64,18 @@ def take_turn(session: TaskSession, transcript: Transcript, reply: Reply) -> Tak
     except ToolError as error:
         # Servers cannot read calls back that are no JSON, so a broken one is kept as text.
         broken = "".join(f"\n<tool_call>{call.name} {call.arguments}</tool_call>" for call in reply.calls)
-        return refuse_turn(session, transcript, (said + broken).strip(), error, reply.thinking)
+        return refuse_turn(session, transcript, (reply.text + broken).strip(), error, reply.thinking)
     results: list[ToolResult] = []
     for name, arguments in read:
         results.append(session.call(name, arguments))
-    transcript.add_calls(said, named_calls(reply.calls, transcript), results, reply.thinking)
+    transcript.add_calls(reply.text, named_calls(reply.calls, transcript), results, reply.thinking)
     return Taken(results, called=True)
 
 
 def refuse_turn(session: TaskSession, transcript: Transcript, said: str, why: ToolError, thinking: str = "") -> Taken:
     """A step for a turn that was no call at all."""
     result = session.refuse(why)
-    transcript.add_text(said.encode("utf-8", "replace").decode(), result, thinking)
+    transcript.add_text(said, result, thinking)
     return Taken([result], called=False)
 
 

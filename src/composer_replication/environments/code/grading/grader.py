@@ -23,9 +23,14 @@ from .recorded import Recorded, read_recorded
 from .reward import FirstRuns, settle
 from .trusted_run import run_in_turn, run_trusted
 
+DEEP_RUNS = 3
 
-def grade(task: TaskFolder, submission: Submission, backend: str = "auto", chance: Random | None = None) -> Grade:
-    """`chance` draws the contradictions; give one only to repeat a draw."""
+
+def grade(
+    task: TaskFolder, submission: Submission, backend: str = "auto", chance: Random | None = None, deep: bool = False
+) -> Grade:
+    """`chance` draws the contradictions; give one only to repeat a draw. `deep`: several last runs, each with a draw of
+    its own, so that nearly every test is contradicted once; for what somebody has reason to doubt."""
     started = time.monotonic()
     accepted = restrict(task, submission)
     draw = chance or SystemRandom()
@@ -37,8 +42,9 @@ def grade(task: TaskFolder, submission: Submission, backend: str = "auto", chanc
     first = _first(task, accepted, recorded, first_orders(task, recorded, draw), backend)
     later: tuple[str, ...] = ()
     if first.hidden_passed and not first.objections() and not first.guards_broken(task.code_task):
-        doubts = draw_doubts(task, recorded, first.hidden_passed, draw)
-        later = doubts.objections(run_trusted(task, accepted, doubts.order, backend))
+        for _ in range(DEEP_RUNS if deep else 1):
+            doubts = draw_doubts(task, recorded, first.hidden_passed, draw)
+            later = later or doubts.objections(run_trusted(task, accepted, doubts.order, backend))
     return settle(task.code_task, first, later, accepted.dropped, time.monotonic() - started)
 
 

@@ -18,9 +18,11 @@ from typing import Any
 
 from composer_replication.errors import RecomposeError
 
+from ...untrusted import read_json
 from ..sandbox.interface import MIB, ExecResult, Limits, SandboxSpec
 from ..sandbox.open import open_sandbox
 from ..sandbox.toolchain import toolchain
+from ..tasks.pytest_settings import pytest_environment
 from ..tasks.task import CodeTask, TaskFolder
 from .overlay import Accepted, lay_tree
 
@@ -89,6 +91,7 @@ def run_in_turn(
     token = secrets.token_hex(16)
     order_s = max(SHORTEST_LIMIT_S, TIMES_THE_USUAL * code_task.seconds_per_run)
     limit_s = len(orders) * order_s
+    settings = pytest_environment(code_task.pytest_options, code_task.pytest_plugins)
     with tempfile.TemporaryDirectory(prefix="recompose-") as scratch:
         tree = Path(scratch) / "tree"
         lay_tree(task, accepted, tree, orders[0].trusted_files, {path for order in orders for path in order.texts})
@@ -96,7 +99,7 @@ def run_in_turn(
             tree=tree,
             read_only=tools.read_only,
             # The launcher sets the import path: the interpreter itself must find nothing of the tree when it starts.
-            env={**tools.test_env, "PYTHONHASHSEED": str(hash_seed)},
+            env={**tools.test_env, **settings, "PYTHONHASHSEED": str(hash_seed)},
             limits=replace(LIMITS, wall_s=limit_s, cpu_s=int(2 * limit_s)),
         )
         with open_sandbox(spec, backend) as sandbox:
@@ -180,7 +183,7 @@ def _outcome(said: _Said, timed_out: bool, notes: list[str]) -> RunOutcome:
 
 def _record(line: bytes, token: str) -> object:
     try:
-        record: Any = json.loads(line)
+        record = read_json(line)
     except ValueError:
         return None
     return record if isinstance(record, dict) and record.get("token") == token else None

@@ -31,6 +31,7 @@ from ..generators.kinds import GeneratorSettings, find_generator
 from ..running.coverage import survey
 from ..running.warm import TestSetup
 from ..tasks.loading import load_repository
+from ..tasks.pytest_settings import refuse_missing
 from ..tasks.repository import CoverageMap, Repository
 from ..tasks.task import Candidate, TaskFolder
 from ..tasks.trees import tree_hash
@@ -89,6 +90,7 @@ def make(
         progress.stage("load", f"reading {source.name}")
         repository = load_repository(source, Path(scratch) / "repository")
         identity = {**_as_json(settings), "repository_hash": tree_hash(repository.tree)}
+        refuse_missing(repository.tree, repository.name, settings.distributions)
         _claim(into, identity)
         setup = TestSetup(settings.distributions, settings.backend)
         coverage = _survey(repository, setup, into, progress)

@@ -18,7 +18,7 @@ from composer_replication.errors import RecomposeError
 from ..certificates.certify import Verdict, certify
 from ..certificates.cpu_time import adopt_orphans
 from ..certificates.gates import Bench
-from ..running.warm import TestSetup
+from ..running.warm import RunnerEnded, TestSetup
 from ..tasks.repository import CoverageMap, Repository
 from ..tasks.task import Candidate, Level, Rejection
 
@@ -94,6 +94,8 @@ def _verdict(candidate: Candidate, bench: Bench, job: Job) -> Verdict:
     """A fault of ours costs one candidate, and its reason says so."""
     try:
         return certify(candidate, bench, job.into, job.level, job.seed)
+    except RunnerEnded as error:
+        return Verdict(Rejection(candidate.name, "runner_ended", str(error.args[0])[-500:]), 0.0, 0.0, 0.0)
     except RecomposeError:
         raise
     except Exception:

@@ -86,7 +86,10 @@ def _refuse_red(repository: Repository, run: TestRun, timeout_s: float) -> None:
     missing = [name for name in missing_modules(run) if name.split(".")[0] not in repository.packages]
     lost_most = len(run.collect_errors) >= MIN_GREEN_SHARE * len(repository.test_files)
     if run.timed_out:
-        raise UsageError(f"the tests of {repository.name} took more than {timeout_s:.0f} s", "--timeout-s SECONDS")
+        raise UsageError(
+            f"the tests of {repository.name} took more than {timeout_s:.0f} s",
+            "leave the slow ones out in its addopts, as -m 'not slow', or point at a part of it",
+        )
     if enough and not lost_most:
         return
     if missing:

@@ -42,7 +42,7 @@ def main(request_pipe: int, answer_pipe: int) -> None:
         except BaseException:  # noqa: S112
             continue
     targets = [name for name in sys.modules if name.split(".")[0] in settings["packages"]]
-    workshop = Workshop(Path.cwd(), settings)
+    workshop = Workshop(Path.cwd(), settings, (request_pipe, answer_pipe))
     gc.freeze()
     send(answer_pipe, {"loaded_targets": targets, "cpu_s": time.process_time()})
     while (request := receive(request_pipe)) is not None:
@@ -53,8 +53,8 @@ def main(request_pipe: int, answer_pipe: int) -> None:
 class Workshop:
     """One folder with the changed copy, the compiled files and the temporary files of the run."""
 
-    def __init__(self, original: Path, settings: dict[str, Any]) -> None:
-        self.settings = settings
+    def __init__(self, original: Path, settings: dict[str, Any], callers_pipes: tuple[int, int]) -> None:
+        self.settings, self.callers_pipes = settings, callers_pipes
         self.original = original
         self.folder = Path(tempfile.mkdtemp(prefix="run-"))
         self.tree = self.folder / "tree"
@@ -141,7 +141,7 @@ class Workshop:
         _, status, usage = os.wait4(child, 0)
         output = (self.folder / "output").read_bytes()[-TAIL_CHARACTERS:].decode(errors="replace")
         return {
-            "entries": [json.loads(line) for line in text.splitlines() if line.endswith("}")],
+            "entries": entries_of(text),
             "timed_out": timed_out,
             "exit_code": os.waitstatus_to_exitcode(status),
             "output": output,
@@ -151,6 +151,8 @@ class Workshop:
     def enter(self) -> None:
         """Become the process in which the repository's code runs."""
         os.setsid()
+        for pipe in self.callers_pipes:
+            os.close(pipe)
         output = os.open(self.folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
@@ -181,6 +183,7 @@ def run_tests(workshop: Workshop, request: dict[str, Any], out: Any) -> int:
     arguments += ["-p", "no:cacheprovider", "--continue-on-collection-errors"]
     arguments += [part for name in workshop.settings["plugins"] for part in ("-p", name)]
     arguments += ["--maxfail", "1"] if request["stop_at_failure"] else []
+    arguments += workshop.settings["selection"] if request["only"] is None else []
     recorder = RunRecorder(out, request, str(workshop.tree))
     recorder.tracer.start()
     code = pytest.main([*arguments, *request["tests"]], plugins=[recorder])
@@ -293,6 +296,19 @@ def stamp(content: bytes) -> int:
 def say(out: Any, **entry: object) -> None:
     out.write(json.dumps(entry) + "\n")
     out.flush()
+
+
+def entries_of(text: str) -> list[dict[str, Any]]:
+    """Lines that are no entry were written by the repository's own code and tell nothing."""
+    found: list[dict[str, Any]] = []
+    for line in text.split("\n"):
+        try:
+            entry: Any = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(entry, dict):
+            found.append(entry)  # pyright: ignore[reportUnknownArgumentType]
+    return found
 
 
 def read_all(pipe: int, timeout_s: float, child: int) -> tuple[str, bool]:

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from composer_replication.errors import RecomposeError, UsageError
 
+from ...untrusted import read_json
 from ..sandbox.interface import MIB, ExecResult, Limits, SandboxSpec
 from ..sandbox.open import open_sandbox
 from ..sandbox.toolchain import toolchain
@@ -28,6 +29,7 @@ from .test_runs import RunRequest, TestRun, read_run
 START_S = 60.0
 SPARE_S = 30.0
 ALL_DAY_S = 24 * 3600.0
+MOST_ANSWER_BYTES = 256 * MIB
 LIMITS = Limits(
     wall_s=ALL_DAY_S,
     cpu_s=24 * 3600,
@@ -39,7 +41,7 @@ LIMITS = Limits(
 
 
 class RunnerEnded(RecomposeError):
-    """The warm process is gone: killed for memory, or by the repository's own code."""
+    """The warm process is gone or talks nonsense: killed for memory, or the repository's own code got at it."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,11 @@ class WarmRunner:
     def run(self, request: RunRequest) -> TestRun:
         """One run; a process that dies is started again, once."""
         try:
-            answer = self._ask(request)
+            run = self._ask(request)
         except RunnerEnded:
             self.close()
             self._start()
-            answer = self._ask(request)
-        run = read_run(answer)
+            run = self._ask(request)
         self.cpu_s += run.cpu_s
         return run
 
@@ -101,9 +102,13 @@ class WarmRunner:
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    def _ask(self, request: RunRequest) -> dict[str, Any]:
+    def _ask(self, request: RunRequest) -> TestRun:
         self._send(request.as_json())
-        return self._receive(2 * request.timeout_s + SPARE_S)
+        answer = self._receive(2 * request.timeout_s + SPARE_S)
+        try:
+            return read_run(answer)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self._gone() from error
 
     def _start(self) -> None:
         tools = toolchain(self._setup.distributions, exclude=self._repository.packages)
@@ -126,6 +131,7 @@ class WarmRunner:
             "packages": list(self._repository.packages),
             "source_roots": list(self._repository.source_roots),
             "plugins": list(self._setup.plugins),
+            "selection": list(self._repository.selection),
         }
         self._send(settings)
         hello = self._receive(START_S)
@@ -160,7 +166,12 @@ class WarmRunner:
     def _receive(self, timeout_s: float) -> dict[str, Any]:
         deadline = time.monotonic() + timeout_s
         size = struct.unpack(">I", self._read(4, deadline))[0]
-        return json.loads(self._read(size, deadline))
+        if size > MOST_ANSWER_BYTES:
+            raise self._gone()
+        try:
+            return read_json(self._read(size, deadline))
+        except ValueError as error:
+            raise self._gone() from error
 
     def _read(self, count: int, deadline: float) -> bytes:
         parts: list[bytes] = []
@@ -195,7 +206,7 @@ class WarmRunner:
     def _ended_as(self) -> str:
         if isinstance(self._ended, ExecResult):
             return f"{self._ended.ending}, exit code {self._ended.exit_code}"
-        return str(self._ended or "no answer in time")
+        return str(self._ended or "no answer that can be read, or none in time")
 
 
 def _pytest_entry_points(name: str) -> set[str]:

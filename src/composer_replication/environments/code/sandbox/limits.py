@@ -30,6 +30,7 @@ LINGERING = 512
 """The kernel is late to take ended processes off a user's count: on a busy machine those of earlier commands still
 stand there. Where a control group holds the exact bound, the user's may be wide."""
 _names = itertools.count()
+GROUP_NAME = "recompose"
 
 
 def resource_limits(limits: Limits, processes: int) -> dict[int, int]:
@@ -77,7 +78,10 @@ def controllers() -> tuple[Controller, ...]:
                 found.append(Controller(CGROUP_ROOT / names / path.lstrip("/"), 1, (names,)))
             elif not names and (CGROUP_ROOT / "cgroup.controllers").exists():
                 found += _version_two(CGROUP_ROOT / path.lstrip("/"))
-    return tuple(controller for controller in found if _works(controller))
+    usable = tuple(controller for controller in found if _works(controller))
+    for controller in usable:
+        _sweep(controller.folder)
+    return usable
 
 
 def _version_two(own: Path) -> list[Controller]:
@@ -88,6 +92,15 @@ def _version_two(own: Path) -> list[Controller]:
             if folder.is_relative_to(CGROUP_ROOT) and {"memory", "pids"} <= set(enabled):
                 return [Controller(folder, 2, ("memory", "pids"))]
     return []
+
+
+def _sweep(folder: Path) -> None:
+    """Groups of processes that were killed; the kernel keeps those that still hold somebody."""
+    for left in folder.glob(f"{GROUP_NAME}-*-*"):
+        owner = left.name.split("-")[1]
+        if owner.isdigit() and not Path("/proc", owner).exists():
+            with contextlib.suppress(OSError):
+                left.rmdir()
 
 
 def _works(controller: Controller) -> bool:
@@ -104,7 +117,7 @@ class CommandGroup:
 
     def __init__(self, limits: Limits, places: tuple[Controller, ...] | None = None) -> None:
         self._groups: list[tuple[Controller, Path]] = []
-        name = f"recompose-{os.getpid()}-{next(_names)}"
+        name = f"{GROUP_NAME}-{os.getpid()}-{next(_names)}"
         try:
             for place in controllers() if places is None else places:
                 folder = place.folder / name

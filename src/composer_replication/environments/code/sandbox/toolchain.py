@@ -50,12 +50,7 @@ class Toolchain:
     @property
     def test_env(self) -> dict[str, str]:
         """Of every run of tests, by the agent or by the grader, so that no variable tells one from the other."""
-        return {
-            **self.env,
-            "PYTHONHASHSEED": "0",
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "LANG": "C.UTF-8",
-        }
+        return {**self.env, "PYTHONHASHSEED": "0", "LANG": "C.UTF-8"}
 
 
 def cache_folder() -> Path:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from composer_replication.environments.untrusted import read_json
 from composer_replication.llm.addresses import is_loopback
 
 Message = MutableMapping[str, Any]
@@ -116,10 +117,10 @@ def _from_this_machine(scope: Scope) -> bool:
 def _is_agents(body: bytes) -> bool:
     """A tool call that names its session, whose id is the agent's pass."""
     try:
-        asked: Any = json.loads(body)
+        asked: Any = read_json(body)
         params = asked.get("params") or {}
         return asked.get("method") in AGENT_METHODS and bool(params.get("session_id"))
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError):
         return False
 
 

@@ -22,6 +22,7 @@ from openenv.core.env_server.mcp_types import (
 from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, State
 
 from composer_replication import __version__
+from composer_replication.environments.untrusted import encodable
 from composer_replication.errors import UsageError
 from composer_replication.records import JsonObject
 
@@ -89,13 +90,14 @@ class CodeTaskEnvironment(Environment[Action, Observation, TaskState]):
             return ListToolsObservation(tools=TOOLS)
         if not isinstance(action, CallToolAction):
             raise UsageError(f"{type(action).__name__} is no tool call", 'send {"type": "call_tool", …}')
+        name = encodable(action.tool_name)
         if self._session is None:
-            return CallToolObservation(tool_name=action.tool_name, result=NO_TASK, metadata={"is_error": True})
-        result = self._session.call(action.tool_name, action.arguments)
+            return CallToolObservation(tool_name=name, result=NO_TASK, metadata={"is_error": True})
+        result = self._session.call(name, action.arguments)
         self._state.step_count = self._session.steps
         self._state.ended = self._session.ended
         return CallToolObservation(
-            tool_name=action.tool_name,
+            tool_name=name,
             result=result.text,
             done=result.done,
             reward=self._session.reward if result.done else None,

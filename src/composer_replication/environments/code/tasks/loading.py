@@ -6,7 +6,6 @@ test and which licence it names. Nothing of the repository is run here. Links ar
 
 from __future__ import annotations
 
-import configparser
 import re
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ from typing import Any
 
 from composer_replication.errors import UsageError
 
+from .pytest_settings import file_patterns, selection
 from .repository import Repository
 from .trees import files_of
 
@@ -79,7 +79,7 @@ def describe(tree: Path, name: str) -> Repository:
     needed = NEEDED_BY_PYTEST & set(packages)
     if needed:
         raise UsageError(f"the test runner itself needs {', '.join(sorted(needed))}", "choose another repository")
-    patterns = (*TEST_PATTERNS, *_configured_patterns(tree))
+    patterns = (*TEST_PATTERNS, *file_patterns(tree))
     tests = [path for path in paths if is_test_path(path) and _matches(path, patterns)]
     if not tests:
         raise UsageError(f"{name} has no test files (sdists often leave them out)", "point at a git checkout")
@@ -92,6 +92,7 @@ def describe(tree: Path, name: str) -> Repository:
         source_files=tuple(path for path in in_packages if not is_test_path(path)),
         test_files=tuple(tests),
         licence=_licence(tree),
+        selection=selection(tree),
     )
 
 
@@ -148,6 +149,7 @@ def _is_junk(path: str) -> bool:
     folders = pure.parts[:-1]
     return (
         any(part in JUNK_FOLDERS or part.endswith((".egg-info", ".dist-info")) for part in folders)
+        or pure.name == ".git"  # a file where a submodule or a worktree was
         or any(fnmatch(pure.name, pattern) for pattern in JUNK_FILES)
         or not path.isprintable()
     )
@@ -182,24 +184,6 @@ def _project_table(folder: Path) -> dict[str, Any]:
         return tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8")).get("project", {})
     except (OSError, ValueError):
         return {}
-
-
-def _configured_patterns(tree: Path) -> list[str]:
-    """`python_files` of the repository's own pytest configuration; nothing else of it is taken over."""
-    found: list[str] = []
-    for name, section in (("pytest.ini", "pytest"), ("tox.ini", "pytest"), ("setup.cfg", "tool:pytest")):
-        parser = configparser.ConfigParser(interpolation=None, strict=False)
-        try:
-            parser.read_string((tree / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError, configparser.Error):
-            continue
-        found += parser.get(section, "python_files", fallback="").split()
-    try:
-        text = (tree / "pyproject.toml").read_text(encoding="utf-8")
-        value = tomllib.loads(text).get("tool", {}).get("pytest", {}).get("ini_options", {}).get("python_files", [])
-    except (OSError, ValueError):
-        value = []
-    return found + (value.split() if isinstance(value, str) else list(value))
 
 
 def _first_text(folder: Path, names: Iterable[str]) -> str:

@@ -20,6 +20,8 @@ class Repository:
     source_files: tuple[str, ...]
     test_files: tuple[str, ...]
     licence: str
+    selection: tuple[str, ...] = ()
+    """Options of pytest by which the repository chooses among its tests."""
 
 
 @dataclass(frozen=True)

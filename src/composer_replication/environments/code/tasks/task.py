@@ -47,6 +47,8 @@ class CodeTask(Record):
     """What the interpreter of every sandbox of the task needs besides the standard library; see `toolchain`."""
     pytest_plugins: tuple[str, ...] = ()
     """Modules of those distributions that pytest loads by name; nothing is loaded by itself."""
+    pytest_options: tuple[str, ...] = ()
+    """By which the repository chooses among its tests; nothing else of its `addopts` holds in a sandbox."""
     test_files: tuple[str, ...]
     hidden_tests: tuple[str, ...]
     """Pytest ids that fail or error at the start and pass with the solution."""

@@ -24,7 +24,13 @@ def drop_parameter_columns(place: FunctionPlace, analysis: Analysis, found: Coun
             continue
         table = analysis.stands_for(values)
         rows = parameter_rows(table, len(names))
-        if rows is None or not isinstance(table, ast.List | ast.Tuple):
+        own = {argument.arg for argument in place.node.args.args}
+        if (
+            rows is None
+            or not isinstance(table, ast.List | ast.Tuple)
+            or place.node.args.defaults
+            or not own >= set(names)
+        ):
             continue
         outer = analysis.module.names
         gone = [column for column, name in enumerate(names) if not found[name] and _column_quiet(rows, column, outer)]
@@ -60,12 +66,8 @@ def _rewrite_sets(
 
 
 def _drop_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef, gone: set[str], new: str | None) -> None:
-    """Parameters without defaults, as those of tests are."""
-    arguments = node.args
-    kept = [argument for argument in arguments.args if argument.arg not in gone]
-    if len(kept) + len(gone) != len(arguments.args) or arguments.defaults:
-        raise ValueError("a parameter set for something that is no plain parameter")
-    arguments.args = kept + ([ast.arg(new)] if new else [])
+    kept = [argument for argument in node.args.args if argument.arg not in gone]
+    node.args.args = kept + ([ast.arg(new)] if new else [])
 
 
 def drop_loop_columns(function: ast.AST, analysis: Analysis, names: Names, counted: Counter[str]) -> None:
