@@ -99,6 +99,15 @@ def test_only_editable_paths_are_kept(tmp_path):
     assert accepted.dropped == ("README.md", "spanbook/text.py")
 
 
+def test_a_new_module_inside_the_package_counts_as_work(tmp_path):
+    narrow = write_sample_task(tmp_path / "narrow", editable=("spanbook/spans.py",))
+    assert kept(narrow, "spanbook/helper.py", "spanbook/deep/er/data.json") == {
+        "spanbook/helper.py",
+        "spanbook/deep/er/data.json",
+    }
+    assert kept(narrow, "spanbook/text.py", "helper.py", "spanbook/conftest.py", "spanbook/tests/test_new.py") == set()
+
+
 def test_removing_what_makes_a_package_is_dropped(task):
     assert restrict(task, Submission({}, ("spanbook/__init__.py", "spanbook/text.py"))).removed == ("spanbook/text.py",)
 

@@ -10,6 +10,7 @@ import pytest
 from composer_replication.environments.code.certificates import certify as certifying
 from composer_replication.environments.code.certificates.certify import certify, recertify_leaks
 from composer_replication.environments.code.certificates.gates import Bench, Rejected, Split, repeat, split_tests
+from composer_replication.environments.code.certificates.two_verifiers import Verdicts
 from composer_replication.environments.code.certificates.verify import verify_task
 from composer_replication.environments.code.grading.grader import grade
 from composer_replication.environments.code.running.coverage import survey
@@ -81,6 +82,31 @@ def test_verify_passes_and_notices_a_changed_tree(made, tmp_path):
     task = read_task(tmp_path / "changed")
     (task.tree / AREA).write_text(FILES[AREA])
     assert set(verify_task(task).failed) == {"files", "nop"}
+
+
+def test_the_harbor_folder_comes_to_the_same_rewards(made):
+    compared = set(made.result.code_task.task.certificate["gates"]["verifiers"]["agree_on"])
+    assert {"nop", "gold", "new_module", "lazy_none", "lazy_constant"} < compared
+    assert sum(name.startswith(("dropped", "bug")) for name in compared) >= 8, "the function is short"
+
+
+def test_verifiers_that_disagree_are_noticed(made, tmp_path):
+    """The Harbor folder of before: only files that are named may be new."""
+    shutil.copytree(made.result.folder, tmp_path / "strict")
+    rules = tmp_path / "strict" / "tests" / "expected.json"
+    rules.write_text(json.dumps(json.loads(rules.read_text()) | {"package_folders": ["no/"], "editable": [AREA]}))
+    failed = verify_task(read_task(tmp_path / "strict")).failed
+    assert failed.keys() == {"files", "verifiers"}
+    assert failed["verifiers"] == "new_module: 1.000 here, 0.000 by the Harbor folder"
+
+
+def test_a_candidate_on_which_the_verifiers_disagree_is_rejected(bench, tmp_path, monkeypatch):
+    told = Verdicts({"gold": 1.0}, {"gold": 0.5})
+    monkeypatch.setattr(certifying, "both_verdicts", lambda *arguments: told)
+    result = certify(stubbed_rectangle(), bench, tmp_path, "L0").result
+    assert (result.reason, result.detail) == ("verifiers_disagree", "gold: 1.000 here, 0.500 by the Harbor folder")
+    assert Verdicts({"gold": 1.0}, {}).disagreement() == "gold: 1.000 here, no reward by the Harbor folder"
+    assert Verdicts({"slow": 0.0}, {}, left_out=("slow",)).disagreement() == ""
 
 
 def test_does_not_parse(bench, tmp_path):
@@ -169,7 +195,9 @@ def test_weak_tests_are_tagged_and_the_level_falls_back_to_what_there_is(bench, 
         (tmp_path / "tasks").mkdir()
         result = certify(candidate, weak, tmp_path / "tasks", "L3").result
     assert isinstance(result, TaskFolder) and result.code_task.tags == ("weak-tests",)
-    assert result.code_task.level == "L1" and (result.folder / "instruction.md").read_text() == "less\n"
+    assert result.code_task.level == "L1" and (result.folder / "instruction.md").read_text() == (
+        "less\n\nYou may change `shapes/*` and add files below `shapes/`; other changes are not graded.\n"
+    )
 
 
 def test_graded_guards_are_those_next_to_the_feature(bench, monkeypatch):

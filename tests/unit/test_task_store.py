@@ -101,6 +101,17 @@ def test_harbors_scripts_grade_nothing_the_solution_and_half_of_it(task, tmp_pat
     assert harbor_reward(task, tmp_path) == 1
 
 
+def test_harbors_verifier_takes_new_modules_of_the_package_and_no_others(task, tmp_path):
+    gold = FILES[AREA]
+    (task.tree / AREA).write_text(gold + "\nfrom shapes.helper import READY\n")
+    assert harbor_reward(task, tmp_path) == 0, "it is not there"
+    (task.tree / "shapes" / "helper.py").write_text("READY = True\n")
+    assert harbor_reward(task, tmp_path) == 1
+    (task.tree / AREA).write_text(gold + "\nfrom helper import READY\n")
+    (task.tree / "helper.py").write_text("READY = True\n")
+    assert harbor_reward(task, tmp_path) == 0, "a new name on the import path is no part of a solution"
+
+
 def test_harbors_verifier_is_not_steered_by_the_agents_configuration(task, tmp_path):
     cheat = (
         "import pytest\n\n"

@@ -100,8 +100,8 @@ def verify(
         print(json_module.dumps({"folder": str(tasks), **result}))
     else:
         print(f"{result['passed']} of {result['tasks']} tasks of {tasks} pass")
-        for check in ("files", "nop", "gold", "leaks"):
-            print(f"  {check:<8} {result[f'{check}_ok']}")
+        for check in ("files", "nop", "gold", "verifiers", "leaks"):
+            print(f"  {check:<9} {result[f'{check}_ok']}")
     if result["failed"]:
         name, reasons = next(iter(result["failed"].items()))
         reason = ", ".join(f"{check}: {text}" for check, text in reasons.items())

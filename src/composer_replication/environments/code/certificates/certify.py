@@ -1,9 +1,10 @@
 """The late gates: a candidate whose tests are split becomes a task folder, and has to prove itself.
 
 Tries lazy solutions, writes the folder, asks for its leak certificate, grades doing nothing (0) and the solution (1) by
-the real reward, tries solutions with a statement dropped, and repeats every fifth task under another seed. Where a lazy
-solution earns too much, the tests that one line of code passes no longer count. Reasons of rejection: `lazy_solution`,
-`gold_differs`, `too_few_compared`, `leak`, `nop_scores`, `gold_fails`, `not_repeatable`, `duplicate`.
+the real reward, has the Harbor folder's verifier grade the same and broken solutions, and repeats every fifth task
+under another seed. Where a lazy solution earns too much, the tests that one line of code passes no longer count.
+Reasons of rejection: `lazy_solution`, `gold_differs`, `too_few_compared`, `leak`, `nop_scores`, `gold_fails`,
+`verifiers_disagree`, `not_repeatable`, `duplicate`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from composer_replication.records import Task, content_id
 from ..grading.grader import doubted_gold, grade
 from ..grading.recorded import Recorded, as_text
 from ..sandbox.toolchain import toolchain
+from ..tasks.allowed_paths import told_paths
 from ..tasks.loading import is_test_path
 from ..tasks.store import TaskFiles, gold_submission, write_record, write_task
 from ..tasks.task import Candidate, CodeTask, Level, Rejection, Submission, TaskFolder
@@ -29,12 +31,13 @@ from ..tasks.trees import files_of
 from .comparison import ChangedSolution, counted, record_comparison, rewarded
 from .cpu_time import cpu_s
 from .gates import MIN_HIDDEN, Bench, Rejected, Split, hidden_passed, repeat, split_tests
+from .honest_submissions import NOTHING, SOLUTION
 from .leaks import LeakCertificate, leak_certificate
 from .static_filter import filtered
 from .strength import dropped_statements, lazy_solutions
+from .two_verifiers import both_verdicts
 
 MAX_LAZY_REWARD = 0.2
-MAX_DROPPED_STATEMENTS = 12
 MIN_CAUGHT_SHARE = 0.5
 REPEAT_ONE_IN = 5
 GOLD_DRAWS = 5
@@ -77,12 +80,11 @@ def certify(candidate: Candidate, bench: Bench, into: Path, level: Level, seed: 
     try:
         split = _unshown(candidate, split_tests(candidate, bench), level)
         split, lazy_trials = _demanding(candidate, split, bench)
-        dropped = _dropped(candidate, split, bench, seed)
-        trials = [*lazy_trials.values(), *dropped[:MAX_COMPARED_TRIALS]]
+        trials = [*lazy_trials.values(), *_dropped(candidate, split, bench, seed)]
         task, split = _compared(candidate, split, bench, staging, level, trials)
         task = _graded(task, _rewards(lazy_trials, split), bench.setup.backend)
         early = clock.used_s()
-        task = _proven(task, candidate, split, bench, seed, dropped)
+        task = _proven(task, candidate, split, bench, seed)
         result: TaskFolder | Rejection = _publish(task, candidate, into)
     except Rejected as rejected:
         result = Rejection(candidate.name, rejected.reason, rejected.detail)
@@ -187,6 +189,8 @@ def _write(
         seconds_per_run=round(split.suite_s, 3),
         provenance={"candidate": candidate.name, "licence": repository.licence, "meta_tests": split.meta},
     )
+    told = f"{draft.task.statement.rstrip()}\n\n{told_paths(draft, repository.tree)}\n"
+    draft = draft.model_copy(update={"task": draft.task.model_copy(update={"statement": told})})
     files = TaskFiles(repository.tree, split.edits, overlay, gold, split.mutants, checks)
     task = write_task(folder, draft, files)
     if not is_about_tests and not _restores(task, repository.tree):
@@ -242,15 +246,19 @@ def _graded(task: TaskFolder, lazy_rewards: Mapping[str, float], backend: str) -
     return _noted(task, {**task.code_task.task.certificate, "leaks": leaks, "gates": gates})
 
 
-def _proven(
-    task: TaskFolder, candidate: Candidate, split: Split, bench: Bench, seed: int, dropped: Sequence[ChangedSolution]
-) -> TaskFolder:
+def _proven(task: TaskFolder, candidate: Candidate, split: Split, bench: Bench, seed: int) -> TaskFolder:
     gates = dict(task.code_task.task.certificate["gates"])
     tags = list(task.code_task.tags)
+    verdicts = both_verdicts(
+        task, {NOTHING: gates["nop"], SOLUTION: gates["gold"]}, bench.runner.run, bench.setup.backend, seed
+    )
+    if disagreement := verdicts.disagreement():
+        raise Rejected("verifiers_disagree", disagreement)
+    gates["verifiers"] = {"agree_on": sorted(verdicts.harbor), "left_out": list(verdicts.left_out)}
     if candidate.grader == "tests":
-        caught = sum(not split.hidden <= trial.passed for trial in dropped)
-        gates["dropped_statements"] = {"tried": len(dropped), "caught": caught}
-        if dropped and caught < MIN_CAUGHT_SHARE * len(dropped):
+        gates["dropped_statements"] = verdicts.dropped()
+        tried, caught = gates["dropped_statements"]["tried"], gates["dropped_statements"]["caught"]
+        if tried and caught < MIN_CAUGHT_SHARE * tried:
             tags.append("weak-tests")
     gates["repeated"] = int(content_id(candidate.name, seed), 16) % REPEAT_ONE_IN == 0
     if gates["repeated"]:
@@ -284,7 +292,7 @@ def _rewards(trials: Mapping[str, ChangedSolution], split: Split) -> dict[str, f
 def _dropped(candidate: Candidate, split: Split, bench: Bench, seed: int) -> list[ChangedSolution]:
     if candidate.grader != "tests":
         return []
-    variants = dropped_statements(_sources(candidate, bench), candidate.symbols, MAX_DROPPED_STATEMENTS, seed)
+    variants = dropped_statements(_sources(candidate, bench), candidate.symbols, MAX_COMPARED_TRIALS, seed)
     return [_tried(split, texts, bench) for texts in variants]
 
 

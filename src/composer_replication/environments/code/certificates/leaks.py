@@ -1,6 +1,7 @@
-"""The leak certificate: does the tree that an agent starts from tell what was deleted from it?
+"""The leak certificate: does what an agent can read tell what was deleted from its tree?
 
-Reads the tree in one pass, the original texts and the hidden tests; writes nothing. A *hard* finding fails the
+Reads the tree in one pass, the original texts and the hidden tests; with a toolchain also all that its sandbox shows
+(`world_index.py`, `installed_copies.py`). Writes nothing. A *hard* finding fails the
 certificate. A *soft* one is for people (a function of the same shape under other names). A *declared* one is a mention
 of a symbol where its specification may stand.
 
@@ -45,13 +46,14 @@ from .leak_text import (
 
 if TYPE_CHECKING:
     from ..sandbox.toolchain import Toolchain
+    from .world_index import WorldIndex
 
 Severity = Literal["hard", "soft", "declared"]
 CHECKS = (
     "history", "compiled", "packaging", "caches", "archives", "links", "twins", "binary_copies", "hidden_tests",
     "mentions",
 )  # fmt: skip
-INTERPRETER_CHECK = "interpreters"
+INTERPRETER_CHECK, WORLD_CHECK = "interpreters", "world"
 DOCUMENTATION = (
     "*.rst",
     "*.md",
@@ -107,7 +109,8 @@ def leak_certificate(
 ) -> LeakCertificate:
     """`deleted` and `hidden_texts` map each edited source and test file to its original text; what is gone from it is
     found by comparing with the tree. `declared` paths (canaries) may look
-    like a leak, and are still searched for true text. With a toolchain its interpreters are asked for the target."""
+    like a leak, and are still searched for true text. With a toolchain its interpreters are asked for the target, and
+    all that a sandbox with it shows is searched."""
     secrets = Secrets(tree, deleted, symbols, packages, hidden_tests, hidden_texts or {})
     findings: list[LeakFinding] = []
     files = 0
@@ -120,8 +123,10 @@ def leak_certificate(
     checks = CHECKS
     if toolchain is not None:
         from .installed_copies import installed_copies
+        from .world_index import index_of
 
-        checks = (*CHECKS, INTERPRETER_CHECK)
+        checks = (*CHECKS, INTERPRETER_CHECK, WORLD_CHECK)
+        findings += world_findings(secrets, index_of(toolchain, backend))
         findings += [
             LeakFinding(
                 check=INTERPRETER_CHECK, path=copy.interpreter, detail=f"{copy.package} is importable: {copy.place}"
@@ -174,6 +179,18 @@ class Secrets:
             for name, (exact, renamed) in deleted_functions(text, self._current(path)):
                 found[renamed] = name, "renamed"
                 found[exact] = name, "exact"
+        return found
+
+    @cached_property
+    def deleted_bodies(self) -> dict[str, str]:
+        """Qualified name -> the lines of its body, of every deleted function that is long enough."""
+        found: dict[str, str] = {}
+        for path, text in self.deleted.items():
+            facts, lines = code_facts(text), text.splitlines()
+            functions = facts.functions if facts else {}
+            for name, _ in deleted_functions(text, self._current(path)):
+                body = functions[name].body
+                found[name] = "\n".join(lines[body.start - 1 : body.stop - 1])
         return found
 
     @cached_property
@@ -258,6 +275,19 @@ def file_findings(path: str, file: Path, secrets: Secrets, declared: Collection[
         yield from binary_findings(path, content, secrets)
     else:
         yield from text_findings(path, content.decode("utf-8", "replace"), secrets)
+
+
+def world_findings(secrets: Secrets, world: WorldIndex) -> Iterator[LeakFinding]:
+    """Outside the tree: near copies of what was deleted, and definitions of the same name."""
+    for copy in world.near_copies(secrets.deleted_bodies):
+        yield LeakFinding(
+            check=WORLD_CHECK, path=copy.file, detail=f"{copy.share:.0%} of {copy.function}",
+            severity="hard" if copy.certain else "soft",
+        )  # fmt: skip
+    for name in sorted(secrets.names):
+        if places := world.defines(name):
+            detail = f"defines {name}" + (f", as do {len(places) - 1} others" if len(places) > 1 else "")
+            yield LeakFinding(check=WORLD_CHECK, path=places[0], detail=detail, severity="soft")
 
 
 def archive_findings(path: str, content: bytes, secrets: Secrets, is_decoy: bool) -> Iterator[LeakFinding]:

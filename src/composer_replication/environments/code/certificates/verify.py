@@ -1,4 +1,5 @@
-"""Check finished tasks again: their files, doing nothing (0), the solution (1), and the leak certificate."""
+"""Check finished tasks again: their files, doing nothing (0), the solution (1), whether the Harbor folder's verifier
+comes to the same rewards, and the leak certificate."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ from ..grading.grader import doubted_gold, grade
 from ..tasks.store import gold_submission, read_tasks, unchanged
 from ..tasks.task import Submission, TaskFolder
 from .certify import recertify_leaks
+from .honest_submissions import NOTHING, SOLUTION
+from .two_verifiers import both_verdicts, warm_run
 
 DEEP_DRAWS = 50
-CHECKS = ("files", "nop", "gold", "leaks")
+CHECKS = ("files", "nop", "gold", "verifiers", "leaks")
 
 
 class Checked(NamedTuple):
@@ -67,6 +70,10 @@ def _failures(task: TaskFolder, backend: str, draws: int) -> Iterator[tuple[str,
         yield "gold", f"reward {gold.reward} {' '.join(gold.notes)}".strip()
     elif missed := _missed(task, draws, backend):
         yield "gold", f"{len(missed)} objections in {draws} draws, first {missed[0]}"
+    with warm_run(task, backend) as run:
+        verdicts = both_verdicts(task, {NOTHING: nop.reward, SOLUTION: gold.reward}, run, backend)
+    if disagreement := verdicts.disagreement():
+        yield "verifiers", disagreement
     certificate = recertify_leaks(task, backend)
     if not certificate.passed:
         first = certificate.hard()[0]

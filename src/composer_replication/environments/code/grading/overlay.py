@@ -1,8 +1,8 @@
 """Puts together the tree that is graded: the start tree, what a submission may touch, and the trusted files on top.
 
 Reads the task's folder and the submission, writes a new folder. Trusted Python files that the agent does not have are
-not among them: their texts are handed over in memory. A path of a submission is used only when it is plain,
-matches the task's patterns, and cannot change how the tests are started: configuration, compiled files, and new names
+not among them: their texts are handed over in memory. A path of a submission is used only when it is plain, allowed by
+the task (`allowed_paths.py`), and cannot change how the tests are started: configuration, compiled files, and new names
 at the top of an import path are dropped and reported.
 """
 
@@ -15,23 +15,15 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
+from ..tasks.allowed_paths import is_allowed, steers
 from ..tasks.task import Submission, TaskFolder
 from ..tasks.test_ids import is_test_file
 
 MAX_SUBMISSION_BYTES = 32 * 1024 * 1024
 MAX_SUBMISSION_FILES = 2000
 MAX_NAME_BYTES, MAX_PATH_BYTES = 200, 1000
-STEERING_NAMES = frozenset(
-    "conftest.py pytest.ini .pytest.ini pytest.toml .pytest.toml tox.ini setup.cfg pyproject.toml setup.py"
-    " sitecustomize.py usercustomize.py noxfile.py .coveragerc .env".split()
-)
-STEERING_SUFFIXES = (".pth", ".pyc", ".pyo", ".pyd", ".so", ".egg", ".whl", ".zip", ".egg-link")
-STEERING_FOLDERS = frozenset(
-    "__pycache__ .git __pypackages__ .pytest_cache .mypy_cache .ruff_cache .hypothesis".split()
-)
 
 
 @dataclass(frozen=True)
@@ -113,8 +105,8 @@ def _may_touch(task: TaskFolder, path: str) -> bool:
     code_task = task.code_task
     return (
         _is_plain(path)
-        and any(fnmatchcase(path, pattern) for pattern in code_task.editable)
-        and not _steers(path)
+        and is_allowed(task, path)
+        and not steers(path)
         and (code_task.grader == "mutants" or path not in code_task.test_files)
         and not (task.overlay / path).exists()
         and not _passes_link(task.tree, path)
@@ -134,16 +126,6 @@ def _is_plain(path: str) -> bool:
         and len(path.encode()) <= MAX_PATH_BYTES
         and all(len(part.encode()) <= MAX_NAME_BYTES for part in pure.parts)
         and not any(part in (".", "..") or part != part.rstrip(" .") for part in pure.parts)
-    )
-
-
-def _steers(path: str) -> bool:
-    """Whether the file could change how the interpreter or pytest starts, whatever its folder."""
-    *folders, name = path.casefold().split("/")
-    return (
-        name in STEERING_NAMES
-        or name.endswith(STEERING_SUFFIXES)
-        or any(folder in STEERING_FOLDERS or folder.endswith((".dist-info", ".egg-info")) for folder in folders)
     )
 
 

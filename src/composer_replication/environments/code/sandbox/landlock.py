@@ -1,9 +1,10 @@
 """The fallback without namespaces, for machines that allow no bubblewrap: commands restricted by Landlock and seccomp.
 
 It needs Landlock 6 (Linux 6.12), which also confines signals and abstract sockets. The command sees the host's own
-paths but can open only the system's programs, its working folder and the read-only folders of the spec; /proc, /sys and
-the rest of /etc are closed to it. It can make no socket at all, and so `loopback` is refused. Mentions of the spec's
-paths in a command, its environment and its folder are rewritten to where they lie on the host; those in files are not.
+paths but can open only some of the system's programs, its working folder and the read-only folders of the spec; /proc,
+/sys and the rest of /etc are closed to it. It can make no socket at all, and so `loopback` is refused. Mentions of the
+spec's paths in a command, its environment and its folder are rewritten to where they lie on the host; those in files
+are not.
 
 Run as root, commands run as a user of their own that exists nowhere else. Run as an ordinary user they share that user,
 and calls that change modes, owners or times of files report success and do nothing: a path of yours could be meant.
@@ -20,7 +21,6 @@ import os
 import time
 import weakref
 from functools import cache
-from pathlib import Path
 
 from . import landlock_launcher
 from .errors import INSTALL, SandboxFailure, SandboxRefusal, SandboxUnavailable
@@ -31,7 +31,8 @@ from .limits import counted_by_the_kernel, new_group, resource_limits, threads_o
 from .local import Command
 from .process import Outcome, Running
 from .seccomp import FilterPlan, build_filter, supported
-from .system import ETC_COPIES, ETC_FOLDERS, hidden_folders, program_folders
+from .system import ETC_COPIES
+from .system_root import shown_paths
 from .users import user_of_a_new_sandbox
 
 NEEDED_VERSION = 6
@@ -124,19 +125,8 @@ def _refuse_network(policy: NetworkPolicy) -> None:
 
 @cache
 def _readable_system() -> tuple[str, ...]:
-    etc = [f"/etc/{name}" for name in (*ETC_COPIES, *ETC_FOLDERS, "nsswitch.conf")]
-    hidden = [Path(folder) for folder in hidden_folders()]
-    found = [path for folder in program_folders() for path in _without(Path(folder), hidden)]
-    return (*(str(path) for path in found), *(path for path in etc if os.path.exists(path)))
-
-
-def _without(folder: Path, hidden: list[Path]) -> list[Path]:
-    """The folder, or as many of its children as leave the hidden ones out."""
-    if folder in hidden:
-        return []
-    if not any(path.is_relative_to(folder) for path in hidden):
-        return [folder]
-    return [path for child in folder.iterdir() if not child.is_symlink() for path in _without(child, hidden)]
+    etc = [f"/etc/{name}" for name in (*ETC_COPIES, "nsswitch.conf")]
+    return (*shown_paths(), *(path for path in etc if os.path.exists(path)))
 
 
 def _result(outcome: Outcome, report: bytes, out_of_memory: bool) -> ExecResult:

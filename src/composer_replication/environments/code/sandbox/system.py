@@ -1,8 +1,4 @@
-"""Which folders of the host's own system a command may read, and a small /etc made for it.
-
-Programs and libraries are shown; what people installed by hand (/usr/local) and the system Python's packages are not,
-since a copy of the code that a task is about may lie there.
-"""
+"""What a command finds besides the programs of `system_root.py`: links to them, a small /etc, a few variables."""
 
 from __future__ import annotations
 
@@ -13,28 +9,14 @@ from pathlib import Path
 USER_NAME = "agent"
 USER_ID = 1000
 HOST_NAME = "sandbox"
-PROGRAM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-HIDDEN = ("/usr/local", "/usr/src", "/usr/lib/python3", "/usr/lib/python2.7")
-ETC_COPIES = ("ld.so.cache", "ld.so.conf", "mime.types", "localtime")
-ETC_FOLDERS = ("alternatives", "ld.so.conf.d")
+LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+ETC_COPIES = ("ld.so.cache", "mime.types", "localtime")
 DEFAULT_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 def program_links() -> dict[str, str]:
-    """Those of the program folders that are links, as /bin -> usr/bin, and where they lead."""
-    return {name: os.readlink(name) for name in PROGRAM_FOLDERS if os.path.islink(name)}
-
-
-def program_folders() -> list[str]:
-    return [name for name in PROGRAM_FOLDERS if os.path.isdir(name) and not os.path.islink(name)]
-
-
-def hidden_folders() -> list[str]:
-    """Also the packages of a system Python that keeps them next to its own modules."""
-    found = [Path(name) for name in HIDDEN]
-    for library in Path("/usr/lib").glob("python3.*"):
-        found += [library / "dist-packages", library / "site-packages"]
-    return [str(path) for path in found if path.is_dir() and not path.is_symlink()]
+    """Those of the system's folders that are links, as /bin -> usr/bin, and where they lead."""
+    return {name: os.readlink(name) for name in LINKS if os.path.islink(name)}
 
 
 def write_etc(folder: Path) -> None:
@@ -52,9 +34,6 @@ def write_etc(folder: Path) -> None:
         source = Path("/etc") / name
         if source.is_file():
             shutil.copyfile(source, folder / name)
-    for name in ETC_FOLDERS:
-        if (Path("/etc") / name).is_dir():
-            (folder / name).mkdir()
 
 
 def base_environment(home: str, temporary: str) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """A Python to show inside a sandbox: this interpreter and only the named packages, copied once to a cache folder.
 
 Reads the running interpreter's standard library and the installed packages' own lists of files. Writes one folder per
-content to the cache ($XDG_CACHE_HOME, else /var/cache for root and ~/.cache for others); the folder can be moved, so
-that it works wherever a sandbox shows it. Nothing else of the interpreter's site-packages is in it: a package under
+content to the cache, with the libraries that its compiled modules need; the folder can be moved, so that it works
+wherever a sandbox shows it. Nothing else of the interpreter's site-packages is in it: a package under
 test, or anything that could hold a copy of it, stays out.
 
 Not stopped: a copy of the excluded code that another package ships under another name.
@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
@@ -25,8 +24,11 @@ from pathlib import Path
 
 from composer_replication.errors import UsageError
 
+from .cache import cache_folder, made_once
+from .system_root import holds, needed_libraries
+
 INSIDE = "/toolchain"
-LAYOUT = 1
+LAYOUT = 2
 """Of the folder; a higher number makes all of them anew."""
 NOT_COPIED = frozenset("site-packages dist-packages test tests idlelib turtledemo lib2to3 ensurepip tkinter".split())
 
@@ -53,17 +55,6 @@ class Toolchain:
         return {**self.env, "PYTHONHASHSEED": "0", "LANG": "C.UTF-8"}
 
 
-def cache_folder() -> Path:
-    """Made where it is not yet there."""
-    if chosen := os.environ.get("XDG_CACHE_HOME"):
-        base = Path(chosen)
-    else:
-        base = Path("/var/cache") if os.getuid() == 0 else Path.home() / ".cache"
-    folder = base / "composer-replication"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 def toolchain(distributions: Sequence[str], exclude: Sequence[str] = ()) -> Toolchain:
     """The named distributions and what they need. One that needs an excluded package is an error.
 
@@ -77,14 +68,13 @@ def toolchain(distributions: Sequence[str], exclude: Sequence[str] = ()) -> Tool
             "choose another repository",
         )
     target = cache_folder() / f"python-{_key(wanted)}"
-    if not target.exists():
-        _build(target, wanted)
+    made_once(target, lambda building: _build(building, wanted))
     for name in exclude:
         for found in (target / "lib" / _library() / "site-packages").glob(f"{name.replace('-', '_')}*"):
             if found.name.split(".")[0].lower() == name.replace("-", "_").lower():
                 raise ToolchainError(f"another package brings {found.name} along", "choose another repository")
     env = {"PATH": f"{INSIDE}/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
-    if sysconfig.get_config_var("Py_ENABLE_SHARED"):
+    if any((target / "lib").glob("*.so*")):
         env["LD_LIBRARY_PATH"] = f"{INSIDE}/lib"
     return Toolchain(target, distributions=tuple(sorted(wanted)), env=env)
 
@@ -122,27 +112,19 @@ def _key(wanted: Mapping[str, Distribution]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _build(target: Path, wanted: Mapping[str, Distribution]) -> None:
-    """In a folder next to it, then renamed: another process sees all of it or nothing."""
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="building-") as scratch:
-        building = Path(scratch) / "python"
-        _copy_interpreter(building)
-        site = building / "lib" / _library() / "site-packages"
-        site.mkdir()
-        for name in sorted(wanted):
-            _copy_distribution(wanted[name], site)
-        for alias in {f"python{sys.version_info[0]}", "python3", "python"}:
-            (building / "bin" / alias).symlink_to(_library())
-        (building / "lib" / "python3").mkdir()
-        as_debian_names_it = building / "lib" / "python3" / "dist-packages"
-        as_debian_names_it.symlink_to(f"../{_library()}/site-packages")
-        _compile(building)
-        _open_to_readers(building)
-        try:
-            building.rename(target)
-        except OSError:
-            if not target.exists():
-                raise
+def _build(building: Path, wanted: Mapping[str, Distribution]) -> None:
+    _copy_interpreter(building)
+    site = building / "lib" / _library() / "site-packages"
+    site.mkdir()
+    for name in sorted(wanted):
+        _copy_distribution(wanted[name], site)
+    _copy_libraries(building, site)
+    for alias in {f"python{sys.version_info[0]}", "python3", "python"}:
+        (building / "bin" / alias).symlink_to(_library())
+    (building / "lib" / "python3").mkdir()
+    as_debian_names_it = building / "lib" / "python3" / "dist-packages"
+    as_debian_names_it.symlink_to(f"../{_library()}/site-packages")
+    _compile(building)
 
 
 def _library() -> str:
@@ -158,11 +140,20 @@ def _copy_interpreter(building: Path) -> None:
     def left_out(folder: str, names: list[str]) -> set[str]:
         if folder.endswith("__pycache__"):
             return {name for name in names if f".{sys.implementation.cache_tag}.pyc" not in name}
-        return {name for name in names if name in NOT_COPIED or name.startswith("config-")}
+        return {name for name in names if name in NOT_COPIED or name.startswith(("config-", "_tkinter"))}
 
     shutil.copytree(source, building / "lib" / _library(), symlinks=True, ignore=left_out)
     for library in (base / "lib").glob("libpython*.so*"):
         shutil.copy2(library, building / "lib" / library.name, follow_symlinks=False)
+
+
+def _copy_libraries(building: Path, site: Path) -> None:
+    """What compiled modules need and neither the system's root nor a package brings along."""
+    modules = [*(building / "lib" / _library() / "lib-dynload").glob("*.so"), *site.rglob("*.so")]
+    for path, file in needed_libraries(modules).items():
+        copy = building / "lib" / Path(path).name
+        if not file.is_relative_to(building.resolve()) and not holds(path) and not copy.exists():
+            shutil.copy2(file, copy)
 
 
 def _copy_distribution(package: Distribution, site: Path) -> None:
@@ -185,15 +176,6 @@ def _compile(building: Path) -> None:
     environment = {"LD_LIBRARY_PATH": str(building / "lib"), "PYTHONHASHSEED": "0"}
     command = [str(building / "bin" / _library()), "-I", "-m", "compileall", "-q", "-j", "0", str(building / "lib")]
     subprocess.run(command, env=environment, check=False, capture_output=True)  # noqa: S603
-
-
-def _open_to_readers(building: Path) -> None:
-    """The command's user may be another than ours."""
-    for folder, _, files in os.walk(building):
-        for path in (folder, *(os.path.join(folder, file) for file in files)):
-            if not os.path.islink(path):
-                mode = os.stat(path).st_mode
-                os.chmod(path, (mode | 0o444 | (0o111 if mode & 0o100 else 0)) & ~0o022)
 
 
 def _normal(name: str) -> str:

@@ -12,8 +12,11 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from shlex import quote
 
+from .allowed_paths import STEERING_FOLDERS, STEERING_NAMES, STEERING_SUFFIXES, package_folders
+from .loading import TEST_PATTERNS
 from .task import CodeTask
 from .test_ids import file_of
+from .trees import files_of
 
 WORKDIR = "/work"
 AGENT_TIMEOUT_S = 1800.0
@@ -25,7 +28,9 @@ TEST_SH = f"""#!/bin/sh
 logs="${{LOGS_DIR:-/logs/verifier}}"
 tests="$(cd "$(dirname "$0")" && pwd)"
 mkdir -p "$logs"
-python3 -s -P "$tests/verify.py" "${{REPO_DIR:-{WORKDIR}}}" "$tests" > "$logs/reward.txt" || echo 0 > "$logs/reward.txt"
+export PYTHONHASHSEED=0
+python3 -s -P -X utf8 "$tests/verify.py" "${{REPO_DIR:-{WORKDIR}}}" "$tests" > "$logs/reward.txt" ||
+    echo 0 > "$logs/reward.txt"
 """
 
 SOLVE_SH = f"""#!/bin/sh
@@ -44,7 +49,8 @@ def write_harbor_files(folder: Path, code_task: CodeTask) -> None:
 
 
 def write_verifier(folder: Path, code_task: CodeTask) -> None:
-    """`tests/` but the overlay; its hash is part of the task's identity, so it is written before the record."""
+    """`tests/` but the overlay, when the tree is there; its hash is part of the task's identity, so it is written
+    before the record."""
     expected = {
         "grader": code_task.grader,
         "hidden": code_task.hidden_tests,
@@ -53,6 +59,12 @@ def write_verifier(folder: Path, code_task: CodeTask) -> None:
         "source_roots": code_task.source_roots,
         "plugins": code_task.pytest_plugins,
         "editable": code_task.editable,
+        "package_folders": package_folders(code_task),
+        "start": list(files_of(folder / "environment" / "repo")),
+        "test_names": (*TEST_PATTERNS, "conftest.py"),
+        "steering_names": sorted(STEERING_NAMES),
+        "steering_suffixes": STEERING_SUFFIXES,
+        "steering_folders": sorted(STEERING_FOLDERS),
     }
     _write(folder / "tests" / "expected.json", json.dumps(expected, indent=1) + "\n")
     _write(folder / "tests" / "test.sh", TEST_SH, executable=True)

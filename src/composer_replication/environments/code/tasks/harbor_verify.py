@@ -1,108 +1,191 @@
 """Copied into a task's `tests/` folder as `verify.py`: prints the reward of the repository at the first argument.
 
-Needs the standard library and pytest. Works on a copy: trusted tests go on top of it, files that could steer the test
-runner go, and only tests that report `passed` count. With mutants, the tests in the repository must pass on its
-true code, and the reward is the share of mutants that make one fail. It shares a container with the agent, so it is
-weaker than the grader of recompose.
+Needs the standard library and pytest. Works on a copy: new files that are no part of a solution go, trusted tests go on
+top, and only tests that report `passed` count. With mutants, the tests in the repository must pass on its true code,
+and the reward is the share of mutants that make one fail. It shares a container with the agent, so it is weaker than
+the grader of recompose. Not noticed: changes to files that were there and that a solution may not touch.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
+import time
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 STEERING = ("conftest.py", "sitecustomize.py", "usercustomize.py")
 TIMEOUT_S = 600
 
-PLUGIN = """
-import json, os
-OUT = os.fdopen(int(os.environ.pop("RECORDS")), "w")
-seen = {}
-def pytest_runtest_logreport(report):
-    outcome = "xfailed" if hasattr(report, "wasxfail") else report.outcome
-    if outcome != "passed" or report.when == "call":
-        seen[report.nodeid] = outcome if seen.get(report.nodeid, "passed") == "passed" else seen[report.nodeid]
-def pytest_sessionfinish():
-    OUT.write(json.dumps(seen))
-    OUT.flush()
-"""
 
-
-def main(repository: Path, tests: Path) -> float:
-    expected = json.loads((tests / "expected.json").read_text(encoding="utf-8"))
-    with tempfile.TemporaryDirectory() as scratch:
-        tree = Path(scratch, "tree")
-        shutil.copytree(repository, tree, ignore=shutil.ignore_patterns(".git", "__pycache__", "*.pyc", "*.pth"))
-        overlay = tests / "overlay"
-        for path in [path for name in STEERING for path in tree.rglob(name)]:
-            if not fnmatchcase(path.relative_to(tree).as_posix(), "tests/*") or overlay.exists():
-                path.unlink()
-        if overlay.exists():
-            shutil.copytree(overlay, tree, dirs_exist_ok=True)
-        if expected["grader"] == "mutants":
-            return mutants_killed(tree, Path(scratch), tests, expected)
-        passed = run(tree, Path(scratch), expected, expected["files"])
+def main(repository: Path, tests: Path, scratch: Path, expected: dict[str, Any]) -> float:
+    """`scratch` is a folder of our own; compiled files in it serve the next tree at the same place."""
+    tree = scratch / "tree"
+    prepare(repository, tree, tests / "overlay", expected)
+    if expected["grader"] == "mutants":
+        return mutants_killed(tree, tests, expected)
+    passed = run(tree, expected, expected["files"])
     if not set(expected["guards"]) <= passed:
         return 0.0
     hidden = set(expected["hidden"])
     return round(len(hidden & passed) / len(hidden), 6) if hidden else 0.0
 
 
-def mutants_killed(tree: Path, scratch: Path, tests: Path, expected: dict[str, Any]) -> float:
+def read_expected(tests: Path) -> dict[str, Any]:
+    return json.loads((tests / "expected.json").read_text(encoding="utf-8"))
+
+
+def prepare(repository: Path, tree: Path, overlay: Path, expected: dict[str, Any]) -> None:
+    shutil.rmtree(tree, ignore_errors=True)
+    shutil.copytree(repository, tree, ignore=shutil.ignore_patterns(".git", "__pycache__", "*.pyc", "*.pth"))
+    trusted = overlay.is_dir() and any(overlay.iterdir())
+    known = set(expected["start"])
+    for path in [path for path in tree.rglob("*") if path.is_file() or path.is_symlink()]:
+        name = path.relative_to(tree).as_posix()
+        if (name not in known and not may_be_new(name, expected)) or (trusted and path.name in STEERING):
+            path.unlink()
+    if trusted:
+        shutil.copytree(overlay, tree, dirs_exist_ok=True)
+
+
+def may_be_new(name: str, expected: dict[str, Any]) -> bool:
+    """Whether a file that was not there at the start may be a part of a solution."""
+    *folders, last = name.casefold().split("/")
+    steers = (
+        last in expected["steering_names"]
+        or last.endswith(tuple(expected["steering_suffixes"]))
+        or any(part in expected["steering_folders"] or part.endswith((".dist-info", ".egg-info")) for part in folders)
+    )
+    named = any(fnmatchcase(name, pattern) for pattern in expected["editable"])
+    if steers or expected["grader"] == "mutants":
+        return named and not steers
+    is_test = bool({"tests", "test"} & set(name.split("/")[:-1])) or any(
+        fnmatchcase(name.rpartition("/")[2], pattern) for pattern in expected["test_names"]
+    )
+    return (named or name.startswith(tuple(expected["package_folders"]))) and not is_test
+
+
+def mutants_killed(tree: Path, tests: Path, expected: dict[str, Any]) -> float:
     patterns = expected["editable"]
     written = [path.relative_to(tree).as_posix() for path in sorted(tree.rglob("*.py"))]
     own = [path for path in written if any(fnmatchcase(path, pattern) for pattern in patterns)]
-    green = run(tree, scratch, expected, own)
+    green = run(tree, expected, own)
     mutants = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((tests / "mutants").glob("*.json"))]
     killed = 0
     for mutant in mutants if green else []:
         target = tree / mutant["path"]
         original = target.read_bytes()
         target.write_text(mutant["text"], encoding="utf-8")
-        killed += not green <= run(tree, scratch, expected, own)
+        killed += not green <= run(tree, expected, own)
         target.write_bytes(original)
     return round(killed / len(mutants), 6) if mutants else 0.0
 
 
-def run(tree: Path, scratch: Path, expected: dict[str, Any], files: list[str]) -> set[str]:
-    """Ids that passed."""
-    (scratch / "recorder_of_results.py").write_text(PLUGIN, encoding="utf-8")
-    (scratch / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    reading, writing = os.pipe()
-    roots = [str(tree / root) for root in expected["source_roots"]]
-    env = {
-        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-        "PYTHONPATH": os.pathsep.join([*roots, str(scratch)]),
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "RECORDS": str(writing),
-        "LANG": "C.UTF-8",
-        "HOME": str(scratch),
-    }
-    argv = [sys.executable, "-s", "-P", "-m", "pytest", "-q", "--tb=no", "-c", str(scratch / "pytest.ini")]
-    argv += ["--rootdir", str(tree), "-p", "no:cacheprovider", "-p", "recorder_of_results"]
-    argv += ["--continue-on-collection-errors", *(part for name in expected["plugins"] for part in ("-p", name))]
+def run(tree: Path, expected: dict[str, Any], files: list[str]) -> set[str]:
+    """Ids that passed, in a process of its own."""
     present = [path for path in files if (tree / path).is_file()]
-    child = subprocess.Popen(  # noqa: S603
-        [*argv, *present], cwd=tree, env=env, pass_fds=[writing], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reading)
+            run_here(tree, expected, present, writing)
+        finally:
+            os._exit(1)
     os.close(writing)
-    with os.fdopen(reading, encoding="utf-8") as records:
-        text = records.read()
+    text = read_until(reading, time.monotonic() + TIMEOUT_S)
+    for kill in (lambda: os.killpg(child, signal.SIGKILL), lambda: os.kill(child, signal.SIGKILL)):
+        try:
+            kill()
+        except ProcessLookupError:
+            continue
+    os.waitpid(child, 0)
     try:
-        child.wait(TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-    seen: dict[str, str] = json.loads(text or "{}")
-    return {test for test, outcome in seen.items() if outcome == "passed"}
+        seen: dict[str, str] = json.loads(text or b"{}")
+        return {test for test, outcome in seen.items() if outcome == "passed"}
+    except (ValueError, AttributeError, RecursionError):
+        return set()
+
+
+def run_here(tree: Path, expected: dict[str, Any], files: list[str], records: int) -> None:
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    home = tempfile.mkdtemp(dir=tree.parent)
+    roots = [os.path.normpath(tree / root) for root in expected["source_roots"]]
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "PYTHONHASHSEED") if name in os.environ}
+    os.environ.clear()
+    os.environ |= {**kept, "PYTHONPATH": os.pathsep.join(roots), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    os.environ |= {"LANG": "C.UTF-8", "HOME": home, "PYTHONDONTWRITEBYTECODE": "1"}
+    sys.path[:0] = roots
+    # A mutant of the same size in the same second would be taken for the code that was compiled before it.
+    sys.dont_write_bytecode = expected["grader"] == "mutants"
+    sys.pycache_prefix = str(tree.parent / "compiled")
+    sys.argv = ["pytest"]
+    os.chdir(tree)
+    ini = Path(home, "pytest.ini")
+    ini.write_text("[pytest]\n", encoding="utf-8")
+    argv = [
+        "-q",
+        "--tb=no",
+        "-c",
+        str(ini),
+        "--rootdir",
+        str(tree),
+        "--confcutdir",
+        str(tree),
+        "-p",
+        "no:cacheprovider",
+    ]
+    argv += ["--continue-on-collection-errors", *(part for name in expected["plugins"] for part in ("-p", name))]
+    counted = {*expected["hidden"], *expected["guards"]} if expected["grader"] == "tests" else set[str]()
+    recorder = OutcomesOfTests(counted)
+    pytest.main([*argv, *files], plugins=[recorder])
+    with os.fdopen(records, "w", encoding="utf-8") as out:
+        out.write(json.dumps(recorder.seen) + "\n")
+    os._exit(0)
+
+
+class OutcomesOfTests:
+    def __init__(self, counted: set[str]) -> None:
+        """`counted`: ids to run; empty: all."""
+        self.counted = counted
+        self.seen: dict[str, str] = {}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        if self.counted:
+            items[:] = [item for item in items if item.nodeid in self.counted]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        outcome = "xfailed" if hasattr(report, "wasxfail") else report.outcome
+        if outcome != "passed" or report.when == "call":
+            before = self.seen.get(report.nodeid, "passed")
+            self.seen[report.nodeid] = outcome if before == "passed" else before
+
+
+def read_until(pipe: int, deadline: float) -> bytes:
+    """The line, or what there is of it at the deadline."""
+    text = b""
+    with os.fdopen(pipe, "rb", buffering=0) as records:
+        while not text.endswith(b"\n") and select.select([records], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            part = os.read(pipe, 1 << 16)
+            if not part:
+                break
+            text += part
+    return text
 
 
 if __name__ == "__main__":
-    print(main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()))
+    given = Path(sys.argv[2]).resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        print(main(Path(sys.argv[1]).resolve(), given, Path(folder), read_expected(given)))

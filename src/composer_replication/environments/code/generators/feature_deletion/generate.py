@@ -10,6 +10,7 @@ import itertools
 import random
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
+from fnmatch import fnmatchcase
 from typing import get_args
 
 from composer_replication.errors import UsageError
@@ -17,6 +18,7 @@ from composer_replication.errors import UsageError
 from ...tasks.repository import CoverageMap, Repository
 from ...tasks.symbols import Definition, source_index
 from ...tasks.task import Candidate, Grain, Symbol
+from ..bug_injection.generate import source_patterns
 from ..difficulty import static_difficulty
 from ..kinds import GeneratorSettings
 from .cascade import import_graph
@@ -222,10 +224,10 @@ def _is_among(function: str, lost: frozenset[str]) -> bool:
 
 
 def _editable(repository: Repository, deletion: Deletion) -> tuple[str, ...]:
-    """Source files in the folders that the deletion touched; a solution adds no new files."""
-    folders = {path.rpartition("/")[0] for path in deletion.edits}
-    near = (path for path in repository.source_files if path.rpartition("/")[0] in folders)
-    return tuple(sorted({*near, *deletion.edits}))
+    """The source of the package: where a solution stands is its author's choice."""
+    patterns = source_patterns(repository)
+    others = [path for path in sorted(deletion.edits) if not any(fnmatchcase(path, pattern) for pattern in patterns)]
+    return (*patterns, *others)
 
 
 def _unused(name: str, taken: set[str]) -> str:

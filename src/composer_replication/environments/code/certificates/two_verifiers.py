@@ -1,0 +1,156 @@
+"""Two verifiers, one verdict: our grader and the Harbor folder's `verify.py` on honest submissions.
+
+Nothing and the solution are graded in full by whoever asks, and the rewards handed in. The other submissions
+(`honest_submissions.py`) pass our own rules about paths, then run once over a warm process, without the second run:
+that one is about fakes. Harbor's verifier runs on all of them, in one sandbox, one fork each. Of one-line answers and
+broken copies both run only the test files that hold hidden tests. One that does not end in time is left out: it earns
+0 by definition. Writes below the temporary folder.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ..grading.overlay import restrict
+from ..running.test_runs import RunRequest, TestRun
+from ..running.warm import LIMITS, TestSetup, WarmRunner
+from ..sandbox.interface import SandboxSpec
+from ..sandbox.open import open_sandbox
+from ..sandbox.toolchain import toolchain
+from ..tasks.repository import Repository
+from ..tasks.task import CodeTask, Submission, TaskFolder
+from ..tasks.test_ids import file_of
+from ..tasks.trees import files_of, write_tree
+from .honest_submissions import DROPPED, NEW_MODULE, NOTHING, SOLUTION, honest_submissions
+
+SAME = 1e-5
+"""Harbor's reward has six digits."""
+SHORTEST_LIMIT_S = 5.0
+IN_FULL = (NOTHING, SOLUTION, NEW_MODULE)
+Run = Callable[[RunRequest], TestRun]
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    ours: dict[str, float]
+    harbor: dict[str, float]
+    missed: frozenset[str] = frozenset()
+    """Submissions with a statement dropped that pass every hidden test."""
+    left_out: tuple[str, ...] = field(default=())
+
+    def disagreement(self) -> str:
+        """Empty where there is none."""
+        for name in sorted(self.ours.keys() - set(self.left_out)):
+            theirs = self.harbor.get(name)
+            if theirs is None or abs(theirs - self.ours[name]) > SAME:
+                said = "no reward" if theirs is None else f"{theirs:.3f}"
+                return f"{name}: {self.ours[name]:.3f} here, {said} by the Harbor folder"
+        return ""
+
+    def dropped(self) -> dict[str, int]:
+        tried = [name for name in self.ours if name.startswith(DROPPED)]
+        return {"tried": len(tried), "caught": len(tried) - len(self.missed)}
+
+
+def both_verdicts(
+    task: TaskFolder, graded: Mapping[str, float], run: Run, backend: str = "auto", seed: int = 0
+) -> Verdicts:
+    """`graded` are rewards of our grader that are known already. `run` is of a warm process over the whole repository:
+    the start tree with solution and trusted tests."""
+    submissions = honest_submissions(task, seed)
+    ours = dict(graded)
+    missed: set[str] = set()
+    left_out: list[str] = []
+    for name in submissions.keys() - graded.keys():
+        request = _request(task, submissions[name], _files(task.code_task, name))
+        result = run(request)
+        passed = result.passed
+        ours[name] = 0.0 if result.timed_out else _reward(task.code_task, passed, request)
+        if name.startswith(DROPPED) and set(task.code_task.hidden_tests) <= passed:
+            missed.add(name)
+        if result.timed_out:
+            left_out.append(name)
+    compared = {name: each for name, each in submissions.items() if name not in left_out}
+    return Verdicts(ours, harbor_rewards(task, compared, backend), frozenset(missed), tuple(sorted(left_out)))
+
+
+@contextmanager
+def warm_run(task: TaskFolder, backend: str = "auto") -> Generator[Run]:
+    """For a task whose repository is not at hand: it is put together again from the folder."""
+    known = task.code_task
+    with tempfile.TemporaryDirectory(prefix="recompose-") as scratch:
+        tree = Path(scratch, "tree")
+        for layer in (task.tree, task.gold, task.overlay):
+            write_tree(layer, tree, {})
+        repository = Repository(
+            known.repository, tree, known.packages, known.source_roots, (), known.test_files, licence=""
+        )
+        with WarmRunner(repository, TestSetup(known.distributions, backend)) as runner:
+            yield runner.run
+
+
+def harbor_rewards(task: TaskFolder, submissions: Mapping[str, Submission], backend: str = "auto") -> dict[str, float]:
+    """By the task's own `tests/verify.py`. One that it did not get to has none."""
+    known = task.code_task
+    tools = toolchain(known.distributions, exclude=known.packages)
+    run_s = _limit_s(known)
+    whole_s = 30 + run_s * len(submissions)
+    spec = SandboxSpec(
+        tree=task.tree,
+        read_only={**tools.read_only, task.folder / "tests": "/tests"},
+        env={**tools.env, "PYTHONHASHSEED": "0"},
+        limits=replace(LIMITS, wall_s=whole_s, cpu_s=int(whole_s)),
+    )
+    source = Path(__file__).with_name("harbor_batch.py").read_text(encoding="utf-8")
+    orders = [
+        {"changes": _changes(submission), "files": None if name in IN_FULL else _files(known, name)}
+        for name, submission in submissions.items()
+    ]
+    with open_sandbox(spec, backend) as sandbox:
+        result = sandbox.exec(
+            [tools.python, "-s", "-P", "-X", "utf8", "-c", source, spec.workdir, "/tests", str(run_s)],
+            stdin=json.dumps(orders).encode(),
+            timeout_s=whole_s,
+        )
+    return dict(zip(submissions, map(float, result.stdout.split()), strict=False))
+
+
+def _changes(submission: Submission) -> dict[str, str | None]:
+    written = {path: content.decode(errors="replace") for path, content in submission.written.items()}
+    return {**written, **dict.fromkeys(submission.removed)}
+
+
+def _files(known: CodeTask, name: str) -> tuple[str, ...]:
+    tests = (*known.hidden_tests, *known.guard_tests) if name in IN_FULL else known.hidden_tests
+    return tuple(sorted(set(map(file_of, tests))))
+
+
+def _request(task: TaskFolder, submission: Submission, files: tuple[str, ...]) -> RunRequest:
+    """What our grader would run: the start tree, what it accepts of the submission, the trusted tests."""
+    known = task.code_task
+    accepted = restrict(task, submission)
+    edits: dict[str, str | None] = {path: _text(task.tree / path) for path in files_of(task.gold)}
+    edits |= {path: content.decode(errors="replace") for path, content in accepted.written.items()}
+    edits |= dict.fromkeys(accepted.removed)
+    counted = frozenset(test for test in (*known.hidden_tests, *known.guard_tests) if file_of(test) in files)
+    return RunRequest(edits, files, counted, timeout_s=_limit_s(known))
+
+
+def _text(path: Path) -> str | None:
+    return path.read_bytes().decode() if path.is_file() else None
+
+
+def _limit_s(known: CodeTask) -> float:
+    return max(SHORTEST_LIMIT_S, 5 * known.seconds_per_run)
+
+
+def _reward(known: CodeTask, passed: frozenset[str], request: RunRequest) -> float:
+    counted = request.only or frozenset[str]()
+    if not counted & set(known.guard_tests) <= passed:
+        return 0.0
+    return len(passed & set(known.hidden_tests)) / len(known.hidden_tests)
