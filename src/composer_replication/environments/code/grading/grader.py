@@ -43,8 +43,7 @@ def grade(
     later: tuple[str, ...] = ()
     if first.hidden_passed and not first.objections() and not first.guards_broken(task.code_task):
         for _ in range(DEEP_RUNS if deep else 1):
-            doubts = draw_doubts(task, recorded, first.hidden_passed, draw)
-            later = later or doubts.objections(run_trusted(task, accepted, doubts.order, backend))
+            later = later or _last_run(task, accepted, draw_doubts(task, recorded, first.hidden_passed, draw), backend)
     return settle(task.code_task, first, later, accepted.dropped, time.monotonic() - started)
 
 
@@ -67,3 +66,7 @@ def _first(task: TaskFolder, accepted: Accepted, recorded: Recorded, asked: Firs
         and (test not in recorded.tests or recorded.holds(test, outcomes[0].sent.get(run_as)))
     )
     return FirstRuns(tuple(outcomes), passed, asked.facts)
+
+
+def _last_run(task: TaskFolder, accepted: Accepted, doubts: Doubts, backend: str) -> tuple[str, ...]:
+    return doubts.objections(run_trusted(task, accepted, doubts.order, backend))
