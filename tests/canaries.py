@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from composer_replication.records import Message
+from tests.canaries_commands import PLAIN, QUOTED
 
 LOWER_HEX = "0123456789abcdef"
 ALNUM = string.ascii_letters + string.digits
@@ -22,6 +23,12 @@ UPPER_ALNUM = string.ascii_uppercase + string.digits
 BASE32 = string.ascii_uppercase + "234567"
 URL_SAFE = ALNUM + "-_"
 BECH32 = "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"
+WORDS = """
+    abandon ability able cabin cable cactus daring dash daughter eager eagle early fabric face faculty gadget gain
+    galaxy habit hair half icon idea identify jacket jaguar jar kangaroo keen keep label labor ladder machine mad magic
+    naive name napkin oak obey object pact paddle page quality quantum quarter rabbit raccoon race saddle sadness
+""".split()
+"""Some of the words of BIP 39, of which phrases of wallets are made."""
 
 
 class Canary(NamedTuple):
@@ -71,8 +78,11 @@ class Maker:
             self.chars(URL_SAFE, 42) + "1",
         ))  # fmt: skip
 
-    def key_block(self, label: str, lines: int) -> tuple[str, tuple[str, ...]]:
-        body = [self.chars(ALNUM + "+/", 64) for _ in range(lines)] + [self.chars(ALNUM, 29) + "="]
+    def mnemonic(self, words: int) -> str:
+        return " ".join(self._random.sample(WORDS, words))
+
+    def key_block(self, label: str, lines: int, width: int = 64) -> tuple[str, tuple[str, ...]]:
+        body = [self.chars(ALNUM + "+/", width) for _ in range(lines)] + [self.chars(ALNUM, 29) + "="]
         dashes = "-" * 5
         block = "\n".join([f"{dashes}BEGIN {label}{dashes}", *body, f"{dashes}END {label}{dashes}"])
         return block, tuple(body)
@@ -201,7 +211,61 @@ def personal_data(m: Maker) -> list[tuple[str, str, str]]:
         ("home-git-bash", "/c/Users/{}/repo", "zoe" + m.chars(LOWER_ALNUM, 6) + "q"),
         ("home-wsl", "/mnt/c/Users/{}/repo", "zoe" + m.chars(LOWER_ALNUM, 6) + "q"),
         ("home-project-folder", "~/.claude/projects/-Users-{}-src-app/x.jsonl", "zoe" + m.chars(LOWER_ALNUM, 6) + "q"),
+        ("home-tilde", "~{}/src/app.py", "zoe" + m.chars(LOWER_ALNUM, 6) + "q"),
         ("email", "{}@acme-widgets.co.uk", "zoe.q" + m.chars(LOWER_ALNUM, 5) + "q"),
+    ]
+
+
+def other_places(m: Maker) -> list[tuple[str, str, str]]:
+    """What is known by its place or by its own form: files of accounts, hashes, signatures, elements of XML."""
+    hash_chars = ALNUM + "./"
+    return [
+        ("xml-password", "<server>\n  <password>{}</password>\n</server>", m.chars(ALNUM, 12)),
+        ("xml-property", '<property name="db.password">{}</property>', m.chars(ALNUM, 12)),
+        ("xml-attribute-pair", '<add key="DbPassword" value="{}"/>', m.chars(ALNUM, 12)),
+        ("plist-password", "<key>Password</key>\n  <string>{}</string>", m.chars(ALNUM, 12)),
+        ("pgpass", "db.acme.io:5432:prod:app:{}", m.chars(ALNUM, 12)),
+        ("pgpass-any", "*:*:*:app:{}", m.chars(ALNUM, 12)),
+        ("shadow-sha512", "root:$6${}:19700:0:99999:7:::", m.chars(ALNUM, 8) + "$" + m.chars(hash_chars, 86)),
+        ("shadow-yescrypt", "zed:$y$j9T${}:19700:0:99999:7:::", m.chars(ALNUM, 22) + "$" + m.chars(hash_chars, 43)),
+        ("shadow-md5", "zed:$1${}:19700:0:99999:7:::", m.chars(ALNUM, 8) + "$" + m.chars(hash_chars, 22)),
+        ("htpasswd-apr1", "deploy:$apr1${}", m.chars(ALNUM, 8) + "$" + m.chars(hash_chars, 22)),
+        ("bcrypt", "deploy:$2y$10${}", m.chars(hash_chars, 53)),
+        ("argon2", "$argon2id$v=19$m=65536,t=3,p=4${}", m.chars(ALNUM, 22) + "$" + m.chars(ALNUM, 43)),
+        ("django-hash", "pbkdf2_sha256$600000${}", m.chars(ALNUM, 22) + "$" + m.base64(32)),
+        ("ldap-ssha", "userPassword: {{SSHA}}{}", m.base64(24)),
+        ("s3-signature", "https://b.s3.amazonaws.com/k?X-Amz-Expires=900&X-Amz-Signature={}", m.hex(64)),
+        ("s3-session", "https://b.s3.amazonaws.com/k?X-Amz-Security-Token={}&X-Amz-Expires=9", m.chars(ALNUM, 120)),
+        ("s3-old-signature", "https://b.s3.amazonaws.com/k?Expires=1700000&Signature={}", m.chars(ALNUM, 27) + "%3D"),
+        ("aws4-header", "Authorization: AWS4-HMAC-SHA256 Credential=x, SignedHeaders=host, Signature={}", m.hex(64)),
+        ("gcs-signature", "https://storage.googleapis.com/b/k?X-Goog-Signature={}", m.hex(128)),
+        ("hub-signature", "X-Hub-Signature-256: sha256={}", m.hex(64)),
+        ("mnemonic", "{}", m.mnemonic(12)),
+        ("mnemonic-24", "{}", m.mnemonic(24)),
+    ]  # fmt: skip
+
+
+def commands(m: Maker) -> list[tuple[str, str, str]]:
+    plain = [(f"command-{kind}", text, m.chars(ALNUM, 11)) for kind, text in PLAIN.items()]
+    return plain + [(f"command-{kind}", text, m.chars(ALNUM, 9) + "#!") for kind, text in QUOTED.items()]
+
+
+def partial_keys(m: Maker) -> list[Canary]:
+    """As `head`, `tail`, `sed -n` and `grep` print them."""
+    block, body = m.key_block("RSA " + "PRIVATE KEY", 12)
+    lines = block.split("\n")
+    openssh, openssh_body = m.key_block("OPENSSH " + "PRIVATE KEY", 6, width=70)
+    der = "MIIEpAIBAAKCAQEA" + m.chars(ALNUM, 48)
+    named = "b3BlbnNzaC1rZXktdjEAAAAA" + m.chars(ALNUM, 46)
+    return [
+        Canary("pem-head", "\n".join(lines[:3]), body[:2]),
+        Canary("pem-tail", "\n".join(lines[-4:]), body[-3:]),
+        Canary("pem-last-line", "\n".join(lines[-2:]), body[-1:]),
+        Canary("pem-middle", "\n".join(lines[4:9]), body[3:8]),
+        Canary("pem-body-end", "\n".join(lines[6:-1]), body[5:]),
+        Canary("ssh-middle", "\n".join(openssh.split("\n")[2:5]), openssh_body[1:4]),
+        Canary("pem-first-line", der, (der[-24:],)),
+        Canary("ssh-first-line", named, (named[-24:],)),
     ]
 
 
@@ -229,7 +293,9 @@ def canaries(seed: int = 0) -> list[Canary]:
     made = [Canary(kind, text, (_secret_part(text),)) for kind, text in token_shapes(m).items()]
     made += [Canary(kind, text.format(secret), (secret,)) for kind, text, secret in named_values(m)]
     made += [Canary(kind, text.format(secret), (secret,)) for kind, text, secret in personal_data(m)]
-    return made + key_blocks(m)
+    made += key_blocks(m)
+    made += [Canary(kind, text.format(secret), (secret,)) for kind, text, secret in [*other_places(m), *commands(m)]]
+    return made + partial_keys(m)
 
 
 def _secret_part(text: str) -> str:
@@ -258,8 +324,20 @@ PLACEMENTS = (
     Placement("crlf", "tool_result", lambda text: f"a=1\r\n{_lines(text, '', chr(13) + chr(10))}\r\nb=2\r\n"),
     Placement("diff_line", "tool_result", lambda text: f"@@ -1 +1 @@\n x\n{_lines(text, '-')}\n{_lines(text, '+')}\n"),
     Placement("beside_unicode", "user", lambda text: f"Schlüssel → „{text}“ ✓ \ud83d"),
+    Placement("read_in_json", "tool_result", lambda text: json.dumps({"content": _lines(text, "     2→")})),
+    Placement("tabs_in_json", "tool_result", lambda text: json.dumps([{"t": f"1\tx\n{_lines(text, '2' + chr(9))}"}])),
+    Placement("grep_r", "tool_result", lambda text: f"etc/a.conf:x\n{_lines(text, 'etc/app-2.d/a.conf:')}\n"),
+    Placement("grep_rn_context", "tool_result", lambda text: _lines(text, "etc/a.conf-12-")),
+    Placement("unicode_escapes", "tool_result", lambda text: _escaped(text, "=<>&'+:")),
+    Placement("slash_escapes", "tool_result", lambda text: json.dumps({"out": f"a\n{text}"}).replace("/", "\\/")),
+    Placement("escaped_thrice", "tool_result", lambda text: json.dumps([json.dumps([json.dumps([f"a\n{text}\nb"])])])),
     Placement("terminal_colour", "tool_result", lambda text: f"\x1b[32m{text}\x1b[0m"),
 )  # fmt: skip
+
+
+def _escaped(text: str, characters: str) -> str:
+    """JSON as Go and others write it, with more escapes than it needs."""
+    return "".join(f"\\u{ord(c):04x}" if c in characters else c for c in json.dumps({"stdout": f"a\n{text}\nb"}))
 
 
 def planted_messages(canary: Canary, placement: Placement) -> tuple[list[Message], str]:

@@ -65,3 +65,19 @@ def test_what_is_json_stays_json(placement):
         redactor = Redactor(environ={})
         for before in arguments(messages):
             assert json.loads(redactor.json_text(before)).keys() == json.loads(before).keys()
+
+
+def test_json_in_a_result_stays_json():
+    for placement in PLACEMENTS:
+        for canary in canaries(0):
+            planted = placement.wrap(canary.text)
+            if is_json(planted):
+                assert is_json(Redactor(environ={}).text(planted)), (placement.name, canary.kind)
+
+
+def is_json(text):
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True

@@ -42,7 +42,8 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Canary
     folder = tmp_path_factory.mktemp("planted")
     every = canaries(seed=7)
     for place, placement in enumerate(PLACEMENTS):
-        for number, canary in enumerate(every):
+        # Every second pair, each kind in twelve places; all pairs are in test_canaries.py.
+        for number, canary in list(enumerate(every))[place % 2 :: 2]:
             rows = claude_code_rows(canary, placement, f"{place}-{number}")
             lines = "".join(json.dumps(row) + "\n" for row in rows)
             (folder / f"{place}-{number}.jsonl").write_text(lines)
@@ -76,7 +77,7 @@ def test_no_planted_secret_reaches_an_artefact(planted: tuple[Path, list[Canary]
     leaked = {canary.kind for canary in every for secret in canary.secrets if secret in written or secret in decoded}
     assert not leaked
     counts = json.loads(told[0].splitlines()[-1] if told[0].startswith("[") else told[0].splitlines()[0])
-    assert counts["traces"] == len(every) * len(PLACEMENTS)
+    assert counts["traces"] == len(list(folder.iterdir())) >= len(every) * 11
     assert sum(counts["redactions"].values()) >= counts["traces"]
 
 

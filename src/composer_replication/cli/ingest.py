@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_module
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,9 @@ from cyclopts import Parameter
 from composer_replication.config import Config, IngestionConfig, load_config
 from composer_replication.errors import PartialError, UsageError, quoted
 from composer_replication.ingestion import TRACE_READERS, find_inputs
+from composer_replication.ingestion.review import replaced_places
 from composer_replication.pipeline import run_stage
+from composer_replication.records import Trace
 from composer_replication.runs import Run, StageFolder
 
 from .common import Json, tell, working_on
@@ -27,10 +30,17 @@ def ingest(
     allow_unredacted: Annotated[
         bool, Parameter(negative="", help="Keep secrets, home folders and e-mail addresses as they are.")
     ] = False,
+    review: Annotated[
+        bool,
+        Parameter(negative="", help="List what was replaced, place by place. Without paths: in a run that is there."),
+    ] = False,
     config: Annotated[Path | None, Parameter(help="TOML file with settings for the whole run.")] = None,
     json: Json = False,
 ) -> None:
     """Read agent session files into a run. Secrets are replaced first. Nothing is written when nothing can be read."""
+    if review and not paths and not claude_code and not config:
+        _tell_places(Run.open(run), json)
+        return
     settings = load_config(config) if config else Config()
     if not all(map(_is_utf8, paths)):
         raise UsageError("a path is not valid UTF-8", "rename it")
@@ -56,8 +66,28 @@ def ingest(
             if is_new:
                 started.discard_if_empty()
             raise
-    tell("ingestion", started, json)
+    if review:
+        _tell_places(started, json)
+    else:
+        tell("ingestion", started, json)
     _mention_quarantine(started.stage("ingestion"), run)
+
+
+def _tell_places(run: Run, as_json: bool) -> None:
+    """What was replaced, by kind, and each place with the secret hidden."""
+    stage = run.stage("ingestion")
+    places = (place for trace in stage.stream(Trace) for place in replaced_places(trace))
+    if as_json:
+        result = {"run": str(run.path), "stage": "ingestion", "redactions": stage.counts["redactions"]}
+        print(json_module.dumps({**result, "places": [place._asdict() for place in places]}))
+        return
+    listed = 0
+    for place in places:
+        listed += 1
+        turn = "before turn 0" if place.turn is None else f"turn {place.turn}"
+        print(f"{place.file}: {turn}, {place.where}, line {place.line}: {place.kind}\n    {place.shown}")
+    by_kind = ", ".join(f"{kind} {count}" for kind, count in stage.counts["redactions"].items()) or "nothing"
+    print(f"{listed} places. Replaced while reading: {by_kind}")
 
 
 def _is_utf8(path: Path) -> bool:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 
+from .boundaries import NAME_ENDS
 from .spans import Found, Rank
 from .values import Form, looks_secret
 
 LITERALS = (
-    "passw", "passphrase", "_pwd", "pwd=", 'pwd"', "pwd:", "secret", "token", "credential", "api_key", "apikey",
+    "passw", "passphrase", "_pwd", "pwd=", 'pwd"', "pwd:", "secret", *(f"token{end}" for end in NAME_ENDS), "tokenv",
+    "--token ", "credential", "api_key", "apikey",
     "api-key", "access_key", "accesskey", "access-key", "auth_key", "authkey", "private_key", "privatekey",
     "signing_key", "encryption_key", "master_key", "service_key", "session_key", "account_key", "license_key",
     "_key=", "_key:", '_key"', "_pass=", "_pass:", '_pass"', "_pat=", "_pat:", '_pat"', "_auth=", "_auth:", '_auth"',
@@ -37,7 +39,10 @@ _OPENS_CODE = (b"(", b"[", b"{")
 _CONTINUES_CODE = (*_OPENS_CODE, b",", b")")
 _ENDS_SETTING = (b"", b" ", b"\n", b"\r", b'"', b"'", b"`", b"\\", b"\x1b", b"\xe2")
 _ENV_NAME = re.compile(rb"[A-Z][A-Z0-9_]*\Z")
+_ENV_AFTER_FILE = re.compile(rb"[\w.-]*[a-z][\w.-]*-[A-Z][A-Z0-9_]*\Z")
+"""Lines of context as `grep` prints them: the name of the file, a dash, perhaps a number and a dash, the line."""
 _PASSWORD_NAME = re.compile(rb"(?i)passw|passphrase|pwd|_pass\b|secret")
+_NAMES_SECRET = re.compile(rb"(?i)passw|secret|token|api[_-]?key|_auth\b|credential")
 _HARMLESS_NAME = re.compile(
     rb"""(?ix)
       token(?:s\b|iz|[_-]?(?:type|count|limit|budget|ur[il]|endpoint|usage|len|size|expir|ttl|id|ids|index|address|name))
@@ -52,6 +57,11 @@ _HARMLESS_NAME = re.compile(
 )
 
 
+def names_secret(name: bytes) -> bool:
+    """Whether a word is the name of a secret: `aws_secret_access_key`, `//registry/:_password`."""
+    return _NAMES_SECRET.search(name) is not None and _HARMLESS_NAME.search(name) is None
+
+
 def assigned_secret(data: bytes, start: int) -> Found | None:
     match = _ASSIGNMENT.match(data, start)
     if match is None:
@@ -61,6 +71,8 @@ def assigned_secret(data: bytes, start: int) -> Found | None:
     is_option = data[name_start : name_start + 2] == b"--"
     if match["operator"] is None and not (is_option and (match["gap"] or match["space"])):
         return None
+    if _ENV_AFTER_FILE.match(name):
+        name = name.rpartition(b"-")[2]
     if match["operator"] == b"," and not _ENV_NAME.match(name):
         return None
     if _HARMLESS_NAME.search(name):

@@ -1,10 +1,10 @@
-"""Secrets that are known by where they stand: headers, URLs, key blocks, assignments. Our own rules, beside gitleaks.
+"""Secrets that are known by where they stand: headers, URLs, files of credentials. Our own rules, beside gitleaks.
 
 Each finder is called at an occurrence of one of its literals (lower-case) and answers with the secret or None. The
 patterns are anchored there and bounded, so that a finder costs constant time per occurrence.
 
-Not caught: secrets in prose ("the password is ..."), `mysql -pSECRET`, a name and its value in separate list items,
-URL passwords with a raw slash or hash, anything split over several strings.
+Not caught: secrets in prose ("the password is ..."), a name and its value in separate list items, URL passwords with a
+raw slash or hash, anything split over several strings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COOKIE = re.compile(
     rb"((?:[\w.-]{1,80}=[^\s;,\"'`\\<>]{0,4096}(?:;[ \t]{0,3})?){1,60})"
 )
 _URL = re.compile(rb"://([^\s/?#:@\"'`<>\\|,]{0,256})(?::([^\s/?#\"'`<>\\]{1,512}))?@[A-Za-z0-9\[$%{(<]")
-_NETRC_GAP = rb"(?:\s|\\{1,4}[nrt]|[+>|-]|\d{1,6}(?:\xe2\x86\x92|\t)){1,24}"
+_NETRC_GAP = rb"(?:\s|\\{1,4}[nrt]|[+>|-]|\d{1,6}(?:\xe2\x86\x92|\t)|(?<=\n)[\w./-]{1,120}[:-](?:\d{1,6}[:-])?){1,24}"
 _NETRC = re.compile(
     rb"(?i:login)" + _NETRC_GAP + rb"[^\s\\]{1,200}" + _NETRC_GAP + rb"passw(?:or)?d\s{1,8}([^\s\"'`\\]{4,200})"
 )
@@ -50,17 +50,6 @@ _SK_KEY = re.compile(LEFT + rb"sk-(?:[a-z]{2,10}(?:-[a-z]{0,5}\d{1,2})?-)?[A-Za-
 _HUGGINGFACE = re.compile(LEFT + rb"hf_[A-Za-z0-9]{30,60}")
 _TELEGRAM = re.compile(rb":AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])")
 _DISCORD_WEBHOOK = re.compile(rb"discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{15,21}/([A-Za-z0-9_-]{40,100})")
-
-_SEPARATOR = rb"""(?:[\s"'`+>|,;#*()\-]|\\{1,4}[nrt"']|\d{1,6}(?:\xe2\x86\x92|\t|:|\|))"""
-_BASE64 = rb"[A-Za-z0-9+/=]"
-_PRIVATE_KEY = re.compile(
-    rb"-{5}BEGIN[ A-Z0-9_-]{0,60}PRIVATE KEY(?: BLOCK)?-{5}"
-    rb"(?:" + _SEPARATOR + rb"{0,60}+(?:(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset)[^\r\n\\]{0,120}|"
-    + _BASE64 + rb"{16,}+)){1,20000}+"
-    rb"(?:" + _SEPARATOR + rb"{1,60}" + _BASE64 + rb"{1,76}+(?![ \w]))?"
-    rb"(?:" + _SEPARATOR + rb"{0,60}-{5}END[ A-Z0-9_-]{0,60}-{5})?"
-)  # fmt: skip
-_PUTTY_KEY = re.compile(rb"Private-Lines: \d{1,4}((?:(?:\r?\n|\\r|\\n){1,4}[A-Za-z0-9+/=]{16,80}){1,400})")
 
 
 def shaped(pattern: re.Pattern[bytes], kind: str, group: int = 0, rank: Rank = Rank.VENDOR) -> Finder:
@@ -146,9 +135,6 @@ def telegram(data: bytes, start: int) -> Found | None:
 
 
 FINDERS: dict[Finder, tuple[str, ...]] = {
-    # The whole block, also with escaped line ends, quotes, diff marks or line numbers in it, also without its end.
-    shaped(_PRIVATE_KEY, "private-key"): ("-----begin",),
-    shaped(_PUTTY_KEY, "private-key", group=1): ("private-lines:",),
     opaque(_BEARER, "bearer-token"): ("bearer",),
     opaque(_AUTHORIZATION, "authorization"): ("authorization",),
     cookie: ("cookie",),

@@ -54,16 +54,18 @@ def _options() -> Any:
     return options
 
 
-class Presence:
-    """Tells at little cost whether a regular expression matches anywhere."""
+class PatternSet:
+    """Tells in one pass and at little cost which of some regular expressions match anywhere."""
 
-    def __init__(self, regex: str) -> None:
+    def __init__(self, regexes: Sequence[str]) -> None:
         self._set: Any = _RE2.Set.SearchSet(_options())
-        self._set.Add(regex.encode("ascii"))
+        for regex in regexes:
+            self._set.Add(regex.encode("ascii"))
         self._set.Compile()
 
-    def __call__(self, data: bytes) -> bool:
-        return bool(self._set.Match(data))
+    def matching(self, data: bytes) -> Sequence[int]:
+        """Numbers of those that match."""
+        return self._set.Match(data) or ()
 
 
 class Literals:

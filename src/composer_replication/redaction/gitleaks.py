@@ -14,22 +14,41 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from .boundaries import LEFT, LEFT_RE2
-from .engine import LinearPattern, Span
+from .boundaries import LEFT_RE2, NAME_ENDS
+from .engine import LinearPattern, Literals, Span
 from .spans import Found, Rank
 from .values import Form, entropy_bits, has_digit, is_uuid, looks_secret
 
 GENERIC = "generic-api-key"
+VAULT = "vault-service-token"
 MAX_LINE_REACH = 1000
 REPLACED_BY_OWN_RULES = frozenset({"private-key", "huggingface-access-token"})
 # Their groups hold fragments of the secret.
 SECRET_IS_WHOLE_MATCH = frozenset({"jwt-base64", "microsoft-teams-webhook"})
 # Their allowlists would let go a secret that merely contains or begins like an example.
-ALLOWED_ONLY_AS_A_WHOLE = frozenset({"curl-auth-user", "vault-service-token"})
+ALLOWED_ONLY_AS_A_WHOLE = frozenset({"curl-auth-user", VAULT})
 RARER_LITERALS: dict[str, tuple[str, ...]] = {
     "1password-service-account-token": ("ops_eyj",),
     "authress-service-client-access-key": (".acc_", ".acc-"),
     "cloudflare-origin-ca-key": ("v1.0-",),
+    GENERIC: (
+        *(f"{word}{end}" for word in ("access", "api", "auth", "key", "token") for end in NAME_ENDS),
+        "accessk",
+        "accesst",
+        "apik",
+        "apit",
+        "apis",
+        "authk",
+        "autht",
+        "tokenv",
+        "keyv",
+        "keyi",
+        "credential",
+        "creds",
+        "passwd",
+        "password",
+        "secret",
+    ),
     "gocardless-api-token": ("gocardless",),
     "intra42-client-secret": ("s-s4t2",),
     "jwt": ("eyj",),
@@ -37,7 +56,7 @@ RARER_LITERALS: dict[str, tuple[str, ...]] = {
     "lob-pub-api-key": ("live_pub_", "test_pub_"),
     "sourcegraph-access-token": ("sgp_",),
     "twilio-api-key": tuple(f"sk{digit}" for digit in "0123456789abcdef"),
-    "vault-service-token": ("hvs.", "s."),
+    VAULT: ("hvs.",),  # the older form begins with "s." and is looked for where `runs` says so
 }
 # Checked at the literal before RE2 is called: words like "task", "msg.", "test_" would open thousands of windows.
 GATES: dict[str, re.Pattern[bytes]] = {
@@ -52,7 +71,7 @@ GATES: dict[str, re.Pattern[bytes]] = {
     "sendgrid-api-token": re.compile(rb"SG\.[a-zA-Z0-9=_.-]{66}"),
     "square-access-token": re.compile(rb"(?:EAAA|sq0atp-)[\w-]{22}"),
     "twilio-api-key": re.compile(rb"SK[0-9a-fA-F]{32}"),
-    "vault-service-token": re.compile(rb"hvs\.[\w-]{90}|" + LEFT + rb"s\.[a-zA-Z0-9]{24}"),
+    VAULT: re.compile(rb"hvs\.[\w-]{90}"),
 }
 
 _ASSIGNS = r"""(?:[ \t\w.-]{0,20})[\s'"]{0,3}"""
@@ -78,10 +97,10 @@ _HEX = re.compile(rb"[0-9a-fA-F]+\Z")
 class Allowlist:
     target: str
     regexes: tuple[LinearPattern, ...]
-    stopwords: tuple[bytes, ...]
+    stopwords: Literals | None
 
     def allows(self, data: bytes, match: Span, secret: bytes) -> bool:
-        if any(word in secret.lower() for word in self.stopwords):
+        if self.stopwords and any(self.stopwords.find(secret.lower())):
             return True
         text = secret
         if self.target == "match":
@@ -203,8 +222,12 @@ def _allowlist(entry: dict[str, Any]) -> Allowlist:
     return Allowlist(
         target=entry.get("regexTarget", "secret"),
         regexes=tuple(LinearPattern(regex) for regex in entry.get("regexes", [])),
-        stopwords=tuple(word.lower().encode() for word in entry.get("stopwords", [])),
+        stopwords=_literals(entry.get("stopwords", [])),
     )
+
+
+def _literals(words: list[str]) -> Literals | None:
+    return Literals([word.lower().encode() for word in words]) if words else None
 
 
 def _fitted(kind: str, regex: str, is_assignment: bool) -> str:

@@ -41,6 +41,9 @@ _WINDOWS_NAME = rb"[^\\/:*?\"'<>|\s`,;()\[\]{}$%]"
 _WINDOWS_HOME = re.compile(
     rb"(?<=[:\\])\\(?i:users)\\{1,4}(" + _WINDOWS_NAME + rb"{1,60}(?:(?: " + _WINDOWS_NAME + rb"{1,40}){1,2}(?=\\))?)"
 )
+_TILDE_HOME = re.compile(
+    rb"(?:(?<![A-Za-z0-9_./~)\]\\%^])|" + AFTER_ESCAPE + rb")~([a-z_][a-z0-9_.-]{1,31})/(?=[\w.$*{-]|\Z|[\s\"'`)])"
+)
 _PROJECT_FOLDER = re.compile(rb"(?:(?<![A-Za-z0-9_-])-Users|(?<=[/\\])-home)-([A-Za-z0-9]{1,60})(?=-)")
 
 _DOMAIN = re.compile(
@@ -91,6 +94,7 @@ FINDERS: dict[Finder, tuple[str, ...]] = {
     account(_UNIX_HOME): ("/home/", "/users/"),
     account(_ENCODED_HOME): ("%2fhome%2f", "%2fusers%2f", "%5cusers%5c"),
     account(_WINDOWS_HOME): ("\\users\\",),
+    account(_TILDE_HOME): ("~",),
     # `-Users-NAME-repo`: how Claude Code names the folder of a project. A dash in the name cannot be told apart.
     account(_PROJECT_FOLDER): ("-users-", "-home-"),
     email: ("@",),

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, cast
 from composer_replication.records import canonical_json
 
 from . import environment
+from .depths import without_escapes
 from .entropy import count_random_strings
 from .environment import ExactValues, secret_values
 from .gitleaks import GENERIC
@@ -63,8 +64,6 @@ class Redactor:
     def _redact(self, value: str, given_away_by_key: list[Found]) -> str:
         data = encode(value)
         redacted = self._settle(data, given_away_by_key)
-        if random_strings := count_random_strings(redacted):
-            self.reported.update(random_strings)
         return value if redacted is data else decode(redacted)
 
     def json_text(self, value: str) -> str:
@@ -93,7 +92,7 @@ class Redactor:
 
     def _entry(self, key: str, value: Any) -> tuple[str, Any]:
         """A value may be a secret only because of its key: `"password": "..."`."""
-        if _is_plain_key(key) and not (self._known and self._find_known(encode(key))):
+        if _is_plain_key(key) and not self._find_known(encode(key)):
             return key, self.json_value(value)
         new_key = self.text(key)
         if not isinstance(value, str):
@@ -102,7 +101,7 @@ class Redactor:
         with_key = lead + encode(value) + b'"'
         found = [
             item._replace(start=item.start - len(lead), end=item.end - len(lead))
-            for item in self._scanner.scan(with_key)[0]
+            for item in self._scanner.scan(with_key).found
             if item.is_secret and item.start >= len(lead) and item.end < len(with_key)
         ]
         return new_key, self._redact(value, found)
@@ -110,21 +109,22 @@ class Redactor:
     def _settle(self, data: bytes, extra: list[Found]) -> bytes:
         """Replacing a secret can bring another one to light beside it, so look again until nothing is found."""
         for _ in range(MAX_PASSES):
-            found, uncertain = self._scanner.scan(data)
-            found += extra
+            scan = self._scanner.scan_all_depths(data, self._find_known)
+            found = merged(data, scan.found + extra) if scan.found or extra else []
             extra = []
-            if self._known:
-                found += self._find_known(data)
             if found:
-                found = merged(data, found)
                 data = self._replace(data, found)
-            if not any(item.is_secret for item in found):
-                if uncertain:
-                    self.reported[GENERIC] += uncertain
+            if not found or not any(item.is_secret for item in found):
+                if scan.uncertain:
+                    self.reported[GENERIC] += scan.uncertain
+                if scan.has_random_run:
+                    self.reported.update(count_random_strings(data))
                 return data
         raise NotSettled(f"redaction did not settle after {MAX_PASSES} passes; quarantine this trace and report it")
 
     def _find_known(self, data: bytes) -> list[Found]:
+        if not self._known:
+            return []
         if self._exact_is_stale:
             self._exact = ExactValues(self._known)
             self._exact_is_stale = False
@@ -139,7 +139,8 @@ class Redactor:
             self.counts[item.kind] += 1
         return b"".join([*pieces, data[at:]])
 
-    def _placeholder(self, item: Found, value: bytes) -> bytes:
+    def _placeholder(self, item: Found, written: bytes) -> bytes:
+        value = without_escapes(written)
         if value in self._placeholders:
             return self._placeholders[value]
         self._numbers[item.kind] += 1
@@ -170,7 +171,7 @@ def find_secrets(text: str, *, personal: bool = False, environ: Mapping[str, str
     """
     data = encode(text)
     exact = ExactValues(dict.fromkeys(_environment(environ), environment.KIND))
-    found = merged(data, [*scanner().scan(data)[0], *exact.find(data)])
+    found = merged(data, scanner().scan_all_depths(data, exact.find).found)
     found = [item for item in found if personal or item.is_secret]
     spans = character_offsets(data, found)
     return [SecretFound(item.kind, start, end) for item, (start, end) in zip(found, spans, strict=True)]

@@ -8,26 +8,42 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
+from typing import NamedTuple, cast
 
-from . import credentials, personal
+from . import account_files, commands, credentials, keys, personal
 from .assignments import LITERALS as ASSIGNMENT_LITERALS
 from .assignments import assigned_secret
+from .depths import depths
 from .engine import Literals, Span
-from .gitleaks import GENERIC, VendorRule, is_certain, load_rules
+from .gitleaks import GENERIC, VAULT, VendorRule, is_certain, load_rules
+from .runs import KEY_LINE, OLD_VAULT_TOKEN, PHRASE, RANDOM_STRING, runs_in
 from .spans import Found
 
 Check = Callable[[bytes, int], object]
-"""Called where a literal stands. None: nothing here. A `Found`: that. Anything else: the rules have to look around."""
+"""Called where a literal stands. None: nothing here. A `Found` or a list of them: those. Anything else: the rules have
+to look around."""
+
+
+class Scan(NamedTuple):
+    found: list[Found]
+    uncertain: int
+    """Matches of the generic rule that are too likely to be something else."""
+    has_random_run: bool
 
 
 class Scanner:
     def __init__(self) -> None:
         checks: dict[str, list[tuple[Check, list[VendorRule] | None]]] = {}
-        finders = {**credentials.FINDERS, **personal.FINDERS, assigned_secret: ASSIGNMENT_LITERALS}
+        finders: dict[Check, tuple[str, ...]] = {
+            **keys.FINDERS, **credentials.FINDERS, **account_files.FINDERS, **commands.FINDERS, **personal.FINDERS,
+            assigned_secret: ASSIGNMENT_LITERALS,
+        }  # fmt: skip
         for finder, literals in finders.items():
             for literal in literals:
                 checks.setdefault(literal, []).append((finder, None))
-        for (literal, gate), rules in _rules_by_literal_and_gate().items():
+        vendors = load_rules()
+        self._old_vault_rule = next(rule for rule in vendors if rule.kind == VAULT)
+        for (literal, gate), rules in _rules_by_literal_and_gate(vendors).items():
             checks.setdefault(literal, []).append((gate.match if gate else _always, rules))
         self._checks = list(checks.values())
         self._literals = Literals([literal.encode() for literal in checks])
@@ -35,10 +51,28 @@ class Scanner:
     def has_literal(self, data: bytes) -> bool:
         return any(hits for hits in self._literals.find(data.lower()))
 
-    def scan(self, data: bytes) -> tuple[list[Found], int]:
-        """What must go, and how many matches of the generic rule are too likely to be something else."""
+    def scan_all_depths(self, data: bytes, known: Callable[[bytes], list[Found]]) -> Scan:
+        """What must go from a text and from the texts under its escapes; `known` finds more in each of them."""
+        outer = self.scan(data)
+        if b"\\" in data:
+            for depth in depths(data):
+                if inside := [*self.scan(depth.text).found, *known(depth.text)]:
+                    outer.found.extend(depth.carried_back(inside))
+        outer.found.extend(known(data))
+        return outer
+
+    def scan(self, data: bytes) -> Scan:
+        """What must go from a text as it stands."""
         found: list[Found] = []
         windows: dict[VendorRule, list[Span]] = {}
+        runs = runs_in(data)
+        if runs:
+            if KEY_LINE in runs:
+                found += keys.wide_lines(data)
+            if PHRASE in runs:
+                found += account_files.phrases(data)
+            if OLD_VAULT_TOKEN in runs:
+                windows[self._old_vault_rule] = [(0, len(data))]
         checks = self._checks
         found_until: dict[Check, int] = {}
         for hits in self._literals.find(data.lower()):
@@ -53,6 +87,9 @@ class Scanner:
                     if isinstance(passed, Found):
                         found.append(passed)
                         found_until[check] = passed.end
+                    elif isinstance(passed, list):
+                        found += cast("list[Found]", passed)
+                        found_until[check] = found[-1].end
                     for rule in rules or ():
                         _widen(windows.setdefault(rule, []), rule, start, end)
         uncertain = 0
@@ -62,12 +99,14 @@ class Scanner:
                     uncertain += 1
                 else:
                     found.append(rule.found(secret))
-        return found, uncertain
+        return Scan(found, uncertain, RANDOM_STRING in runs)
 
 
-def _rules_by_literal_and_gate() -> dict[tuple[str, re.Pattern[bytes] | None], list[VendorRule]]:
+def _rules_by_literal_and_gate(
+    vendors: list[VendorRule],
+) -> dict[tuple[str, re.Pattern[bytes] | None], list[VendorRule]]:
     groups: dict[tuple[str, re.Pattern[bytes] | None], list[VendorRule]] = {}
-    for rule in load_rules():
+    for rule in vendors:
         for literal in rule.literals:
             groups.setdefault((literal, rule.gate(literal)), []).append(rule)
     return groups

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 PLACEHOLDER = re.compile(rb"<SECRET:[a-z0-9-]+:\d+>")
 MIN_REMAINDER_CHARS = 8
+_UNICODE_ESCAPE = re.compile(rb"\\u[0-9a-fA-F]{4}")
 
 
 class Rank(IntEnum):
@@ -64,6 +65,11 @@ def merged(data: bytes, found: Iterable[Found]) -> list[Found]:
 
 def _on_character_boundaries(data: bytes, item: Found) -> Found:
     start, end = item.start, item.end
+    escape = _UNICODE_ESCAPE.search(data, max(0, start - 5), start + 5)
+    if escape and escape.start() < start < escape.end() < end:
+        start = escape.end()
+    while end > start + 1 and data[end - 1 : end] == b"\\":
+        end -= 1  # it belongs to the quote that follows
     while start > 0 and _is_continuation(data[start]):
         start -= 1
     while end < len(data) and _is_continuation(data[end]):

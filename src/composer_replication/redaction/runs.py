@@ -1,0 +1,48 @@
+"""Long runs of characters that no literal gives away: random strings, lines of keys, phrases of wallets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from .boundaries import LEFT_RE2
+from .engine import PatternSet
+
+MIN_RANDOM_CHARS = 32
+KEY_LINE_CHARS = 64
+SHORTEST_RUN_BYTES = 26
+_BETWEEN_WORDS = (
+    r"(?:[ ,\t]{1,2}|\r?\n[ \t]{0,8}(?:[0-9]{1,3}[.:)|\t\xe2\x86\x92]{1,3}[ \t]?)?|[ ]?[0-9]{1,2}[.):][ ]?)"
+)
+TWELVE_WORDS = rf"{LEFT_RE2}((?:[a-z]{{3,8}}{_BETWEEN_WORDS}){{11}}([a-z]{{3,8}}))\b"
+RANDOM_STRING, KEY_LINE, PHRASE, OLD_VAULT_TOKEN = range(4)
+
+_TOKEN_TABLE = bytes(
+    ord("a") if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "+_=-") else ord(" ")
+    for byte in range(256)
+)
+_RANDOM = b"a" * MIN_RANDOM_CHARS
+
+
+@cache
+def _patterns() -> PatternSet:
+    return PatternSet([
+        rf"[A-Za-z0-9][A-Za-z0-9+_=-]{{{MIN_RANDOM_CHARS - 1},}}",
+        rf"[A-Za-z0-9+/]{{{KEY_LINE_CHARS}}}",
+        TWELVE_WORDS,
+        LEFT_RE2 + r"s\.[a-zA-Z0-9]{24}",
+    ])  # fmt: skip
+
+
+def runs_in(data: bytes) -> Sequence[int]:
+    """Which of the four a text may hold."""
+    return _patterns().matching(data) if len(data) >= SHORTEST_RUN_BYTES else ()
+
+
+def random_strings(data: bytes) -> Iterator[bytes]:
+    """Runs that could be an id, a hash or encoded data."""
+    tokens = data.translate(_TOKEN_TABLE) + b" "
+    end = 0
+    while (start := tokens.find(_RANDOM, end)) >= 0:
+        end = tokens.find(b" ", start)
+        yield data[start:end]
