@@ -3,6 +3,9 @@
 import textwrap
 from pathlib import Path
 
+from composer_replication.environments.code.certificates.comparison import record_comparison
+from composer_replication.environments.code.grading.recorded import as_text
+from composer_replication.environments.code.tasks.store import CHECKS
 from composer_replication.environments.code.tasks.task import CodeTask, Submission, Symbol, TaskFolder
 from composer_replication.records import Task
 
@@ -131,8 +134,8 @@ def test_merge_does_not_change_its_argument():
 
 
 def test_merge_gives_a_list():
-    merged = merge(iter([(2, 3)]))
-    assert isinstance(merged, list) and merged == [(2, 3)]
+    merged = merge(iter([(2, 3), (3, 5)]))
+    assert isinstance(merged, list) and merged == [(2, 5)]
 
 
 def test_merge_needs_pairs():
@@ -224,12 +227,22 @@ def write_files(folder: Path, files: dict[str, str]) -> None:
 
 
 def write_sample_task(folder: Path, **changes) -> TaskFolder:
+    """As an old one: nothing of it is compared by the trusted side."""
     task = TaskFolder(code_task(**changes), folder)
     shared = {"spanbook/__init__.py": "", "spanbook/text.py": TEXT, "README.md": README, "pyproject.toml": PYPROJECT}
     write_files(task.tree, shared | {SPANS: SPANS_START, VISIBLE_FILE: VISIBLE_TESTS, "tests/conftest.py": ""})
     write_files(task.overlay, {HIDDEN_FILE: HIDDEN_TESTS, VISIBLE_FILE: VISIBLE_TESTS, "tests/conftest.py": ""})
     write_files(task.gold, {SPANS: SPANS_GOLD})
     (folder / "task.json").write_text(task.code_task.model_dump_json(), encoding="utf-8")
+    return task
+
+
+def write_compared_task(folder: Path, **changes) -> TaskFolder:
+    """As a new one: its hidden tests are lowered, and what the solution gives is recorded."""
+    task = write_sample_task(folder, **changes)
+    recorded = record_comparison(task, (), "auto")
+    assert not recorded.left
+    (task.folder / "tests" / CHECKS).write_text(as_text(recorded), encoding="utf-8")
     return task
 
 

@@ -12,9 +12,12 @@ from tests.hacks.sample_task import (
     GOLD,
     GUARDS,
     HIDDEN,
+    HIDDEN_FILE,
+    HIDDEN_TESTS,
     NOP,
     SPANS,
     SPANS_GOLD,
+    VISIBLE_FILE,
     Submission,
     spans_with,
     write_sample_task,
@@ -51,11 +54,22 @@ def test_nothing_costs_one_run_and_the_solution_two(task, runs):
     assert len(runs) == 3
 
 
-def test_the_second_run_has_other_expectations_and_other_names(task, runs):
+def test_the_last_run_has_other_expectations_and_other_names(task, runs):
     grade(task, GOLD)
-    first, second = runs
-    assert set(first.trusted_files) & set(second.trusted_files) == set()
-    assert any(path.startswith("tests/test_spans") for path in second.trusted_files)
+    first, last = runs
+    assert set(first.texts) & set(last.texts) <= {HIDDEN_FILE, VISIBLE_FILE}
+    assert first.texts[HIDDEN_FILE] == HIDDEN_TESTS != last.texts[HIDDEN_FILE]
+
+
+def test_a_contradicted_test_that_fails_before_its_clean_up_breaks_no_neighbour(tmp_path):
+    """The audit's false zeros: `test_uses` is contradicted in some draws, and then does not give back what it took."""
+    names = ("test_takes", "test_uses", "test_gives")
+    body = "    assert TAKEN == []\n    TAKEN.append(1)\n    assert merge([(1, 2)]) == [(1, 2)]\n    TAKEN.clear()\n"
+    text = "from spanbook.spans import merge\n\nTAKEN = []\n\n\n"
+    text += "\n\n".join(f"def {name}():\n{body}" for name in names)
+    task = write_sample_task(tmp_path / "task", hidden_tests=tuple(f"{HIDDEN_FILE}::{name}" for name in names))
+    (task.overlay / HIDDEN_FILE).write_text(text)
+    assert grader.doubted_gold(task, GOLD, 4) == []
 
 
 def test_a_task_without_hidden_tests_is_no_task(tmp_path):
@@ -76,6 +90,14 @@ def test_a_solution_that_breaks_a_guard_scores_nothing(task):
     assert result.reward == 0.0
     assert set(result.guards_broken) <= set(GUARDS) and result.guards_broken
     assert result.hidden_passed == HIDDEN
+
+
+def test_a_broken_guard_cannot_be_overwritten(task):
+    text = SPANS_GOLD.replace("return max(0, end - start)", "return end")
+    text += f"\nimport re\ntests = open({VISIBLE_FILE!r}).read()\n"
+    text += f"open({VISIBLE_FILE!r}, 'w').write(re.sub('assert .*', 'pass', tests))\n"
+    result = grade(task, Submission({SPANS: text.encode()}))
+    assert (result.reward, bool(result.guards_broken)) == (0.0, True)
 
 
 def test_a_file_that_cannot_be_read_scores_nothing(task):

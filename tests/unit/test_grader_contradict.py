@@ -12,6 +12,7 @@ from composer_replication.environments.code.grading.contradict import (
     function_names,
     names_used,
 )
+from composer_replication.environments.code.grading.inside.recompose_grading.others import other
 
 HONEST = """\
 import math
@@ -209,7 +210,7 @@ def test_uses():
 
 def outcome(text, name):
     """Whether a test passes, run by hand."""
-    space = {"__name__": "sample"}
+    space = {"__name__": "sample", "_other": other}
     exec(compile(text, "sample", "exec"), space)
     *classes, function = name.split("::")
     holder = space
@@ -332,3 +333,15 @@ def test_a_test_of_unknown_origin_is_not_compared_with_a_contradicted_namesake()
 def test_unreadable_files_are_no_obstacle():
     drawn = challenge_of(["tests/test_a.py::test_number"], 0, {"tests/test_a.py": HONEST, "tests/old.py": "print 1"})
     assert drawn.must_fail
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        True, 0, -3, 2.5, 1e300, float("inf"), "", "a", "abE", b"",
+        [], [1, "x"], (), (None,), {}, {"a": [1]}, set(), {"another"},
+    ],
+)  # fmt: skip
+def test_another_value_is_never_the_same(value):
+    assert other(value) != value
+    assert type(other(value)) is type(value) or other(value) == [value]

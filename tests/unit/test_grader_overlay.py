@@ -5,7 +5,7 @@ import os
 import pytest
 
 from composer_replication.environments.code.grading import overlay
-from composer_replication.environments.code.grading.overlay import Accepted, lay_tree, restrict
+from composer_replication.environments.code.grading.overlay import Accepted, lay_tree, restrict, unseen_texts
 from composer_replication.environments.code.tasks.task import Submission
 from tests.hacks.sample_task import HIDDEN_FILE, HIDDEN_TESTS, SPANS, VISIBLE_FILE, write_sample_task
 
@@ -136,10 +136,11 @@ def test_a_package_that_the_task_removed_may_come_back(tmp_path):
 def test_trusted_files_lie_on_top_and_the_task_stays_as_it_was(task, tmp_path):
     before = {path: path.read_bytes() for path in task.folder.rglob("*") if path.is_file()}
     accepted = Accepted({SPANS: b"agent", HIDDEN_FILE: b"agent"}, ("README.md", "not/there.py"), ())
-    lay_tree(task, accepted, tmp_path / "graded", {VISIBLE_FILE: b"challenge"})
+    lay_tree(task, accepted, tmp_path / "graded", {VISIBLE_FILE: b"challenge"}, [HIDDEN_FILE, SPANS])
     graded = tmp_path / "graded"
     assert (graded / SPANS).read_bytes() == b"agent"
-    assert (graded / HIDDEN_FILE).read_text() == HIDDEN_TESTS
+    assert (graded / HIDDEN_FILE).read_bytes() == b""
+    assert unseen_texts(task) == {HIDDEN_FILE: HIDDEN_TESTS}
     assert (graded / VISIBLE_FILE).read_bytes() == b"challenge"
     assert not (graded / "README.md").exists()
     assert {path: path.read_bytes() for path in task.folder.rglob("*") if path.is_file()} == before

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from composer_replication.environments.code.grading.challenge import Challenge
-from composer_replication.environments.code.grading.reward import FirstRun, challenge_objections, settle
-from composer_replication.environments.code.grading.trusted_run import GraderFailure, RunOutcome, read_outcome
+from composer_replication.environments.code.grading.reward import FirstRuns, challenge_objections, settle
+from composer_replication.environments.code.grading.trusted_run import GraderFailure, RunOutcome, read_outcomes
 from composer_replication.environments.code.sandbox.interface import ExecResult
 from tests.hacks.sample_task import GUARDS, HIDDEN, code_task
 
@@ -15,9 +15,10 @@ TOKEN = "secret"
 
 def said(*records, ending="exited", truncated=False, ready=True):
     lines = [{"token": TOKEN, "kind": "ready"}] if ready else []
-    lines += [{"token": TOKEN, **record} if isinstance(record, dict) else record for record in records]
+    lines += [{"token": TOKEN, "order": 0, **record} if isinstance(record, dict) else record for record in records]
     text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
-    return read_outcome(ExecResult(0, text.encode(), b"what went wrong", ending, 0.1, truncated), TOKEN)
+    (outcome,) = read_outcomes(ExecResult(0, text.encode(), b"what went wrong", ending, 0.1, truncated), TOKEN)
+    return outcome
 
 
 def record(name, outcome="passed"):
@@ -29,7 +30,8 @@ def outcome(passed, notes=(), timed_out=False):
 
 
 def settled(passed, notes=(), timed_out=False, later=(), facts=()):
-    first = FirstRun(outcome(passed, notes, timed_out), frozenset(facts))
+    hidden = frozenset(passed) & {*HIDDEN}
+    first = FirstRuns((outcome(passed, notes, timed_out),), hidden, frozenset(facts))
     return settle(code_task(), first, tuple(later), (), 0.0)
 
 
@@ -54,7 +56,10 @@ def test_a_second_record_for_a_test_counts_against_both():
         '{"token": "wrong", "kind": "test", "id": "a", "outcome": "passed"}',
         "[]",
         "1",
-        '{"token": "secret", "kind": "test", "id": 4, "outcome": "passed"}',
+        '{"token": "secret", "kind": "test", "id": "a", "outcome": "passed"}',
+        '{"token": "secret", "kind": "test", "order": 1, "id": "a", "outcome": "passed"}',
+        '{"token": "secret", "kind": "test", "order": [], "id": "a", "outcome": "passed"}',
+        '{"token": "secret", "kind": "test", "order": 0, "id": 4, "outcome": "passed"}',
         '{"token": "secret", "kind": "reward", "value": 1}',
     ],
 )

@@ -146,10 +146,10 @@ def test_a_read_decoy_takes_the_reward_in_training_and_evaluation(task, grades):
     assert (last.reward, episode.trace("m", 0).outcome, grades) == (0.0, 0.0, [False])
 
 
-def test_a_deep_grade_has_several_second_runs(task, monkeypatch):
+def test_a_deep_grade_has_several_last_runs(task, monkeypatch):
     runs = []
-    monkeypatch.setattr(grader, "_second_run", lambda *given: runs.append(given) or ())
+    monkeypatch.setattr(grader, "_last_run", lambda *given: runs.append(given) or ())
     assert grader.grade(task, GOLD, deep=True).reward == 1.0
     assert len(runs) == grader.DEEP_RUNS > 1
-    monkeypatch.setattr(grader, "_second_run", lambda *given: ("doubt",))
+    monkeypatch.setattr(grader, "_last_run", lambda *given: ("doubt",))
     assert grader.grade(task, GOLD, deep=True).reward == 0.0

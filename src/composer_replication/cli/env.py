@@ -87,6 +87,7 @@ def verify(
     tasks: Annotated[Path, Parameter(help="What `env make` wrote, or one task folder.")],
     /,
     *,
+    deep: Annotated[bool, Parameter(help="Doubt the solution of each task fifty times.", negative="")] = False,
     jobs: Jobs = 2,
     backend: Backend = "auto",
     json: Json = False,
@@ -94,7 +95,7 @@ def verify(
     """Check every task again: its files, nothing done = 0, the solution = 1, and the leak certificate."""
     from composer_replication.environments.code.certificates.verify import verify as verify_tasks
 
-    result = _shown(lambda progress: verify_tasks(tasks, backend, jobs, progress))
+    result = _shown(lambda progress: verify_tasks(tasks, backend, jobs, progress, deep))
     if json:
         print(json_module.dumps({"folder": str(tasks), **result}))
     else:

@@ -1,25 +1,27 @@
 """The late gates: a candidate whose tests are split becomes a task folder, and has to prove itself.
 
-Asks whether the statement tells enough, tries lazy solutions, writes the folder, asks for its leak certificate, grades
-doing nothing (0) and the solution (1) by the real reward, runs the visible tests as an agent does, has the Harbor
-folder's verifier grade the same and broken solutions, and repeats every fifth task under another seed. Where a lazy
-solution earns too much, the tests that one line of code passes no longer count. Reasons of rejection: `thin_statement`,
-`lazy_solution`, `gold_differs`, `leak`, `nop_scores`, `gold_fails`, `agents_tests_fail`, `verifiers_disagree`,
-`weak_tests`, `not_repeatable`, `duplicate`.
+Asks whether the statement tells enough, tries lazy solutions, records what hidden tests are compared with, writes the
+folder, asks for its leak certificate, grades doing nothing (0) and the solution (1) by the real reward, runs the
+visible tests as an agent does, has the Harbor folder's verifier grade the same and broken solutions, and repeats every
+fifth task under another seed. Where a lazy solution earns too much, tests that one line of code passes do not count.
+Reasons of rejection: `thin_statement`, `lazy_solution`, `gold_differs`, `too_few_compared`, `leak`, `nop_scores`,
+`gold_fails`, `agents_tests_fail`, `verifiers_disagree`, `weak_tests`, `not_repeatable`, `duplicate`.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from composer_replication.records import Task, content_id
 
-from ..grading.grader import grade
+from ..grading.grader import doubted_gold, grade
+from ..grading.recorded import Recorded, as_text
 from ..sandbox.toolchain import toolchain
 from ..tasks.allowed_paths import told_paths
 from ..tasks.loading import is_test_path
@@ -28,6 +30,7 @@ from ..tasks.task import Candidate, CodeTask, Level, Rejection, Submission, Task
 from ..tasks.test_ids import file_of
 from ..tasks.trees import files_of
 from .agents_tests import run_as_agent
+from .comparison import ChangedSolution, counted, record_comparison, rewarded
 from .cpu_time import cpu_s
 from .gates import MIN_HIDDEN, Bench, Rejected, Split, enough_hidden, hidden_passed, repeat, split_tests
 from .honest_submissions import NOTHING, SOLUTION
@@ -40,7 +43,10 @@ from .two_verifiers import both_verdicts
 MAX_LAZY_REWARD = 0.2
 MIN_CAUGHT_SHARE = 0.5
 REPEAT_ONE_IN = 5
-MAX_DROPPED_STATEMENTS = 12
+GOLD_DRAWS = 5
+"""Of what is contradicted, the one of the grade itself among them."""
+MAX_DROPPED_STATEMENTS = 6
+"""On which lowered and ordinary tests must agree."""
 MIN_AGENTS_S = 120.0
 MAX_GUARDS = 200
 """That are graded with each submission; all of them were green when the task was made."""
@@ -78,12 +84,13 @@ def certify(candidate: Candidate, bench: Bench, into: Path, level: Level, seed: 
     try:
         split = _unshown(candidate, split_tests(candidate, bench), level)
         candidate, split = _told(candidate, split, bench, level, seed)
-        split, lazy_rewards = _demanding(candidate, split, bench)
-        task = _write(candidate, split, bench, staging, level)
-        task = _graded(task, lazy_rewards, bench.setup.backend)
+        split, lazy_trials = _demanding(candidate, split, bench)
+        dropped = _dropped(candidate, split, bench, seed)
+        task, split = _compared(candidate, split, bench, staging, level, [*lazy_trials.values(), *dropped])
+        task = _graded(task, _rewards(lazy_trials, split), bench.setup.backend)
         _green_for_agents(task, bench)
         early = clock.used_s()
-        task = _proven(task, candidate, split, bench, seed)
+        task = _proven(task, candidate, split, bench, dropped, seed)
         result: TaskFolder | Rejection = _publish(task, candidate, into)
     except Rejected as rejected:
         result = Rejection(candidate.name, rejected.reason, rejected.detail)
@@ -134,7 +141,31 @@ def _changed(task: TaskFolder, texts: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _write(candidate: Candidate, split: Split, bench: Bench, folder: Path, level: Level) -> TaskFolder:
+def _compared(
+    candidate: Candidate, split: Split, bench: Bench, folder: Path, level: Level, trials: Sequence[ChangedSolution]
+) -> tuple[TaskFolder, Split]:
+    """The task with what its hidden tests are compared with, and the tests that count then."""
+    task = _write(candidate, split, bench, folder, level)
+    if candidate.grader != "tests":
+        return task, split
+    recorded = record_comparison(task, trials, bench.setup.backend)
+    hidden = rewarded(split.hidden, recorded, enough_hidden(candidate))
+    if hidden is None:
+        raise Rejected("too_few_compared", f"{len(recorded.left)} of {len(split.hidden)}: {_most_common(recorded)}")
+    shutil.rmtree(folder)
+    kept = replace(split, hidden=hidden)
+    task = _write(candidate, kept, bench, folder, level, as_text(recorded))
+    counts = counted(recorded, left_out=len(split.hidden) - len(hidden))
+    return _noted(task, {**task.code_task.task.certificate, "comparison": counts}), kept
+
+
+def _most_common(recorded: Recorded) -> str:
+    return Counter(recorded.left.values()).most_common(1)[0][0]
+
+
+def _write(
+    candidate: Candidate, split: Split, bench: Bench, folder: Path, level: Level, checks: str | None = None
+) -> TaskFolder:
     repository = bench.repository
     touched = [path for path in candidate.edits if bench.exists(path)]
     gold = {path: (repository.tree / path).read_bytes() for path in touched}
@@ -180,7 +211,7 @@ def _write(candidate: Candidate, split: Split, bench: Bench, folder: Path, level
     )
     told = f"{draft.task.statement.rstrip()}\n\n{told_paths(draft, repository.tree)}\n"
     draft = draft.model_copy(update={"task": draft.task.model_copy(update={"statement": told})})
-    files = TaskFiles(repository.tree, split.edits, overlay, gold, split.mutants)
+    files = TaskFiles(repository.tree, split.edits, overlay, gold, split.mutants, checks)
     task = write_task(folder, draft, files)
     if not is_about_tests and not _restores(task, repository.tree):
         raise Rejected("gold_differs", "the solution does not give back the repository's own files")
@@ -225,11 +256,14 @@ def _graded(task: TaskFolder, lazy_rewards: Mapping[str, float], backend: str) -
     if nop.reward != 0:
         raise Rejected("nop_scores", f"{nop.reward:.3f}")
     gold = grade(task, gold_submission(task), backend)
-    if gold.reward != 1:
-        broken = [*gold.notes, *gold.hidden_failed, *gold.guards_broken]
+    broken = [*gold.notes, *gold.hidden_failed, *gold.guards_broken]
+    if gold.reward == 1 and task.code_task.grader == "tests":
+        broken = doubted_gold(task, gold_submission(task), GOLD_DRAWS - 1, backend)
+    if gold.reward != 1 or broken:
         raise Rejected("gold_fails", f"{gold.reward:.3f} {broken[0] if broken else ''}"[:300])
     gates = {"nop": nop.reward, "gold": gold.reward, "lazy": dict(lazy_rewards)}
-    return _noted(task, {"leaks": certificate.model_dump(mode="json"), "gates": gates})
+    leaks = certificate.model_dump(mode="json")
+    return _noted(task, {**task.code_task.task.certificate, "leaks": leaks, "gates": gates})
 
 
 def _green_for_agents(task: TaskFolder, bench: Bench) -> None:
@@ -241,7 +275,9 @@ def _green_for_agents(task: TaskFolder, bench: Bench) -> None:
         raise Rejected("agents_tests_fail", f"exit code {run.exit_code}: {run.last_line}"[:300])
 
 
-def _proven(task: TaskFolder, candidate: Candidate, split: Split, bench: Bench, seed: int) -> TaskFolder:
+def _proven(
+    task: TaskFolder, candidate: Candidate, split: Split, bench: Bench, dropped: Sequence[ChangedSolution], seed: int
+) -> TaskFolder:
     gates = dict(task.code_task.task.certificate["gates"])
     tags = list(task.code_task.tags)
     verdicts = both_verdicts(
@@ -252,7 +288,8 @@ def _proven(task: TaskFolder, candidate: Candidate, split: Split, bench: Bench, 
     gates["verifiers"] = {"agree_on": sorted(verdicts.harbor), "left_out": list(verdicts.left_out)}
     if candidate.grader == "tests":
         in_part = bool(candidate.solution_lines)
-        gates["dropped_statements"] = _dropped(candidate, split, bench, seed) if in_part else verdicts.dropped()
+        own = {"tried": len(dropped), "caught": sum(not split.hidden <= trial.passed for trial in dropped)}
+        gates["dropped_statements"] = own if in_part else verdicts.dropped()
         tried, caught = gates["dropped_statements"]["tried"], gates["dropped_statements"]["caught"]
         is_weak = caught < MIN_CAUGHT_SHARE * tried
         if len(split.hidden) < MIN_HIDDEN[candidate.grain] and (is_weak or not tried):
@@ -266,30 +303,39 @@ def _proven(task: TaskFolder, candidate: Candidate, split: Split, bench: Bench, 
     return TaskFolder(noted.code_task.model_copy(update={"tags": tuple(tags)}), task.folder)
 
 
-def _demanding(candidate: Candidate, split: Split, bench: Bench) -> tuple[Split, dict[str, float]]:
-    """The split with tests that no lazy solution is paid for, and what lazy solutions earn then."""
+def _demanding(candidate: Candidate, split: Split, bench: Bench) -> tuple[Split, dict[str, ChangedSolution]]:
+    """The split with tests that no lazy solution is paid for, and the lazy solutions."""
     if candidate.grader != "tests":
         return split, {}
-    passed: dict[str, frozenset[str]] = {}
+    trials: dict[str, ChangedSolution] = {}
     for kind, texts in lazy_solutions(_sources(candidate, bench), candidate.symbols):
-        if kind == "raise" and candidate.mode.startswith("stub"):
-            continue
-        passed[kind] = split.hidden & hidden_passed(split, texts, bench).passed
-    worst = max(passed, key=lambda kind: len(passed[kind]))
-    reward = len(passed[worst]) / len(split.hidden)
-    if reward > MAX_LAZY_REWARD:
-        left = split.hidden.difference(*passed.values())
+        if kind != "raise" or not candidate.mode.startswith("stub"):
+            trials[kind] = _tried(split, texts, bench)
+    rewards = _rewards(trials, split)
+    worst = max(rewards, key=rewards.__getitem__)
+    if rewards[worst] > MAX_LAZY_REWARD:
+        left = split.hidden.difference(*(trial.passed for trial in trials.values()))
         if len(left) < enough_hidden(candidate):
-            raise Rejected("lazy_solution", f"{worst} scores {reward:.2f}, {len(left)} tests notice all")
+            raise Rejected("lazy_solution", f"{worst} scores {rewards[worst]:.2f}, {len(left)} tests notice all")
         split = replace(split, hidden=left)
-    return split, {kind: round(len(tests & split.hidden) / len(split.hidden), 4) for kind, tests in passed.items()}
+    return split, trials
 
 
-def _dropped(candidate: Candidate, split: Split, bench: Bench, seed: int) -> dict[str, int]:
+def _rewards(trials: Mapping[str, ChangedSolution], split: Split) -> dict[str, float]:
+    return {kind: round(len(trial.passed & split.hidden) / len(split.hidden), 4) for kind, trial in trials.items()}
+
+
+def _dropped(candidate: Candidate, split: Split, bench: Bench, seed: int) -> list[ChangedSolution]:
+    if candidate.grader != "tests":
+        return []
     sources, lines = _sources(candidate, bench), candidate.solution_lines
     variants = dropped_statements(sources, candidate.symbols, MAX_DROPPED_STATEMENTS, seed, lines)
-    caught = sum(not split.hidden <= hidden_passed(split, texts, bench, stop=True).passed for texts in variants)
-    return {"tried": len(variants), "caught": caught}
+    return [_tried(split, texts, bench) for texts in variants]
+
+
+def _tried(split: Split, texts: Mapping[str, str], bench: Bench) -> ChangedSolution:
+    run = hidden_passed(split, texts, bench)
+    return ChangedSolution(texts, split.hidden & run.passed, ended=not run.timed_out)
 
 
 def _sources(candidate: Candidate, bench: Bench) -> dict[str, str]:

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 from composer_replication.progress import Progress, Silent
 
-from ..grading.grader import grade
+from ..grading.grader import doubted_gold, grade
 from ..tasks.store import gold_submission, read_tasks, unchanged
 from ..tasks.task import Submission, TaskFolder
 from .certify import recertify_leaks
 from .honest_submissions import NOTHING, SOLUTION
 from .two_verifiers import both_verdicts, warm_run
 
+DEEP_DRAWS = 50
 CHECKS = ("files", "nop", "gold", "verifiers", "leaks")
 
 
@@ -27,13 +28,16 @@ class Checked(NamedTuple):
     """Check -> what was seen."""
 
 
-def verify(folder: Path, backend: str = "auto", jobs: int = 2, progress: Progress | None = None) -> dict[str, Any]:
+def verify(
+    folder: Path, backend: str = "auto", jobs: int = 2, progress: Progress | None = None, deep: bool = False
+) -> dict[str, Any]:
+    """`deep` doubts the solution over many draws."""
     progress = progress or Silent()
     tasks = read_tasks(folder)
     progress.stage("verify", f"{len(tasks)} tasks of {folder}")
     results: list[Checked] = []
     with ThreadPoolExecutor(jobs) as pool:
-        for result in pool.map(lambda task: verify_task(task, backend), tasks):
+        for result in pool.map(lambda task: verify_task(task, backend, DEEP_DRAWS if deep else 0), tasks):
             results.append(result)
             bad = sum(bool(checked.failed) for checked in results)
             progress.step(len(results), len(tasks), f"{bad} failed" if bad else "all good")
@@ -46,11 +50,16 @@ def verify(folder: Path, backend: str = "auto", jobs: int = 2, progress: Progres
     }
 
 
-def verify_task(task: TaskFolder, backend: str = "auto") -> Checked:
-    return Checked(task.folder.name, dict(_failures(task, backend)))
+def verify_task(task: TaskFolder, backend: str = "auto", draws: int = 0) -> Checked:
+    return Checked(task.folder.name, dict(_failures(task, backend, draws)))
 
 
-def _failures(task: TaskFolder, backend: str) -> Iterator[tuple[str, str]]:
+def _missed(task: TaskFolder, draws: int, backend: str) -> list[str]:
+    doubted = draws and task.code_task.grader == "tests"
+    return doubted_gold(task, gold_submission(task), draws, backend) if doubted else []
+
+
+def _failures(task: TaskFolder, backend: str, draws: int) -> Iterator[tuple[str, str]]:
     if not unchanged(task):
         yield "files", "the folder is not what its record says"
     nop = grade(task, Submission(), backend)
@@ -59,6 +68,8 @@ def _failures(task: TaskFolder, backend: str) -> Iterator[tuple[str, str]]:
     gold = grade(task, gold_submission(task), backend)
     if gold.reward != 1:
         yield "gold", f"reward {gold.reward} {' '.join(gold.notes)}".strip()
+    elif missed := _missed(task, draws, backend):
+        yield "gold", f"{len(missed)} objections in {draws} draws, first {missed[0]}"
     with warm_run(task, backend) as run:
         verdicts = both_verdicts(task, {NOTHING: nop.reward, SOLUTION: gold.reward}, run, backend)
     if disagreement := verdicts.disagreement():

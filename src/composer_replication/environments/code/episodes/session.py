@@ -30,7 +30,6 @@ Ended = Literal["submitted", "steps", "time", "closed", "stopped"]
 Grader = Callable[[TaskFolder, Submission, str], Grade]
 Opener = Callable[[TaskFolder, str, Limits], tuple[str, Sandbox]]
 """The agent's sandbox, and where its interpreter is."""
-SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 NO_TESTS_RAN = 5
 DEFAULT_LINES = 400
 OVER = "The task is over: it was handed in or its limits are reached."
@@ -350,14 +349,8 @@ def open_for_agent(task: TaskFolder, backend: str, limits: Limits) -> tuple[str,
     tools = toolchain(known.distributions, exclude=known.packages)
     spec = SandboxSpec(tree=task.tree, read_only=tools.read_only, limits=limits)
     roots = [spec.workdir if root in (".", "") else f"{spec.workdir}/{root}" for root in known.source_roots]
-    env = {
-        **tools.env,
-        "PATH": f"{tools.python.rpartition('/')[0]}:{tools.env.get('PATH', SYSTEM_PATH)}",
-        "PYTHONPATH": ":".join([*roots, *filter(None, [tools.env.get("PYTHONPATH")])]),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        **pytest_environment(known.pytest_options, known.pytest_plugins),
-        "LANG": "C.UTF-8",
-    }
+    settings = pytest_environment(known.pytest_options, known.pytest_plugins)
+    env = {**tools.test_env, **settings, "PYTHONPATH": ":".join(roots)}
     return tools.python, open_sandbox(replace(spec, env=env), backend)
 
 

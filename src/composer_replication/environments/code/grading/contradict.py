@@ -2,8 +2,9 @@
 
 Reads and writes source text; every other byte stays. If the test passes honestly, its contradiction fails: only
 expectations that are surely reached are changed (statements of the test's own body, no early return, no decorator that
-could repeat or swallow), and only to what excludes the first. `f(2) == 4` becomes `f(2) == 7` or `f(2) == [g(2)]`: code
-that equals everything, that reads the expected value off its caller, or that forges outcomes, passes both.
+could repeat or swallow), and only to what excludes the first. `f(2) == 4` becomes `f(2) == 7`, and `f(2) == expected`
+becomes `f(2) == _other(expected)`, another value of the same type (`inside/recompose_grading/others.py`): code that
+equals everything, that reads the expected value off its caller, or that forges outcomes, passes both.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ EQUALITY_METHODS = frozenset(
     "assertEqual assertEquals assertListEqual assertTupleEqual assertDictEqual assertSetEqual assertSequenceEqual"
     " assertMultiLineEqual".split()
 )
+OTHER = "_other"
+"""A name that the runner puts into the module."""
 HARMLESS_DECORATORS = ("pytest.mark.", "mark.", "mock.patch", "patch", "unittest.mock.patch")
 CLOSING_FACTS = (
     "assert divmod(17, 5) == (3, 3)",
@@ -197,14 +200,16 @@ def _other_exception(call: ast.Call, source: PlacedSource, chance: Random) -> Ed
 
 
 def _other_value(left: ast.expr, right: ast.expr, source: PlacedSource, chance: Random) -> list[Edit]:
-    """A change of the literal side, or a list around the other one: never equal to what was equal before."""
+    """A change of the literal side, or else of the one that looks less computed: never equal to what was equal."""
     literals = [side for side in (right, left) if _constants(side)]
     if len(literals) == 1:
         constant = chance.choice(_constants(literals[0]))
         return [_replace(constant, _other_constant(constant.value, chance), source)]
     if len(literals) == 2:
         return []
-    return [_replace(right, f"[{source.code(right).decode()}]", source)]
+    uncalled = [side for side in (right, left) if not any(isinstance(node, ast.Call) for node in ast.walk(side))]
+    expected = chance.choice(uncalled or [left, right])
+    return [_replace(expected, f"{OTHER}({source.code(expected).decode()})", source)]
 
 
 def _constants(side: ast.expr) -> list[ast.Constant]:

@@ -31,16 +31,22 @@ FACTS = (
     ("import time", "assert time.monotonic() <= time.monotonic()"),
     ("import re", 'assert re.fullmatch("a+b", "aac") is None'),
 )
+DRAWN = 8
 WORDS = (
     "order shape merge split window chain index group scale offset filter cursor batch token range label mapping edge"
     " state queue value limit branch border".split()
 )
 
 
-def draw_facts(chance: Random) -> tuple[str, str]:
-    """A file name and its text."""
-    chosen = chance.sample(FACTS, len(FACTS))
+def draw_facts(chance: Random) -> str:
+    """The text of a test file."""
+    chosen = chance.sample(FACTS, DRAWN)
     names = chance.sample([f"{first}_{second}" for first in WORDS for second in WORDS if first != second], len(chosen))
     imports = sorted({line for line, _ in chosen if line})
     tests = [f"def test_{name}():\n    {body}\n" for name, (_, body) in zip(names, chosen, strict=True)]
-    return f"test_{'_'.join(chance.sample(WORDS, 3))}.py", "\n\n".join(["\n".join(imports) + "\n", *tests])
+    return "\n\n".join(["\n".join(imports) + "\n", *tests])
+
+
+def draw_file_name(chance: Random) -> str:
+    """Of a test file; one in ten thousand."""
+    return f"test_{'_'.join(chance.sample(WORDS, 3))}.py"

@@ -49,7 +49,7 @@ def grade_tests(task: TaskFolder, accepted: Accepted, backend: str, chance: Rand
     with ThreadPoolExecutor(WORKERS) as pool:
 
         def run_all(copies: list[_Copy]) -> list[RunOutcome]:
-            orders = [Order((), files, _without_source(texts | copy.texts, chance)) for copy in copies]
+            orders = [Order((), files, trusted_files=_without_source(texts | copy.texts, chance)) for copy in copies]
             return list(pool.map(lambda order: run_trusted(task, accepted, order, backend), orders))
 
         true_runs = run_all([_Copy("true", {})] * TRUE_COPIES) if files else []

@@ -1,8 +1,9 @@
 """Puts together the tree that is graded: the start tree, what a submission may touch, and the trusted files on top.
 
-Reads the task's folder and the submission, writes a new folder. A path of a submission is used only when it is plain,
-allowed by the task (`allowed_paths.py`), and cannot change how the tests are started: configuration, compiled files,
-and new names at the top of an import path are dropped and reported.
+Reads the task's folder and the submission, writes a new folder. Trusted Python files that the agent does not have are
+not among them: their texts are handed over in memory. A path of a submission is used only when it is plain, allowed by
+the task (`allowed_paths.py`), and cannot change how the tests are started: configuration, compiled files, and new names
+at the top of an import path are dropped and reported.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shutil
 import stat
 import unicodedata
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -56,15 +58,37 @@ def restrict(task: TaskFolder, submission: Submission) -> Accepted:
     return Accepted(written, removed, dropped)
 
 
-def lay_tree(task: TaskFolder, accepted: Accepted, into: Path, trusted_files: Mapping[str, bytes | None]) -> None:
-    """Write the graded tree to `into`. `trusted_files` go on top of everything, also the overlay; None removes."""
+def lay_tree(
+    task: TaskFolder,
+    accepted: Accepted,
+    into: Path,
+    trusted_files: Mapping[str, bytes | None],
+    places: Iterable[str] = (),
+) -> None:
+    """Write the graded tree to `into`. `trusted_files` go on top of everything, also the overlay; None removes. Each of
+    `places` that has no file yet gets an empty one."""
     shutil.copytree(task.tree, into, symlinks=True, copy_function=_link_or_copy)
     for path in accepted.removed:
         _remove(into, path)
     _write_all(into, accepted.written)
     if task.overlay.is_dir():
-        _write_all(into, {path: (task.overlay / path).read_bytes() for path in plain_files(task.overlay)})
+        kept_back = unseen_texts(task)
+        laid = {path: task.tree if path in kept_back else task.overlay for path in plain_files(task.overlay)}
+        _write_all(into, {path: _content(layer / path) for path, layer in laid.items()})
     _write_all(into, trusted_files)
+    _write_all(into, {path: b"" for path in places if not os.path.lexists(into / path)})
+
+
+def unseen_texts(task: TaskFolder) -> dict[str, str]:
+    """Trusted Python files that are not what the agent's tree has at their path."""
+    found: dict[str, str] = {}
+    for path in plain_files(task.overlay) if task.overlay.is_dir() else ():
+        content = (task.overlay / path).read_bytes()
+        seen = task.tree / path
+        if path.endswith(".py") and not (seen.is_file() and seen.read_bytes() == content):
+            with suppress(UnicodeDecodeError):
+                found[path] = content.decode()
+    return found
 
 
 def plain_files(folder: Path) -> list[str]:
@@ -150,6 +174,10 @@ def _link_or_copy(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() and not path.is_symlink() else None
 
 
 def _write_all(tree: Path, contents: Mapping[str, bytes | None]) -> None:

@@ -16,23 +16,22 @@ MAX_NAMED = 3
 
 
 @dataclass(frozen=True)
-class FirstRun:
-    outcome: RunOutcome
+class FirstRuns:
+    outcomes: tuple[RunOutcome, ...]
+    hidden_passed: frozenset[str]
     facts: frozenset[str]
-    """Ids of the file about the interpreter itself."""
-
-    def hidden_passed(self, code_task: CodeTask) -> tuple[str, ...]:
-        return tuple(test for test in code_task.hidden_tests if test in self.outcome.passed)
+    """Ids of the file about the interpreter itself; they and the guards are in the first outcome."""
 
     def guards_broken(self, code_task: CodeTask) -> tuple[str, ...]:
-        return tuple(test for test in code_task.guard_tests if test not in self.outcome.passed)
+        return tuple(test for test in code_task.guard_tests if test not in self.outcomes[0].passed)
 
     def objections(self) -> tuple[str, ...]:
-        """Why nothing of this run counts; empty: it does."""
-        late = ("the tests did not end in time",) if self.outcome.timed_out else ()
-        unsound = self.facts - self.outcome.passed
+        """Why nothing of these runs counts; empty: it does."""
+        late = any(outcome.timed_out for outcome in self.outcomes)
+        notes = dict.fromkeys(note for outcome in self.outcomes for note in outcome.notes)
+        unsound = self.facts - self.outcomes[0].passed
         facts = (f"{len(unsound)} facts about the interpreter itself do not hold",) if unsound else ()
-        return (*late, *self.outcome.notes, *facts)
+        return (*(("the tests did not end in time",) if late else ()), *notes, *facts)
 
 
 def challenge_objections(challenge: Challenge, outcome: RunOutcome) -> tuple[str, ...]:
@@ -47,18 +46,19 @@ def challenge_objections(challenge: Challenge, outcome: RunOutcome) -> tuple[str
 
 def settle(
     code_task: CodeTask,
-    first: FirstRun,
+    first: FirstRuns,
     later_objections: tuple[str, ...],
     dropped: tuple[str, ...],
     wall_s: float,
 ) -> Grade:
-    passed, broken = first.hidden_passed(code_task), first.guards_broken(code_task)
+    passed = tuple(test for test in code_task.hidden_tests if test in first.hidden_passed)
+    broken = first.guards_broken(code_task)
     objections = (*first.objections(), *later_objections)
     honest = not objections and not broken
     return Grade(
         reward=len(passed) / len(code_task.hidden_tests) if honest and code_task.hidden_tests else 0.0,
         hidden_passed=passed,
-        hidden_failed=tuple(test for test in code_task.hidden_tests if test not in first.outcome.passed),
+        hidden_failed=tuple(test for test in code_task.hidden_tests if test not in first.hidden_passed),
         guards_broken=broken,
         dropped=dropped,
         notes=objections,

@@ -1,7 +1,8 @@
 """One run of trusted tests over a submission, in a sandbox of its own that is gone afterwards.
 
-Nothing that ran before can reach it: it starts from the task's files and the accepted bytes of the submission. What
-comes back is lines on a pipe; whatever is not exactly one well-formed record per test counts against the submission.
+Nothing that ran before can reach it: it starts from the task's files and the accepted bytes of the submission. The
+texts of hidden tests go in on standard input with the program that runs them, and never lie on a path. What comes back
+is lines on a pipe; whatever is not exactly one well-formed record per test counts against the submission.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import secrets
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,10 @@ from ..tasks.task import CodeTask, TaskFolder
 from .overlay import Accepted, lay_tree
 
 INSIDE = Path(__file__).with_name("inside")
-INSIDE_AT = "/grading"
-LIMITS = Limits(memory_bytes=2048 * MIB, processes=128, open_files=1024, disk_bytes=512 * MIB, output_bytes=8 * MIB)
+MODULES = ("seal", "plain_form", "observing", "others", "memory_modules", "plugin")
+"""Of `inside/recompose_grading`, in the order in which they need each other."""
+START = "import json,sys;given=json.load(sys.stdin);exec(given.pop('launcher'),globals());main(given)"
+LIMITS = Limits(memory_bytes=2048 * MIB, processes=128, open_files=1024, disk_bytes=512 * MIB, output_bytes=16 * MIB)
 SHORTEST_LIMIT_S = 30.0
 TIMES_THE_USUAL = 10
 
@@ -48,6 +51,11 @@ class RunOutcome:
     timed_out: bool
     notes: tuple[str, ...]
     """What no honest run says; empty for an honest one."""
+    sent: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Id -> what the test sent to be compared."""
+    collected: tuple[str, ...] = ()
+    ended: bool = True
+    """Whether the run came to its end."""
 
 
 @dataclass(frozen=True)
@@ -57,84 +65,119 @@ class Order:
     tests: Sequence[str]
     """Ids to run; empty: all of `files`."""
     files: Sequence[str]
-    trusted_files: Mapping[str, bytes | None]
-    """On top of everything; None removes."""
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Python files that are imported from memory."""
+    trusted_files: Mapping[str, bytes | None] = field(default_factory=dict[str, bytes | None])
+    """On disk, on top of everything; None removes. Of the first order, where there are several."""
+    edits: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
+    """Files of the tree that are others for this order; only where there are several."""
+    isolated: bool = False
+    """Each test in a process of its own."""
+    listed: bool = False
+    """Whether to tell what was collected, also what is not run."""
 
 
 def run_trusted(task: TaskFolder, accepted: Accepted, order: Order, backend: str) -> RunOutcome:
+    (outcome,) = run_in_turn(task, accepted, [order], backend)
+    return outcome
+
+
+def run_in_turn(
+    task: TaskFolder, accepted: Accepted, orders: Sequence[Order], backend: str, hash_seed: int = 0
+) -> list[RunOutcome]:
+    """More than one order only over code that is trusted: they share a sandbox."""
     code_task = task.code_task
     tools = toolchain(code_task.distributions, exclude=code_task.packages)
     token = secrets.token_hex(16)
-    env = {
-        **tools.env,
-        "PYTHONHASHSEED": "0",
-        **pytest_environment(code_task.pytest_options, code_task.pytest_plugins),
-        "LANG": "C.UTF-8",
-    }
-    limit_s = max(SHORTEST_LIMIT_S, TIMES_THE_USUAL * code_task.seconds_per_run)
-    with tempfile.TemporaryDirectory(prefix="grading-") as scratch:
+    order_s = max(SHORTEST_LIMIT_S, TIMES_THE_USUAL * code_task.seconds_per_run)
+    limit_s = len(orders) * order_s
+    settings = pytest_environment(code_task.pytest_options, code_task.pytest_plugins)
+    with tempfile.TemporaryDirectory(prefix="recompose-") as scratch:
         tree = Path(scratch) / "tree"
-        lay_tree(task, accepted, tree, order.trusted_files)
+        lay_tree(task, accepted, tree, orders[0].trusted_files, {path for order in orders for path in order.texts})
         spec = SandboxSpec(
             tree=tree,
-            read_only={**tools.read_only, INSIDE: INSIDE_AT},
-            env=env,
+            read_only=tools.read_only,
+            # The launcher sets the import path: the interpreter itself must find nothing of the tree when it starts.
+            env={**tools.test_env, **settings, "PYTHONHASHSEED": str(hash_seed)},
             limits=replace(LIMITS, wall_s=limit_s, cpu_s=int(2 * limit_s)),
         )
         with open_sandbox(spec, backend) as sandbox:
             result = sandbox.exec(
-                [tools.python, "-P", "-s", "-B", "-X", "utf8", f"{INSIDE_AT}/launcher.py"],
-                stdin=json.dumps(_as_json(order, code_task, token)).encode(),
+                [tools.python, "-P", "-s", "-B", "-X", "utf8", "-c", START],
+                stdin=json.dumps(_as_json(orders, code_task, token, order_s)).encode(),
                 timeout_s=limit_s,
             )
-    return read_outcome(result, token)
+    return read_outcomes(result, token, len(orders))
 
 
-def _as_json(order: Order, code_task: CodeTask, token: str) -> dict[str, Any]:
+def _as_json(orders: Sequence[Order], code_task: CodeTask, token: str, order_s: float) -> dict[str, Any]:
+    package = INSIDE / "recompose_grading"
     return {
+        "launcher": (INSIDE / "launcher.py").read_text(encoding="utf-8"),
+        "modules": {name: (package / f"{name}.py").read_text(encoding="utf-8") for name in MODULES},
         "token": token,
-        "tests": list(order.tests),
-        "files": list(order.files),
+        "seconds_per_order": int(order_s),
+        "orders": [{key: value for key, value in asdict(order).items() if key != "trusted_files"} for order in orders],
         "source_roots": list(code_task.source_roots),
         "plugins": list(code_task.pytest_plugins),
     }
 
 
-def read_outcome(result: ExecResult, token: str) -> RunOutcome:
+@dataclass
+class _Said:
+    """What the lines of one order said."""
+
+    tests: list[tuple[str, str, object]] = field(default_factory=list[tuple[str, str, object]])
+    collection_errors: list[str] = field(default_factory=list[str])
+    collected: tuple[str, ...] = ()
+    ended: bool = False
+
+
+def read_outcomes(result: ExecResult, token: str, orders: int = 1) -> list[RunOutcome]:
     """Judge the lines that came back. The token shows that a line was not written by chance, no more."""
     notes: list[str] = []
-    outcomes: list[tuple[str, str]] = []
-    collection_errors: list[str] = []
+    said = {number: _Said() for number in range(orders)}
     ready = False
     for line in result.stdout.splitlines():
-        record = _record(line, token)
+        record: Any = _record(line, token)
+        number: Any = record.get("order") if isinstance(record, dict) else None
+        of_order = said.get(number) if isinstance(number, int) else None
         match record:
-            case {"kind": "test", "id": str(test), "outcome": str(outcome)}:
-                outcomes.append((test, outcome))
-            case {"kind": "exchanged", "names": [*names]}:
-                notes.append(f"exchanged while the tests ran: {', '.join(map(str, names))[:200]}")
-            case {"kind": "collection", "id": str(node)}:
-                collection_errors.append(node)
             case {"kind": "ready"}:
                 ready = True
-            case {"kind": "end"}:
-                continue
+            case {"kind": "exchanged", "names": [*names]}:
+                notes.append(f"exchanged while the tests ran: {', '.join(map(str, names))[:200]}")
+            case {"kind": "test", "id": str(test), "outcome": str(outcome)} if of_order:
+                of_order.tests.append((test, outcome, record.get("seen")))
+            case {"kind": "collection", "id": str(node)} if of_order:
+                of_order.collection_errors.append(node)
+            case {"kind": "collected", "ids": [*ids]} if of_order:
+                of_order.collected = tuple(map(str, ids))
+            case {"kind": "end"} if of_order:
+                of_order.ended = True
             case _:
                 notes.append("a line on the channel that the recorder did not write")
     if not ready and not notes:
         raise GraderFailure(f"the tests could not be started ({result.ending}): {_tail(result.stderr)}")
-    times = Counter(test for test, _ in outcomes)
-    if any(count > 1 for count in times.values()):
-        notes.append("more than one record for a test")
     if result.truncated:
         notes.append("more output than a run may have")
-    passed = frozenset(test for test, outcome in outcomes if outcome == "passed" and times[test] == 1)
+    return [_outcome(each, result.ending == "timeout", notes) for each in said.values()]
+
+
+def _outcome(said: _Said, timed_out: bool, notes: list[str]) -> RunOutcome:
+    times = Counter(test for test, _, _ in said.tests)
+    twice = ["more than one record for a test"] if any(count > 1 for count in times.values()) else []
+    passed = frozenset(test for test, outcome, _ in said.tests if outcome == "passed" and times[test] == 1)
     return RunOutcome(
         passed=passed,
-        not_passed={test: outcome for test, outcome in outcomes if test not in passed},
-        collection_errors=tuple(collection_errors),
-        timed_out=result.ending == "timeout",
-        notes=tuple(dict.fromkeys(notes)),
+        not_passed={test: outcome for test, outcome, _ in said.tests if test not in passed},
+        collection_errors=tuple(said.collection_errors),
+        timed_out=timed_out,
+        notes=tuple(dict.fromkeys([*notes, *twice])),
+        sent={test: sent for test, _, sent in said.tests if test in passed},
+        collected=said.collected,
+        ended=said.ended,
     )
 
 

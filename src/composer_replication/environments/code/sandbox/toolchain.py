@@ -49,6 +49,11 @@ class Toolchain:
     def read_only(self) -> Mapping[Path, str]:
         return {self.folder: INSIDE}
 
+    @property
+    def test_env(self) -> dict[str, str]:
+        """Of every run of tests, by the agent or by the grader, so that no variable tells one from the other."""
+        return {**self.env, "PYTHONHASHSEED": "0", "LANG": "C.UTF-8"}
+
 
 def toolchain(distributions: Sequence[str], exclude: Sequence[str] = ()) -> Toolchain:
     """The named distributions and what they need. One that needs an excluded package is an error.

@@ -20,6 +20,7 @@ from .task import CodeTask, Submission, TaskFolder
 from .trees import files_of, tree_hash, write_tree
 
 RECORD = "task.json"
+CHECKS = "checks.json"
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class TaskFiles:
     gold: Mapping[str, bytes]
     mutants: tuple[Mapping[str, str], ...] = ()
     """Of a test-writing task: `path` and `text` of one broken source file each."""
+    checks: str | None = None
+    """What the trusted side compares the hidden tests' values with; see `grading/recorded.py`."""
 
 
 def write_task(folder: Path, draft: CodeTask, files: TaskFiles) -> TaskFolder:
@@ -48,6 +51,8 @@ def write_task(folder: Path, draft: CodeTask, files: TaskFiles) -> TaskFolder:
     if files.mutants:
         encoded = [json.dumps(dict(mutant)).encode() for mutant in files.mutants]
         _write_bytes(folder / "tests" / "mutants", {f"{index:03}.json": text for index, text in enumerate(encoded)})
+    if files.checks is not None:
+        _write_bytes(folder / "tests", {CHECKS: files.checks.encode()})
     write_verifier(folder, draft)
     visible, hidden = tree_hash(places.tree), tree_hash(folder / "tests")
     task_id = content_id(draft.task.kind, draft.repository, visible, hidden, draft.task.statement)

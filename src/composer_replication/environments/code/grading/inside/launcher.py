@@ -1,49 +1,104 @@
-"""Runs inside the grading sandbox: starts pytest on trusted files and reports over what was standard output.
+"""Runs inside the grading sandbox: starts pytest on trusted tests and reports over what was standard output.
 
-Reads one JSON order from standard input, writes one line per record. Started as
-`python -P -s -B -X utf8 launcher.py`: no start-up file of a tree is read. The channel is a pipe that the grader
-opened outside; standard output is closed over before any code of the submission is imported. Code of the submission
-shares the process and can do all that the process can: the grader trusts no single record, see `challenge.py`.
+Comes with everything else in one JSON object on standard input, so that no file and no variable tells this run from
+one that the agent starts. Writes one line per record. No start-up file of a tree is read. The channel is a pipe that
+the grader opened outside; standard output is closed over before any code of the submission is imported. Code of the
+submission shares the process and can do all that the process can: the grader trusts no record, see `challenge.py`.
+Several orders in one call, each in a process of its own, are for the solution only.
 """
 
 from __future__ import annotations
 
-import importlib
 import io
-import json
 import os
+import signal
 import sys
-from pathlib import Path
+from collections.abc import Mapping
+from importlib.abc import InspectLoader
+from types import ModuleType
 from typing import Any
 
+PACKAGE = "recompose_grading"
 
-def main() -> None:
-    order: dict[str, Any] = json.load(sys.stdin)
-    own_folder = Path(__file__).parent
-    sys.path.append(str(own_folder))
-    import pytest
 
-    recorder_class: Any = importlib.import_module("recompose_grading.plugin").Recorder
-    sys.path.remove(str(own_folder))
-    recorder = recorder_class(os.dup(1), order["token"], frozenset(order["tests"]))
-    recorder.ready()
+def main(given: dict[str, Any]) -> None:
+    plugin = loaded(given.pop("modules"))
+    channel = os.dup(1)
+    orders: list[dict[str, Any]] = given.pop("orders")
+    tree = os.getcwd()
+    roots = [os.path.normpath(os.path.join(tree, root)) for root in given["source_roots"]]
+    plugin.Recorder.say(channel, token=given["token"], kind="ready")
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
     sys.stdin = io.StringIO()
-    tree = os.getcwd()
-    roots = [os.path.normpath(os.path.join(tree, root)) for root in order["source_roots"]]
     sys.path[:0] = roots
     os.environ["PYTHONPATH"] = os.pathsep.join(roots)
-    sys.argv = ["python"]
-    arguments = ["-c", str(own_folder / "grading.ini"), "--rootdir", tree, "--confcutdir", tree]
-    arguments += ["-q", "--tb=no", "--no-header", "--no-summary", "--continue-on-collection-errors"]
-    arguments += [f"-pno:{name}" for name in ("cacheprovider", "stepwise", "junitxml", "pastebin")]
-    arguments += [part for name in order["plugins"] for part in ("-p", name)]
-    code = pytest.main([*arguments, *order["files"]], plugins=[recorder])
-    recorder.end(int(code))
+    if len(orders) == 1:
+        run(plugin, channel, 0, orders.pop(), given)
+    for number, order in enumerate(orders):
+        before = exchange(order["edits"])
+        child = os.fork()
+        if child == 0:
+            signal.alarm(given["seconds_per_order"])
+            run(plugin, channel, number, order, given)
+        os.waitpid(child, 0)
+        exchange(before)
+
+
+def loaded(texts: Mapping[str, str]) -> Any:
+    """The modules of the recorder, by name in the order in which they need each other; the last one is returned. None
+    of them can be imported afterwards."""
+    package = sys.modules[PACKAGE] = ModuleType(PACKAGE)
+    package.__path__ = []
+    module = package
+    for name, text in texts.items():
+        loader = GivenText(text)
+        module = sys.modules[f"{PACKAGE}.{name}"] = ModuleType(f"{PACKAGE}.{name}")
+        module.__package__ = PACKAGE
+        loader.exec_module(module)
+    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
+        del sys.modules[name]
+    return module
+
+
+class GivenText(InspectLoader):
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def get_source(self, fullname: str) -> str:
+        return self._text
+
+
+def exchange(edits: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Write files of the tree (None: remove); what was there before."""
+    before: dict[str, str | None] = {}
+    for path, text in edits.items():
+        before[path] = None
+        if os.path.isfile(path):
+            with open(path, encoding="utf-8", newline="") as file:
+                before[path] = file.read()
+            os.unlink(path)
+        if text is not None:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+    return before
+
+
+def run(plugin: Any, channel: int, number: int, order: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Does not return."""
+    import pytest
+
+    tree = os.getcwd()
+    texts = {os.path.join(tree, path): text for path, text in order.pop("texts").items()}
+    recorder = plugin.Recorder(channel, given["token"], number, order, texts)
+    del texts
+    options = ["-c", os.devnull, "--rootdir", tree, "--confcutdir", tree]
+    options += ["-q", "--tb=no", "--no-header", "--no-summary", "--continue-on-collection-errors"]
+    options += [f"-pno:{name}" for name in ("cacheprovider", "stepwise", "junitxml", "pastebin")]
+    options += [part for name in given["plugins"] for part in ("-p", name)]
+    sys.argv = sys.orig_argv = [str(pytest.__file__), "-q"]
+    pytest.main([*options, *order["files"]], plugins=[recorder])
+    recorder.end()
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,36 +1,52 @@
 """Runs inside the grading sandbox: one record per test, and whether the judges of the tests were exchanged.
 
 Needs pytest and nothing of ours. Keeps only the tests that the order names. A test has passed when its set-up, call and
-clean-up all passed and it was not expected to fail.
+clean-up all passed and it was not expected to fail. What it sent to be compared outside goes with its record.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from _pytest import runner
 
+from . import observing, plain_form
+from .memory_modules import MemoryModules
+from .observing import Observer
+from .others import other
 from .seal import Seal
 
 MAX_NAMES = 5
+MAX_RECORD_BYTES = 1 << 20
 
 
 class Recorder:
-    def __init__(self, channel: int, token: str, wanted: frozenset[str]) -> None:
-        self._channel, self._token, self._wanted = channel, token, wanted
+    def __init__(
+        self, channel: int, token: str, number: int, order: Mapping[str, Any], texts: Mapping[str, str]
+    ) -> None:
+        self._channel, self._token, self._number = channel, token, number
+        self._wanted: frozenset[str] = frozenset(order["tests"])
+        self._isolated: bool = order["isolated"]
+        self._listed: bool = order["listed"]
+        self._observer = Observer()
+        self._modules = MemoryModules(texts, {**self._observer.names(), "_other": other})
         self._phases: dict[str, list[str]] = {}
         self._exchanged: set[str] = set()
         # The variable PYTEST_CURRENT_TEST would tell the code under test that it is being tested, and by what.
         runner._update_current_test_var = _say_nothing  # pyright: ignore[reportPrivateUsage]
-        self._seal = Seal()
+        self._seal = Seal({"observing": observing, "plain_form": plain_form})
 
-    def ready(self) -> None:
-        """Before any code of the submission: from here on, what goes wrong is the submission's."""
-        self._write(kind="ready")
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_load_initial_conftests(self) -> None:
+        self._modules.go_first()
 
     def pytest_sessionstart(self) -> None:
+        self._modules.go_first()
         self._seal.close()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -39,11 +55,32 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        if self._listed:
+            self._write(kind="collected", ids=[item.nodeid for item in items])
         if self._wanted:
             items[:] = [item for item in items if item.nodeid in self._wanted]
 
     def pytest_collection_finish(self) -> None:
         self._report_exchanged(self._seal.exchanged())
+        if self._isolated:
+            gc.freeze()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+        """With `isolated` each test has a process of its own, with all of its set-up and clean-up."""
+        self._observer.take()
+        if not self._isolated:
+            return None
+        child = os.fork()
+        if child == 0:
+            try:
+                item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+                runner.runtestprotocol(item, nextitem=None)
+                item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         outcome = "expected" if hasattr(report, "wasxfail") else report.outcome
@@ -52,14 +89,15 @@ class Recorder:
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         phases = self._phases.pop(nodeid, [])
         whole = {"setup:passed", "call:passed", "teardown:passed"}
-        self._write(kind="test", id=nodeid, outcome="passed" if set(phases) == whole else _worst(phases))
+        outcome = "passed" if set(phases) == whole else _worst(phases)
+        self._write(kind="test", id=nodeid, outcome=outcome, seen=self._observer.take())
         self._report_exchanged(self._seal.exchanged_judges())
 
     def pytest_sessionfinish(self) -> None:
         self._report_exchanged(self._seal.exchanged())
 
-    def end(self, code: int) -> None:
-        self._write(kind="end", code=code)
+    def end(self) -> None:
+        self._write(kind="end")
 
     def _report_exchanged(self, names: list[str]) -> None:
         new = [name for name in names if name not in self._exchanged][:MAX_NAMES]
@@ -68,7 +106,15 @@ class Recorder:
             self._write(kind="exchanged", names=new)
 
     def _write(self, **record: object) -> None:
-        os.write(self._channel, (json.dumps({"token": self._token, **record}) + "\n").encode())
+        self.say(self._channel, token=self._token, order=self._number, **record)
+
+    @staticmethod
+    def say(channel: int, **record: object) -> None:
+        line = (json.dumps(record) + "\n").encode()
+        if len(line) > MAX_RECORD_BYTES:
+            line = (json.dumps({**record, "seen": None}) + "\n").encode()
+        while line:
+            line = line[os.write(channel, line) :]
 
 
 def _worst(phases: list[str]) -> str:

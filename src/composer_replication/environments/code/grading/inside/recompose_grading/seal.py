@@ -1,9 +1,9 @@
 """Runs inside the grading sandbox: which functions of the interpreter, of its library or of pytest were exchanged.
 
-Remembers, before code of a submission is imported, the functions and classes of pytest and of the modules that tests
-judge by, with the members of those classes and the code of those functions, and compares later. It lives in the same
-process as the submission: it shows the plain exchange of `math.isclose` or `unittest.TestCase.assertEqual`; code
-written against it can hide.
+Remembers, before code of a submission is imported, the functions and classes of pytest, of the modules that tests judge
+by and of those that send what is compared outside, with the members of those classes and the code of those functions,
+and compares later. It lives in the same process as the submission: it shows the plain exchange of `math.isclose` or
+`unittest.TestCase.assertEqual`; code written against it can hide.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ Entry = tuple[str, Mapping[str, Any], str, Any, object]
 
 
 class Seal:
-    def __init__(self) -> None:
+    def __init__(self, own: Mapping[str, ModuleType]) -> None:
+        """`own` cannot be found among the loaded modules."""
+        self._own = own
         self._entries: list[Entry] = []
         self._judges: list[Entry] = []
 
     def close(self) -> None:
         """Remember what is there now."""
         seen: set[int] = set()
-        for name, module in list(sys.modules.items()):
-            if name in JUDGES or name.partition(".")[0] in TEST_TOOLS:
+        for name, module in [*sys.modules.items(), *self._own.items()]:
+            if name in JUDGES or name in self._own or name.partition(".")[0] in TEST_TOOLS:
                 entries = _entries(name, module, seen)
                 self._entries += entries
-                if name in JUDGES:
+                if name in JUDGES or name in self._own:
                     self._judges += entries
 
     def exchanged(self) -> list[str]:

@@ -1,0 +1,270 @@
+"""Which hidden tests of a task are compared by the trusted side: lowers them, records the solution, and keeps those
+whose meaning stayed.
+
+A lowered test is kept when the solution passes through the same checks with the same known operands under two hash
+seeds and all of them hold; when it fails on the start tree; and when, on every changed solution that the gates try
+anyway, it passes exactly where the ordinary test does. The others stay as they were, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from ..grading.challenge import function_of
+from ..grading.checks import MAX_TEXT_OF_A_TEST
+from ..grading.lowering import LoweredModule, lower
+from ..grading.orders import beside, shown_texts
+from ..grading.overlay import Accepted, plain_files
+from ..grading.recorded import Passage, Recorded, RecordedModule, RecordedTest, false_checks, passes
+from ..grading.trusted_run import Order, RunOutcome, run_in_turn
+from ..tasks.store import gold_submission
+from ..tasks.task import TaskFolder
+from ..tasks.test_ids import file_of
+
+OTHER_HASH_SEED = 7
+MAX_UNLOWERED_SHARE = 0.5
+MAX_LEFT_OUT_SHARE = 0.1
+"""Of the hidden tests: where no more than this is not lowered, those tests do not count at all."""
+NONE_OF_THEM = ("-",)
+ANSWERABLE = frozenset("eq ne lt le gt ge in not_in is is_not".split())
+
+
+@dataclass(frozen=True)
+class ChangedSolution:
+    """A changed solution, and the hidden tests that it passes in their ordinary form."""
+
+    texts: Mapping[str, str]
+    passed: frozenset[str]
+    ended: bool = True
+    """False where it hung; that tells nothing of how the tests were lowered."""
+
+
+@dataclass(frozen=True)
+class _Runs:
+    collected: tuple[str, ...]
+    """Ordinary ids."""
+    recordings: tuple[RunOutcome, RunOutcome]
+    gold: RunOutcome
+    start: RunOutcome
+    trials: tuple[tuple[ChangedSolution, RunOutcome], ...]
+    places: Mapping[str, str]
+    """Test file -> path of its lowered module."""
+
+
+@dataclass(frozen=True)
+class _Ids:
+    """Of one test in the two lowered texts: parameters that are known are missing in the graded one."""
+
+    recording: str
+    graded: str
+
+
+def record_comparison(task: TaskFolder, trials: Sequence[ChangedSolution], backend: str) -> Recorded:
+    modules = dict(_lowered(task, {}))
+    if not any(module.functions for module in modules.values()):
+        return Recorded({}, {}, {test: _why_left(test, modules) for test in task.code_task.hidden_tests})
+    bench = _Bench(task, backend)
+    collected, first = bench.listed(modules)
+    answered = {path: _no_plain_form(module, bench.of_module(path, first)) for path, module in modules.items()}
+    if any(answered.values()):
+        modules = dict(_lowered(task, answered))
+        first = bench.recorded(modules)
+    runs = bench.tried(modules, [trial for trial in trials if trial.ended], collected, first)
+    run_as = _ids(task, modules, runs)
+    tests: dict[str, RecordedTest] = {}
+    left: dict[str, str] = {}
+    for test in task.code_task.hidden_tests:
+        module = modules[file_of(test)]
+        found = _kept(test, run_as[test], module, runs) if test in run_as else _why_left(test, modules)
+        if isinstance(found, str):
+            left[test] = found
+        else:
+            name = run_as[test].graded.partition("::")[2]
+            tests[test] = RecordedTest(module.path, name, found, function_of(test)[1] in module.exposed)
+    used = {each.path for each in tests.values()}
+    return Recorded({path: _recorded(modules[path], answered[path]) for path in used}, tests, left)
+
+
+def _recorded(module: LoweredModule, answered: frozenset[int]) -> RecordedModule:
+    return RecordedModule(module.graded, module.checks, tuple(sorted(answered)))
+
+
+def rewarded(hidden: frozenset[str], recorded: Recorded, fewest: int) -> frozenset[str] | None:
+    """The hidden tests that count; None where the trusted side compares too few of them."""
+    lowered = hidden & recorded.tests.keys()
+    unlowered = len(hidden) - len(lowered)
+    if unlowered <= MAX_LEFT_OUT_SHARE * len(hidden) and len(lowered) >= fewest:
+        return lowered
+    return hidden if unlowered <= MAX_UNLOWERED_SHARE * len(hidden) else None
+
+
+def counted(recorded: Recorded, left_out: int) -> dict[str, Any]:
+    """For the task's record."""
+    return {
+        "hidden": len(recorded.tests) + len(recorded.left),
+        "lowered": len(recorded.tests),
+        "exposed": sum(test.exposed for test in recorded.tests.values()),
+        "self_compared": sum(_compares_with_itself(test, recorded) for test in recorded.tests.values()),
+        "unlowered": dict(Counter(recorded.left.values()).most_common()),
+        "left_out": left_out,
+    }
+
+
+def _compares_with_itself(test: RecordedTest, recorded: Recorded) -> bool:
+    """Whether the submission's process has the last word on each of its comparisons."""
+    module = recorded.modules[test.path]
+    return all(
+        number in module.answered or (len(module.checks[number].live) > 1 and all(module.checks[number].live))
+        for number, _ in test.passages
+    )
+
+
+def _lowered(task: TaskFolder, answered: Mapping[str, frozenset[int]]) -> Iterable[tuple[str, LoweredModule]]:
+    functions: dict[str, set[str]] = {}
+    for test in task.code_task.hidden_tests:
+        path, name = function_of(test)
+        functions.setdefault(path, set()).add(name)
+    texts = {path: (task.overlay / path).read_bytes() for path in plain_files(task.overlay) if path.endswith(".py")}
+    others = {path: content.decode(errors="replace") for path, content in texts.items()}
+    for path, names in sorted(functions.items()):
+        own = answered.get(path, frozenset())
+        yield path, lower(path, texts[path].decode(), sorted(names), task.code_task.packages, own, others)
+
+
+def _no_plain_form(module: LoweredModule, sent: Iterable[object]) -> frozenset[int]:
+    """Checks that cannot be made outside, on what the solution sent: the process answers those itself."""
+    found: set[int] = set()
+    for entries in sent:
+        passages = _passages(entries)
+        found |= false_checks(passages, module.checks, entries) or set()
+    return frozenset(number for number in found if module.checks[number].kind in ANSWERABLE)
+
+
+def _why_left(test: str, modules: Mapping[str, LoweredModule]) -> str:
+    path, name = function_of(test)
+    return modules[path].left.get(name, "not found")
+
+
+class _Bench:
+    """The runs of a recording; all of them over trusted code."""
+
+    def __init__(self, task: TaskFolder, backend: str) -> None:
+        self._task, self._backend = task, backend
+        self._gold = gold_submission(task)
+        self._accepted = Accepted(self._gold.written, self._gold.removed, ())
+        self._texts = shown_texts(task, hidden_too=False)
+        draw = Random(0)
+        self._places = {file_of(test): "" for test in task.code_task.hidden_tests}
+        self._places = {path: beside(path, draw) for path in self._places}
+
+    def listed(self, modules: Mapping[str, LoweredModule]) -> tuple[tuple[str, ...], RunOutcome]:
+        """The ordinary ids, and a recording under another hash seed."""
+        listing = Order(NONE_OF_THEM, tuple(sorted(modules)), shown_texts(self._task, hidden_too=True), listed=True)
+        listed, first = self._run([listing, self._recording(modules)], OTHER_HASH_SEED)
+        return listed.collected, first
+
+    def recorded(self, modules: Mapping[str, LoweredModule]) -> RunOutcome:
+        return self._run([self._recording(modules)], OTHER_HASH_SEED)[0]
+
+    def tried(
+        self,
+        modules: Mapping[str, LoweredModule],
+        trials: Sequence[ChangedSolution],
+        collected: tuple[str, ...],
+        first: RunOutcome,
+    ) -> _Runs:
+        start = {path: _start_text(self._task, path) for path in self._gold.written}
+        graded = {self._places[path]: module.graded for path, module in modules.items() if module.functions}
+        changed = ({}, start, *(trial.texts for trial in trials))
+        orders = [self._recording(modules), *(_all_of(graded, self._texts, edits) for edits in changed)]
+        again, gold, at_start, *tried = self._run(orders, 0)
+        ended = tuple((trial, outcome) for trial, outcome in zip(trials, tried, strict=True) if outcome.ended)
+        return _Runs(collected, (first, again), gold, at_start, ended, self._places)
+
+    def of_module(self, path: str, outcome: RunOutcome) -> list[object]:
+        """What the tests of one lowered module sent."""
+        return [sent for test, sent in outcome.sent.items() if file_of(test) == self._places[path]]
+
+    def _recording(self, modules: Mapping[str, LoweredModule]) -> Order:
+        texts = {self._places[path]: module.recording for path, module in modules.items() if module.functions}
+        return _all_of(texts, self._texts, {})
+
+    def _run(self, orders: Sequence[Order], hash_seed: int) -> list[RunOutcome]:
+        return run_in_turn(self._task, self._accepted, orders, self._backend, hash_seed)
+
+
+def _all_of(modules: Mapping[str, str], texts: Mapping[str, str], edits: Mapping[str, str | None]) -> Order:
+    return Order((), tuple(sorted(modules)), {**texts, **modules}, edits=edits, listed=True)
+
+
+def _start_text(task: TaskFolder, path: str) -> str | None:
+    return (task.tree / path).read_bytes().decode() if (task.tree / path).is_file() else None
+
+
+def _ids(task: TaskFolder, modules: Mapping[str, LoweredModule], runs: _Runs) -> dict[str, _Ids]:
+    """By hidden test: the same place among the parameter sets of its function."""
+    recording, graded = _by_function(runs.recordings[0].collected), _by_function(runs.gold.collected)
+    found: dict[str, _Ids] = {}
+    for (path, name), tests in _by_function(runs.collected).items():
+        if path in modules and name in modules[path].functions:
+            lowered = (runs.places[path], modules[path].functions[name])
+            both = [_Ids(*each) for each in zip(recording.get(lowered, []), graded.get(lowered, []), strict=False)]
+            if len(both) == len(tests):
+                found.update(zip(tests, both, strict=True))
+    return {test: found[test] for test in task.code_task.hidden_tests if test in found}
+
+
+def _by_function(ids: Iterable[str]) -> dict[tuple[str, str], list[str]]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for test in ids:
+        found.setdefault(function_of(test), []).append(test)
+    return found
+
+
+def _kept(test: str, run_as: _Ids, module: LoweredModule, runs: _Runs) -> tuple[Passage, ...] | str:
+    """What the solution passed through, or why the test is left as it was."""
+    if any(run_as.recording not in outcome.passed for outcome in runs.recordings):
+        return "the lowered test fails on the solution"
+    passages, again = (_passages(outcome.sent[run_as.recording]) for outcome in runs.recordings)
+    if not passages:
+        return "nothing is compared"
+    if passages != again or len(str(passages)) > MAX_TEXT_OF_A_TEST:
+        return "what is expected differs between runs, or is too large"
+    for outcome, name in (*((each, run_as.recording) for each in runs.recordings), (runs.gold, run_as.graded)):
+        false = false_checks(passages, module.checks, outcome.sent.get(name))
+        if false is None or false:
+            return f"a comparison does not hold outside: {_kinds(false, module)}"
+    if _passes(run_as.graded, passages, module, runs.start):
+        return "the lowered test passes without the solution"
+    for trial, outcome in runs.trials:
+        if _passes(run_as.graded, passages, module, outcome) != (test in trial.passed):
+            return "differs from the ordinary test on a changed solution"
+    return passages
+
+
+def _kinds(false: frozenset[int] | None, module: LoweredModule) -> str:
+    return "another order" if false is None else ", ".join(sorted({module.checks[number].kind for number in false}))
+
+
+def _passes(run_as: str, passages: tuple[Passage, ...], module: LoweredModule, outcome: RunOutcome) -> bool:
+    return run_as in outcome.passed and passes(passages, module.checks, outcome.sent[run_as])
+
+
+def _passages(sent: object) -> tuple[Passage, ...]:
+    """What the recording module sent, with each known operand at the check that it belongs to."""
+    found: list[tuple[int, dict[int, Any]]] = []
+    for entry in sent if isinstance(sent, list) else ():
+        match entry:
+            case {"seen": int(number)}:
+                found.append((number, {}))
+            case {"known": int(number), "operand": int(operand), "form": form}:
+                owner = next((known for check, known in reversed(found) if check == number), None)
+                if owner is not None:
+                    owner[operand] = form
+            case _:
+                return ()
+    return tuple(found)
