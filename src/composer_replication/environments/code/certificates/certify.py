@@ -33,23 +33,24 @@ from .agents_tests import run_as_agent
 from .comparison import ChangedSolution, counted, record_comparison, rewarded
 from .cpu_time import cpu_s
 from .gates import MIN_HIDDEN, Bench, Rejected, Split, enough_hidden, hidden_passed, repeat, split_tests
-from .honest_submissions import NOTHING, SOLUTION
+from .honest_submissions import DROPPED, LAZY, NOTHING, SOLUTION, broken_copies, honest_submissions
 from .leaks import LeakCertificate, leak_certificate
 from .static_filter import filtered
-from .strength import dropped_statements, lazy_solutions
 from .told import enough_told, with_examples
-from .two_verifiers import both_verdicts
+from .two_verifiers import IN_FULL, both_verdicts
 
 MAX_LAZY_REWARD = 0.2
 MIN_CAUGHT_SHARE = 0.5
 REPEAT_ONE_IN = 5
 GOLD_DRAWS = 5
 """Of what is contradicted, the one of the grade itself among them."""
-MAX_DROPPED_STATEMENTS = 6
-"""On which lowered and ordinary tests must agree."""
 MIN_AGENTS_S = 120.0
 MAX_GUARDS = 200
 """That are graded with each submission; all of them were green when the task was made."""
+
+
+Trials = Mapping[str, ChangedSolution]
+"""By name, as `honest_submissions` calls them."""
 
 
 class Verdict(NamedTuple):
@@ -84,13 +85,12 @@ def certify(candidate: Candidate, bench: Bench, into: Path, level: Level, seed: 
     try:
         split = _unshown(candidate, split_tests(candidate, bench), level)
         candidate, split = _told(candidate, split, bench, level, seed)
-        split, lazy_trials = _demanding(candidate, split, bench)
-        dropped = _dropped(candidate, split, bench, seed)
-        task, split = _compared(candidate, split, bench, staging, level, [*lazy_trials.values(), *dropped])
-        task = _graded(task, _rewards(lazy_trials, split), bench.setup.backend)
+        split, trials = _demanding(candidate, split, bench, seed)
+        task, split = _compared(candidate, split, bench, staging, level, [*trials.values()])
+        task = _graded(task, _lazy_rewards(trials, split), bench.setup.backend)
         _green_for_agents(task, bench)
         early = clock.used_s()
-        task = _proven(task, candidate, split, bench, dropped, seed)
+        task = _proven(task, candidate, split, bench, trials, seed)
         result: TaskFolder | Rejection = _publish(task, candidate, into)
     except Rejected as rejected:
         result = Rejection(candidate.name, rejected.reason, rejected.detail)
@@ -276,21 +276,15 @@ def _green_for_agents(task: TaskFolder, bench: Bench) -> None:
 
 
 def _proven(
-    task: TaskFolder, candidate: Candidate, split: Split, bench: Bench, dropped: Sequence[ChangedSolution], seed: int
+    task: TaskFolder, candidate: Candidate, split: Split, bench: Bench, trials: Trials, seed: int
 ) -> TaskFolder:
     gates = dict(task.code_task.task.certificate["gates"])
     tags = list(task.code_task.tags)
-    verdicts = both_verdicts(
-        task, {NOTHING: gates["nop"], SOLUTION: gates["gold"]}, bench.runner.run, bench.setup.backend, seed
-    )
-    if disagreement := verdicts.disagreement():
-        raise Rejected("verifiers_disagree", disagreement)
-    gates["verifiers"] = {"agree_on": sorted(verdicts.harbor), "left_out": list(verdicts.left_out)}
+    gates["verifiers"] = _agreement(task, split, bench, trials)
     if candidate.grader == "tests":
-        in_part = bool(candidate.solution_lines)
-        own = {"tried": len(dropped), "caught": sum(not split.hidden <= trial.passed for trial in dropped)}
-        gates["dropped_statements"] = own if in_part else verdicts.dropped()
-        tried, caught = gates["dropped_statements"]["tried"], gates["dropped_statements"]["caught"]
+        dropped = [trial for name, trial in trials.items() if name.startswith(DROPPED)]
+        tried, caught = len(dropped), sum(not split.hidden <= trial.passed for trial in dropped)
+        gates["dropped_statements"] = {"tried": tried, "caught": caught}
         is_weak = caught < MIN_CAUGHT_SHARE * tried
         if len(split.hidden) < MIN_HIDDEN[candidate.grain] and (is_weak or not tried):
             raise Rejected("weak_tests", f"{len(split.hidden)} tests, {caught} of {tried} dropped statements noticed")
@@ -303,34 +297,50 @@ def _proven(
     return TaskFolder(noted.code_task.model_copy(update={"tags": tuple(tags)}), task.folder)
 
 
-def _demanding(candidate: Candidate, split: Split, bench: Bench) -> tuple[Split, dict[str, ChangedSolution]]:
-    """The split with tests that no lazy solution is paid for, and the lazy solutions."""
+def _agreement(task: TaskFolder, split: Split, bench: Bench, trials: Trials) -> dict[str, list[str]]:
+    """On which submissions both verifiers come to the same reward. A test counts as lowered only if it passes exactly
+    where the ordinary one does, so what the trials passed is what our grader says of them."""
+    graded = task.code_task.task.certificate["gates"]
+    ours = {NOTHING: graded["nop"], SOLUTION: graded["gold"]}
+    ours |= {name: reward for name, reward in _rewards(trials, split).items() if name not in IN_FULL}
+    ended = {name: trial.texts for name, trial in trials.items() if trial.ended}
+    submissions = honest_submissions(task, ended)
+    known = {name: ours[name] for name in submissions if name in ours}
+    verdicts = both_verdicts(task, submissions, known, bench.runner.run, bench.setup.backend)
+    if disagreement := verdicts.disagreement():
+        raise Rejected("verifiers_disagree", disagreement)
+    return {
+        "agree_on": sorted(verdicts.harbor),
+        "left_out": sorted({*verdicts.left_out, *(trials.keys() - ended.keys())}),
+    }
+
+
+def _demanding(candidate: Candidate, split: Split, bench: Bench, seed: int) -> tuple[Split, dict[str, ChangedSolution]]:
+    """The split with tests that no lazy solution is paid for, and broken copies of the solution."""
     if candidate.grader != "tests":
         return split, {}
-    trials: dict[str, ChangedSolution] = {}
-    for kind, texts in lazy_solutions(_sources(candidate, bench), candidate.symbols):
-        if kind != "raise" or not candidate.mode.startswith("stub"):
-            trials[kind] = _tried(split, texts, bench)
-    rewards = _rewards(trials, split)
+    copies = broken_copies(_sources(candidate, bench), candidate.symbols, seed, candidate.solution_lines)
+    if candidate.mode.startswith("stub"):
+        del copies[f"{LAZY}raise"]
+    lazy = {name: copies.pop(name) for name in list(copies) if name.startswith(LAZY)}
+    trials = {name: _tried(split, texts, bench) for name, texts in lazy.items()}
+    rewards = _lazy_rewards(trials, split)
     worst = max(rewards, key=rewards.__getitem__)
     if rewards[worst] > MAX_LAZY_REWARD:
         left = split.hidden.difference(*(trial.passed for trial in trials.values()))
         if len(left) < enough_hidden(candidate):
             raise Rejected("lazy_solution", f"{worst} scores {rewards[worst]:.2f}, {len(left)} tests notice all")
         split = replace(split, hidden=left)
-    return split, trials
+    return split, trials | {name: _tried(split, texts, bench) for name, texts in copies.items()}
 
 
-def _rewards(trials: Mapping[str, ChangedSolution], split: Split) -> dict[str, float]:
-    return {kind: round(len(trial.passed & split.hidden) / len(split.hidden), 4) for kind, trial in trials.items()}
+def _rewards(trials: Trials, split: Split) -> dict[str, float]:
+    return {name: len(trial.passed & split.hidden) / len(split.hidden) for name, trial in trials.items()}
 
 
-def _dropped(candidate: Candidate, split: Split, bench: Bench, seed: int) -> list[ChangedSolution]:
-    if candidate.grader != "tests":
-        return []
-    sources, lines = _sources(candidate, bench), candidate.solution_lines
-    variants = dropped_statements(sources, candidate.symbols, MAX_DROPPED_STATEMENTS, seed, lines)
-    return [_tried(split, texts, bench) for texts in variants]
+def _lazy_rewards(trials: Trials, split: Split) -> dict[str, float]:
+    rewards = _rewards(trials, split)
+    return {name.removeprefix(LAZY): round(reward, 4) for name, reward in rewards.items() if name.startswith(LAZY)}
 
 
 def _tried(split: Split, texts: Mapping[str, str], bench: Bench) -> ChangedSolution:

@@ -1,15 +1,16 @@
 """Runs inside a sandbox: a task's own `verify.py` on one submission after the other, in one process.
 
 Needs the standard library and pytest, nothing of ours. Arguments: the start tree, the task's `tests` folder, the
-seconds that a run may take. Reads a list of {changes, files} from standard input: `changes` is {path: text, or null for
-a removed file}, `files` are the test files to run or null for all. Writes one reward per line. A file's time is taken
-from its content, so that a compiled file cannot stand for another text.
+seconds that a run may take. Reads a list of {changes, tests} from standard input: `changes` is {path: text, or null for
+a removed file}, `tests` are the ids that count or null for all. Writes one reward per line. A file's time is taken from
+its content, so that a compiled file cannot stand for another text.
 """
 
 from __future__ import annotations
 
 import gc
 import hashlib
+import importlib
 import importlib.util
 import json
 import os
@@ -17,6 +18,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from _pytest.config import default_plugins
 
 
 def main(tree: Path, tests: Path, timeout_s: float) -> None:
@@ -30,20 +33,22 @@ def main(tree: Path, tests: Path, timeout_s: float) -> None:
         if path.is_file() and not path.is_symlink():
             stamp(path)
     expected = verify.read_expected(tests)
+    for name in (*(f"_pytest.{plugin}" for plugin in default_plugins), "asyncio"):
+        importlib.import_module(name)
     gc.freeze()
     for each in json.load(sys.stdin):
-        changes, files = each["changes"], each["files"]
+        changes = each["changes"]
         before = {path: (tree / path).read_bytes() if (tree / path).is_file() else None for path in changes}
         put(tree, {path: None if text is None else text.encode() for path, text in changes.items()})
-        print(verify.main(tree, tests, scratch, narrowed(expected, files)), flush=True)
+        print(verify.main(tree, tests, scratch, narrowed(expected, each["tests"])), flush=True)
         put(tree, before)
 
 
-def narrowed(expected: dict[str, Any], files: list[str] | None) -> dict[str, Any]:
-    if files is None:
+def narrowed(expected: dict[str, Any], tests: list[str] | None) -> dict[str, Any]:
+    if tests is None:
         return expected
-    guards = [test for test in expected["guards"] if test.partition("::")[0] in files]
-    return {**expected, "files": files, "guards": guards}
+    files = sorted({test.partition("::")[0] for test in tests})
+    return {**expected, "files": files, "guards": sorted(set(expected["guards"]).intersection(tests))}
 
 
 def put(tree: Path, contents: dict[str, bytes | None]) -> None:

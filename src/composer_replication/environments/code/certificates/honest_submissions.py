@@ -6,7 +6,7 @@ with a part in a new module of the package, and broken copies: one statement dro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import PurePosixPath
 
@@ -20,22 +20,37 @@ from ..tasks.task import CodeTask, Submission, Symbol, TaskFolder
 from .strength import dropped_statements, lazy_solutions
 
 MUTANTS = 10
-NOTHING, SOLUTION, NEW_MODULE, DROPPED = "nop", "gold", "new_module", "dropped"
+NOTHING, SOLUTION, NEW_MODULE = "nop", "gold", "new_module"
+LAZY, DROPPED, BUG = "lazy_", "dropped_", "bug_"
 
 
-def honest_submissions(task: TaskFolder, seed: int = 0) -> dict[str, Submission]:
+def broken_copies(
+    sources: Mapping[str, str],
+    symbols: tuple[Symbol, ...],
+    seed: int = 0,
+    lines: Mapping[str, Collection[int]] | None = None,
+) -> dict[str, dict[str, str]]:
+    """By name: one-line answers, then at most `MUTANTS` others. With `lines` statements are dropped only there."""
+    found = {f"{LAZY}{kind}": texts for kind, texts in lazy_solutions(sources, symbols)}
+    dropped = dropped_statements(sources, symbols, MUTANTS, seed, lines)
+    found |= {f"{DROPPED}{number}": texts for number, texts in enumerate(dropped)}
+    bugs = islice(_bugs(sources, symbols), MUTANTS - len(dropped))
+    return found | {f"{BUG}{number}": texts for number, texts in enumerate(bugs)}
+
+
+def own_copies(task: TaskFolder) -> dict[str, dict[str, str]]:
+    """Broken copies of a finished task's solution."""
+    known = task.code_task
+    return {} if known.grader == "mutants" else broken_copies(_sources(gold_submission(task)), known.symbols)
+
+
+def honest_submissions(task: TaskFolder, copies: Mapping[str, Mapping[str, str]]) -> dict[str, Submission]:
     gold = gold_submission(task)
     found = {NOTHING: Submission(), SOLUTION: gold}
     if task.code_task.grader == "mutants":
         return found
-    sources = {path: content.decode() for path, content in gold.written.items() if path.endswith(".py")}
-    symbols = task.code_task.symbols
-    found |= {f"lazy_{kind}": _submitted(gold, texts) for kind, texts in lazy_solutions(sources, symbols)}
-    found[NEW_MODULE] = _submitted(gold, with_new_module(sources, task.code_task))
-    dropped = dropped_statements(sources, symbols, MUTANTS, seed)
-    found |= {f"{DROPPED}_{number}": _submitted(gold, texts) for number, texts in enumerate(dropped)}
-    bugs = islice(_bugs(sources, symbols), MUTANTS - len(dropped))
-    return found | {f"bug_{number}": _submitted(gold, texts) for number, texts in enumerate(bugs)}
+    found[NEW_MODULE] = _submitted(gold, with_new_module(_sources(gold), task.code_task))
+    return found | {name: _submitted(gold, texts) for name, texts in copies.items()}
 
 
 def with_new_module(sources: Mapping[str, str], code_task: CodeTask) -> dict[str, str]:
@@ -45,6 +60,10 @@ def with_new_module(sources: Mapping[str, str], code_task: CodeTask) -> dict[str
     module = PurePosixPath(path).with_name(f"{name}.py").as_posix()
     needed = f"\nfrom {module_name(module, code_task.source_roots)} import READY as _ready\n"
     return {path: sources[path] + needed, module: "READY = True\n"}
+
+
+def _sources(gold: Submission) -> dict[str, str]:
+    return {path: content.decode() for path, content in gold.written.items() if path.endswith(".py")}
 
 
 def _submitted(gold: Submission, texts: Mapping[str, str]) -> Submission:

@@ -1,10 +1,10 @@
 """Two verifiers, one verdict: our grader and the Harbor folder's `verify.py` on honest submissions.
 
-Nothing and the solution are graded in full by whoever asks, and the rewards handed in. The other submissions
-(`honest_submissions.py`) pass our own rules about paths, then run once over a warm process, without the second run:
-that one is about fakes. Harbor's verifier runs on all of them, in one sandbox, one fork each. Of one-line answers and
-broken copies both run only the test files that hold hidden tests. One that does not end in time is left out: it earns
-0 by definition. Writes below the temporary folder.
+Rewards that whoever asks has found already are handed in: of nothing and of the solution, and of broken copies that the
+comparison was tried on. The other submissions (`honest_submissions.py`) pass our own rules about paths, then run once
+over a warm process, without the second run: that one is about fakes. Harbor's verifier runs on all of them, in one
+sandbox, one fork each. Of broken copies, but for one, both run only the hidden tests: guards tell nothing new there.
+One that does not end in time is left out: it earns 0 by definition. Writes below the temporary folder.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from ..tasks.repository import Repository
 from ..tasks.task import CodeTask, Submission, TaskFolder
 from ..tasks.test_ids import file_of
 from ..tasks.trees import files_of, write_tree
-from .honest_submissions import DROPPED, NEW_MODULE, NOTHING, SOLUTION, honest_submissions
+from .honest_submissions import LAZY, NEW_MODULE, NOTHING, SOLUTION
 
 SAME = 1e-5
 """Harbor's reward has six digits."""
 SHORTEST_LIMIT_S = 5.0
-IN_FULL = (NOTHING, SOLUTION, NEW_MODULE)
+IN_FULL = (NOTHING, SOLUTION, NEW_MODULE, f"{LAZY}none")
+"""With the guards; the last one breaks them where anything does."""
 Run = Callable[[RunRequest], TestRun]
 
 
@@ -39,8 +40,6 @@ Run = Callable[[RunRequest], TestRun]
 class Verdicts:
     ours: dict[str, float]
     harbor: dict[str, float]
-    missed: frozenset[str] = frozenset()
-    """Submissions with a statement dropped that pass every hidden test."""
     left_out: tuple[str, ...] = field(default=())
 
     def disagreement(self) -> str:
@@ -52,31 +51,26 @@ class Verdicts:
                 return f"{name}: {self.ours[name]:.3f} here, {said} by the Harbor folder"
         return ""
 
-    def dropped(self) -> dict[str, int]:
-        tried = [name for name in self.ours if name.startswith(DROPPED)]
-        return {"tried": len(tried), "caught": len(tried) - len(self.missed)}
-
 
 def both_verdicts(
-    task: TaskFolder, graded: Mapping[str, float], run: Run, backend: str = "auto", seed: int = 0
+    task: TaskFolder,
+    submissions: Mapping[str, Submission],
+    graded: Mapping[str, float],
+    run: Run,
+    backend: str = "auto",
 ) -> Verdicts:
     """`graded` are rewards of our grader that are known already. `run` is of a warm process over the whole repository:
     the start tree with solution and trusted tests."""
-    submissions = honest_submissions(task, seed)
     ours = dict(graded)
-    missed: set[str] = set()
     left_out: list[str] = []
     for name in submissions.keys() - graded.keys():
-        request = _request(task, submissions[name], _files(task.code_task, name))
-        result = run(request)
-        passed = result.passed
-        ours[name] = 0.0 if result.timed_out else _reward(task.code_task, passed, request)
-        if name.startswith(DROPPED) and set(task.code_task.hidden_tests) <= passed:
-            missed.add(name)
+        counted = _counted(task.code_task, name)
+        result = run(_request(task, submissions[name], counted))
+        ours[name] = 0.0 if result.timed_out else _reward(task.code_task, result.passed, counted)
         if result.timed_out:
             left_out.append(name)
     compared = {name: each for name, each in submissions.items() if name not in left_out}
-    return Verdicts(ours, harbor_rewards(task, compared, backend), frozenset(missed), tuple(sorted(left_out)))
+    return Verdicts(ours, harbor_rewards(task, compared, backend), tuple(sorted(left_out)))
 
 
 @contextmanager
@@ -108,7 +102,7 @@ def harbor_rewards(task: TaskFolder, submissions: Mapping[str, Submission], back
     )
     source = Path(__file__).with_name("harbor_batch.py").read_text(encoding="utf-8")
     orders = [
-        {"changes": _changes(submission), "files": None if name in IN_FULL else _files(known, name)}
+        {"changes": _changes(submission), "tests": None if name in IN_FULL else sorted(_counted(known, name))}
         for name, submission in submissions.items()
     ]
     with open_sandbox(spec, backend) as sandbox:
@@ -125,20 +119,18 @@ def _changes(submission: Submission) -> dict[str, str | None]:
     return {**written, **dict.fromkeys(submission.removed)}
 
 
-def _files(known: CodeTask, name: str) -> tuple[str, ...]:
-    tests = (*known.hidden_tests, *known.guard_tests) if name in IN_FULL else known.hidden_tests
-    return tuple(sorted(set(map(file_of, tests))))
+def _counted(known: CodeTask, name: str) -> frozenset[str]:
+    return frozenset((*known.hidden_tests, *known.guard_tests) if name in IN_FULL else known.hidden_tests)
 
 
-def _request(task: TaskFolder, submission: Submission, files: tuple[str, ...]) -> RunRequest:
+def _request(task: TaskFolder, submission: Submission, counted: frozenset[str]) -> RunRequest:
     """What our grader would run: the start tree, what it accepts of the submission, the trusted tests."""
-    known = task.code_task
     accepted = restrict(task, submission)
     edits: dict[str, str | None] = {path: _text(task.tree / path) for path in files_of(task.gold)}
     edits |= {path: content.decode(errors="replace") for path, content in accepted.written.items()}
     edits |= dict.fromkeys(accepted.removed)
-    counted = frozenset(test for test in (*known.hidden_tests, *known.guard_tests) if file_of(test) in files)
-    return RunRequest(edits, files, counted, timeout_s=_limit_s(known))
+    files = tuple(sorted(set(map(file_of, counted))))
+    return RunRequest(edits, files, counted, timeout_s=_limit_s(task.code_task))
 
 
 def _text(path: Path) -> str | None:
@@ -149,8 +141,7 @@ def _limit_s(known: CodeTask) -> float:
     return max(SHORTEST_LIMIT_S, 5 * known.seconds_per_run)
 
 
-def _reward(known: CodeTask, passed: frozenset[str], request: RunRequest) -> float:
-    counted = request.only or frozenset[str]()
+def _reward(known: CodeTask, passed: frozenset[str], counted: frozenset[str]) -> float:
     if not counted & set(known.guard_tests) <= passed:
         return 0.0
     return len(passed & set(known.hidden_tests)) / len(known.hidden_tests)

@@ -15,7 +15,7 @@ from ..grading.grader import doubted_gold, grade
 from ..tasks.store import gold_submission, read_tasks, unchanged
 from ..tasks.task import Submission, TaskFolder
 from .certify import recertify_leaks
-from .honest_submissions import NOTHING, SOLUTION
+from .honest_submissions import NOTHING, SOLUTION, honest_submissions, own_copies
 from .two_verifiers import both_verdicts, warm_run
 
 DEEP_DRAWS = 50
@@ -70,8 +70,9 @@ def _failures(task: TaskFolder, backend: str, draws: int) -> Iterator[tuple[str,
         yield "gold", f"reward {gold.reward} {' '.join(gold.notes)}".strip()
     elif missed := _missed(task, draws, backend):
         yield "gold", f"{len(missed)} objections in {draws} draws, first {missed[0]}"
+    submissions = honest_submissions(task, own_copies(task))
     with warm_run(task, backend) as run:
-        verdicts = both_verdicts(task, {NOTHING: nop.reward, SOLUTION: gold.reward}, run, backend)
+        verdicts = both_verdicts(task, submissions, {NOTHING: nop.reward, SOLUTION: gold.reward}, run, backend)
     if disagreement := verdicts.disagreement():
         yield "verifiers", disagreement
     certificate = recertify_leaks(task, backend)

@@ -9,6 +9,8 @@ Several orders in one call, each in a process of its own, are for the solution o
 
 from __future__ import annotations
 
+import gc
+import importlib
 import io
 import os
 import signal
@@ -36,6 +38,7 @@ def main(given: dict[str, Any]) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(roots)
     if len(orders) == 1:
         run(plugin, channel, 0, orders.pop(), given)
+    warm_up()
     for number, order in enumerate(orders):
         before = exchange(order["edits"])
         child = os.fork()
@@ -44,6 +47,15 @@ def main(given: dict[str, Any]) -> None:
             run(plugin, channel, number, order, given)
         os.waitpid(child, 0)
         exchange(before)
+
+
+def warm_up() -> None:
+    """Load once what each order would load for itself, and keep collections in the children away from it."""
+    from _pytest.config import default_plugins
+
+    for name in (*(f"_pytest.{plugin}" for plugin in default_plugins), "asyncio"):
+        importlib.import_module(name)
+    gc.freeze()
 
 
 def loaded(texts: Mapping[str, str]) -> Any:
