@@ -1,7 +1,6 @@
 """Hidden tests as programs that only send values: what is expected leaves the process that is graded."""
 
 from .data import LoweredCheck, LoweredModule
-from .exchange import exchanged
 from .texts import lower
 
-__all__ = ["LoweredCheck", "LoweredModule", "exchanged", "lower"]
+__all__ = ["LoweredCheck", "LoweredModule", "lower"]

@@ -130,7 +130,6 @@ def _written(
         numbers.checks,
         left,
         frozenset(shown),
-        frozenset(numbers.visible),
     )
 
 
