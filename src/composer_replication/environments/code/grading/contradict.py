@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 
 from composer_replication.syntax import PlacedSource, parse
@@ -31,6 +32,8 @@ EQUALITY_METHODS = frozenset(
     "assertEqual assertEquals assertListEqual assertTupleEqual assertDictEqual assertSetEqual assertSequenceEqual"
     " assertMultiLineEqual".split()
 )
+KEPT_TEXTS = 128
+"""What is known of them is asked for again with each draw, and with each grade of a task."""
 OTHER = "_other"
 """A name that the runner puts into the module."""
 HARMLESS_DECORATORS = ("pytest.mark.", "mark.", "mock.patch", "patch", "unittest.mock.patch")
@@ -63,6 +66,7 @@ class Contradictable:
         return chance.choice(self.by_value or self.by_form)
 
 
+@lru_cache(maxsize=KEPT_TEXTS)
 def function_names(text: str) -> frozenset[str]:
     """The functions that stand in a file, tests and others, as pytest's ids write them."""
     return frozenset(name for name, _ in _functions(parse(text), ()))
@@ -83,15 +87,19 @@ def contradictable_tests(text: str, used_elsewhere: frozenset[str], chance: Rand
 
 def names_used(texts: Iterable[str]) -> frozenset[str]:
     """Every name that the texts load or import: a test among them is more than a test."""
+    return frozenset[str]().union(*map(_names_used_in, texts))
+
+
+@lru_cache(maxsize=KEPT_TEXTS)
+def _names_used_in(text: str) -> frozenset[str]:
     names: set[str] = set()
-    for text in texts:
-        for node in ast.walk(parse(text)):
-            if isinstance(node, ast.Name):
-                names.add(node.id)
-            elif isinstance(node, ast.Attribute):
-                names.add(node.attr)
-            elif isinstance(node, ast.ImportFrom | ast.Import):
-                names.update(alias.name for alias in node.names)
+    for node in ast.walk(parse(text)):
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            names.add(node.attr)
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            names.update(alias.name for alias in node.names)
     return frozenset(names)
 
 
@@ -254,11 +262,13 @@ def _replace(node: ast.expr, text: str, source: PlacedSource) -> Edit:
 
 def parsable(texts: Mapping[str, str]) -> dict[str, str]:
     """Those that this interpreter can read as Python."""
-    found: dict[str, str] = {}
-    for path, text in texts.items():
-        try:
-            parse(text)
-        except (SyntaxError, ValueError):
-            continue
-        found[path] = text
-    return found
+    return {path: text for path, text in texts.items() if _is_python(text)}
+
+
+@lru_cache(maxsize=KEPT_TEXTS)
+def _is_python(text: str) -> bool:
+    try:
+        parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return True
