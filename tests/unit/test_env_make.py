@@ -1,30 +1,21 @@
 """`recompose env make` and `env verify` on a small repository: the funnel, resuming, refusing, and exit codes."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+import shutil
 
 import pytest
 
 from composer_replication.cli.env import make as make_command
 from composer_replication.environments.code.making import make as making
 from composer_replication.errors import RecomposeError
+from tests.command_line import recompose
 from tests.tiny_repository import FILES, write_files
 
 GENERATOR = "tests.tiny_repository:propose"
 
 
-def recompose(*arguments):
-    argv = [sys.executable, "-m", "composer_replication", "env", *map(str, arguments)]
-    here = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(here)}
-    return subprocess.run(argv, capture_output=True, text=True, env=env, check=False)
-
-
 def make(source, folder, *more):
-    return recompose("make", source, "-o", folder, "--generator", GENERATOR, "--json", "--jobs", "1", *more)
+    return recompose("env", "make", source, "-o", folder, "--generator", GENERATOR, "--json", "--jobs", "1", *more)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +63,7 @@ def test_other_settings_and_other_repositories_are_refused(made, tmp_path):
 
 def test_verify(made):
     _, folder, _ = made
-    ended = recompose("verify", folder, "--json")
+    ended = recompose("env", "verify", folder, "--json")
     assert ended.returncode == 0, ended.stderr
     result = json.loads(ended.stdout)
     assert (result["tasks"], result["passed"], result["gold_ok"], result["nop_ok"], result["leaks_ok"]) == (1,) * 5
@@ -80,10 +71,10 @@ def test_verify(made):
 
 def test_verify_fails_on_a_task_that_was_tampered_with(made, tmp_path):
     _, folder, _ = made
-    subprocess.run(["cp", "-R", str(folder), str(tmp_path / "copy")], check=True)
+    shutil.copytree(folder, tmp_path / "copy")
     gold = next((tmp_path / "copy" / "tasks").iterdir()) / "solution" / "gold" / "shapes" / "area.py"
     gold.write_text(FILES["shapes/area.py"].replace("* checked", "+ checked"))
-    ended = recompose("verify", tmp_path / "copy", "--json")
+    ended = recompose("env", "verify", tmp_path / "copy", "--json")
     assert ended.returncode == 4 and "1 of 1 tasks fail" in ended.stderr
     assert set(json.loads(ended.stdout)["failed"].popitem()[1]) == {"gold"}
 

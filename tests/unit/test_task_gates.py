@@ -100,11 +100,13 @@ def test_verifiers_that_disagree_are_noticed(made, tmp_path):
     assert failed["verifiers"] == "new_module: 1.000 here, 0.000 by the Harbor folder"
 
 
-def test_a_candidate_on_which_the_verifiers_disagree_is_rejected(bench, tmp_path, monkeypatch):
+def test_a_candidate_on_which_the_verifiers_disagree_is_rejected(bench, made, monkeypatch):
     told = Verdicts({"gold": 1.0}, {"gold": 0.5})
     monkeypatch.setattr(certifying, "both_verdicts", lambda *arguments: told)
-    result = certify(stubbed_rectangle(), bench, tmp_path, "L0").result
-    assert (result.reason, result.detail) == ("verifiers_disagree", "gold: 1.000 here, 0.500 by the Harbor folder")
+    with pytest.raises(Rejected) as raised:
+        certifying._agreement(made.result, split_tests(stubbed_rectangle(), bench), bench, {})
+    seen = (raised.value.reason, raised.value.detail)
+    assert seen == ("verifiers_disagree", "gold: 1.000 here, 0.500 by the Harbor folder")
     assert Verdicts({"gold": 1.0}, {}).disagreement() == "gold: 1.000 here, no reward by the Harbor folder"
     assert Verdicts({"slow": 0.0}, {}, left_out=("slow",)).disagreement() == ""
 
@@ -149,17 +151,17 @@ def test_a_file_that_could_not_be_collected_before_is_nobodys_fault(tmp_path):
         assert split_tests(stubbed_rectangle(), bench).hidden == RECTANGLE_TESTS
 
 
-def test_a_verbatim_twin_is_a_leak(tmp_path, monkeypatch):
+def test_a_verbatim_twin_is_a_leak(bench, tmp_path, monkeypatch):
     twin = FILES[AREA][FILES[AREA].index("def rectangle") :].replace("def rectangle", "def quadrangle")
     repository = tiny_repository(tmp_path / "made", {"shapes/other.py": "from .area import checked\n" + twin})
-    with closing(Bench(repository, survey(repository), TestSetup())) as bench:
+    with closing(Bench(repository, bench.coverage, TestSetup())) as with_twin:
         (tmp_path / "tasks").mkdir()
-        assert reason_of(bench, tmp_path / "tasks") == "twin_elsewhere"
+        assert reason_of(with_twin, tmp_path / "tasks") == "twin_elsewhere"
         monkeypatch.setattr(certifying, "filtered", lambda *arguments: None)
-        assert reason_of(bench, tmp_path / "tasks") == "leak"
+        assert reason_of(with_twin, tmp_path / "tasks") == "leak"
 
 
-def test_tests_that_a_lazy_solution_passes_do_not_count(tmp_path):
+def test_tests_that_a_lazy_solution_passes_do_not_count(bench, tmp_path):
     lenient = (
         FILES[AREA_TESTS]
         .replace("    assert rectangle(5) == 25\n", "    rectangle(5)\n")
@@ -169,22 +171,21 @@ def test_tests_that_a_lazy_solution_passes_do_not_count(tmp_path):
         )
     )
     repository = tiny_repository(tmp_path / "made", {AREA_TESTS: lenient})
-    with closing(Bench(repository, survey(repository), TestSetup())) as bench:
-        (tmp_path / "tasks").mkdir()
-        task = certify(stubbed_rectangle(), bench, tmp_path / "tasks", "L0").result
-        assert isinstance(task, TaskFolder), task
-        assert {test.partition("[")[0] for test in task.code_task.hidden_tests} == {f"{AREA_TESTS}::test_rectangle"}
-        assert set(task.code_task.task.certificate["gates"]["lazy"].values()) == {0}
-        visible = (task.tree / AREA_TESTS).read_text()
-        assert "test_square" not in visible and "test_negative" not in visible
+    candidate = stubbed_rectangle()
+    with closing(Bench(repository, bench.coverage, TestSetup())) as with_lenient:
+        split, trials = certifying._demanding(candidate, split_tests(candidate, with_lenient), with_lenient, 0)
+    assert {test.partition("[")[0] for test in split.hidden} == {f"{AREA_TESTS}::test_rectangle"}
+    assert set(certifying._lazy_rewards(trials, split).values()) == {0}
+    visible = split.edits[AREA_TESTS]
+    assert visible and "test_square" not in visible and "test_negative" not in visible
 
 
-def test_a_lazy_solution_that_most_tests_pay_for(tmp_path):
+def test_a_lazy_solution_that_most_tests_pay_for(bench, tmp_path):
     lenient = FILES[AREA_TESTS].replace("== area", "or True")
     repository = tiny_repository(tmp_path / "made", {AREA_TESTS: lenient})
-    with closing(Bench(repository, survey(repository), TestSetup())) as bench:
+    with closing(Bench(repository, bench.coverage, TestSetup())) as with_lenient:
         (tmp_path / "tasks").mkdir()
-        assert reason_of(bench, tmp_path / "tasks") == "lazy_solution"
+        assert reason_of(with_lenient, tmp_path / "tasks") == "lazy_solution"
 
 
 def test_weak_tests_are_tagged_and_the_level_falls_back_to_what_there_is(bench, tmp_path):
@@ -232,7 +233,10 @@ def grade_of(reward):
     return Grade(reward, (), (), ())
 
 
-def test_the_same_task_twice_is_a_duplicate(bench, made):
+def test_the_same_task_twice_is_a_duplicate(bench, made, monkeypatch):
+    """The gates that only look at the folder are left out: they were passed once."""
+    for gate in ("_graded", "_green_for_agents", "_proven"):
+        monkeypatch.setattr(certifying, gate, lambda task, *arguments: task)
     result = certify(stubbed_rectangle(), bench, made.result.folder.parent, "L0").result
     assert isinstance(result, Rejection) and result.reason == "duplicate"
     assert unchanged(read_task(made.result.folder))
