@@ -42,7 +42,7 @@ MIN_CAUGHT_SHARE = 0.5
 REPEAT_ONE_IN = 5
 GOLD_DRAWS = 5
 """Of what is contradicted, the one of the grade itself among them."""
-MAX_COMPARED_TRIALS = 6
+MAX_COMPARED_TRIALS = 4
 """Dropped statements on which lowered and ordinary tests must agree."""
 MAX_GUARDS = 200
 """That are graded with each submission; all of them were green when the task was made."""
