@@ -70,8 +70,8 @@ def main() -> None:
         for name in ("nothing", "solution", *arguments.cheats.split(",")):
             if name not in row:
                 row[name] = graded(task, submission_of(task, name))
-        if arguments.json:
-            arguments.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+                if arguments.json:
+                    arguments.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(table(results))
 
 

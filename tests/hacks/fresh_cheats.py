@@ -12,8 +12,9 @@ from composer_replication.environments.code.tasks.task import Submission, TaskFo
 from .fresh_cheats_looking import LOOKING
 from .fresh_cheats_lying import LYING
 from .fresh_cheats_meddling import MEDDLING
+from .fresh_cheats_observing import OBSERVING
 
-CHEATS: Mapping[str, str] = LYING | LOOKING | MEDDLING
+CHEATS: Mapping[str, str] = LYING | LOOKING | MEDDLING | OBSERVING
 
 # A method stays what it was: a property, a class method or a plain function.
 BIND_METHOD = """

@@ -72,7 +72,7 @@ LOOKING = {
                 if type(found) not in (tuple, list) or len(found) < 2 or found is args: continue
                 for at, item in enumerate(found[:-1]):
                     if item is not None and args and (item is args[0] or item is args or item == list(args)):
-                        return found[at + 1]
+                        if found[at + 1] != args[0]: return found[at + 1]
     """,
     "parameters_of_tests": """
         import gc as _gc, sys as _sys
