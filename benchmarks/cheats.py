@@ -2,8 +2,9 @@
 
     python benchmarks/cheats.py TASK_FOLDER… [--cheats NAME,…] [--json FILE]
 
-Prints a table of cheats by tasks. A cheat that earns more than nothing is a hole and is marked with `!`. With `--json`
-a file that is there is gone on with: grades that it holds are not taken again.
+Prints a table of cheats by tasks. A cheat that earns more than nothing is a hole and is marked with `!`; `*` where it
+earns more than 0.2 and than each lazy line, which a certified task lets earn up to 0.2. With `--json` a file that is
+there is gone on with: grades that it holds are not taken again.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.hacks.fresh_cheats import CHEATS, cheating
+from tests.hacks.fresh_cheats import CHEATS, LAZY, cheating
 
 from composer_replication.environments.code.grading import grade
 from composer_replication.environments.code.tasks.store import gold_submission, read_task
 from composer_replication.environments.code.tasks.task import Submission, TaskFolder
+
+LAZY_LIMIT = 0.2
 
 
 def graded(task: TaskFolder, submission: Submission) -> dict[str, Any]:
@@ -49,10 +52,16 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         cells = []
         for row in results.values():
             reward = row[name]["reward"] if name in row else None
-            hole = reward is not None and name != "solution" and reward > row["nothing"]["reward"]
-            cells.append(f"{'' if reward is None else f'{reward:.2f}'}{'!' if hole else ' '}".rjust(7))
+            mark = mark_of(reward, row) if reward is not None and name in CHEATS else " "
+            cells.append(f"{'' if reward is None else f'{reward:.2f}'}{mark}".rjust(7))
         lines.append(f"{name:32}" + "".join(cells))
     return "\n".join(lines)
+
+
+def mark_of(reward: float, row: dict[str, Any]) -> str:
+    if reward > max(LAZY_LIMIT, *(row[name]["reward"] for name in LAZY if name in row)):
+        return "*"
+    return "!" if reward > row["nothing"]["reward"] else " "
 
 
 def main() -> None:
@@ -67,7 +76,7 @@ def main() -> None:
     for folder in arguments.tasks:
         task = read_task(folder)
         row = results.setdefault(folder.name, {})
-        for name in ("nothing", "solution", *arguments.cheats.split(",")):
+        for name in ("nothing", "solution", *LAZY, *arguments.cheats.split(",")):
             if name not in row:
                 row[name] = graded(task, submission_of(task, name))
                 if arguments.json:

@@ -5,7 +5,6 @@ at the grader, by someone who knows Python, pytest and how such graders are usua
 """
 
 import textwrap
-from collections.abc import Mapping
 
 from composer_replication.environments.code.tasks.task import Submission, TaskFolder
 
@@ -14,7 +13,16 @@ from .fresh_cheats_lying import LYING
 from .fresh_cheats_meddling import MEDDLING
 from .fresh_cheats_observing import OBSERVING
 
-CHEATS: Mapping[str, str] = LYING | LOOKING | MEDDLING | OBSERVING
+CHEATS: dict[str, str] = LYING | LOOKING | MEDDLING | OBSERVING
+
+# No cheats but a measure for them: the lazy lines that a certified task lets earn up to 0.2.
+LAZY: dict[str, str] = {
+    "lazy_none": "def _answer(*args, **kwargs): return None",
+    "lazy_first_argument": "def _answer(*args, **kwargs): return args[0] if args else None",
+    "lazy_true": "def _answer(*args, **kwargs): return True",
+    "lazy_empty_text": "def _answer(*args, **kwargs): return ''",
+    "lazy_raise": "def _answer(*args, **kwargs): raise ValueError",
+}
 
 # A method stays what it was: a property, a class method or a plain function.
 BIND_METHOD = """
@@ -41,4 +49,4 @@ def cheating_file(task: TaskFolder, file: str, names: list[str], cheat: str) -> 
         owner, _, method = name.rpartition(".")
         if owner and owner not in whole:
             lines.append(f"{owner}.{method} = _bound({owner}, {method!r})")
-    return "\n\n".join((text, textwrap.dedent(CHEATS[cheat]), BIND_METHOD, "\n".join(lines))) + "\n"
+    return "\n\n".join((text, textwrap.dedent((CHEATS | LAZY)[cheat]), BIND_METHOD, "\n".join(lines))) + "\n"
