@@ -45,7 +45,7 @@ MIN_CAUGHT_SHARE = 0.5
 REPEAT_ONE_IN = 5
 GOLD_DRAWS = 5
 """Of what is contradicted, the one of the grade itself among them."""
-MAX_DROPPED_STATEMENTS = 6
+MAX_DROPPED_STATEMENTS = 4
 """On which lowered and ordinary tests must agree."""
 MIN_AGENTS_S = 120.0
 MAX_GUARDS = 200
