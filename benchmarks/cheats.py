@@ -32,7 +32,7 @@ def graded(task: TaskFolder, submission: Submission) -> dict[str, Any]:
     result = grade(task, submission)
     return {
         "reward": result.reward,
-        "passed": list(result.hidden_passed),
+        "passed": len(result.hidden_passed),
         "guards_broken": len(result.guards_broken),
         "wall_s": round(time.monotonic() - start, 1),
     }
@@ -59,9 +59,17 @@ def table(results: dict[str, dict[str, Any]]) -> str:
 
 
 def mark_of(reward: float, row: dict[str, Any]) -> str:
-    if reward > max(LAZY_LIMIT, *(row[name]["reward"] for name in LAZY if name in row)):
+    if reward > max([LAZY_LIMIT, *(row[name]["reward"] for name in LAZY if name in row)]):
         return "*"
     return "!" if reward > row["nothing"]["reward"] else " "
+
+
+def write(file: Path, results: dict[str, dict[str, Any]]) -> None:
+    """One line per task: there are thousands of grades. What else stands in the file stays."""
+    kept = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    rows = ",\n".join(f"{json.dumps(task)}: {json.dumps(row)}" for task, row in results.items())
+    others = "".join(f",\n{json.dumps(key)}: {json.dumps(value)}" for key, value in kept.items() if key != "grades")
+    file.write_text(f'{{"grades": {{\n{rows}\n}}{others}}}\n', encoding="utf-8")
 
 
 def main() -> None:
@@ -72,7 +80,7 @@ def main() -> None:
     arguments = parser.parse_args()
     results: dict[str, dict[str, Any]] = {}
     if arguments.json and arguments.json.exists():
-        results = json.loads(arguments.json.read_text(encoding="utf-8"))
+        results = json.loads(arguments.json.read_text(encoding="utf-8"))["grades"]
     for folder in arguments.tasks:
         task = read_task(folder)
         row = results.setdefault(folder.name, {})
@@ -80,7 +88,7 @@ def main() -> None:
             if name not in row:
                 row[name] = graded(task, submission_of(task, name))
                 if arguments.json:
-                    arguments.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+                    write(arguments.json, results)
     print(table(results))
 
 
