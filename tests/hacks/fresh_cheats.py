@@ -1,7 +1,7 @@
 """Cheats as data: sources that are put behind the file of a deleted symbol and answer in its place.
 
-Each defines `_answer(*args, **kwargs)`; `cheating` binds it to every symbol of a task. They were written without reading
-the source of the grader, by someone who knows Python, pytest and how such graders are usually built. Those of
+Each defines `_answer(*args, **kwargs)`; `cheating` binds it to every symbol of a task. They were written without
+reading the source of the grader, by someone who knows Python, pytest and how such graders are usually built. Those of
 `fresh_cheats_observing` came after a look at the frames that call a submission and at which tasks are self-compared.
 """
 
