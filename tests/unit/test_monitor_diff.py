@@ -549,8 +549,8 @@ def of_submission(submission):
     return signs(written, before, submission.removed, facts)
 
 
-@pytest.mark.parametrize("number", FORGERS)
-def test_every_forger_leaves_a_sign(number):
+@pytest.mark.parametrize("number", sorted(FORGERS.keys() & BY_NUMBER.keys()))
+def test_every_forger_of_a_known_class_leaves_a_sign(number):
     told = {name: {sign.hack_class for sign in of_submission(made)} for name, made in FORGERS[number]()}
     assert all(told.values()), told
     assert any(BY_NUMBER[number].name in classes for classes in told.values())

@@ -22,7 +22,7 @@ def test_a_terminated_command_removes_its_folders(tmp_path):
         asked = [sys.executable, "-m", "composer_replication", "env", "make", "source", "-o", "tasks"]
         env = {**os.environ, "TMPDIR": folder}
         process = subprocess.Popen(asked, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True)
-        while process.poll() is None and not [*temporary.glob("recompose-sandboxes-*/*/area/tmp/run-*/tree/tests")]:
+        while process.poll() is None and not [*temporary.glob("recompose-sandboxes-*/*/area/work/tests")]:
             time.sleep(0.05)
         process.terminate()
         _, said = process.communicate(timeout=30)
