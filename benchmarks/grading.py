@@ -21,7 +21,7 @@ import platform
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,17 +57,22 @@ def measured(source: Path, work: Path, limit: int, jobs: int, grades: int) -> di
 
 def compared(tasks: Iterable[TaskFolder]) -> dict[str, Any]:
     counts = [task.code_task.task.certificate["comparison"] for task in tasks]
-    totals = {key: sum(count[key] for count in counts) for key in COUNTS}
-    reasons = Counter[str]()
+    return shares(counts)
+
+
+def shares(counts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Of tasks, or of repositories."""
+    total, reasons = Counter[str](), Counter[str]()
     for count in counts:
+        total.update({key: count[key] for key in COUNTS})
         reasons.update(count["unlowered"])
-    counted = totals["hidden"] - totals["left_out"]
+    counted = total["hidden"] - total["left_out"]
     return {
-        **totals,
+        **{key: total[key] for key in COUNTS},
         "unlowered": dict(reasons.most_common()),
-        "share_lowered": round(totals["lowered"] / max(1, totals["hidden"]), 4),
-        "share_compared_of_counted": round(totals["lowered"] / max(1, counted), 4),
-        "share_kept": round(counted / max(1, totals["hidden"]), 4),
+        "share_lowered": round(total["lowered"] / max(1, total["hidden"]), 4),
+        "share_compared_of_counted": round(total["lowered"] / max(1, counted), 4),
+        "share_kept": round(counted / max(1, total["hidden"]), 4),
     }
 
 
@@ -98,17 +103,11 @@ def gold_grades(tasks: Iterable[TaskFolder], grades: int) -> dict[str, Any]:
 
 def summary(rows: list[dict[str, Any]], jobs: int) -> dict[str, Any]:
     done = [row for row in rows if "tried" in row]
-    total = {key: sum(row[key] for row in done) for key in (*COUNTS, "tried", "valid", "gold_grades", "false_zeros")}
-    reasons, cpu_s = Counter[str](), sum(row["cpu_s"] for row in done)
-    for row in done:
-        reasons.update(row["unlowered"])
-    counted = total["hidden"] - total["left_out"]
+    total = {key: sum(row[key] for row in done) for key in ("tried", "valid", "gold_grades", "false_zeros")}
+    cpu_s = sum(row["cpu_s"] for row in done)
     return {
+        **shares(done),
         **total,
-        "unlowered": dict(reasons.most_common()),
-        "share_lowered": round(total["lowered"] / max(1, total["hidden"]), 4),
-        "share_compared_of_counted": round(total["lowered"] / max(1, counted), 4),
-        "share_kept": round(counted / max(1, total["hidden"]), 4),
         "yield": round(total["valid"] / max(1, total["tried"]), 4),
         "cpu_s_per_valid": round(cpu_s / max(1, total["valid"]), 2),
         "valid_per_minute_on_idle_cores": round(60 * jobs * total["valid"] / max(1e-9, cpu_s), 1),

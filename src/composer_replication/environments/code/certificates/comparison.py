@@ -128,11 +128,11 @@ def _lowered(task: TaskFolder, answered: Mapping[str, frozenset[int]]) -> Iterab
     for test in task.code_task.hidden_tests:
         path, name = function_of(test)
         functions.setdefault(path, set()).add(name)
-    texts = {path: (task.overlay / path).read_bytes() for path in plain_files(task.overlay) if path.endswith(".py")}
-    others = {path: content.decode(errors="replace") for path, content in texts.items()}
+    files = [path for path in plain_files(task.overlay) if path.endswith(".py")]
+    texts = {path: (task.overlay / path).read_bytes().decode(errors="replace") for path in files}
     for path, names in sorted(functions.items()):
         own = answered.get(path, frozenset())
-        yield path, lower(path, texts[path].decode(), sorted(names), task.code_task.packages, own, others)
+        yield path, lower(path, texts[path], sorted(names), task.code_task.packages, own, texts)
 
 
 def _no_plain_form(module: LoweredModule, sent: Iterable[object]) -> frozenset[int]:
