@@ -204,7 +204,9 @@ def test_what_was_taken_out_is_put_at_the_end():
 
 
 def test_marks_inside_a_documentation_string_do_not_end_the_block():
-    definition = 'def commas(n):\n    """With commas.\n\n    ```pycon\n    >>> commas(1)\n    ```\n    """\n    return n'
+    definition = (
+        'def commas(n):\n    """With commas.\n\n    ```pycon\n    >>> commas(1)\n    ```\n    """\n    return n'
+    )
     block = read_answer(f"Here it is:\n\n```python\n{definition}\n```\nDone.", ["commas"])
     assert "\n".join(block.lines) == definition
 
