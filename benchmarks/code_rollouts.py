@@ -30,7 +30,9 @@ from composer_replication.training.rollouts.environment_steps import ConcurrentS
 
 def main() -> None:
     options = _options()
-    settings = EnvironmentConfig(name="code", answer="definition", tries=1, heldout_share=0.0)
+    settings = EnvironmentConfig(
+        name="code", answer="definition", tries=1, heldout_share=0.0, concurrency=options.concurrency
+    )
     environment = CodeEnvironment([task for folder in options.tasks for task in read_tasks(folder)], settings)
     draw = Random(options.seed)
     tasks = draw.sample(environment.tasks(TRAIN), options.groups)

@@ -19,7 +19,7 @@ from ..tasks.asked import AskedTask
 from ..tasks.symbols import Module, first_line, parse_module
 from ..tasks.task import TaskFolder
 from .code_blocks import parse_block, read_answer
-from .session import SessionLimits, TaskSession, ToolResult
+from .session import Grader, SessionLimits, TaskSession, ToolResult
 from .splicing import definitions_of, outermost, splice
 from .test_reports import test_report
 from .text_episode import TextEpisode
@@ -45,14 +45,22 @@ class CannotBeAnswered(Exception):
 
 
 class DefinitionEpisode(TextEpisode):
-    def __init__(self, task: AskedTask, visible: VisibleTestsOf, backend: str = "auto", tries: int = 3) -> None:
-        super().__init__(task, backend, SessionLimits(steps=tries, command_s=RUN_S))
+    def __init__(
+        self,
+        task: AskedTask,
+        visible: VisibleTestsOf,
+        backend: str = "auto",
+        tries: int = 3,
+        grader: Grader | None = None,
+    ) -> None:
+        super().__init__(task, backend, SessionLimits(steps=tries, command_s=RUN_S), grader)
         self._visible_of = visible
 
     def open_session(self) -> TaskSession:
         self._visible = self._visible_of(self.task.folder)
         self._place = place_of(self.task.folder)
-        return TaskSession(self.task.folder, self.backend, self.limits, laid_in=self._visible.laid_in)
+        laid_in = self._visible.laid_in
+        return TaskSession(self.task.folder, self.backend, self.limits, self.grader, laid_in=laid_in)
 
     def take(self, session: TaskSession, turn: str) -> Taken:
         place, visible = self._place, self._visible
