@@ -43,7 +43,7 @@ def dropped_statements(
     found = [
         (path, statement)
         for path, source in sources.items()
-        for function in _functions(parse(source), _names(wanted, path))
+        for function in functions_of(parse(source), _names(wanted, path))
         for statement in _statements(function)
         if not PlacedSource(source).code(statement).startswith(b"elif")
         and (not lines or statement.lineno in lines.get(path, ()))
@@ -61,16 +61,16 @@ def _names(symbols: list[Symbol], path: str) -> set[str]:
     return {symbol.name for symbol in symbols if symbol.file == path}
 
 
-def _functions(tree: ast.AST, names: set[str], prefix: str = "", inside: bool = False) -> Iterator[FunctionNode]:
+def functions_of(tree: ast.AST, names: set[str], prefix: str = "", inside: bool = False) -> Iterator[FunctionNode]:
     """Outermost functions that are named, or that stand in a class that is."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if inside or prefix + node.name in names:
                 yield node
         elif isinstance(node, ast.ClassDef):
-            yield from _functions(node, names, f"{prefix}{node.name}.", inside or prefix + node.name in names)
+            yield from functions_of(node, names, f"{prefix}{node.name}.", inside or prefix + node.name in names)
         elif not isinstance(node, ast.expr):
-            yield from _functions(node, names, prefix, inside)
+            yield from functions_of(node, names, prefix, inside)
 
 
 def _body(function: FunctionNode) -> list[ast.stmt]:
@@ -94,7 +94,7 @@ def _first_argument(function: FunctionNode) -> str:
 
 
 def _with_bodies(source: str, names: set[str], body: Callable[[FunctionNode], str]) -> str:
-    functions = sorted(_functions(parse(source), names), key=lambda function: function.lineno, reverse=True)
+    functions = sorted(functions_of(parse(source), names), key=lambda function: function.lineno, reverse=True)
     for function in functions:
         statements = _body(function)
         source = _replace(source, statements[0], statements[-1], body(function))

@@ -1,6 +1,6 @@
 """From what the runs said to a reward: a pure function, outside every sandbox.
 
-The reward is the share of the hidden tests that passed; 0 where a guard is broken, time ran out, or a run said what no
+The reward is the share of the task's units (hidden tests that count together) that passed; 0 where a guard is broken, time ran out, or a run said what no
 honest run says.
 """
 
@@ -56,7 +56,7 @@ def settle(
     objections = (*first.objections(), *later_objections)
     honest = not objections and not broken
     return Grade(
-        reward=len(passed) / len(code_task.hidden_tests) if honest and code_task.hidden_tests else 0.0,
+        reward=code_task.share_of_units(passed) if honest else 0.0,
         hidden_passed=passed,
         hidden_failed=tuple(test for test in code_task.hidden_tests if test not in first.hidden_passed),
         guards_broken=broken,
