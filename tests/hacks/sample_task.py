@@ -244,7 +244,7 @@ def write_compared_task(folder: Path, **changes) -> TaskFolder:
     cheap = cheap_solution(task, {SPANS: SPANS_GOLD}, task.code_task.symbols)
     recorded = record_comparison(task, (), "auto", cheap)
     assert not recorded.left
-    counted = units(HIDDEN, telling(frozenset(HIDDEN), recorded, ()))
+    counted = units(HIDDEN, telling(frozenset(HIDDEN), recorded))
     task = TaskFolder(task.code_task.model_copy(update={"units": counted}), folder)
     (task.folder / "tests" / CHECKS).write_text(as_text(recorded), encoding="utf-8")
     return task

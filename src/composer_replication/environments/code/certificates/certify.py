@@ -41,6 +41,8 @@ from .told import enough_told, with_examples
 from .two_verifiers import IN_FULL, both_verdicts
 
 MIN_CAUGHT_SHARE = 0.5
+MIN_CHEAP_TESTS = 5
+"""Where none proves something alone: fewer could be guessed together."""
 REPEAT_ONE_IN = 5
 GOLD_DRAWS = 5
 """Of what is contradicted, the one of the grade itself among them."""
@@ -151,15 +153,19 @@ def _compared(
         return task, split
     cheap = cheap_solution(task, _sources(candidate, bench), candidate.symbols)
     recorded = record_comparison(task, [*trials.values()], bench.setup.backend, cheap)
-    hidden = rewarded(split.hidden, recorded, enough_hidden(candidate))
+    lazy = {name.removeprefix(LAZY): trial for name, trial in trials.items() if name.startswith(LAZY)}
+    hidden = rewarded(split.hidden, recorded, enough_hidden(candidate), lazy.values())
     if hidden is None:
         raise Rejected("too_few_compared", f"{len(recorded.left)} of {len(split.hidden)}: {_most_common(recorded)}")
     shutil.rmtree(folder)
-    lazy = {name: trial for name, trial in trials.items() if name.startswith(LAZY)}
-    for name, trial in lazy.items():
-        if hidden <= trial.passed:
-            raise Rejected("lazy_solution", f"{name.removeprefix(LAZY)} passes all {len(hidden)} tests")
-    kept = replace(split, hidden=hidden, units=units(hidden, telling(hidden, recorded, lazy.values())))
+    noticing = hidden.difference(*(trial.passed for trial in lazy.values()))
+    if len(noticing) < enough_hidden(candidate):
+        worst = max(lazy, key=lambda name: len(hidden & lazy[name].passed))
+        raise Rejected("lazy_solution", f"{worst} passes most of {len(hidden)} tests, {len(noticing)} notice all")
+    proving = telling(noticing, recorded)
+    if not proving and len(hidden) < MIN_CHEAP_TESTS:
+        raise Rejected("lazy_solution", f"each of {len(hidden)} tests can pass without the feature")
+    kept = replace(split, hidden=hidden, units=units(hidden, proving))
     task = _write(candidate, kept, bench, folder, level, as_text(recorded))
     counts = counted(recorded, left_out=len(split.hidden) - len(hidden))
     return _noted(task, {**task.code_task.task.certificate, "comparison": counts}), kept

@@ -101,20 +101,24 @@ def _recorded(module: LoweredModule, answered: frozenset[int]) -> RecordedModule
     return RecordedModule(module.graded, module.checks, tuple(sorted(answered)))
 
 
-def rewarded(hidden: frozenset[str], recorded: Recorded, fewest: int) -> frozenset[str] | None:
-    """The hidden tests that count; None where the trusted side compares too few of them."""
+def rewarded(
+    hidden: frozenset[str], recorded: Recorded, fewest: int, lazy: Iterable[ChangedSolution] = ()
+) -> frozenset[str] | None:
+    """The hidden tests that count; None where the trusted side compares too few of them. Those that it does not
+    compare and that a lazy solution passes never do."""
     lowered = hidden & recorded.tests.keys()
+    hidden = lowered | hidden.difference(*(trial.passed for trial in lazy))
     unlowered = len(hidden) - len(lowered)
     if unlowered <= MAX_LEFT_OUT_SHARE * len(hidden) and len(lowered) >= fewest:
         return lowered
-    return hidden if unlowered <= MAX_UNLOWERED_SHARE * len(hidden) else None
+    enough = len(hidden) >= fewest and unlowered <= MAX_UNLOWERED_SHARE * len(hidden)
+    return hidden if enough else None
 
 
-def telling(hidden: frozenset[str], recorded: Recorded, trials: Iterable[ChangedSolution]) -> frozenset[str]:
-    """The hidden tests that none of these solutions passes, whose values are compared outside with values that are not
-    cheap to have."""
-    compared = {test for test in recorded.tests if not recorded.compares_with_itself(test)}
-    return (hidden & compared).difference(recorded.cheap, *(trial.passed for trial in trials))
+def telling(hidden: frozenset[str], recorded: Recorded) -> frozenset[str]:
+    """Those whose values are compared outside, with values that are not cheap to have."""
+    compared = frozenset(test for test in recorded.tests if not recorded.compares_with_itself(test))
+    return (hidden & compared).difference(recorded.cheap)
 
 
 def counted(recorded: Recorded, left_out: int) -> dict[str, Any]:

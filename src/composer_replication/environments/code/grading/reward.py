@@ -1,7 +1,7 @@
 """From what the runs said to a reward: a pure function, outside every sandbox.
 
-The reward is the share of the task's units (hidden tests that count together) that passed; 0 where a guard is broken, time ran out, or a run said what no
-honest run says.
+The reward is the share of the task's units (hidden tests that count together) that passed; 0 where a guard is broken,
+time ran out, or a run said what no honest run says.
 """
 
 from __future__ import annotations
