@@ -125,11 +125,14 @@ def _items(value: Any) -> Any:
 def _is_cheap(function: Callable[..., Any], result: Any, given: Arguments, named: Named) -> bool:
     if not isinstance(result, PLAIN) and result is not NotImplemented:
         return False
+    if _is_documented(result, given, named):
+        return True
+    if any(type(result) is type(value) and _same(result, value) for value in CONSTANTS):
+        return _is_guessed(result, given, named)
     return (
         _is_one_of(result, _at_hand(given, named))
         or _is_one_of(result, _derived(given, named))
-        or _is_documented(result, given, named)
-        or _is_guessed(function, result, given, named)
+        or (bare(_text(result)) in ANSWERS.get(function.__name__, ()) and _is_guessed(result, given, named))
         or _is_one_of(result, _of_neighbours(function, given, named))
     )
 
@@ -204,10 +207,8 @@ def bare(text: str) -> str:
     return text.replace("'", '"').replace(" ", "").rstrip(")")
 
 
-def _is_guessed(function: Callable[..., Any], result: Any, given: Arguments, named: Named) -> bool:
-    is_documented = bare(_text(result)) in ANSWERS.get(function.__name__, ())
-    if not is_documented and not any(type(result) is type(value) and _same(result, value) for value in CONSTANTS):
-        return False
+def _is_guessed(result: Any, given: Arguments, named: Named) -> bool:
+    """Whether the answers of this test could have been guessed so far."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
     guesses = _seen.guesses.setdefault(test, {})
     guesses[_text((given, named))] = _text(result)
