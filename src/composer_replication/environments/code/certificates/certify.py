@@ -163,7 +163,7 @@ def _compared(
         worst = max(lazy, key=lambda name: len(hidden & lazy[name].passed))
         raise Rejected("lazy_solution", f"{worst} passes most of {len(hidden)} tests, {len(noticing)} notice all")
     proving = telling(noticing, recorded)
-    if not proving and len(hidden) < MIN_CHEAP_TESTS:
+    if not proving and len(hidden) < MIN_CHEAP_TESTS and not candidate.few_tests:
         raise Rejected("lazy_solution", f"each of {len(hidden)} tests can pass without the feature")
     kept = replace(split, hidden=hidden, units=units(hidden, proving))
     task = _write(candidate, kept, bench, folder, level, as_text(recorded))

@@ -52,6 +52,7 @@ class _Runs:
     start: RunOutcome
     trials: tuple[tuple[ChangedSolution, RunOutcome], ...]
     cheap: RunOutcome | None
+    """On the solution that gives only cheap answers. What it did not get to does not pass."""
     places: Mapping[str, str]
     """Test file -> path of its lowered module."""
 
@@ -191,13 +192,12 @@ class _Bench:
     ) -> _Runs:
         start = {path: _start_text(self._task, path) for path in self._gold.written}
         graded = {self._places[path]: module.graded for path, module in modules.items() if module.functions}
-        changed = ({}, start, cheap, *(trial.texts for trial in trials))
+        changed = ({}, start, *(trial.texts for trial in trials), *((cheap,) if cheap else ()))
         orders = [self._recording(modules), *(_all_of(graded, self._texts, edits) for edits in changed)]
-        again, gold, at_start, cheaply, *tried = self._run(orders, 0)
+        again, gold, at_start, *tried = self._run(orders, 0)
+        cheaply = tried.pop() if cheap else None
         ended = tuple((trial, outcome) for trial, outcome in zip(trials, tried, strict=True) if outcome.ended)
-        return _Runs(
-            collected, (first, again), gold, at_start, ended, cheaply if cheap and cheaply.ended else None, self._places
-        )
+        return _Runs(collected, (first, again), gold, at_start, ended, cheaply, self._places)
 
     def of_module(self, path: str, outcome: RunOutcome) -> list[object]:
         """What the tests of one lowered module sent."""
