@@ -2,9 +2,9 @@
 
 import pytest
 
+from composer_replication.environments.code.certificates import cheap_answers
 from composer_replication.environments.code.certificates.cheap import cheap_solution, units
-from composer_replication.environments.code.certificates.inside import cheap_answers
-from composer_replication.environments.code.certificates.inside.cheap_answers import (
+from composer_replication.environments.code.certificates.cheap_answers import (
     NotCheap,
     judged,
     remember_arguments,

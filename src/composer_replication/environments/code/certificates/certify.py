@@ -153,16 +153,12 @@ def _compared(
         return task, split
     cheap = cheap_solution(task, _sources(candidate, bench), candidate.symbols)
     recorded = record_comparison(task, [*trials.values()], bench.setup.backend, cheap)
-    lazy = {name.removeprefix(LAZY): trial for name, trial in trials.items() if name.startswith(LAZY)}
+    lazy = {name: trial for name, trial in trials.items() if name.startswith(LAZY)}
     hidden = rewarded(split.hidden, recorded, enough_hidden(candidate), lazy.values())
     if hidden is None:
         raise Rejected("too_few_compared", f"{len(recorded.left)} of {len(split.hidden)}: {_most_common(recorded)}")
     shutil.rmtree(folder)
-    noticing = hidden.difference(*(trial.passed for trial in lazy.values()))
-    if len(noticing) < enough_hidden(candidate):
-        worst = max(lazy, key=lambda name: len(hidden & lazy[name].passed))
-        raise Rejected("lazy_solution", f"{worst} passes most of {len(hidden)} tests, {len(noticing)} notice all")
-    proving = telling(noticing, recorded)
+    proving = telling(_noticing(hidden, lazy, candidate), recorded)
     if not proving and len(hidden) < MIN_CHEAP_TESTS and not candidate.few_tests:
         raise Rejected("lazy_solution", f"each of {len(hidden)} tests can pass without the feature")
     kept = replace(split, hidden=hidden, units=units(hidden, proving))
@@ -335,7 +331,18 @@ def _trials(candidate: Candidate, split: Split, bench: Bench, seed: int) -> dict
     copies = broken_copies(_sources(candidate, bench), candidate.symbols, seed, candidate.solution_lines)
     if candidate.mode.startswith("stub"):
         del copies[f"{LAZY}raise"]
-    return {name: _tried(split, texts, bench) for name, texts in copies.items()}
+    lazy = {name: _tried(split, copies.pop(name), bench) for name in list(copies) if name.startswith(LAZY)}
+    _noticing(split.hidden, lazy, candidate)
+    return lazy | {name: _tried(split, texts, bench) for name, texts in copies.items()}
+
+
+def _noticing(hidden: frozenset[str], lazy: Trials, candidate: Candidate) -> frozenset[str]:
+    """The tests that no lazy solution passes, or a rejection where they are too few."""
+    found = hidden.difference(*(trial.passed for trial in lazy.values()))
+    if len(found) < enough_hidden(candidate):
+        worst = max(lazy, key=lambda name: len(hidden & lazy[name].passed)).removeprefix(LAZY)
+        raise Rejected("lazy_solution", f"{worst} passes most of {len(hidden)} tests, {len(found)} notice all")
+    return found
 
 
 def _rewards(trials: Trials, code_task: CodeTask) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Which hidden tests prove something by themselves, and what the reward counts.
 
 A test is cheap if it can pass without the feature: the reward does not pay for it alone. To find out, the solution is
-changed so that it answers only where the answer can be had cheaply (`inside/cheap_answers.py`); what still passes is
+changed so that it answers only where the answer can be had cheaply (`cheap_answers.py`); what still passes is
 cheap. Reads the agent's tree and source texts; writes nothing.
 """
 
@@ -19,11 +19,11 @@ from composer_replication.syntax import PlacedSource, parse
 from ..tasks.symbols import FunctionNode
 from ..tasks.task import Symbol, TaskFolder
 from ..tasks.trees import files_of
-from .inside.cheap_answers import bare
+from .cheap_answers import bare
 from .strength import functions_of
 
 MODULE = "recompose_cheap_answers"
-SOURCE = Path(__file__).with_name("inside") / "cheap_answers.py"
+SOURCE = Path(__file__).with_name("cheap_answers.py")
 READ_SUFFIXES = (".py", ".md", ".rst", ".txt")
 MAX_READ_BYTES = 400_000
 SHOWN = re.compile(r"^[ \t]*>>> *(?P<call>.+)\n[ \t]*(?P<want>[^\s>].*)$", re.MULTILINE)
