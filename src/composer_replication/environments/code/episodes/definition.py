@@ -69,6 +69,13 @@ class DefinitionEpisode(TextEpisode):
 
 
 def place_of(task: TaskFolder) -> Place:
+    """Of a task that can be answered."""
+    symbols = task.code_task.symbols
+    path = symbols[0].file
+    return Place(path, _read(task.tree / path), outermost([symbol.name for symbol in symbols]))
+
+
+def check_answerable(task: TaskFolder) -> None:
     """Raises `CannotBeAnswered` for a task whose solution is more than a few definitions in one file."""
     known = task.code_task
     paths = {symbol.file for symbol in known.symbols}
@@ -77,18 +84,18 @@ def place_of(task: TaskFolder) -> Place:
         raise CannotBeAnswered("asks for tests")
     if len(paths) != 1 or solved != paths:
         raise CannotBeAnswered("several files")
-    path, names = paths.pop(), outermost([symbol.name for symbol in known.symbols])
-    if len(names) > MOST_DEFINITIONS:
-        raise CannotBeAnswered("too many definitions")
-    if not (task.tree / path).is_file():
+    if not (task.tree / paths.pop()).is_file():
         raise CannotBeAnswered("a whole file is gone")
-    text = _read(task.tree / path)
-    if not _definitions_solve(path, text, _read(task.gold / path), names):
+    place = place_of(task)
+    if len(place.names) > MOST_DEFINITIONS:
+        raise CannotBeAnswered("too many definitions")
+    if not _definitions_solve(place.path, place.text, _read(task.gold / place.path), place.names):
         raise CannotBeAnswered("more than definitions")
-    return Place(path, text, names)
 
 
 def question(task: TaskFolder, tries: int) -> list[Message]:
+    """Raises `CannotBeAnswered`."""
+    check_answerable(task)
     place = place_of(task)
     module = parse_module(place.path, place.text)
     named = ", ".join(f"`{name}`" for name in place.names)
