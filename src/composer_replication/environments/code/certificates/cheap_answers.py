@@ -37,7 +37,7 @@ BUILTINS: tuple[Callable[[Any], Any], ...] = (
 )  # fmt: skip
 ITERATORS = (GeneratorType, map, filter, zip, enumerate, reversed, itertools.chain, itertools.islice)
 MAX_GUESSES = 4
-"""Different calls of one test whose answers are constants that differ."""
+"""Different calls of one test whose answers are constants, some true and some false."""
 MAX_ITEMS = 1000
 NEIGHBOURS_S = 1.0
 """Processor seconds of all neighbours together."""
@@ -61,7 +61,7 @@ class _Seen:
 
     def __init__(self) -> None:
         self.made_of: dict[int, tuple[object, Arguments]] = {}
-        self.guesses: dict[str, dict[str, str]] = {}
+        self.guesses: dict[str, dict[str, bool]] = {}
         self.neighbours_s = 0.0
 
 
@@ -211,7 +211,7 @@ def _is_guessed(result: Any, given: Arguments, named: Named) -> bool:
     """Whether the answers of this test could have been guessed so far."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
     guesses = _seen.guesses.setdefault(test, {})
-    guesses[_text((given, named))] = _text(result)
+    guesses[_text((given, named))] = bool(result)
     return len(guesses) <= MAX_GUESSES or len(set(guesses.values())) == 1
 
 

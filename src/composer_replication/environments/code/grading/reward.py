@@ -22,7 +22,7 @@ class FirstRuns:
     facts: frozenset[str]
     """Ids of the file about the interpreter itself; they are in the first outcome."""
     guards: RunOutcome | None = None
-    """Not run where no hidden test passed or something is objected to: the reward is 0 without them."""
+    """Not run where no unit passed or something is objected to: the reward is 0 without them."""
 
     def guards_broken(self, code_task: CodeTask) -> tuple[str, ...]:
         return tuple(test for test in code_task.guard_tests if self.guards and test not in self.guards.passed)
