@@ -87,11 +87,11 @@ def test_what_an_object_was_made_of_is_at_hand():
 
 def test_a_few_constants_can_be_guessed_and_many_not(monkeypatch):
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "guesses (call)")
-    assert [answers(lambda value: value % 3 == 0, 11 * step) for step in range(1, 7)] == [True] * 4 + [False] * 2
+    assert [answers(lambda value: value % 3 == 0, 11 * step) for step in range(1, 11)] == [True] * 8 + [False] * 2
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "always (call)")
-    assert all(answers(lambda value: value > 0, 11 * step) for step in range(1, 7))
+    assert all(answers(lambda value: value > 0, 11 * step) for step in range(1, 11))
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "never (call)")
-    assert all(answers(lambda value: None if value % 3 else False, 11 * step) for step in range(1, 7))
+    assert all(answers(lambda value: None if value % 3 else False, 11 * step) for step in range(1, 11))
 
 
 def test_documented_examples_and_answers(monkeypatch):

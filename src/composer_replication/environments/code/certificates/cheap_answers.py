@@ -36,7 +36,7 @@ BUILTINS: tuple[Callable[[Any], Any], ...] = (
     lambda value: value.split(), lambda value: -value, lambda value: not value,
 )  # fmt: skip
 ITERATORS = (GeneratorType, map, filter, zip, enumerate, reversed, itertools.chain, itertools.islice)
-MAX_GUESSES = 4
+MAX_GUESSES = 8
 """Different calls of one test whose answers are constants, some true and some false."""
 MAX_ITEMS = 1000
 NEIGHBOURS_S = 1.0
