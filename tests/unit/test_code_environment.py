@@ -8,8 +8,8 @@ import pytest
 
 from composer_replication.config import Config, EnvironmentConfig
 from composer_replication.environments.code.environment import CodeEnvironment
-from composer_replication.environments.code.episodes import session as session_module
 from composer_replication.environments.code.episodes.visible_tests import visible_tests
+from composer_replication.environments.code.grading.apart import GradingProcesses
 from composer_replication.environments.code.splits import HELDOUT, TRAIN, by_repository, by_symbol, roots
 from composer_replication.environments.code.tasks.task import Grade, Symbol
 from composer_replication.environments.opening import open_environment
@@ -58,10 +58,10 @@ def environment(shown):
 
 @pytest.fixture
 def no_grading(monkeypatch):
-    def grade(task, submission, backend):
+    def grade(self, task, submission, backend):
         return Grade(float(submission.written.get(SPANS) == SPANS_GOLD.encode()), (), (), ())
 
-    monkeypatch.setattr(session_module, "_grade", grade)
+    monkeypatch.setattr(GradingProcesses, "grade", grade)
 
 
 def about(*names, repository="spanbook"):

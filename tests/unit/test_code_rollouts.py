@@ -15,7 +15,7 @@ import torch
 from composer_replication.cli.env_rollout import rollout as rollout_command
 from composer_replication.config import EnvironmentConfig, TrainingConfig
 from composer_replication.environments.code.environment import CodeEnvironment
-from composer_replication.environments.code.episodes import session as session_module
+from composer_replication.environments.code.grading.apart import GradingProcesses
 from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.errors import UsageError
 from composer_replication.records import Trace
@@ -55,10 +55,10 @@ def environment(folders):
 
 @pytest.fixture(autouse=True)
 def no_grading(monkeypatch):
-    def grade(task, submission, backend):
+    def grade(self, task, submission, backend):
         return Grade(float(submission.written.get(SPANS) == SPANS_GOLD.encode()), (), (), ())
 
-    monkeypatch.setattr(session_module, "_grade", grade)
+    monkeypatch.setattr(GradingProcesses, "grade", grade)
 
 
 @pytest.fixture(scope="module")

@@ -134,6 +134,13 @@ def test_time_is_bounded(task, monkeypatch):
     assert "the tests did not end in time" in result.notes
 
 
+def test_a_loop_without_an_end_is_stopped_by_its_processor_time(task, monkeypatch):
+    monkeypatch.setattr(trusted_run, "SHORTEST_CPU_S", 1)
+    result = grade(task, spans_with("while True:\n    pass"))
+    assert (result.reward, result.notes) == (0.0, ("the tests did not end in time", *result.notes[1:]))
+    assert result.wall_s < trusted_run.SHORTEST_LIMIT_S / 2
+
+
 def test_without_pytest_there_is_no_grade(tmp_path):
     task = write_sample_task(tmp_path / "task", distributions=("iniconfig",))
     with pytest.raises(GraderFailure, match="pytest"):

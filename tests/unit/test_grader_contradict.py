@@ -170,6 +170,15 @@ import pytest
 from hypothesis import given
 
 
+class EqualsAll:
+    def __eq__(self, other):
+        return True
+
+
+def test_against_what_equals_all():
+    assert int("3") == EqualsAll()
+
+
 def test_returns_early():
     if True:
         return

@@ -10,7 +10,7 @@ from tests.hacks.sample_task import GOLD, NOP, write_sample_task
 
 def test_a_worker_that_was_killed_is_replaced(tmp_path):
     task = write_sample_task(tmp_path / "task")
-    processes = GradingProcesses(1)
+    processes = GradingProcesses(2)
     before = set(multiprocessing.active_children())
     assert processes.grade(task, GOLD, "auto").reward == 1.0
     (worker,) = set(multiprocessing.active_children()) - before

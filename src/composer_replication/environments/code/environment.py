@@ -65,7 +65,7 @@ class CodeEnvironment(Environment):
             step_timeout_s=settings.step_timeout_s,
         )
         self._visible = VisibleTestsOf(settings.sandbox)
-        self._grader = GradingProcesses(settings.concurrency).grade if settings.concurrency > 1 else None
+        self._graders = GradingProcesses(settings.concurrency)
         self._tasks: dict[str, AskedTask] = {}
         self._by_prompt: dict[str, AskedTask] = {}
         unique = {each.code_task.task.task_id: each for each in folders}
@@ -130,9 +130,9 @@ class CodeEnvironment(Environment):
     def _episode(self, task: AskedTask, tries: int) -> TextEpisode:
         chosen = self.settings
         if chosen.answer == "definition":
-            return DefinitionEpisode(task, self._visible, chosen.sandbox, tries, self._grader)
+            return DefinitionEpisode(task, self._visible, chosen.sandbox, tries, self._graders.grade)
         limits = SessionLimits(steps=chosen.max_steps, wall_s=self._wall_s)
-        return AgentEpisode(task, chosen.sandbox, limits, self._grader)
+        return AgentEpisode(task, chosen.sandbox, limits, self._graders.grade)
 
     def _take_in(self, folder: TaskFolder, several: bool) -> None:
         known, chosen = folder.code_task, self.settings

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from composer_replication.records import Message
 
+from ..sandbox.interface import Limits
 from ..tasks.asked import AskedTask
 from ..tasks.symbols import Module, first_line, parse_module
 from ..tasks.task import TaskFolder
@@ -25,7 +26,7 @@ from .test_reports import test_report
 from .text_episode import TextEpisode
 from .tools import ToolError
 from .turns import Taken
-from .visible_tests import RUN_S, VisibleTestsOf
+from .visible_tests import RUN_CPU_S, RUN_S, VisibleTestsOf
 
 MOST_DEFINITIONS = 6
 """Of one answer: more are a module, not a block."""
@@ -53,7 +54,9 @@ class DefinitionEpisode(TextEpisode):
         tries: int = 3,
         grader: Grader | None = None,
     ) -> None:
-        super().__init__(task, backend, SessionLimits(steps=tries, command_s=RUN_S), grader)
+        super().__init__(
+            task, backend, SessionLimits(steps=tries, command_s=RUN_S, sandbox=Limits(cpu_s=RUN_CPU_S)), grader
+        )
         self._visible_of = visible
 
     def open_session(self) -> TaskSession:

@@ -89,11 +89,26 @@ def contradictable_tests(
 
 @lru_cache(maxsize=KEPT_TEXTS)
 def _plain_tests(text: str) -> tuple[PlacedSource, Mapping[str, ast.FunctionDef]]:
-    """The functions whose name stands once and whose own statements are surely reached."""
-    functions = list(_functions(parse(text), ()))
+    """The functions whose name stands once, whose own statements are surely reached, and that compare with nothing
+    which has an equality of its own: that may equal any other value too."""
+    module = parse(text)
+    functions = list(_functions(module, ()))
     times = Counter(name for name, _ in functions)
-    plain = {name: node for name, node in functions if times[name] == 1 and _runs_once_to_its_end(node)}
+    odd = {node.name for node in ast.walk(module) if isinstance(node, ast.ClassDef) and _has_equality(node)}
+    plain = {
+        name: node
+        for name, node in functions
+        if times[name] == 1 and _runs_once_to_its_end(node) and not (odd and odd & _names_in(node))
+    }
     return PlacedSource(text), plain
+
+
+def _has_equality(node: ast.ClassDef) -> bool:
+    return any(isinstance(each, ast.FunctionDef) and each.name in ("__eq__", "__ne__") for each in node.body)
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def names_used(texts: Iterable[str]) -> frozenset[str]:
