@@ -15,7 +15,7 @@ from itertools import islice
 
 from composer_replication.config import ReplayConfig
 from composer_replication.errors import PartialError, UsageError
-from composer_replication.llm.addresses import is_loopback, require_allowed
+from composer_replication.llm.addresses import host_of, is_loopback, require_allowed
 from composer_replication.llm.calls import DRAIN_S, Calls
 from composer_replication.llm.client import Endpoint
 from composer_replication.llm.keys import key_from_environment
@@ -100,7 +100,8 @@ def ask(asked: Sequence[TeacherQuestion], ledger: Ledger, config: ReplayConfig, 
 
 
 async def _run(lanes: Sequence[Lane], ledger: Ledger, config: ReplayConfig, progress: Progress, panel: Panel) -> Calls:
-    async with HttpTransport(config.timeout_s) as transport:
+    private_hosts = {host_of(lane.endpoint.base_url) for lane in lanes if lane.endpoint.private_network}
+    async with HttpTransport(config.timeout_s, private_hosts) as transport:
         for endpoint in {lane.endpoint for lane in lanes if any(lane.endpoint.prices or ())}:
             await note_usage(ledger, transport, endpoint.base_url, endpoint.key)
         calls = Calls(lanes, ledger, transport, config.max_attempts, panel.show)
@@ -132,13 +133,14 @@ def _lanes(asked: Sequence[TeacherQuestion], ledger: Ledger, config: ReplayConfi
 
 
 def endpoint_of(teacher: Teacher) -> Endpoint:
-    key = key_from_environment(teacher.key_variable)
-    return Endpoint(teacher.name, teacher.base_url.rstrip("/"), price_of(teacher), key)
+    base_url, wire = teacher.base_url.rstrip("/"), teacher.wire
+    key = key_from_environment(teacher.key_variable, wire.key_header(base_url))
+    return Endpoint(teacher.name, base_url, price_of(teacher), key, wire, teacher.rates, teacher.private_network)
 
 
 def price_of(teacher: Teacher) -> Prices | None:
     """Simulated teachers are free, a server of one's own may be: None where its answers have to tell."""
-    require_allowed(teacher.base_url)
+    require_allowed(teacher.base_url, teacher.private_network)
     if teacher.prices is None and not teacher.simulated and not is_loopback(teacher.base_url):
         raise UsageError(
             f"the price of {teacher.name} is not known",
@@ -188,7 +190,8 @@ def _tell_parked(parked: Mapping[str, str]) -> None:
 
 def _reply(question: TeacherQuestion, settled: Settled | None) -> TeacherReply:
     (trace, turn), teacher = question.state, question.teacher
-    parsed = parse_reply(settled.body, teacher.model) if settled else Parsed("failed")
+    own_names = teacher.wire.own_names(trace.tools)
+    parsed = parse_reply(settled.body, teacher.model, own_names) if settled else Parsed("failed")
     return TeacherReply(
         key=question.key,
         state_id=trace.state_id(turn),
