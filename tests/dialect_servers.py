@@ -60,6 +60,7 @@ class DialectServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: DialectServer
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body in one packet: two would wait for each other
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -108,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
                 result = {"type": "errored", "error": wrong} if broken else {"type": "succeeded", "message": answer}
                 batch["results"].append({"custom_id": item["custom_id"], "result": result})
         else:
-            if (request["endpoint"], request["completion_window"]) != ("/v1/chat/completions", "24h"):
+            if (request.get("endpoint"), request.get("completion_window")) != ("/v1/chat/completions", "24h"):
                 return self._answer(400, {"error": {"message": "endpoint, completion_window"}})
             for line in server.files[request["input_file_id"]].splitlines():
                 item = json.loads(line)

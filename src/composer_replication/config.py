@@ -237,6 +237,8 @@ class ReplayConfig(Section):
     """Longest answer, reasoning included. Of the turns in real sessions 256 cuts a fifth, 2048 one in a hundred."""
     timeout_s: AboveZero = 60.0
     """From the first byte sent to the last one received."""
+    batch_poll_s: AboveZero = 30.0
+    """With `--batch`: how often the provider is asked whether a batch is done."""
     max_attempts: Positive = 6
     """Tries per question where the provider, and not the question, is the trouble."""
 

@@ -65,7 +65,7 @@ async def attempt(
     require_allowed(endpoint.base_url, endpoint.private_network)
     kind = secret_in(request)
     body = encoded(priced(request, endpoint.base_url, prices))
-    worst = worst_micros(prices or FREE, max(call.prompt_bytes, len(body) - ENVELOPE_BYTES), call.max_tokens)
+    worst = worst_of(prices, call, body)
     reservation = await ledger.areserve(call.key, endpoint.name, worst, call.prompt_bytes)
     if reservation.status != "reserved":
         return Attempted(_without(reservation))
@@ -83,6 +83,11 @@ async def attempt(
     await ledger.afinish(reservation.attempt, ended)
     cost = Charge(ended.cost_micros if ended.state != "in_doubt" else worst, ended.exact, ended.usage)
     return Attempted(verdict.action, verdict, cost, ended.latency_s or 0.0)
+
+
+def worst_of(prices: Prices | None, call: PaidCall, body: bytes) -> int:
+    """The most that a call can cost, by what the question has and by what is really sent."""
+    return worst_micros(prices or FREE, max(call.prompt_bytes, len(body) - ENVELOPE_BYTES), call.max_tokens)
 
 
 async def _send(

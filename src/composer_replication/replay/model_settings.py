@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import urlsplit
 
 from composer_replication.config import TeacherSettings
 from composer_replication.errors import UsageError
+from composer_replication.llm.dialects import DIALECTS
 from composer_replication.llm.outgoing import secret_in
 from composer_replication.llm.pricing import PER_TOKENS, Prices
 from composer_replication.llm.wire import Wire
@@ -30,6 +32,26 @@ def settled_teacher(teacher: Teacher, settings: TeacherSettings | None) -> Teach
         private_network=settings.private_network,
         spoken=_wire(teacher, settings),
     )
+
+
+def batched(teacher: Teacher) -> Teacher:
+    """Asked by way of its provider's batch endpoint, at half the price."""
+    if teacher.simulated or not DIALECTS[teacher.wire.dialect].batch or urlsplit(teacher.base_url).query:
+        raise UsageError(
+            f"{teacher.name} has no batch endpoint that is known here",
+            "leave --batch out, or ask OpenAI and Anthropic directly",
+        )
+    prices = teacher.prices
+    return teacher._replace(
+        prices=Prices(_half(prices.prompt_micros), _half(prices.completion_micros)) if prices else None,
+        cached_micros=None if teacher.cached_micros is None else _half(teacher.cached_micros),
+        cache_write_micros=None if teacher.cache_write_micros is None else _half(teacher.cache_write_micros),
+        batch=True,
+    )
+
+
+def _half(micros: int) -> int:
+    return -(-micros // 2)
 
 
 def _wire(teacher: Teacher, settings: TeacherSettings) -> Wire:

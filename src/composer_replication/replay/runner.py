@@ -28,6 +28,7 @@ from composer_replication.progress import Progress, Silent
 from composer_replication.records import TeacherReply, Trace
 
 from .askable import askable
+from .batching import ask_in_batches, refuse_pending
 from .gate import State
 from .panel import Panel
 from .parse import Parsed, parse_reply
@@ -84,7 +85,13 @@ def ask(asked: Sequence[TeacherQuestion], ledger: Ledger, config: ReplayConfig, 
     known = ledger.settled_keys()
     open_questions = [question for key, question in unique.items() if key not in known]
     poisoned = ledger.poisoned_keys() if open_questions else set[str]()
-    lanes = _lanes([question for question in open_questions if question.key not in poisoned], ledger, config)
+    left = [question for question in open_questions if question.key not in poisoned]
+    if any(question.teacher.batch for question in left):
+        own = {admitted(teacher, ledger): questions for teacher, questions in _by_teacher(left).items()}
+        ask_in_batches(own, ledger, progress, config.batch_poll_s)
+        return
+    refuse_pending(ledger)
+    lanes = _lanes(left, ledger, config)
     cached = len(unique) - sum(lane.pending for lane in lanes)
     if not lanes:
         progress.step(len(unique), len(unique))
@@ -112,16 +119,10 @@ async def _run(lanes: Sequence[Lane], ledger: Ledger, config: ReplayConfig, prog
 
 def _lanes(asked: Sequence[TeacherQuestion], ledger: Ledger, config: ReplayConfig) -> list[Lane]:
     """One queue per teacher, trace by trace, so that a provider's prompt cache sees growing prefixes."""
-    by_teacher: dict[Teacher, list[TeacherQuestion]] = {}
-    for question in asked:
-        by_teacher.setdefault(question.teacher, []).append(question)
     has_cap = ledger.totals().cap_micros is not None
     lanes: list[Lane] = []
-    for teacher, own in by_teacher.items():
-        endpoint = endpoint_of(teacher)
-        if endpoint.prices and any(endpoint.prices) and not has_cap:
-            raise UsageError(f"{teacher.name} costs money and there is no cap", "add --max-usd DOLLARS")
-        ledger.remember_teacher(teacher.name, endpoint.base_url, teacher.key_variable)
+    for teacher, own in _by_teacher(asked).items():
+        endpoint = admitted(teacher, ledger)
         lane = Lane(endpoint, config.concurrency, learns_price=endpoint.prices is None and has_cap)
         first: dict[str, int] = {}
         for rank, question in enumerate(own):
@@ -130,6 +131,23 @@ def _lanes(asked: Sequence[TeacherQuestion], ledger: Ledger, config: ReplayConfi
         lane.add(question.call() for question in own)
         lanes.append(lane)
     return lanes
+
+
+def _by_teacher(asked: Sequence[TeacherQuestion]) -> dict[Teacher, list[TeacherQuestion]]:
+    found: dict[Teacher, list[TeacherQuestion]] = {}
+    for question in asked:
+        found.setdefault(question.teacher, []).append(question)
+    return found
+
+
+def admitted(teacher: Teacher, ledger: Ledger) -> Endpoint:
+    """Where a teacher is asked; one that costs money needs a cap."""
+    endpoint = endpoint_of(teacher)
+    if endpoint.prices and any(endpoint.prices) and ledger.totals().cap_micros is None:
+        raise UsageError(f"{teacher.name} costs money and there is no cap", "add --max-usd DOLLARS")
+    if not teacher.private_network:  # what is remembered is looked up later, and no private server tells a bill
+        ledger.remember_teacher(teacher.name, endpoint.base_url, teacher.key_variable)
+    return endpoint
 
 
 def endpoint_of(teacher: Teacher) -> Endpoint:
