@@ -28,7 +28,7 @@ from tests.dialect_servers import DialectServer
 from composer_replication.llm.outgoing import encoded
 from composer_replication.llm.parameters import parameters_of
 from composer_replication.llm.transport import HttpTransport
-from composer_replication.llm.wire import Wire
+from composer_replication.llm.wire import ChatWire
 from composer_replication.records import Trace
 from composer_replication.replay.gate import State
 from composer_replication.replay.requests import TeacherQuestion
@@ -37,7 +37,7 @@ from composer_replication.runs import Run
 
 MODELS = {"openai": "gpt-5-mini", "anthropic": "claude-opus-4-7", "mistral": "mistral-large", "vllm": "qwen3"}
 OLDER_OPENAI = "gpt-4.1"
-"""As recorded, a model that takes `max_tokens`: otherwise that refusal would hide all others."""
+"""It takes `max_tokens`; as recorded it is asked too, because that refusal hides all others."""
 MAX_TOKENS = 2048
 SET_ASIDE_EXIT = 4
 TIMEOUT_S = 120.0
@@ -54,11 +54,10 @@ def states_of(folder: Path, every: int) -> list[State]:
     return [State(trace, turn) for trace in traces for turn in range(len(trace.turns))][::every]
 
 
-def asked(dialect: str, states: Sequence[State], as_recorded: bool) -> dict:
+def asked(dialect: str, model: str, states: Sequence[State], as_recorded: bool) -> dict:
     reasons: Counter[str] = Counter()
     with DialectServer(dialect, keep=False) as server:
-        model = OLDER_OPENAI if as_recorded and dialect == "openai" else MODELS[dialect]
-        wire = Wire(dialect, parameters_of(model))
+        wire = ChatWire(dialect, parameters_of(model))
         teacher = Teacher(model, server.base_url, spoken=wire)
 
         async def ask_all() -> int:
@@ -77,7 +76,13 @@ def asked(dialect: str, states: Sequence[State], as_recorded: bool) -> dict:
             return taken
 
         taken = asyncio.run(ask_all())
-    return {"dialect": dialect, "accepted": taken, "total": len(states), "refused": dict(reasons.most_common())}
+    return {
+        "dialect": dialect,
+        "model": model,
+        "accepted": taken,
+        "total": len(states),
+        "refused": dict(reasons.most_common()),
+    }
 
 
 def main() -> None:
@@ -88,10 +93,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     states = states_of(args.folder, args.every)
-    dialects = [name for name in MODELS if not (args.as_recorded and name == "anthropic")]
-    rows = [asked(dialect, states, args.as_recorded) for dialect in dialects]
+    asking = list(MODELS.items())
+    if args.as_recorded:
+        asking = [("openai", OLDER_OPENAI), *(pair for pair in asking if pair[0] != "anthropic")]
+    rows = [asked(dialect, model, states, args.as_recorded) for dialect, model in asking]
     for row in rows:
-        print(f"{row['dialect']:<10}{row['accepted']:>6} of {row['total']} accepted")
+        print(f"{row['dialect']:<10}{row['model']:<18}{row['accepted']:>6} of {row['total']} accepted")
         for words, count in row["refused"].items():
             print(f"{count:>16} × {words}")
     if args.json:

@@ -11,17 +11,21 @@ import time
 
 import pytest
 
-from composer_replication.config import ReplayConfig
+from composer_replication.config import Config, ReplayConfig, TeacherSettings
 from composer_replication.errors import BudgetError, PartialError, RecomposeError, UsageError
 from composer_replication.llm.ledger import Ledger
 from composer_replication.llm.pricing import Prices
-from composer_replication.llm.wire import Wire
+from composer_replication.llm.wire import ChatWire
 from composer_replication.records import Source, Trace, Turn
 from composer_replication.replay import State, Teacher, batching, replay_states
 from composer_replication.replay.batching import pending_batches
 from composer_replication.replay.model_settings import batched
 from composer_replication.replay.requests import questions
+from composer_replication.runs import Run
+from composer_replication.sites import find_sites
+from tests.command_line import recompose
 from tests.dialect_servers import ANSWER_TOKENS, CACHED_TOKENS, PROMPT_TOKENS, WRITTEN_TOKENS, DialectServer
+from tests.unit.test_replay import failed_trace
 
 CONFIG = ReplayConfig(max_attempts=1, max_tokens=50, batch_poll_s=0.01)
 TOOLS = ({"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}},)
@@ -39,7 +43,7 @@ def states(number: int) -> list[State]:
 
 
 def teacher(server: DialectServer, **changes) -> Teacher:
-    plain = Teacher("m", server.base_url, prices=FULL, spoken=Wire(server.dialect))
+    plain = Teacher("m", server.base_url, prices=FULL, spoken=ChatWire(server.dialect))
     return batched(plain._replace(cached_micros=200_000, cache_write_micros=2_500_000, **changes))
 
 
@@ -93,10 +97,10 @@ def test_an_error_is_that_of_its_question_alone(dialect, ledger):
 KILLED = """
 import sys
 from pathlib import Path
-from tests.unit.test_batching import CONFIG, Ledger, Teacher, Wire, FULL, batched, replay_states, states
+from tests.unit.test_batching import CONFIG, Ledger, Teacher, ChatWire, FULL, batched, replay_states, states
 url, dialect, path = sys.argv[1:]
 ledger = Ledger(Path(path))
-replay_states(states(3), [batched(Teacher("m", url, prices=FULL, spoken=Wire(dialect)))], ledger, CONFIG)
+replay_states(states(3), [batched(Teacher("m", url, prices=FULL, spoken=ChatWire(dialect)))], ledger, CONFIG)
 """
 
 
@@ -155,7 +159,7 @@ def test_a_request_with_a_secret_is_left_out(ledger):
 
 def test_the_words_of_a_provider_that_takes_no_batch_reach_the_user(ledger, monkeypatch):
     with DialectServer("openai") as server:
-        wrong = teacher(server)._replace(base_url=f"{server.base_url}/elsewhere", spoken=Wire("anthropic"))
+        wrong = teacher(server)._replace(base_url=f"{server.base_url}/elsewhere", spoken=ChatWire("anthropic"))
         with pytest.raises(RecomposeError, match="HTTP 400: endpoint, completion_window"):
             replay_states(states(1), [wrong], ledger, CONFIG)
     assert rows(ledger) == [("refused", 1, 0)]
@@ -165,7 +169,7 @@ def test_the_words_of_a_provider_that_takes_no_batch_reach_the_user(ledger, monk
 def test_a_teacher_without_a_batch_endpoint_is_refused():
     for one in (
         Teacher("qwen/a", "https://openrouter.ai/api/v1"),
-        Teacher("m", "http://127.0.0.1:1/v1", simulated=True, spoken=Wire("openai")),
+        Teacher("m", "http://127.0.0.1:1/v1", simulated=True, spoken=ChatWire("openai")),
         Teacher("m", "https://x.openai.azure.com/openai/deployments/d?api-version=1"),
     ):
         with pytest.raises(UsageError, match="no batch endpoint"):
@@ -200,3 +204,27 @@ def test_a_provider_that_is_gone_for_a_while_is_asked_again(ledger, monkeypatch)
         server.polls = 0
         [reply] = replay_states(states(1), [teacher(server)], ledger, CONFIG)
     assert (reply.outcome, len(server.batches)) == ("answered", 1)
+
+
+def test_the_command_tells_half_the_price_and_pays_it(tmp_path):
+    with DialectServer("openai") as gpt, DialectServer("anthropic") as claude:
+        models = {
+            "gpt-4.1": TeacherSettings(base_url=gpt.base_url, dialect="openai", prices=(2, 20)),
+            "claude-x": TeacherSettings(base_url=claude.base_url, dialect="anthropic", prices=(2, 20)),
+        }
+        replay = ReplayConfig(simulated=False, models=models, batch_poll_s=0.05)
+        run, made = Run.start(tmp_path / "run", Config(replay=replay)), [failed_trace(0)]
+        run.stage("ingestion").finish(made, {"traces": 1}, [], time.monotonic())
+        sites = find_sites(made[0])
+        run.stage("sites").finish(sites, {"sites": len(sites)}, [run.stage("ingestion")], time.monotonic())
+        plain, half = (
+            json.loads(recompose("replay", run.path, "--dry-run", "--json", *more).stdout)
+            for more in ((), ("--batch",))
+        )
+        done = recompose("replay", run.path, "--batch", "--max-usd", "5", "--json")
+    assert 0 <= 2 * half["expected_micros"] - plain["expected_micros"] <= half["calls"]
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["calls"] == told["settled"] == told["replies"] == half["calls"] > 0
+    assert (len(gpt.batches), len(claude.batches), gpt.refused, claude.refused) == (1, 1, [], [])
+    assert told["spent_micros"] == told["calls"] * (PROMPT_TOKENS + 10 * ANSWER_TOKENS)

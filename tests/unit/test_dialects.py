@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import re
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from composer_replication.config import ReplayConfig, parse_config
 from composer_replication.errors import UsageError
+from composer_replication.ingestion import find_inputs, read_traces
 from composer_replication.llm.addresses import PublicResolver, require_allowed
 from composer_replication.llm.dialects import DIALECTS, dialect_of
 from composer_replication.llm.ledger import Ledger
@@ -26,15 +30,17 @@ from composer_replication.llm.legal import (
 from composer_replication.llm.outgoing import encoded
 from composer_replication.llm.parameters import Parameters, parameters_of
 from composer_replication.llm.pricing import Prices
-from composer_replication.llm.wire import Wire
+from composer_replication.llm.wire import ChatWire
 from composer_replication.records import Source, Trace, Turn, canonical_call
 from composer_replication.replay import State, Teacher, replay_states
 from composer_replication.replay.choice import configured_teachers, written_teachers
 from composer_replication.replay.requests import TeacherQuestion, questions, request_key
+from composer_replication.replay.runner import endpoint_of
 from tests.dialect_rules import CHECKS, Refused
 from tests.dialect_servers import ANSWER_TOKENS, CACHED_TOKENS, PROMPT_TOKENS, WRITTEN_TOKENS, DialectServer
 
 NAMES = tuple(DIALECTS)
+SAMPLES = Path(__file__).parents[1] / "samples"
 MODELS = {"openai": "gpt-5-mini", "anthropic": "claude-opus-4-7", "mistral": "mistral-large", "vllm": "qwen3"}
 
 
@@ -112,7 +118,7 @@ def sent(dialect: str, messages: list[dict], tools: list[dict] = (), **more) -> 
     """By way of bytes, as a server sees it."""
     question = {"model": MODELS[dialect], "messages": messages, "temperature": 0, "max_tokens": 9}
     question |= {"tools": list(tools)} if tools else {}
-    return json.loads(encoded(Wire(dialect, parameters_of(MODELS[dialect])).request(question, **more)))
+    return json.loads(encoded(ChatWire(dialect, parameters_of(MODELS[dialect])).request(question, **more)))
 
 
 @pytest.mark.parametrize("dialect", NAMES)
@@ -214,7 +220,7 @@ def test_names_differ_and_can_be_mapped_back():
     legal = [legal_name(name, DIALECTS["openai"]) for name in names]
     assert len(set(legal)) == len(names)
     assert legal[-1] == "ok"
-    back = Wire("openai").own_names(tuple(tool(name) for name in names))
+    back = ChatWire("openai").own_names(tuple(tool(name) for name in names))
     assert [back.get(name, name) for name in legal] == list(names)
 
 
@@ -255,7 +261,7 @@ def test_the_roster_knows_what_models_refuse(model, parameters):
 
 def test_parameters_of_a_request_and_of_its_name():
     asked = {"model": "m", "messages": [said("user")], "max_tokens": 7, "temperature": 0}
-    wire = Wire("openai", Parameters("max_completion_tokens", None, "low", '{"seed": 3}'))
+    wire = ChatWire("openai", Parameters("max_completion_tokens", None, "low", '{"seed": 3}'))
     request = wire.request({**asked, **wire.parameters.named()})
     expected = {"model": "m", "max_completion_tokens": 7, "reasoning_effort": "low", "seed": 3}
     assert {key: value for key, value in request.items() if key != "messages"} == expected
@@ -294,7 +300,7 @@ def ledger(tmp_path):
 @pytest.mark.parametrize("dialect", NAMES)
 def test_a_session_with_traps_is_replayed_at_every_kind_of_server(dialect, ledger):
     with DialectServer(dialect) as server:
-        wire = Wire(dialect, parameters_of(MODELS[dialect]))
+        wire = ChatWire(dialect, parameters_of(MODELS[dialect]))
         teacher = Teacher(MODELS[dialect], server.base_url, prices=PRICES, spoken=wire)
         replies = replay_states(STATES, [teacher], ledger, ReplayConfig(max_attempts=1))
     assert (server.refused, server.accepted) == ([], 3)
@@ -304,10 +310,24 @@ def test_a_session_with_traps_is_replayed_at_every_kind_of_server(dialect, ledge
     assert replies[0].usage.completion_tokens == ANSWER_TOKENS
 
 
+@pytest.mark.parametrize("format_name", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
+def test_real_sessions_are_taken_by_every_kind_of_server(format_name):
+    """A few turns of a few files per format; benchmarks/dialects.py asks about all of them, over HTTP."""
+    files = find_inputs([SAMPLES / format_name]).files[:3]
+    traces = [trace for file in files for trace in read_traces(file.path, file.format)]
+    states = [State(trace, turn) for trace in traces for turn in range(len(trace.turns))]
+    assert states
+    for state in states[:: len(states) // 8 + 1]:
+        for dialect in NAMES:
+            spoken = ChatWire(dialect, parameters_of(MODELS[dialect]))
+            teacher = Teacher(MODELS[dialect], "http://127.0.0.1:1/v1", spoken=spoken)
+            CHECKS[dialect](json.loads(encoded(TeacherQuestion(state, teacher, "", 0, 9).sent())))
+
+
 def test_anthropic_gets_its_headers_and_cache_marks_where_a_prefix_is_shared(ledger, monkeypatch):
     monkeypatch.setenv("CLAUDE_KEY", "the-key")
     with DialectServer("anthropic") as server:
-        teacher = Teacher("claude-x", server.base_url, key_variable="CLAUDE_KEY", spoken=Wire("anthropic"))
+        teacher = Teacher("claude-x", server.base_url, key_variable="CLAUDE_KEY", spoken=ChatWire("anthropic"))
         replay_states(STATES, [teacher], ledger, ReplayConfig(max_attempts=1, concurrency=1))
         replay_states([State(trace_of(TRAPPED, [], (2,)), 0)], [teacher], ledger, ReplayConfig(max_attempts=1))
     posts = [one for one in server.requests if one[0].endswith("/messages")]
@@ -329,7 +349,7 @@ def test_cached_tokens_cost_what_they_cost(dialect, written, ledger):
             prices=PRICES,
             cached_micros=100_000,
             cache_write_micros=1_250_000,
-            spoken=Wire(dialect),
+            spoken=ChatWire(dialect),
         )
         [reply] = replay_states(STATES[:1], [teacher], ledger, ReplayConfig(max_attempts=1))
     fresh = PROMPT_TOKENS - CACHED_TOKENS - written
@@ -338,11 +358,11 @@ def test_cached_tokens_cost_what_they_cost(dialect, written, ledger):
 
 
 def test_the_name_of_a_question_does_not_depend_on_the_dialect():
-    teachers = [Teacher("m", "http://127.0.0.1:1/v1", label=name, spoken=Wire(name)) for name in NAMES]
+    teachers = [Teacher("m", "http://127.0.0.1:1/v1", label=name, spoken=ChatWire(name)) for name in NAMES]
     asked = questions([(STATES[1], teachers)], 9)
     assert len({one.key for one in asked}) == 1
     assert len({json.dumps(one.sent()) for one in asked}) > 1
-    plain = Teacher("m", "http://127.0.0.1:1/v1", spoken=Wire("vllm", Parameters(reasoning_effort="low")))
+    plain = Teacher("m", "http://127.0.0.1:1/v1", spoken=ChatWire("vllm", Parameters(reasoning_effort="low")))
     [other] = questions([(STATES[1], [plain])], 9)
     assert other.key == request_key(other.request())
     assert other.key != asked[0].key
@@ -352,7 +372,7 @@ def test_a_longer_request_is_reserved_at_its_true_length(ledger):
     """What a dialect adds is paid for too, so it is held."""
     silent = trace_of([said("user"), *(called((f"c{n}", "x", "")) for n in range(500)), said("assistant")], [], (501,))
     with DialectServer("mistral") as server:
-        teacher = Teacher("m", server.base_url, prices=Prices(1_000_000, 0), spoken=Wire("mistral"))
+        teacher = Teacher("m", server.base_url, prices=Prices(1_000_000, 0), spoken=ChatWire("mistral"))
         question = TeacherQuestion(State(silent, 0), teacher, "k", 10, 9)
         replay_states([State(silent, 0)], [teacher], ledger, ReplayConfig(max_attempts=1, max_tokens=9))
     [(worst,)] = ledger.rows("SELECT worst_micros FROM attempts")
@@ -382,7 +402,7 @@ def test_settings_of_single_teachers(monkeypatch):
     assert (claude.name, claude.model, claude.wire.dialect) == ("claude", "claude-opus-4-7", "anthropic")
     assert (claude.rates, claude.context_tokens) == ((5_000_000, 25_000_000, 500_000, 6_250_000), 200_000)
     assert claude.wire.key_header(claude.base_url) == "x-api-key"
-    assert mini.wire == Wire(
+    assert mini.wire == ChatWire(
         "openai", Parameters("max_completion_tokens", None, "low", '{"seed": 1}'), (("X-Team", "a"),)
     )
     assert written_teachers(["mini"], settings) == [mini]
@@ -397,6 +417,17 @@ def test_a_teacher_of_the_roster_takes_settings_too():
     assert json.loads(teacher.wire.parameters.extra_body) == {"reasoning": {"enabled": False}}
 
 
+def test_the_documented_entries_are_teachers_that_can_be_asked(monkeypatch):
+    text = (Path(__file__).parents[2] / "docs" / "teachers.md").read_text()
+    blocks = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) >= 7
+    for block in blocks:
+        [teacher] = configured_teachers(parse_config(tomllib.loads(block), "x").replay)
+        if teacher.key_variable:
+            monkeypatch.setenv(teacher.key_variable, "x")
+        assert endpoint_of(teacher).wire == teacher.wire
+
+
 @pytest.mark.parametrize(
     "headers", [{"Authorization": "Bearer x"}, {"X": "sk-" + "ant-api03-" + "a1B2c3D4e5" * 9 + "abcAA"}]
 )
@@ -408,7 +439,7 @@ def test_a_key_has_no_place_among_the_headers(headers):
 def test_azures_address_keeps_its_version_behind_the_path():
     base_url = "https://mine.openai.azure.com/openai/deployments/d?api-version=2024-10-21"
     require_allowed(base_url)
-    wire = Wire("openai")
+    wire = ChatWire("openai")
     assert wire.url(base_url) == base_url.replace("?", "/chat/completions?")
     assert wire.key_header(base_url) == "api-key"
     for bad in ("?api-version=1&key=x", "?key=x", "?api-version="):
@@ -418,7 +449,7 @@ def test_azures_address_keeps_its_version_behind_the_path():
 
 def test_a_versioned_address_is_asked_over_http(ledger):
     with DialectServer("openai") as server:
-        teacher = Teacher("d", f"{server.base_url}/deployments/d?api-version=2024-10-21", spoken=Wire("openai"))
+        teacher = Teacher("d", f"{server.base_url}/deployments/d?api-version=2024-10-21", spoken=ChatWire("openai"))
         [reply] = replay_states(STATES[:1], [teacher], ledger, ReplayConfig(max_attempts=1))
     assert reply.outcome == "answered"
     assert "/v1/deployments/d/chat/completions?api-version=2024-10-21" in [path for path, _, _ in server.requests]

@@ -17,7 +17,7 @@ from .ledger import Ending, Ledger, Reservation
 from .outgoing import encoded, priced, secret_in
 from .pricing import FREE, Charge, Prices, charge, worst_micros
 from .transport import Ambiguous, NotSent, Response, Transport
-from .wire import Wire
+from .wire import ChatWire
 
 NOTHING = Charge(0, True, Usage())
 ENVELOPE_BYTES = 512
@@ -31,7 +31,7 @@ class Endpoint(NamedTuple):
     base_url: str
     prices: Prices | None = None
     key: ApiKey | None = None
-    wire: Wire = Wire()
+    wire: ChatWire = ChatWire()
     rates: Rates | None = None
     """What a token costs that was in the provider's cache, or was put there, where that is known."""
     private_network: bool = False

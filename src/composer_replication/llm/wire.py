@@ -16,7 +16,7 @@ _OWN_FIELDS = ("parameters",)
 """Part of a question's name, and of no request."""
 
 
-class Wire(NamedTuple):
+class ChatWire(NamedTuple):
     dialect: DialectName = "vllm"
     parameters: Parameters = Parameters()
     headers: tuple[tuple[str, str], ...] = ()

@@ -10,7 +10,7 @@ from composer_replication.errors import UsageError
 from composer_replication.llm.dialects import DIALECTS
 from composer_replication.llm.outgoing import secret_in
 from composer_replication.llm.pricing import PER_TOKENS, Prices
-from composer_replication.llm.wire import Wire
+from composer_replication.llm.wire import ChatWire
 
 from .teachers import Teacher
 
@@ -54,13 +54,13 @@ def _half(micros: int) -> int:
     return -(-micros // 2)
 
 
-def _wire(teacher: Teacher, settings: TeacherSettings) -> Wire:
+def _wire(teacher: Teacher, settings: TeacherSettings) -> ChatWire:
     for name, value in settings.headers.items():
         if name.lower() in _KEY_HEADERS or secret_in({name: value}):
             raise UsageError(f"the header {name} of {teacher.name} may hold a key", "name its variable: key_variable")
     known = teacher.wire
     temperature = settings.temperature
-    return Wire(
+    return ChatWire(
         settings.dialect or known.dialect,
         known.parameters._replace(
             limit=settings.limit or known.parameters.limit,

@@ -9,7 +9,7 @@ from composer_replication.llm.cache_prices import Rates
 from composer_replication.llm.dialects import dialect_of
 from composer_replication.llm.parameters import parameters_of
 from composer_replication.llm.pricing import Prices
-from composer_replication.llm.wire import Wire
+from composer_replication.llm.wire import ChatWire
 from composer_replication.records import family_of
 
 OPENROUTER = "https://openrouter.ai/api/v1"
@@ -52,15 +52,15 @@ class Teacher(NamedTuple):
     licence: Licence | None = None
     label: str = ""
     """What the user calls it, where that is not the model's name."""
-    spoken: Wire | None = None
+    spoken: ChatWire | None = None
     """How it is asked, where that is not what is known of its server and its model."""
     private_network: bool = False
     batch: bool = False
     """Asked through its provider's batch endpoint; its prices are those of a batch."""
 
     @property
-    def wire(self) -> Wire:
-        return self.spoken or Wire(dialect_of(self.model, self.base_url), parameters_of(self.model))
+    def wire(self) -> ChatWire:
+        return self.spoken or ChatWire(dialect_of(self.model, self.base_url), parameters_of(self.model))
 
     @property
     def rates(self) -> Rates | None:
