@@ -10,6 +10,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from composer_replication.config import ReplayConfig, parse_config
 from composer_replication.errors import UsageError
@@ -103,6 +105,8 @@ TRAPS = {
     "half a character": [said("user", "\ud83d cut")],
 }
 SCHEMAS = {
+    "what is no schema": {"properties": 5, "required": True},
+    "a required of the first drafts": {"properties": {"a": {"type": "string", "required": True}}},
     "array without items": {"properties": {"a": LIST}},
     "array in an array": {"properties": {"a": {"type": "array", "items": LIST}}},
     "one of several types": {"properties": {"a": {"type": ["array", "string"]}}},
@@ -112,6 +116,20 @@ SCHEMAS = {
     "a union at the top": {"anyOf": [{"required": ["a"]}], "properties": {"a": {}}},
     "a property with blanks": {"properties": {"new file": {"type": "string"}}, "required": ["new file"]},
 }
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "array", "object", "a b", "x"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "items", "properties", "required", "anyOf", "name", "$defs", "a b"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
 
 
 def sent(dialect: str, messages: list[dict], tools: list[dict] = (), **more) -> dict:
@@ -213,6 +231,29 @@ def test_a_history_without_a_user_says_that_it_begins():
 def test_inferred_tools_require_nothing():
     [given] = legal_tools([tool(properties={"a": {}}, required=["a"])], GOOD, DIALECTS["openai"], inferred=True)
     assert "required" not in given["function"]["parameters"]
+
+
+@given(json_values, json_values, st.text(max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_any_list_of_tools_becomes_one_that_is_taken(parameters, function, name):
+    """A tool list comes from a file. Whatever it holds, a run goes on."""
+    whole = {"type": "function", "function": {"name": name, "parameters": parameters}}
+    odd = [{"type": "function", "function": function}, {}]
+    tools = [whole, whole, *odd]
+    for dialect in NAMES:
+        CHECKS[dialect](sent(dialect, GOOD, odd))
+        CHECKS[dialect](sent(dialect, GOOD, tools))
+        back = ChatWire(dialect).own_names(tuple(tools))
+        assert back.get(legal_name(name, DIALECTS[dialect]), name) == name
+
+
+@given(st.lists(st.sampled_from([message for messages in TRAPS.values() for message in messages]), max_size=9))
+@settings(max_examples=200, deadline=None)
+def test_any_order_of_messages_becomes_one_that_is_taken(messages):
+    for dialect in NAMES:
+        CHECKS[dialect](sent(dialect, messages, [tool()]))
+        once = legal_messages(messages, DIALECTS[dialect])
+        assert legal_messages(once, DIALECTS[dialect]) == once
 
 
 def test_names_differ_and_can_be_mapped_back():
@@ -317,7 +358,7 @@ def test_real_sessions_are_taken_by_every_kind_of_server(format_name):
     traces = [trace for file in files for trace in read_traces(file.path, file.format)]
     states = [State(trace, turn) for trace in traces for turn in range(len(trace.turns))]
     assert states
-    for state in states[:: len(states) // 8 + 1]:
+    for state in states[:: len(states) // 4 + 1]:
         for dialect in NAMES:
             spoken = ChatWire(dialect, parameters_of(MODELS[dialect]))
             teacher = Teacher(MODELS[dialect], "http://127.0.0.1:1/v1", spoken=spoken)

@@ -72,7 +72,7 @@ def replay(
     opened = Run.open(run)
     chosen = written_teachers(teacher, opened.config.replay)
     cap_micros = _cap_micros(max_usd)
-    if no_teachers and (chosen or dry_run or max_usd is not None):
+    if no_teachers and (chosen or dry_run or batch or max_usd is not None):
         raise UsageError("--no-teachers asks nobody", f"recompose replay {quoted(run)} --no-teachers")
     refuse_stale(opened, "replay")
     is_done = opened.stage("replay").is_done and not dry_run

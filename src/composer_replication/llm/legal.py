@@ -12,9 +12,12 @@ import json
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
-from composer_replication.records import JsonObject
+from jsonschema import Draft7Validator, SchemaError
+
+from composer_replication.records import JsonObject, canonical_json
 
 from .dialects import Dialect
 
@@ -24,6 +27,7 @@ OPENING = "(the session begins)"
 GO_ON = "(go on)"
 LATE_RESULT = "Result of an earlier tool call:\n"
 MALFORMED = "malformed_arguments"
+SCHEMAS_REMEMBERED = 1 << 12
 _Messages = list[JsonObject]
 
 
@@ -35,7 +39,7 @@ def legal_messages(messages: Sequence[JsonObject], dialect: Dialect) -> list[Jso
     if not dialect.user_after_tool:
         found = list(_with_replies(found))
     first = next((place for place, message in enumerate(found) if message["role"] != "system"), len(found))
-    if dialect.opens_with_user and (first == len(found) or found[first]["role"] != "user"):
+    if not found or (dialect.opens_with_user and (first == len(found) or found[first]["role"] != "user")):
         found.insert(first, {"role": "user", "content": OPENING})
     if not dialect.ends_with_assistant and found[-1]["role"] not in ("user", "tool"):
         found.append({"role": "user", "content": GO_ON})
@@ -53,28 +57,48 @@ def legal_name(name: str, dialect: Dialect) -> str:
 def legal_tools(
     tools: Sequence[JsonObject], messages: Iterable[JsonObject], dialect: Dialect, inferred: bool = False
 ) -> list[JsonObject]:
-    """`inferred`: the list was put together from calls that worked, and nobody ever said what is required."""
-    if not tools and dialect.calls_need_tools:
+    """Those that are functions, each name once. `inferred`: the list was put together from calls that worked, so that
+    nobody ever said what is required."""
+    functions = [(tool, tool["function"]) for tool in tools if _is_function(tool.get("function"))]
+    if not functions and dialect.calls_need_tools:
         called = dict.fromkeys(call["function"]["name"] for message in messages for call in _calls(message))
-        tools = [{"type": "function", "function": {"name": name}} for name in called]
-    return [_legal_tool(tool, dialect, inferred) if "function" in tool else tool for tool in tools]
+        functions = [({}, {"name": name}) for name in called]
+    found: dict[str, JsonObject] = {}
+    for tool, function in functions:
+        legal = _legal_function(function, dialect, inferred)
+        found.setdefault(legal["name"], {**tool, "type": "function", "function": legal})
+    return list(found.values())
 
 
-def _legal_tool(tool: JsonObject, dialect: Dialect, inferred: bool) -> JsonObject:
-    function: JsonObject = tool["function"]
-    given: Any = function.get("parameters")
+def _is_function(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(cast(JsonObject, value).get("name"), str)
+
+
+def _legal_function(function: JsonObject, dialect: Dialect, inferred: bool) -> JsonObject:
+    parameters = _legal_parameters(canonical_json(function.get("parameters")), dialect.property_name, inferred)
+    return {**function, "name": legal_name(function["name"], dialect), "parameters": parameters}
+
+
+@lru_cache(SCHEMAS_REMEMBERED)
+def _legal_parameters(text: str, property_name: str, inferred: bool) -> JsonObject:
+    """An object with properties and without unions at its top. What is no JSON Schema at all becomes one that allows
+    anything. Kept, because all requests of a trace have the same tools."""
+    given: Any = json.loads(text)
     parameters = cast(JsonObject, given) if isinstance(given, dict) else {}
-    unions = ("oneOf", "anyOf", "allOf", "enum", "not")
-    dropped = (*unions, "required") if inferred else unions
-    parameters = {key: value for key, value in parameters.items() if key not in dropped}
-    parameters = _legal_schema({"properties": {}, **parameters, "type": "object"})
-    if dialect.property_name:
-        properties: JsonObject = parameters["properties"]
-        kept = {key: value for key, value in properties.items() if re.fullmatch(dialect.property_name, key)}
-        parameters["properties"] = kept
-        if "required" in parameters:
-            parameters["required"] = [key for key in parameters["required"] if key in kept or key not in properties]
-    return {**tool, "function": {**function, "name": legal_name(function["name"], dialect), "parameters": parameters}}
+    dropped = ("oneOf", "anyOf", "allOf", "enum", "not", *(("required",) if inferred else ()))
+    found = {"properties": {}, **{key: value for key, value in parameters.items() if key not in dropped}}
+    found["type"] = "object"
+    try:
+        Draft7Validator.check_schema(found)
+    except (SchemaError, RecursionError):
+        return {"type": "object", "properties": {}}
+    legal = cast(JsonObject, _legal_schema(found))
+    properties: JsonObject = legal["properties"]
+    legal["properties"] = {key: value for key, value in properties.items() if re.fullmatch(property_name, key)}
+    if "required" in legal:
+        left_out = properties.keys() - legal["properties"].keys()
+        legal["required"] = [key for key in legal["required"] if key not in left_out]
+    return legal
 
 
 def _legal_schema(schema: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from composer_replication.records import JsonObject
@@ -11,9 +11,6 @@ from .anthropic import messages_request
 from .dialects import AZURE, AZURE_KEY_HEADER, DIALECTS, DialectName
 from .legal import legal_messages, legal_name, legal_tools
 from .parameters import Parameters
-
-_OWN_FIELDS = ("parameters",)
-"""Part of a question's name, and of no request."""
 
 
 class ChatWire(NamedTuple):
@@ -24,7 +21,7 @@ class ChatWire(NamedTuple):
     def request(self, question: JsonObject, tools_inferred: bool = False, cache_marks: bool = False) -> JsonObject:
         """`question`: OpenAI style, with `max_tokens` and `temperature`, as its name was made from it."""
         rules = DIALECTS[self.dialect]
-        found = {key: value for key, value in question.items() if key not in _OWN_FIELDS}
+        found = {key: value for key, value in question.items() if key not in ("parameters", "messages", "tools")}
         tools = legal_tools(question.get("tools", ()), question["messages"], rules, tools_inferred)
         found |= {"messages": legal_messages(question["messages"], rules)} | ({"tools": tools} if tools else {})
         if self.dialect != "anthropic":
@@ -34,8 +31,9 @@ class ChatWire(NamedTuple):
 
     def own_names(self, tools: tuple[JsonObject, ...]) -> dict[str, str]:
         """The tools that go by another name here, and what they are called by us."""
-        names: list[str] = [tool["function"]["name"] for tool in tools if "function" in tool]
-        sent = {legal_name(name, DIALECTS[self.dialect]): name for name in names}
+        functions = (tool.get("function") for tool in tools)
+        names: list[Any] = [cast(JsonObject, one).get("name") for one in functions if isinstance(one, dict)]
+        sent = {legal_name(name, DIALECTS[self.dialect]): name for name in names if isinstance(name, str)}
         return {legal: name for legal, name in sent.items() if legal != name}
 
     def url(self, base_url: str, path: str | None = None) -> str:
