@@ -1,8 +1,8 @@
 """Makes a history and its tools legal for a dialect. What is legal already stays as it is.
 
 Reads an OpenAI-style request as a trace gives it, writes one that the server takes. Nothing is left out but messages
-without any text; what had to be put in says so itself. Each change depends on what comes before it alone, so that
-requests of one trace keep their common beginning and a provider's cache finds it.
+without any text; what had to be put in says so itself. Apart from a result that comes late to its call, each change
+depends on what comes before it alone: requests of one trace begin alike, and a provider's cache finds that.
 """
 
 from __future__ import annotations
