@@ -182,6 +182,34 @@ class GateConfig(Section):
     """Most states at which the policy is sampled: error states first, then others at random."""
 
 
+class TeacherSettings(Section):
+    """`[replay.models.NAME]`: one teacher. What is not said comes from the dated roster, or from its server's host."""
+
+    model: str | None = None
+    """Its name at the server; by default NAME."""
+    base_url: str | None = None
+    """By default `replay.base_url`. Azure's may end in `?api-version=…`."""
+    key_variable: str | None = None
+    prices: tuple[Weight, Weight] | None = None
+    """Dollars per million prompt and completion tokens."""
+    cache_prices: tuple[Weight, Weight] | None = None
+    """Dollars per million prompt tokens read from the provider's cache, and written to it."""
+    context_tokens: Positive | None = None
+    dialect: Literal["openai", "anthropic", "mistral", "vllm"] | None = None
+    """What the server refuses, and which API it speaks."""
+    limit: Literal["max_tokens", "max_completion_tokens"] | None = None
+    """What the model calls the limit on its answer."""
+    temperature: Weight | Literal["unset"] | None = None
+    """`unset` leaves it to the provider, for models that refuse any."""
+    reasoning_effort: str | None = None
+    extra_body: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """More fields of the request."""
+    headers: dict[str, str] = Field(default_factory=dict[str, str])
+    """More headers. A key has no place here: it comes from `key_variable`."""
+    private_network: Flag = False
+    """The server may have a private address; https all the same."""
+
+
 class ReplayConfig(Section):
     simulated: Flag = True
     """Ask the built-in simulated teachers, noisy oracles of the toolbox, over loopback HTTP."""
@@ -195,15 +223,22 @@ class ReplayConfig(Section):
     """Dollars per million prompt and completion tokens, by model. A model off loopback must have a price."""
     key_variable: str | None = None
     """Name of the environment variable that holds the key for `base_url`."""
+    models: dict[str, TeacherSettings] = Field(
+        default_factory=dict[str, TeacherSettings], exclude_if=lambda models: not models
+    )
+    """Settings of single teachers, by the name that `teachers` or `--teacher` uses."""
     own_family: Flag = False
     """Also ask teachers of the family that made a turn, and count their vote on it."""
     max_states: Positive = 256
     gate: GateConfig = GateConfig()
     concurrency: Positive = 8
     """Most calls in flight to one teacher; fewer while it complains."""
-    max_tokens: Positive = 256
+    max_tokens: Positive = 2048
+    """Longest answer, reasoning included. Of the turns in real sessions 256 cuts a fifth, 2048 one in a hundred."""
     timeout_s: AboveZero = 60.0
     """From the first byte sent to the last one received."""
+    batch_poll_s: AboveZero = 30.0
+    """With `--batch`: how often the provider is asked whether a batch is done."""
     max_attempts: Positive = 6
     """Tries per question where the provider, and not the question, is the trouble."""
 

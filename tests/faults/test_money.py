@@ -229,7 +229,7 @@ class Shop:
         self.costs, self.rng = itertools.cycle(costs), random.Random(seed)
         self.bill: list[int] = []
 
-    async def post(self, url, body, key) -> Response:
+    async def post(self, url, body, key, headers=None) -> Response:
         micros = next(self.costs)
         self.bill.append(micros)
         for _ in range(self.rng.randrange(4)):
@@ -237,7 +237,7 @@ class Shop:
         usage = {"prompt_tokens": 40, "completion_tokens": 12, "cost": micros / 1e6}
         return Response(200, orjson.dumps({"choices": [{"message": {"content": "x"}}], "usage": usage}))
 
-    async def get(self, url, key) -> Response:
+    async def get(self, url, key, headers=None) -> Response:
         raise AssertionError
 
 
@@ -293,7 +293,7 @@ def test_a_teacher_that_asks_to_wait_long_does_not_hold_the_others(tmp_path, mon
     ledger = Ledger(tmp_path / "ledger.sqlite")
 
     class Split(Shop):
-        async def post(self, url, body, key) -> Response:
+        async def post(self, url, body, key, headers=None) -> Response:
             if b'"parked"' in body:
                 return Response(429, b"{}", retry_after="86400")
             return await super().post(url, body, key)
@@ -316,7 +316,7 @@ def test_nothing_is_sent_inside_the_window_of_retry_after(tmp_path):
     sent: list[float] = []
 
     class Window(Shop):
-        async def post(self, url, body, key) -> Response:
+        async def post(self, url, body, key, headers=None) -> Response:
             sent.append(time.monotonic())
             if len(sent) == 1:
                 await asyncio.sleep(0.05)

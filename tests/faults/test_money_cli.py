@@ -26,7 +26,8 @@ MODELS = ("alpha/one", "beta/two", "gamma/three")
 
 def make_run(path: Path, traces: int) -> Path:
     """A run whose first two stages are done: toolbox episodes with two errors each."""
-    run, made = Run.start(path, Config()), [failed_trace(index) for index in range(traces)]
+    config = Config(replay=ReplayConfig(max_tokens=256))
+    run, made = Run.start(path, config), [failed_trace(index) for index in range(traces)]
     run.stage("ingestion").finish(made, {"traces": traces}, [], time.monotonic())
     sites = [site for trace in made for site in find_sites(trace)]
     run.stage("sites").finish(sites, {"sites": len(sites)}, [run.stage("ingestion")], time.monotonic())

@@ -211,6 +211,7 @@ OTHER_VALUES = {
     "model": "policy",
     "importance_clip": 2.0,
     "sibling_hints": "outcome",
+    "models": {"mine": {"reasoning_effort": "low"}},
 }
 
 

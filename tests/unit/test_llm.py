@@ -104,7 +104,8 @@ def test_names_are_checked_after_they_are_resolved(host, address, good, monkeypa
 def test_a_key_cannot_be_seen(monkeypatch):
     monkeypatch.setenv("SOME_KEY", " secret-value \n")
     key = key_from_environment("SOME_KEY")
-    assert key.header() == "Bearer secret-value"
+    assert key.headers() == {"Authorization": "Bearer secret-value"}
+    assert key_from_environment("SOME_KEY", "x-api-key").headers() == {"x-api-key": "secret-value"}
     for text in (repr(key), str(key), f"{key}", f"{key!r:>9}", repr(Endpoint("m", "u", None, key)), repr([key])):
         assert "secret" not in text
     for spill in (pickle.dumps, json.dumps):

@@ -55,6 +55,9 @@ def replay(
     no_teachers: Annotated[
         bool, Parameter(negative="", help="Ask nobody: there will be no pairs, and training goes without channel 3.")
     ] = False,
+    batch: Annotated[
+        bool, Parameter(negative="", help="Ask through the batch endpoints of OpenAI and Anthropic: half the price.")
+    ] = False,
     max_usd: Annotated[float | None, Parameter(help="Most that the whole run may spend on models.")] = None,
     dry_run: Annotated[bool, Parameter(negative="", help="Show calls, tokens and dollars; ask nobody.")] = False,
     json: Json = False,
@@ -69,7 +72,7 @@ def replay(
     opened = Run.open(run)
     chosen = written_teachers(teacher, opened.config.replay)
     cap_micros = _cap_micros(max_usd)
-    if no_teachers and (chosen or dry_run or max_usd is not None):
+    if no_teachers and (chosen or dry_run or batch or max_usd is not None):
         raise UsageError("--no-teachers asks nobody", f"recompose replay {quoted(run)} --no-teachers")
     refuse_stale(opened, "replay")
     is_done = opened.stage("replay").is_done and not dry_run
@@ -85,9 +88,9 @@ def replay(
             tell("replay", opened, json)
             return
         if dry_run:
-            _show_estimate(_estimate(opened, chosen, own_family), json)
+            _show_estimate(_estimate(opened, chosen, own_family, batch), json)
             return
-        _spend(opened, chosen, own_family, cap_micros, progress, json, no_teachers)
+        _spend(opened, chosen, own_family, cap_micros, progress, json, no_teachers, batch)
     finally:
         progress.close()
     tell("replay", opened, json)
@@ -110,6 +113,7 @@ def _spend(
     progress: Progress,
     as_json: bool,
     ask_nobody: bool,
+    batch: bool,
 ) -> None:
     if cap_micros is not None:
         _require_keys(opened, chosen, own_family)
@@ -120,7 +124,7 @@ def _spend(
     progress.stage("replay", "ask the teachers")
     try:
         with _interruptible():
-            replay_stage(opened, progress, chosen, own_family, ask_nobody)
+            replay_stage(opened, progress, chosen, own_family, ask_nobody, batch)
     except (RecomposeError, KeyboardInterrupt):
         _tell_what_is_saved(opened, chosen, as_json)
         raise
@@ -173,11 +177,11 @@ def _tell_what_is_saved(run: Run, chosen: Sequence[Teacher], as_json: bool) -> N
         print(json_module.dumps({**saved, **counts}))
 
 
-def _estimate(run: Run, chosen: Sequence[Teacher], own_family: bool) -> list[CostEstimate]:
+def _estimate(run: Run, chosen: Sequence[Teacher], own_family: bool, batch: bool = False) -> list[CostEstimate]:
     traces, config = run.stage("ingestion").read(Trace), replay_config(run, own_family)
     sites = run.stage("sites").read(ErrorSite)
     states = [choice.state for choice in replay_plan(run, with_errors_marked(traces, sites), sites, chosen)]
-    with replay_teachers(run, traces, chosen) as teachers:
+    with replay_teachers(run, traces, chosen, batch) as teachers:
         asking = askable(states, teachers, config)
         return estimate(asking, teachers, config.max_tokens, run.path / "ledger.sqlite")
 

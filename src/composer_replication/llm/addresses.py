@@ -1,9 +1,13 @@
-"""Where requests may go: loopback, or a public host over https. Names are checked again after they are resolved."""
+"""Where requests may go: loopback, or over https a public host, or a private one that the user named as such. Names are
+checked again after they are resolved.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -12,6 +16,8 @@ from aiohttp.resolver import ThreadedResolver
 from composer_replication.errors import UsageError
 
 OPENROUTER_HOST = "openrouter.ai"
+_QUERY = re.compile(r"(api-version=[\w.-]+)?")
+"""All that an address may ask: Azure's version."""
 
 
 def host_of(base_url: str) -> str:
@@ -38,11 +44,12 @@ def require_loopback(base_url: str) -> None:
         raise UsageError(f"{base_url} is not on this machine", "use a loopback server")
 
 
-def require_allowed(base_url: str) -> None:
-    """http for loopback, https for everybody else, no names and passwords, no private address."""
+def require_allowed(base_url: str, private_network: bool = False) -> None:
+    """http for loopback, https for everybody else, no names and passwords, no private address that was not named."""
     try:
         parts = urlsplit(base_url)
-        host, clean = parts.hostname or "", not (parts.username or parts.password or parts.query or parts.fragment)
+        host, clean = parts.hostname or "", not (parts.username or parts.password or parts.fragment)
+        clean = clean and bool(_QUERY.fullmatch(parts.query))
         port_is_good = parts.port is None or parts.port > 0
     except ValueError:
         parts, host, clean, port_is_good = None, "", False, False
@@ -56,15 +63,20 @@ def require_allowed(base_url: str) -> None:
         private = not ipaddress.ip_address(host).is_global
     except ValueError:
         private = False
-    if private:
-        raise UsageError(f"{base_url} is a private address", "use a public host, or loopback (ssh -L forwards a port)")
+    if private and not private_network:
+        raise UsageError(
+            f"{base_url} is a private address",
+            "say `private_network = true` in its [replay.models] entry, or use a public host or loopback",
+        )
 
 
 class PublicResolver(AbstractResolver):
-    """A name that leads to a private address is not connected to; `localhost` must lead to loopback."""
+    """A name that leads to a private address is not connected to, unless it is one of `private_hosts`; `localhost` must
+    lead to loopback."""
 
-    def __init__(self) -> None:
+    def __init__(self, private_hosts: Collection[str] = ()) -> None:
         self._resolver = ThreadedResolver()
+        self._private_hosts = private_hosts
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -72,7 +84,8 @@ class PublicResolver(AbstractResolver):
         found = await self._resolver.resolve(host, port, family)
         for item in found:
             address = ipaddress.ip_address(item["host"].partition("%")[0])
-            if not (address.is_loopback if host == "localhost" else address.is_global):
+            allowed = address.is_loopback if host == "localhost" else address.is_global
+            if not allowed and host not in self._private_hosts:
                 raise OSError(None, f"{host} leads to the private address {address}")
         return found
 

@@ -10,14 +10,18 @@ from typing import Literal, NamedTuple
 from composer_replication.records import JsonObject, Usage
 
 from .addresses import require_allowed
+from .cache_prices import Rates, with_cost
 from .http_answers import Action, AnswerVerdict, judge
 from .keys import ApiKey
 from .ledger import Ending, Ledger, Reservation
 from .outgoing import encoded, priced, secret_in
 from .pricing import FREE, Charge, Prices, charge, worst_micros
-from .transport import Ambiguous, NotSent, Transport
+from .transport import Ambiguous, NotSent, Response, Transport
+from .wire import ChatWire
 
 NOTHING = Charge(0, True, Usage())
+ENVELOPE_BYTES = 512
+"""Of a request's bytes, those that are neither prompt nor tools; the room for a provider's template covers them."""
 
 
 class Endpoint(NamedTuple):
@@ -27,10 +31,15 @@ class Endpoint(NamedTuple):
     base_url: str
     prices: Prices | None = None
     key: ApiKey | None = None
+    wire: ChatWire = ChatWire()
+    rates: Rates | None = None
+    """What a token costs that was in the provider's cache, or was put there, where that is known."""
+    private_network: bool = False
 
 
 class PaidCall(NamedTuple):
-    """One question. The request is built when it is sent, because many wait at a time."""
+    """One question. The request is built when it is sent, because many wait at a time. It may be longer than
+    `prompt_bytes`, which is what the question has: a dialect may want more words for the same."""
 
     key: str
     prompt_bytes: int
@@ -52,10 +61,11 @@ async def attempt(
 ) -> Attempted:
     """`prices` stand in where the endpoint has none."""
     prices = endpoint.prices or prices
-    worst = worst_micros(prices or FREE, call.prompt_bytes, call.max_tokens)
     request = call.request()
-    require_allowed(endpoint.base_url)
+    require_allowed(endpoint.base_url, endpoint.private_network)
     kind = secret_in(request)
+    body = encoded(priced(request, endpoint.base_url, prices))
+    worst = worst_of(prices, call, body)
     reservation = await ledger.areserve(call.key, endpoint.name, worst, call.prompt_bytes)
     if reservation.status != "reserved":
         return Attempted(_without(reservation))
@@ -63,10 +73,9 @@ async def attempt(
         verdict = AnswerVerdict("retry_never", "refused", f"not sent: the request holds a secret ({kind})")
         await ledger.afinish(reservation.attempt, Ending("refused", reason=verdict.reason))
         return Attempted("retry_never", verdict)
-    body = encoded(priced(request, endpoint.base_url, prices))
     started = time.monotonic()
     try:
-        ended, verdict = await _send(f"{endpoint.base_url}/chat/completions", body, endpoint, prices, worst, transport)
+        ended, verdict = await _send(body, endpoint, prices, worst, transport)
     except asyncio.CancelledError:
         ledger.finish_later(reservation.attempt, Ending("in_doubt", reason="cancelled"))
         raise
@@ -76,11 +85,17 @@ async def attempt(
     return Attempted(verdict.action, verdict, cost, ended.latency_s or 0.0)
 
 
+def worst_of(prices: Prices | None, call: PaidCall, body: bytes) -> int:
+    """The most that a call can cost, by what the question has and by what is really sent."""
+    return worst_micros(prices or FREE, max(call.prompt_bytes, len(body) - ENVELOPE_BYTES), call.max_tokens)
+
+
 async def _send(
-    url: str, body: bytes, endpoint: Endpoint, prices: Prices | None, worst: int, transport: Transport
+    body: bytes, endpoint: Endpoint, prices: Prices | None, worst: int, transport: Transport
 ) -> tuple[Ending, AnswerVerdict]:
     try:
-        response = await transport.post(url, body, endpoint.key)
+        url, headers = endpoint.wire.url(endpoint.base_url), endpoint.wire.all_headers()
+        response = await transport.post(url, body, endpoint.key, headers)
     except NotSent as error:
         verdict = AnswerVerdict("retry_soon", "refused", str(error))
         return Ending("refused", reason=verdict.reason), verdict
@@ -88,16 +103,22 @@ async def _send(
         verdict = AnswerVerdict("retry_soon", "in_doubt", str(error))
         return Ending("in_doubt", exact=False, reason=verdict.reason, generation=error.generation), verdict
     verdict = judge(response)
+    return ending_of(response, verdict, endpoint, prices, worst), verdict
+
+
+def ending_of(
+    response: Response, verdict: AnswerVerdict, endpoint: Endpoint, prices: Prices | None, worst: int
+) -> Ending:
+    """What the ledger is told of an answer."""
     state, kept = verdict.state, response.body if response.status == 200 else None
     told = NOTHING
     if verdict.answer is not None:
-        told = charge(verdict.answer, prices, worst)
+        told = charge(with_cost(verdict.answer, endpoint.rates), prices, worst)
         state = "in_doubt" if state == "failed" and not told.exact else state
-    ending = Ending(
+    return Ending(
         state, told.micros, told.exact and state != "in_doubt", verdict.reason, verdict.unusable, kept,
         _generation(verdict, response.generation), told.usage,
     )  # fmt: skip
-    return ending, verdict
 
 
 def _generation(verdict: AnswerVerdict, from_header: str | None) -> str | None:

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import orjson
 
+from .anthropic import chat_completion
 from .ledger import State
 from .transport import Response
 
@@ -68,7 +69,7 @@ def _judge_body(body: bytes) -> AnswerVerdict:
         return AnswerVerdict("retry_soon", "in_doubt", "bad JSON", unusable=True)
     if not isinstance(answer, dict):
         return AnswerVerdict("retry_soon", "in_doubt", "not an object", unusable=True)
-    fields = cast("dict[str, Any]", answer)
+    fields = chat_completion(cast("dict[str, Any]", answer))
     choices = fields.get("choices")
     choice: Any = cast("list[Any]", choices)[0] if isinstance(choices, list) and choices else None
     error: Any = fields.get("error") or (

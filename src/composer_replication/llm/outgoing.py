@@ -44,8 +44,8 @@ def secret_in(request: JsonObject) -> str | None:
 def encoded(request: JsonObject) -> bytes:
     try:
         return orjson.dumps(request)
-    except TypeError:  # half surrogates and very large numbers
-        return json.dumps(request).encode()
+    except TypeError:  # half surrogates, which no server reads, and very large numbers
+        return json.dumps(request, ensure_ascii=False).encode("utf-8", "replace")
 
 
 @lru_cache(MESSAGES_REMEMBERED)

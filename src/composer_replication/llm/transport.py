@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import NamedTuple, Protocol
 
@@ -41,17 +42,25 @@ class Ambiguous(Exception):
 
 
 class Transport(Protocol):
-    async def post(self, url: str, body: bytes, key: ApiKey | None) -> Response: ...
+    async def post(
+        self, url: str, body: bytes, key: ApiKey | None, headers: Mapping[str, str] | None = None
+    ) -> Response: ...
 
-    async def get(self, url: str, key: ApiKey | None) -> Response: ...
+    async def get(self, url: str, key: ApiKey | None, headers: Mapping[str, str] | None = None) -> Response: ...
 
 
 class HttpTransport:
-    """Redirects, proxies of the environment, cookies and decompression by the library are off."""
+    """Redirects, proxies of the environment, cookies and decompression by the library are off.
 
-    def __init__(self, timeout_s: float) -> None:
+    `private_hosts`: names that may lead to a private address, because the user said so.
+    """
+
+    def __init__(
+        self, timeout_s: float, private_hosts: Collection[str] = (), max_response_bytes: int | None = None
+    ) -> None:
+        self._max_bytes = max_response_bytes
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, resolver=PublicResolver(), ttl_dns_cache=60),
+            connector=aiohttp.TCPConnector(limit=0, resolver=PublicResolver(private_hosts), ttl_dns_cache=60),
             timeout=aiohttp.ClientTimeout(total=timeout_s),
             headers={"Accept-Encoding": "identity", "Content-Type": "application/json"},
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -69,23 +78,30 @@ class HttpTransport:
     ) -> None:
         await self._session.close()
 
-    async def post(self, url: str, body: bytes, key: ApiKey | None) -> Response:
-        return await self._request("POST", url, body, key)
+    async def post(
+        self, url: str, body: bytes, key: ApiKey | None, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        return await self._request("POST", url, body, key, headers)
 
-    async def get(self, url: str, key: ApiKey | None) -> Response:
-        return await self._request("GET", url, None, key)
+    async def get(self, url: str, key: ApiKey | None, headers: Mapping[str, str] | None = None) -> Response:
+        return await self._request("GET", url, None, key, headers)
 
-    async def _request(self, method: str, url: str, body: bytes | None, key: ApiKey | None) -> Response:
-        headers = {"Authorization": key.header()} if key else None
+    async def _request(
+        self, method: str, url: str, body: bytes | None, key: ApiKey | None, more: Mapping[str, str] | None
+    ) -> Response:
+        headers = {**(more or {}), **(key.headers() if key else {})}
+        limit = self._max_bytes or MAX_RESPONSE_BYTES
         generation: str | None = None
         try:
             async with self._session.request(
                 method, url, data=body, headers=headers, allow_redirects=False
             ) as response:
                 generation = response.headers.get(GENERATION_HEADER)
-                raw = await _read(response)
+                raw = await _read(response, limit)
                 encoding = response.headers.get("Content-Encoding", "identity")
-                return Response(response.status, _plain(raw, encoding), response.headers.get("Retry-After"), generation)
+                return Response(
+                    response.status, _plain(raw, encoding, limit), response.headers.get("Retry-After"), generation
+                )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
             raise NotSent(f"{type(error).__name__}: {error}") from error
         except TimeoutError as error:
@@ -100,27 +116,27 @@ class _TooLarge(ValueError):
     pass
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
+async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
     length = response.content_length
-    if length is not None and length > MAX_RESPONSE_BYTES:
+    if length is not None and length > limit:
         raise _TooLarge("response too large")
     if length is not None and length <= _CHUNK_BYTES:
         return await response.read()
     body = bytearray()
     async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
         body += chunk
-        if len(body) > MAX_RESPONSE_BYTES:
+        if len(body) > limit:
             raise _TooLarge("response too large")
     return bytes(body)
 
 
-def _plain(raw: bytes, encoding: str) -> bytes:
+def _plain(raw: bytes, encoding: str, limit: int) -> bytes:
     """Some servers compress unasked. What a small body unpacks to is capped like any other."""
     if encoding in ("identity", ""):
         return raw
     if encoding not in ("gzip", "deflate"):
         raise ValueError("an encoding that was not asked for")
-    body = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(raw, MAX_RESPONSE_BYTES + 1)
-    if len(body) > MAX_RESPONSE_BYTES:
+    body = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(raw, limit + 1)
+    if len(body) > limit:
         raise _TooLarge("response too large")
     return body

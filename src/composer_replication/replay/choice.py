@@ -10,6 +10,7 @@ from composer_replication.errors import UsageError
 from composer_replication.llm.addresses import is_openrouter, require_allowed
 from composer_replication.llm.pricing import PER_TOKENS, Prices
 
+from .model_settings import settled_teacher
 from .roster import DEFAULT_TEACHERS, ORIGIN_TEACHERS
 from .teachers import OPENROUTER_KEY, Teacher
 
@@ -29,17 +30,25 @@ def written_teachers(texts: Sequence[str], config: ReplayConfig) -> list[Teacher
 
 def configured_teachers(config: ReplayConfig) -> list[Teacher]:
     """Teachers of the config; without a server, those of the roster."""
-    if not config.base_url:
-        return [_trainable(teacher) for name in config.teachers or ("default",) for teacher in _of_roster(name)]
-    if not config.teachers:
+    if config.base_url and not (config.teachers or config.models):
         raise UsageError("replay.base_url is set but replay.teachers is not", "set both in the config file")
-    return [_at(config.base_url, model, model, None, config.key_variable, config) for model in config.teachers]
+    names = config.teachers or tuple(config.models) or ("default",)
+    return [_trainable(teacher) for name in names for teacher in _configured(name, config)]
+
+
+def _configured(name: str, config: ReplayConfig) -> list[Teacher]:
+    settings = config.models.get(name)
+    base_url = (settings.base_url if settings else None) or config.base_url
+    if not base_url:
+        return [settled_teacher(teacher, settings) for teacher in _of_roster(name)]
+    model = (settings.model if settings else None) or name
+    return [_at(base_url, model, name, None, config.key_variable, config)]
 
 
 def _written(text: str, config: ReplayConfig) -> list[Teacher]:
     name, equals, rest = text.partition("=")
     if not equals:
-        return _of_roster(text)
+        return _configured(text, config) if text in config.models else _of_roster(text)
     base_url, *parts = (part.strip() for part in rest.split(","))
     if not name or not parts or not parts[0]:
         raise UsageError(f"{text} is not a teacher", FORM)
@@ -58,11 +67,12 @@ def _written(text: str, config: ReplayConfig) -> list[Teacher]:
 def _at(
     base_url: str, model: str, name: str, usd: tuple[float, float] | None, variable: str | None, config: ReplayConfig
 ) -> Teacher:
-    require_allowed(base_url)
+    settings = config.models.get(name)
+    require_allowed(base_url, bool(settings and settings.private_network))
     usd = usd or config.prices.get(name) or config.prices.get(model)
     prices = Prices(*(round(dollars * PER_TOKENS) for dollars in usd)) if usd else None
     known = next((one for one in _roster() if one.model == model), None) if is_openrouter(base_url) else None
-    return Teacher(
+    teacher = Teacher(
         model,
         base_url,
         key_variable=variable or (OPENROUTER_KEY if is_openrouter(base_url) else None),
@@ -70,6 +80,7 @@ def _at(
         licence=known.licence if known else None,
         label=name if name != model else "",
     )
+    return settled_teacher(teacher, settings)
 
 
 def _of_roster(name: str) -> list[Teacher]:

@@ -18,8 +18,8 @@ from .requests import TeacherQuestion, questions
 from .runner import price_of
 from .teachers import Teacher
 
-COMPLETION_SHARE = 0.5
-"""Of `max_tokens`, where a teacher has not answered yet."""
+COMPLETION_SHARE = 0.125
+"""Of `max_tokens`, where a teacher has not answered yet: turns of real sessions have 255 tokens on average."""
 _Ratio = tuple[float, float]
 
 

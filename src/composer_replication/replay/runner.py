@@ -15,7 +15,7 @@ from itertools import islice
 
 from composer_replication.config import ReplayConfig
 from composer_replication.errors import PartialError, UsageError
-from composer_replication.llm.addresses import is_loopback, require_allowed
+from composer_replication.llm.addresses import host_of, is_loopback, require_allowed
 from composer_replication.llm.calls import DRAIN_S, Calls
 from composer_replication.llm.client import Endpoint
 from composer_replication.llm.keys import key_from_environment
@@ -28,6 +28,7 @@ from composer_replication.progress import Progress, Silent
 from composer_replication.records import TeacherReply, Trace
 
 from .askable import askable
+from .batching import ask_in_batches, refuse_pending
 from .gate import State
 from .panel import Panel
 from .parse import Parsed, parse_reply
@@ -84,7 +85,13 @@ def ask(asked: Sequence[TeacherQuestion], ledger: Ledger, config: ReplayConfig, 
     known = ledger.settled_keys()
     open_questions = [question for key, question in unique.items() if key not in known]
     poisoned = ledger.poisoned_keys() if open_questions else set[str]()
-    lanes = _lanes([question for question in open_questions if question.key not in poisoned], ledger, config)
+    left = [question for question in open_questions if question.key not in poisoned]
+    if any(question.teacher.batch for question in left):
+        own = {admitted(teacher, ledger): questions for teacher, questions in _by_teacher(left).items()}
+        ask_in_batches(own, ledger, progress, config.batch_poll_s)
+        return
+    refuse_pending(ledger)
+    lanes = _lanes(left, ledger, config)
     cached = len(unique) - sum(lane.pending for lane in lanes)
     if not lanes:
         progress.step(len(unique), len(unique))
@@ -100,7 +107,8 @@ def ask(asked: Sequence[TeacherQuestion], ledger: Ledger, config: ReplayConfig, 
 
 
 async def _run(lanes: Sequence[Lane], ledger: Ledger, config: ReplayConfig, progress: Progress, panel: Panel) -> Calls:
-    async with HttpTransport(config.timeout_s) as transport:
+    private_hosts = {host_of(lane.endpoint.base_url) for lane in lanes if lane.endpoint.private_network}
+    async with HttpTransport(config.timeout_s, private_hosts) as transport:
         for endpoint in {lane.endpoint for lane in lanes if any(lane.endpoint.prices or ())}:
             await note_usage(ledger, transport, endpoint.base_url, endpoint.key)
         calls = Calls(lanes, ledger, transport, config.max_attempts, panel.show)
@@ -111,16 +119,10 @@ async def _run(lanes: Sequence[Lane], ledger: Ledger, config: ReplayConfig, prog
 
 def _lanes(asked: Sequence[TeacherQuestion], ledger: Ledger, config: ReplayConfig) -> list[Lane]:
     """One queue per teacher, trace by trace, so that a provider's prompt cache sees growing prefixes."""
-    by_teacher: dict[Teacher, list[TeacherQuestion]] = {}
-    for question in asked:
-        by_teacher.setdefault(question.teacher, []).append(question)
     has_cap = ledger.totals().cap_micros is not None
     lanes: list[Lane] = []
-    for teacher, own in by_teacher.items():
-        endpoint = endpoint_of(teacher)
-        if endpoint.prices and any(endpoint.prices) and not has_cap:
-            raise UsageError(f"{teacher.name} costs money and there is no cap", "add --max-usd DOLLARS")
-        ledger.remember_teacher(teacher.name, endpoint.base_url, teacher.key_variable)
+    for teacher, own in _by_teacher(asked).items():
+        endpoint = admitted(teacher, ledger)
         lane = Lane(endpoint, config.concurrency, learns_price=endpoint.prices is None and has_cap)
         first: dict[str, int] = {}
         for rank, question in enumerate(own):
@@ -131,14 +133,32 @@ def _lanes(asked: Sequence[TeacherQuestion], ledger: Ledger, config: ReplayConfi
     return lanes
 
 
+def _by_teacher(asked: Sequence[TeacherQuestion]) -> dict[Teacher, list[TeacherQuestion]]:
+    found: dict[Teacher, list[TeacherQuestion]] = {}
+    for question in asked:
+        found.setdefault(question.teacher, []).append(question)
+    return found
+
+
+def admitted(teacher: Teacher, ledger: Ledger) -> Endpoint:
+    """Where a teacher is asked; one that costs money needs a cap."""
+    endpoint = endpoint_of(teacher)
+    if endpoint.prices and any(endpoint.prices) and ledger.totals().cap_micros is None:
+        raise UsageError(f"{teacher.name} costs money and there is no cap", "add --max-usd DOLLARS")
+    if not teacher.private_network:  # what is remembered is looked up later, and no private server tells a bill
+        ledger.remember_teacher(teacher.name, endpoint.base_url, teacher.key_variable)
+    return endpoint
+
+
 def endpoint_of(teacher: Teacher) -> Endpoint:
-    key = key_from_environment(teacher.key_variable)
-    return Endpoint(teacher.name, teacher.base_url.rstrip("/"), price_of(teacher), key)
+    base_url, wire = teacher.base_url.rstrip("/"), teacher.wire
+    key = key_from_environment(teacher.key_variable, wire.key_header(base_url))
+    return Endpoint(teacher.name, base_url, price_of(teacher), key, wire, teacher.rates, teacher.private_network)
 
 
 def price_of(teacher: Teacher) -> Prices | None:
     """Simulated teachers are free, a server of one's own may be: None where its answers have to tell."""
-    require_allowed(teacher.base_url)
+    require_allowed(teacher.base_url, teacher.private_network)
     if teacher.prices is None and not teacher.simulated and not is_loopback(teacher.base_url):
         raise UsageError(
             f"the price of {teacher.name} is not known",
@@ -188,7 +208,8 @@ def _tell_parked(parked: Mapping[str, str]) -> None:
 
 def _reply(question: TeacherQuestion, settled: Settled | None) -> TeacherReply:
     (trace, turn), teacher = question.state, question.teacher
-    parsed = parse_reply(settled.body, teacher.model) if settled else Parsed("failed")
+    own_names = teacher.wire.own_names(trace.tools)
+    parsed = parse_reply(settled.body, teacher.model, own_names) if settled else Parsed("failed")
     return TeacherReply(
         key=question.key,
         state_id=trace.state_id(turn),

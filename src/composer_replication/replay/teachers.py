@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from composer_replication.llm.cache_prices import Rates
+from composer_replication.llm.dialects import dialect_of
+from composer_replication.llm.parameters import parameters_of
 from composer_replication.llm.pricing import Prices
+from composer_replication.llm.wire import ChatWire
 from composer_replication.records import family_of
 
 OPENROUTER = "https://openrouter.ai/api/v1"
@@ -27,7 +31,7 @@ class Licence(NamedTuple):
 
 
 class Teacher(NamedTuple):
-    """A model behind an OpenAI-compatible server."""
+    """A model behind a server that speaks one of the dialects."""
 
     model: str
     base_url: str
@@ -48,6 +52,24 @@ class Teacher(NamedTuple):
     licence: Licence | None = None
     label: str = ""
     """What the user calls it, where that is not the model's name."""
+    spoken: ChatWire | None = None
+    """How it is asked, where that is not what is known of its server and its model."""
+    private_network: bool = False
+    batch: bool = False
+    """Asked through its provider's batch endpoint; its prices are those of a batch."""
+
+    @property
+    def wire(self) -> ChatWire:
+        return self.spoken or ChatWire(dialect_of(self.model, self.base_url), parameters_of(self.model))
+
+    @property
+    def rates(self) -> Rates | None:
+        """Every token at its own price; one whose price is not known as a fresh token of the prompt."""
+        if self.prices is None:
+            return None
+        prompt, completion = self.prices
+        cached, written = self.cached_micros, self.cache_write_micros
+        return Rates(prompt, completion, prompt if cached is None else cached, prompt if written is None else written)
 
     @property
     def name(self) -> str:

@@ -16,6 +16,7 @@ from composer_replication.replay import Teacher, replay_states, states_to_ask
 from composer_replication.replay.askable import askable
 from composer_replication.replay.choice import configured_teachers
 from composer_replication.replay.gate import AskedState, Choice, choose_states
+from composer_replication.replay.model_settings import batched
 from composer_replication.runs import Run, StageFolder, read_records, write_records
 from composer_replication.sites.marking import with_errors_marked
 
@@ -25,7 +26,12 @@ ASKED_STATES = "replay/states.jsonl.zst"
 
 
 def replay(
-    run: Run, progress: Progress, chosen: Sequence[Teacher] = (), own_family: bool = False, ask_nobody: bool = False
+    run: Run,
+    progress: Progress,
+    chosen: Sequence[Teacher] = (),
+    own_family: bool = False,
+    ask_nobody: bool = False,
+    batch: bool = False,
 ) -> None:
     from composer_replication.llm.bill import summary
     from composer_replication.llm.ledger import Ledger
@@ -37,7 +43,7 @@ def replay(
     choices = replay_plan(run, with_errors_marked(traces, sites), sites, chosen)
     states = [choice.state for choice in choices]
     with ExitStack() as stack:
-        teachers = [] if ask_nobody else stack.enter_context(replay_teachers(run, traces, chosen))
+        teachers = [] if ask_nobody else stack.enter_context(replay_teachers(run, traces, chosen, batch))
         if not teachers:
             progress.note("nobody is asked: there will be no pairs, and channel 3 has nothing to learn from")
         ledger = Ledger(run.path / "ledger.sqlite")
@@ -89,12 +95,17 @@ def asked_states(run: Run) -> list[AskedState]:
 
 
 @contextmanager
-def replay_teachers(run: Run, traces: list[Trace], chosen: Sequence[Teacher]) -> Generator[Sequence[Teacher]]:
+def replay_teachers(
+    run: Run, traces: list[Trace], chosen: Sequence[Teacher], batch: bool = False
+) -> Generator[Sequence[Teacher]]:
     """Those of the command line, else those of the config; nobody where simulated ones know none of the tasks."""
     config = run.config.replay
     if chosen or not config.simulated:
-        yield chosen or configured_teachers(config)
+        teachers = chosen or configured_teachers(config)
+        yield [batched(teacher) for teacher in teachers] if batch else teachers
         return
+    if batch:
+        raise UsageError("simulated teachers have no batch endpoint", "leave --batch out, or name teachers")
     with open_environment(run.config) as environment, ExitStack() as stack:
         offered = environment.simulated_teachers(traces, config.simulated_error_rates, run.config.seed)
         simulated = stack.enter_context(offered) if offered else []

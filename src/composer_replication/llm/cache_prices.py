@@ -1,0 +1,45 @@
+"""What an answer cost where a part of its prompt was read from the provider's cache, or written to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+from .pricing import PER_TOKENS
+
+
+class Rates(NamedTuple):
+    """Micro-dollars per million tokens."""
+
+    prompt_micros: int
+    completion_micros: int
+    cached_micros: int
+    cache_write_micros: int
+
+
+def with_cost(answer: dict[str, Any], rates: Rates | None) -> dict[str, Any]:
+    """The answer with its cost in dollars, where it names its tokens and no cost of its own."""
+    told: Any = answer.get("usage")
+    if rates is None or not isinstance(told, dict):
+        return answer
+    usage = cast("dict[str, Any]", told)
+    details: Any = usage.get("prompt_tokens_details")
+    prompt, completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    if usage.get("cost") is not None or not prompt or not isinstance(details, dict):
+        return answer
+    parts = cast("dict[str, Any]", details)
+    read, written = _count(parts, "cached_tokens"), _count(parts, "cache_write_tokens")
+    if read + written > prompt:
+        return answer
+    micros = (
+        (prompt - read - written) * rates.prompt_micros
+        + read * rates.cached_micros
+        + written * rates.cache_write_micros
+        + completion * rates.completion_micros
+    )
+    return {**answer, "usage": {**usage, "cost": micros / PER_TOKENS / 1_000_000}}
+
+
+def _count(fields: Mapping[str, Any], name: str) -> int:
+    value = fields.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
