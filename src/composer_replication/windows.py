@@ -12,14 +12,19 @@ Reads the messages of a history and the sizes that the caller measures; knows no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence, Sized
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from .records import Message, Trace
 
+AnySized = TypeVar("AnySized", bound=Sized)
+
 CHARACTERS_PER_TOKEN = 4
 """Roughly. A cut follows from characters alone, so that it is the same under every tokenizer."""
+
+ATTEMPTS = 4
+"""Windows that are tried where sizes are estimates."""
 
 LEAST_OF_A_TASK = 1000
 """Characters of a message of the opening that always stay."""
@@ -145,6 +150,26 @@ def fit_messages(
         left = sizes[0] + sum(sizes[1 + place] for place in kept)
         cut = Cut(len(turns) - len(kept), sum(part.elided for part in stay), whole - left)
         return Windowed([message for part in stay for message in part.messages], cut)
+    return None
+
+
+def fit_rendered(
+    history: TurnHistory,
+    max_tokens: int,
+    reserved: int,
+    size: Callable[[Message], int],
+    render: Callable[[Sequence[Message]], AnySized],
+) -> tuple[AnySized, Windowed] | None:
+    """The same where sizes are estimates: what `render` makes of a window fits too, with `reserved` behind it."""
+    over = 0
+    for _ in range(ATTEMPTS):
+        found = fit_messages(history, max_tokens, reserved + over, size)
+        if found is None:
+            return None
+        rendered = render(found.messages)
+        if len(rendered) + reserved <= max_tokens:
+            return rendered, found
+        over += len(rendered) + reserved - max_tokens
     return None
 
 

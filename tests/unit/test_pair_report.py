@@ -107,7 +107,7 @@ def test_both_sides_are_the_policys_own_where_it_was_sampled(sampled, plain):
     assert len(pairs) >= 6
     assert {(pair.chosen_from, pair.rejected_from, pair.off_policy) for pair in pairs} == {("policy", "policy", False)}
     for pair in pairs:
-        assert [side["tool_calls"][0]["id"] for side in (pair.chosen, pair.rejected)] == ["s", "s"]
+        assert pair.chosen["tool_calls"][0]["id"] == pair.rejected["tool_calls"][0]["id"]
         assert pair.rejected["tool_calls"][0]["function"]["name"] == "nope"
     plain_pairs = plain.stage("pairs").read(PreferencePair)
     assert {(pair.chosen_from, pair.rejected_from) for pair in plain_pairs} == {("teachers", "actor")}
@@ -150,13 +150,12 @@ def test_the_signal_as_a_person_reads_it(sampled, capsys):
         "reference": "policy", "margin": interval, "distance": None, "meets_threshold": False, "left_out": 2,
         "threshold": {"pairs_per_trace": 5.0, "distance_lo": 0.0},
     }  # fmt: skip
-    show_report({**pair_report(sampled, None, Silent()), "signal": signal, "export": "RUN/pairs/export/trl"})
-    assert capsys.readouterr().out.splitlines()[-5:] == [
+    show_report({**pair_report(sampled, None, Silent()), "signal": signal})
+    assert capsys.readouterr().out.splitlines()[-4:] == [
         "  margin          +1.50 [-0.25, +3.00], n 9: chosen over rejected, nats under policy",
         "  distance        –: from re-matched pairs, nats under policy",
         "  left out        2 pairs that are too long for it",
         "  threshold       not met: at least 5 pairs per trace and a distance above 0",
-        "  export          RUN/pairs/export/trl",
     ]
 
 

@@ -123,8 +123,10 @@ def test_only_answered_replies_vote(outcome):
 def test_a_pair_is_the_agreed_call_over_the_actors_turn():
     trace = actor_trace()
     pair = only_pair(trace, ballot(X, X, Y))
-    assert pair.prompt == tuple(trace.history(0))
-    assert pair.rejected == trace.messages[2]
+    assert (pair.rejected["content"], pair.rejected_from) == ("", "actor")
+    assert [call["function"] for call in pair.rejected["tool_calls"]] == [
+        {"name": "get_key", "arguments": '{"key":"bad"}'}
+    ]
     assert [canonical_tool_call(call) for call in pair.chosen["tool_calls"]] == [X]
     assert (pair.state_id, pair.trace_id, pair.turn) == (trace.state_id(0), "t", 0)
     assert pair.tools == TOOLS

@@ -68,7 +68,7 @@ REPLY = TeacherReply(
     simulated=True,
 )  # fmt: skip
 PAIR = PreferencePair(
-    pair_id="p", state_id="s", trace_id="t", turn=0, prompt=MESSAGES[:2], chosen=MESSAGES[5], rejected=MESSAGES[2],
+    pair_id="p", state_id="s", trace_id="t", turn=0, chosen=MESSAGES[5], rejected=MESSAGES[2],
     agreement=Agreement(tier="exact", votes=2, n=3, families=("x", "y")), off_policy=True, provenance=("k",),
     simulated=False,
 )  # fmt: skip
