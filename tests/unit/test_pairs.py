@@ -134,6 +134,13 @@ def test_a_pair_is_the_agreed_call_over_the_actors_turn():
     assert pair.precision is None
 
 
+def test_the_size_of_a_pair_does_not_grow_with_its_history():
+    short, long = actor_trace(), actor_trace()
+    long = long.model_copy(update={"messages": ({"role": "system", "content": "s" * 100_000}, *long.messages[1:])})
+    sizes = [len(only_pair(trace, ballot(X, X)).model_dump_json()) for trace in (short, long)]
+    assert sizes[0] == sizes[1]
+
+
 def test_the_chosen_message_is_a_valid_tool_call():
     chosen = only_pair(actor_trace(), ballot(X, X)).chosen
     assert chosen["role"] == "assistant"

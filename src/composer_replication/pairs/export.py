@@ -67,7 +67,8 @@ def export_pairs(
             row["extra_info"]["index"] = index
     if not rows:
         lost = ", ".join(f"{number} lost: {reason}" for reason, number in left_out.items())
-        raise UsageError(f"there is no pair to export ({lost or 'the run has none'})", "recompose pair RUN --json")
+        following = "give a larger --max-tokens, or none" if left_out and max_tokens else "recompose pair RUN --json"
+        raise UsageError(f"there is no pair to export ({lost or 'the run has none'})", following)
     _write(rows, folder / FILE)
     return Exported(folder / FILE, len(rows), left_out, written["windowed"], written["malformed"], tuple(tokens))
 

@@ -23,6 +23,7 @@ class RowLengths(Protocol):
     """Tokens under one model."""
 
     source: str
+    knows_tools: bool
 
     def size(self, message: Message) -> int:
         """About."""
@@ -35,6 +36,7 @@ class RowLengths(Protocol):
 
 class ByCharacters:
     source = "estimate: four characters to a token"
+    knows_tools = True
 
     def size(self, message: Message) -> int:
         return len(self.row([cast("JsonObject", message)], ()))
@@ -65,30 +67,37 @@ class PairRenderer:
     def render(self, pair: PreferencePair, trace: Trace, failed_calls: Set[str]) -> RenderedPair:
         """A window where it would be too long; it keeps the errors of `failed_calls`."""
         tools = () if self._calls_as_text else pair.tools
-        chosen, rejected = ([self._side(side)] for side in (pair.chosen, pair.rejected))
+        sides = [[self._side(side)] for side in (pair.chosen, pair.rejected)]
+        whole, behind = trace.history(pair.turn), self._behind(pair, tools)
+        if self._max_tokens is None:
+            shown, tokens = whole, behind + sum(map(self._lengths.size, whole))
+        else:
+            found = self._window(TurnHistory.before(trace, pair.turn, failed_calls), sides, tools)
+            if found is None:
+                alone = behind > self._max_tokens
+                raise NotExportableError("its turn and tools alone are too long" if alone else "no window fits")
+            shown, tokens = found
+        is_malformed = bool(_malformed_calls(shown))
+        return RenderedPair(pair, self._history(shown), *sides, tools, tokens, shown != whole, is_malformed)
 
+    def _behind(self, pair: PreferencePair, tools: Sequence[JsonObject]) -> int:
+        """About the tokens of all but the history."""
+        size = self._lengths.size
+        listed = size({"role": "system", "content": canonical_json(tools)}) if tools else 0
+        return max(map(size, (pair.chosen, pair.rejected))) + (listed if self._lengths.knows_tools else 0)
+
+    def _window(
+        self, history: TurnHistory, sides: Sequence[list[JsonObject]], tools: Sequence[JsonObject]
+    ) -> tuple[list[Message], int] | None:
         def row(messages: Sequence[Message]) -> Sized:
             prompt = self._history(messages)
-            return max((self._lengths.row(prompt + side, tools) for side in (chosen, rejected)), key=len)
+            return max((self._lengths.row(prompt + side, tools) for side in sides), key=len)
 
-        shown, size = trace.history(pair.turn), self._lengths.size
-        tokens = size({"role": "system", "content": canonical_json(tools)}) if tools else 0
-        tokens += max(map(size, (pair.chosen, pair.rejected)))
-        is_windowed = False
-        if self._max_tokens is None:
-            tokens += sum(map(size, shown))
-        else:
-            history = TurnHistory.before(trace, pair.turn, failed_calls)
-            try:
-                found = fit_rendered(history, self._max_tokens, 0, size, row)
-            except ValueError as error:
-                raise NotExportableError("the chat template refuses it") from error
-            if found is None:
-                alone = tokens > self._max_tokens
-                raise NotExportableError("its turn and tools alone are too long" if alone else "no window fits")
-            tokens, is_windowed, shown = len(found[0]), found[1].messages != shown, found[1].messages
-        is_malformed = bool(_malformed_calls(shown))
-        return RenderedPair(pair, self._history(shown), chosen, rejected, tools, tokens, is_windowed, is_malformed)
+        try:
+            found = fit_rendered(history, self._max_tokens or 0, 0, self._lengths.size, row)
+        except ValueError as error:
+            raise NotExportableError("the chat template refuses it") from error
+        return (found[1].messages, len(found[0])) if found else None
 
     def _history(self, messages: Sequence[Message]) -> list[JsonObject]:
         malformed = _malformed_calls(messages)

@@ -20,6 +20,7 @@ class TemplateLengths:
         self._counter = ByTokenizer(tokens)
         self._counted = lru_cache(maxsize=None)(lambda text: self._counter.count([text])[0])
         self.source = f"the tokenizer of {model}"
+        self.knows_tools = self._counter.knows_tools
         self.writes_calls = tokens.call_form is not None
 
     def size(self, message: Message) -> int:
