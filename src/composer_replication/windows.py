@@ -161,15 +161,17 @@ def fit_rendered(
     render: Callable[[Sequence[Message]], AnySized],
 ) -> tuple[AnySized, Windowed] | None:
     """The same where sizes are estimates: what `render` makes of a window fits too, with `reserved` behind it."""
-    over = 0
+    unseen = 0
     for _ in range(ATTEMPTS):
-        found = fit_messages(history, max_tokens, reserved + over, size)
+        found = fit_messages(history, max_tokens, reserved + unseen, size)
         if found is None:
             return None
         rendered = render(found.messages)
-        if len(rendered) + reserved <= max_tokens:
+        over = len(rendered) + reserved - max_tokens
+        if over <= 0:
             return rendered, found
-        over += len(rendered) + reserved - max_tokens
+        # What sizes do not show stays about the same in a smaller window.
+        unseen = max(unseen + over, len(rendered) - sum(map(size, found.messages)))
     return None
 
 

@@ -67,18 +67,18 @@ class PairRenderer:
     def render(self, pair: PreferencePair, trace: Trace, failed_calls: Set[str]) -> RenderedPair:
         """A window where it would be too long; it keeps the errors of `failed_calls`."""
         tools = () if self._calls_as_text else pair.tools
-        sides = [[self._side(side)] for side in (pair.chosen, pair.rejected)]
+        chosen, rejected = ([self._side(side)] for side in (pair.chosen, pair.rejected))
         whole, behind = trace.history(pair.turn), self._behind(pair, tools)
         if self._max_tokens is None:
             shown, tokens = whole, behind + sum(map(self._lengths.size, whole))
         else:
-            found = self._window(TurnHistory.before(trace, pair.turn, failed_calls), sides, tools)
+            found = self._window(TurnHistory.before(trace, pair.turn, failed_calls), (chosen, rejected), tools)
             if found is None:
                 alone = behind > self._max_tokens
                 raise NotExportableError("its turn and tools alone are too long" if alone else "no window fits")
             shown, tokens = found
         is_malformed = bool(_malformed_calls(shown))
-        return RenderedPair(pair, self._history(shown), *sides, tools, tokens, shown != whole, is_malformed)
+        return RenderedPair(pair, self._history(shown), chosen, rejected, tools, tokens, shown != whole, is_malformed)
 
     def _behind(self, pair: PreferencePair, tools: Sequence[JsonObject]) -> int:
         """About the tokens of all but the history."""
