@@ -2,7 +2,7 @@
 
     python benchmarks/pair_export.py [--sessions FOLDER] [--tokenizer smollm2] [--json PATH]
 
-About two minutes of one core. Two SIMULATED teachers answer at every state where the actor erred with the next single
+About a minute of one core. Two SIMULATED teachers answer at every state where the actor erred with the next single
 call that the actor itself made later in the session. Tokens are counted with the vocabulary of `--tokenizer` under the
 chat template of Qwen3 as TRL ships it. "With the history" is what a pair was until it referred to its trace.
 """

@@ -349,6 +349,21 @@ def test_a_malformed_side_can_be_written_as_text_alone(tmp_path):
     )
 
 
+def test_the_documented_export_is_the_one_that_is_kept():
+    root = Path(__file__).parents[2]
+    kept = json.loads((root / "benchmarks" / "results" / "pair_export.json").read_text())
+    text = (root / "docs" / "pairs.md").read_text()
+    for row in kept["exports"]:
+        limit = "none" if row["max_tokens"] is None else f"{row['max_tokens']:,}"
+        tokens = f"{row['tokens']['median']:,} | {row['tokens']['longest']:,}"
+        assert f"| {limit} | {row['kept']} of {kept['pairs']} | {row['windowed']} | {tokens} |" in text
+        assert row["kept"] + sum(row["lost"].values()) == kept["pairs"]
+    for name, style in (("as the actor wrote them", "as_written"), ("in one style", "in_one_style")):
+        shares = " | ".join(f"{sides['rejected']:.1%}" for sides in kept["style"][style].values())
+        assert f"| {name} | {shares} |" in text
+        assert {sides["chosen"] for sides in kept["style"][style].values()} == {0.0}
+
+
 def test_nothing_to_export_is_an_error(tmp_path):
     with pytest.raises(UsageError, match="no pair to export"):
         export([], "trl", tmp_path)
