@@ -1,7 +1,7 @@
 """From what the runs said to a reward: a pure function, outside every sandbox.
 
-The reward is the share of the hidden tests that passed; 0 where a guard is broken, time ran out, or a run said what no
-honest run says.
+The reward is the share of the task's units (hidden tests that count together) that passed; 0 where a guard is broken,
+time ran out, or a run said what no honest run says.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FirstRuns:
     facts: frozenset[str]
     """Ids of the file about the interpreter itself; they are in the first outcome."""
     guards: RunOutcome | None = None
-    """Not run where no hidden test passed or something is objected to: the reward is 0 without them."""
+    """Not run where no unit passed or something is objected to: the reward is 0 without them."""
 
     def guards_broken(self, code_task: CodeTask) -> tuple[str, ...]:
         return tuple(test for test in code_task.guard_tests if self.guards and test not in self.guards.passed)
@@ -59,7 +59,7 @@ def settle(
     objections = (*first.objections(), *later_objections)
     honest = not objections and not broken
     return Grade(
-        reward=len(passed) / len(code_task.hidden_tests) if honest and code_task.hidden_tests else 0.0,
+        reward=code_task.share_of_units(passed) if honest else 0.0,
         hidden_passed=passed,
         hidden_failed=tuple(test for test in code_task.hidden_tests if test not in first.hidden_passed),
         guards_broken=broken,
