@@ -23,7 +23,7 @@ AnySized = TypeVar("AnySized", bound=Sized)
 CHARACTERS_PER_TOKEN = 4
 """Roughly. A cut follows from characters alone, so that it is the same under every tokenizer."""
 
-ATTEMPTS = 4
+ATTEMPTS = 6
 """Windows that are tried where sizes are estimates."""
 
 LEAST_OF_A_TASK = 1000
@@ -161,17 +161,22 @@ def fit_rendered(
     render: Callable[[Sequence[Message]], AnySized],
 ) -> tuple[AnySized, Windowed] | None:
     """The same where sizes are estimates: what `render` makes of a window fits too, with `reserved` behind it."""
-    unseen = 0
+    unseen, too_little, too_much = 0, 0, None
     for _ in range(ATTEMPTS):
         found = fit_messages(history, max_tokens, reserved + unseen, size)
         if found is None:
-            return None
-        rendered = render(found.messages)
-        over = len(rendered) + reserved - max_tokens
-        if over <= 0:
-            return rendered, found
-        # What sizes do not show stays about the same in a smaller window.
-        unseen = max(unseen + over, len(rendered) - sum(map(size, found.messages)))
+            too_much = unseen
+        else:
+            rendered = render(found.messages)
+            over = len(rendered) + reserved - max_tokens
+            if over <= 0:
+                return rendered, found
+            # What sizes do not show is about the same in a smaller window, or less.
+            too_little, unseen = unseen, max(unseen + over, len(rendered) - sum(map(size, found.messages)))
+        if too_much is not None:
+            if too_much - too_little <= 1:
+                return None
+            unseen = (too_little + too_much) // 2
     return None
 
 

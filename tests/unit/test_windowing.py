@@ -160,6 +160,17 @@ def test_what_sizes_do_not_show_is_made_room_for_at_once():
     assert (len(found[0]), found[1].cut) == (650, Cut(turns=1, elided_messages=0, tokens=400))
 
 
+def test_a_template_that_adds_less_to_a_smaller_window_does_not_lose_it():
+    """By the overhead of both turns the last one would not fit either."""
+    turn = [{"role": "assistant", "content": "x" * 400}]
+    asked = {"role": "user", "content": ""}
+    history = TurnHistory([asked, *turn, *turn, asked], turn[0])
+    found = fit_rendered(history, 1000, 0, lambda message: len(message["content"]), lambda shown: said(shown) * 2)
+    assert found is not None
+    assert (len(found[0]), found[1].cut.turns) == (800, 1)
+    assert fit_rendered(history, 1000, 0, lambda message: 0, lambda shown: "x" * 1001) is None
+
+
 def said(messages) -> str:
     return "".join(message["content"] for message in messages)
 
