@@ -174,8 +174,9 @@ class GateConfig(Section):
 
     entropy_share: Fraction = 0.3
     """Of the states at which the policy was sampled, those where its samples differ most."""
-    audit_rate: Fraction = 0.05
-    """Share of all other states, drawn at random, to see what the gate overlooks."""
+    audit_rate: Fraction = 0.0
+    """Share of all other states, drawn at random, to see what the gate overlooks. They cost as much as error states
+    and seldom give a pair, so there are none unless this is set."""
     samples: Several = 4
     """Turns that `replay --policy` draws of the policy at each state, at the temperature of training."""
     max_sampled: Positive = 2048

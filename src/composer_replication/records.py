@@ -14,9 +14,9 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, Required, get_args
+from typing import Any, Literal, Required, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
 
 SCHEMA_VERSION: Literal[1] = 1
@@ -238,13 +238,12 @@ class Agreement(Record):
 
 
 class PreferencePair(StoredRecord):
-    """Chosen over rejected at one state, as conversational messages with tool calls kept."""
+    """Chosen over rejected at one state, as messages with tool calls kept. What came before is in the trace."""
 
     pair_id: str
     state_id: str
     trace_id: str
     turn: int
-    prompt: tuple[Message, ...]
     chosen: Message
     rejected: Message
     tools: tuple[JsonObject, ...] = ()
@@ -259,6 +258,15 @@ class PreferencePair(StoredRecord):
     """True when the rejected side is another actor's turn, not a sample of the policy in training."""
     provenance: tuple[str, ...] = Field(description="keys of the replies that voted for the chosen action")
     simulated: bool
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_history(cls, values: Any) -> Any:
+        """Older runs carried a copy of the history in every pair, as `prompt`."""
+        if not isinstance(values, dict):
+            return values
+        fields = cast("JsonObject", values)
+        return {name: value for name, value in fields.items() if name != "prompt"}
 
 
 class Task(StoredRecord):

@@ -22,7 +22,7 @@ from composer_replication.records import (
 )
 
 from .canonical import parse_action
-from .sides import call_message, is_well_formed
+from .sides import action_message, is_well_formed
 
 
 def majority_pairs(
@@ -50,7 +50,6 @@ def majority_pairs(
             state_id=trace.state_id(turn),
             trace_id=trace.trace_id,
             turn=turn,
-            prompt=tuple(trace.history(turn)),
             chosen=chosen,
             rejected=rejected,
             tools=trace.tools,
@@ -64,9 +63,11 @@ def majority_pairs(
             simulated=any(reply.simulated for reply in voters),
         )
 
-    pairs = [] if mine == top else [pair(call_message(top), actor, top, from_actor=False)]
+    pairs = [] if mine == top else [pair(action_message(top), actor, top, from_actor=False)]
     if is_well_formed(actor):
         pairs += [
-            pair(actor, call_message(action), action, from_actor=True) for action in votes if action not in (top, mine)
+            pair(actor, action_message(action), action, from_actor=True)
+            for action in votes
+            if action not in (top, mine)
         ]
     return pairs, "paired" if pairs else "agrees_with_actor"
