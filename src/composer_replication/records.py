@@ -231,7 +231,8 @@ class TeacherReply(StoredRecord):
 
 
 class Agreement(Record):
-    tier: Literal["execution", "exact", "critical", "text"]
+    tier: Literal["execution", "exact", "critical", "text", "single"]
+    """`single`: one family's word against samples of the policy, and nobody's agreement."""
     votes: int
     n: int
     families: tuple[str, ...]
@@ -327,7 +328,13 @@ VENDORS = {
     "z-ai": "glm",
     "x-ai": "grok",
 }
-_FAMILY = re.compile(rf"(?<![a-z])({'|'.join(FAMILIES)})")
+
+MEMBERS = {
+    "codestral": "mistral", "devstral": "mistral", "magistral": "mistral", "ministral": "mistral",
+    "mixtral": "mistral", "pixtral": "mistral", "voxtral": "mistral", "gemma": "gemini", "qwq": "qwen",
+}  # fmt: skip
+"""Models whose name is not their family's."""
+_FAMILY = re.compile(rf"(?<![a-z])({'|'.join((*FAMILIES, *MEMBERS))})")
 
 
 def family_of(model: str | None) -> str | None:
@@ -337,4 +344,5 @@ def family_of(model: str | None) -> str | None:
     parts = [part for part in model.lower().split("/") if part not in ("", ".", "..")] or [model]
     named = _FAMILY.search(model.lower())
     is_path = model.startswith((".", "/", "~"))
-    return VENDORS.get(parts[0]) or (named.group(1) if named else parts[-1 if is_path else 0])
+    own = MEMBERS.get(named[1], named[1]) if named else parts[-1 if is_path else 0]
+    return VENDORS.get(parts[0]) or own

@@ -112,7 +112,7 @@ def test_an_actor_with_a_wrong_type_did_not_do_the_agreed_call():
 def test_another_description_is_no_error_of_the_actor():
     trace = actor_trace()
     messages = (*trace.messages[:2], say(bash("ls", "look")), *trace.messages[3:])
-    trace = trace.model_copy(update={"messages": messages})
+    trace = trace.model_copy(update={"messages": messages, "tools": ()})
     assert extract_dpo_pairs([trace], ballot(*[bash("ls", "list")] * 2)).verdicts == {"agrees_with_actor": 1}
     assert extract_dpo_pairs([trace], ballot(*[bash("ls -a", "list")] * 2)).verdicts == {"paired": 1}
     assert extract_dpo_pairs([trace], ballot(*[bash("ls", "x")] * 2), critical=False).verdicts == {"paired": 1}

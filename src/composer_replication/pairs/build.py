@@ -24,7 +24,7 @@ from composer_replication.records import (
 
 from .majority import majority_pairs
 from .sides import action_message, even_sides, is_well_formed
-from .vote import Chamber, Equivalence, Tier, VoteVerdict, vote
+from .vote import MIN_FAMILIES, Chamber, Equivalence, Tier, VoteVerdict, vote
 
 Samples = Mapping[str, Sequence[Message]]
 Rule = Literal["agreement", "majority"]
@@ -33,8 +33,8 @@ Rule = Literal["agreement", "majority"]
 class PairSet(NamedTuple):
     pairs: list[PreferencePair]
     verdicts: Counter[str]
-    """How many states ended in which way: paired, agrees_with_actor, policy_agrees, no_majority, too_few_votes;
-    after calibration also low_precision."""
+    """How many states ended in which way: paired, agrees_with_actor, policy_agrees, no_majority, too_few_votes; with
+    one teacher also no_sample_differs; after calibration also low_precision."""
 
 
 def extract_dpo_pairs(
@@ -50,13 +50,15 @@ def extract_dpo_pairs(
     critical: bool = True,
     free_text: bool = False,
     own_family: bool = False,
+    one_teacher: bool = False,
 ) -> PairSet:
     """One pair per state where the agreed action differs. Replies to other traces are ignored.
 
     `equivalent` lets an environment decide what is the same; `samples` and `kinds` are by state id, `failed_calls` by
-    trace. `own_family` lets teachers of the family that made a turn vote on it, for their own habits.
-    `rule="majority"` is the origin's: it knows only `kinds` and `failed_calls`, lets everybody vote and may give
-    several pairs per state.
+    trace. `own_family` lets teachers of the family that made a turn vote on it, for their own habits. `one_teacher`
+    lets one family's word stand against samples of the policy, and against nothing else; such pairs are of the tier
+    `single`. `rule="majority"` is the origin's: it knows only `kinds` and `failed_calls`, lets everybody vote and may
+    give several pairs per state.
     """
     by_state: dict[tuple[str, int], list[TeacherReply]] = defaultdict(list)
     for reply in replies:
@@ -71,7 +73,15 @@ def extract_dpo_pairs(
         if rule == "majority":
             found, reason = majority_pairs(trace, turn, answers, policy_model)
         else:
-            chamber = Chamber(trace.tools, trace.state(turn), equivalent, critical, free_text)
+            chamber = Chamber(
+                trace.tools,
+                trace.state(turn),
+                equivalent,
+                critical,
+                free_text,
+                trace.tools_inferred,
+                1 if one_teacher else MIN_FAMILIES,
+            )
             fresh = (samples or {}).get(trace.state_id(turn), ())
             voting = answers if own_family else _without_family(answers, trace.turns[turn].family)
             found, reason = _pair_at(trace, turn, voting, policy_model, chamber, fresh)
@@ -147,15 +157,22 @@ def _sides(actor: Message, samples: Sequence[Message], verdict: VoteVerdict, cha
     agreeing = [sample for sample in fresh if _includes(sample, verdict.action, tier, chamber)]
     outside = [sample for sample in fresh if sample not in agreeing]
     # Nobody vouched for what else a sample calls.
-    chosen = next((sample for sample in agreeing if len(sample.get("tool_calls", [])) < 2), None)
+    alone = (sample for sample in agreeing if len(sample.get("tool_calls", [])) < 2)
+    chosen = next((sample for sample in alone if _is_valid(sample, chamber)), None)
     if outside:
         return _Sides(chosen, outside[0], "policy")
     if fresh:
         # Nothing is left to correct; the actor's old turn would be a stale rejection.
         return "policy_agrees"
+    if tier == "single":
+        return "no_sample_differs"
     if _includes(actor, verdict.action, tier, chamber):
         return "agrees_with_actor"
     return _Sides(None, actor, "actor")
+
+
+def _is_valid(message: Message, chamber: Chamber) -> bool:
+    return not any(chamber.objection(canonical_tool_call(call)) for call in message.get("tool_calls", []))
 
 
 def _includes(message: Message, action: str, tier: Tier, chamber: Chamber) -> bool:

@@ -33,6 +33,7 @@ def pair(run: Run, progress: Progress) -> None:
             equivalent=environment.equivalent if config.execution else None,
             samples=samples,
             own_family=inputs[2].counts.get("own_family", False),
+            one_teacher=inputs[2].counts.get("one_teacher", False),
             kinds={site.state_id: site.error_kind for site in sites},
             failed_calls=failed_calls(sites),
         )
