@@ -25,7 +25,10 @@ SCHEMA = {
         "all": {"type": "boolean", "default": False},
     }
 }
-TOOLS = ({"type": "function", "function": {"name": "head", "parameters": SCHEMA}},)
+TOOLS = (
+    {"type": "function", "function": {"name": "head", "parameters": SCHEMA}},
+    {"type": "function", "function": {"name": "get_key", "parameters": {"type": "object"}}},
+)
 
 
 def call(name: str, arguments: str, id: str = "c"):
