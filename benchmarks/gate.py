@@ -69,6 +69,7 @@ SEEDS = range(5)
 EPISODES = 200
 SAMPLES = 4
 NO_LIMIT = 1_000_000
+GATE = GateConfig(audit_rate=0.05)
 CUT, KEPT = 0.6, 0.9
 Samples = dict[str, list[Message]]
 
@@ -185,8 +186,8 @@ def compare(traces: Sequence[Trace], seed: int, samples: Samples) -> dict[str, A
     every = [reply for answers in replies.values() for reply in answers]
     target = correct(pairs_of(every))
     gates = {
-        "errors_and_audit": choose_states(traces, sites, GateConfig(), NO_LIMIT, seed),
-        "with_samples": choose_states(traces, sites, GateConfig(), NO_LIMIT, seed, samples),
+        "errors_and_audit": choose_states(traces, sites, GATE, NO_LIMIT, seed),
+        "with_samples": choose_states(traces, sites, GATE, NO_LIMIT, seed, samples),
     }
     result: dict[str, Any] = {
         "states": len(replies),

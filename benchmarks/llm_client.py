@@ -97,16 +97,20 @@ def measure_runs(base_url: str, scratch: Path) -> dict[str, Any]:
     from llm_runs import make_run, settle_all_but
 
     dry, big = scratch / "dry", scratch / "big"
-    teachers = [part for name in "abcd"[:TEACHERS] for part in ("--teacher", f"{name}={base_url},{name}/model,0.1,0.4")]
+    teachers = [
+        part
+        for name in "abcd"[:TEACHERS]
+        for part in ("--teacher", f"{name}={base_url},{name}/model,0.1,0.4", "--alias", f"{name}=m")
+    ]
     make_run(dry, DRY_CALLS // TEACHERS)
     started = time.monotonic()
-    plan = recompose("replay", dry, *teachers, "--dry-run", "--json")
+    plan, _ = recompose("replay", dry, *teachers, "--dry-run", "--json")
     dry_s = time.monotonic() - started
     make_run(big, MANY_CALLS // TEACHERS)
     settle_all_but(big, 8, base_url, TEACHERS)
     first_at(base_url)
     started_at = time.time()
-    resumed = recompose("replay", big, *teachers, "--max-usd", "100", "--json")
+    resumed, peak_mb = recompose("replay", big, *teachers, "--max-usd", "100", "--json")
     asked_at = first_at(base_url)
     return {
         "dry_run_s": round(dry_s, 2),
@@ -114,6 +118,7 @@ def measure_runs(base_url: str, scratch: Path) -> dict[str, Any]:
         "resume_s": round(asked_at - started_at, 2) if asked_at else None,
         "resume_whole_s": round(time.time() - started_at, 2),
         "resumed_calls": resumed["calls"],
+        "resumed_peak_mb": peak_mb,
     }
 
 
@@ -122,11 +127,15 @@ def first_at(base_url: str) -> float | None:
         return json.load(response)["first_at"]
 
 
-def recompose(*arguments: object) -> dict[str, Any]:
+def recompose(*arguments: object) -> tuple[dict[str, Any], int]:
+    """What the command prints, and the most memory it had, in MB."""
     command = [sys.executable, "-m", "composer_replication", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    assert process.stdout
+    told = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)
+    assert status == 0, f"{command} ended with {status}"
+    return json.loads(told), used.ru_maxrss // 1024
 
 
 def targets(results: dict[str, Any]) -> list[tuple[str, float, float]]:

@@ -28,6 +28,7 @@ SAMPLES = HERE.parents[1] / "tests" / "samples"
 ROSTERS = {"origin": ORIGIN_TEACHERS, "default": DEFAULT_TEACHERS}
 STEPS = 50
 LEAST_TURNS = 10
+GATE = GateConfig(audit_rate=0.05)
 TARGETS = {"usd_per_50_steps": 5.0, "p95_step_s": 30.0, "p99_step_s": 60.0, "errors": 0}
 
 
@@ -48,7 +49,7 @@ def states_of(traces: Sequence[Trace]) -> list[State]:
 
 def gated(traces: Sequence[Trace]) -> list[State]:
     sites = [site for trace in traces for site in find_sites(trace)]
-    return [choice.state for choice in choose_states(traces, sites, GateConfig(), len(states_of(traces)), seed=0)]
+    return [choice.state for choice in choose_states(traces, sites, GATE, len(states_of(traces)), seed=0)]
 
 
 def price(traces: Sequence[Trace], chosen: dict[str, list[State]], roster: Sequence[Teacher]) -> dict[str, Any]:

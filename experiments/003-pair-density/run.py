@@ -55,7 +55,7 @@ def measure(name: str, seed: int) -> dict[str, Any]:
     wrong = {(site.trace_id, site.turn) for site in sites if site.fault == "policy"}
     at_errors = [reply for reply in replies if (reply.trace_id, reply.turn) in wrong]
     kinds = {site.state_id: site.error_kind for site in sites}
-    margin = _Margins(run)
+    margin = _Margins(run, traces)
     ways = {}
     for way, said, rule in (
         ("errors, agreement", at_errors, "agreement"),
@@ -94,7 +94,8 @@ def _ask_everywhere(run: Run, traces: list[Trace]) -> list[TeacherReply]:
 class _Margins:
     """Log-probability of an answer under the run's starting policy."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, traces: Sequence[Trace]) -> None:
+        self._traces = {trace.trace_id: trace for trace in traces}
         self._policy = load_model(run, str(run.path / "policy" / "model"))
         self._contexts = Contexts(self._policy, rollout_tokens(run), policy_room(run, self._policy))
         self._before: dict[str, list[int] | None] = {}
@@ -103,7 +104,8 @@ class _Margins:
     def measurable(self, pairs: Sequence[PreferencePair]) -> list[PreferencePair]:
         for pair in pairs:
             if pair.state_id not in self._before:
-                self._before[pair.state_id] = self._contexts.before(pair.state_id, pair.prompt, pair.tools)
+                history = self._traces[pair.trace_id].history(pair.turn)
+                self._before[pair.state_id] = self._contexts.before(pair.state_id, history, pair.tools)
         return [pair for pair in pairs if self._before[pair.state_id]]
 
     def __call__(self, pair: PreferencePair, message: Message) -> float:

@@ -174,8 +174,9 @@ class GateConfig(Section):
 
     entropy_share: Fraction = 0.3
     """Of the states at which the policy was sampled, those where its samples differ most."""
-    audit_rate: Fraction = 0.05
-    """Share of all other states, drawn at random, to see what the gate overlooks."""
+    audit_rate: Fraction = 0.0
+    """Share of all other states, drawn at random, to see what the gate overlooks. They cost as much as error states
+    and seldom give a pair, so there are none unless this is set."""
     samples: Several = 4
     """Turns that `replay --policy` draws of the policy at each state, at the temperature of training."""
     max_sampled: Positive = 2048
@@ -204,6 +205,8 @@ class TeacherSettings(Section):
     reasoning_effort: str | None = None
     extra_body: dict[str, Any] = Field(default_factory=dict[str, Any])
     """More fields of the request."""
+    served_as: tuple[str, ...] = ()
+    """Other names that its answers may carry: a deployment's, or what an alias stands for."""
     headers: dict[str, str] = Field(default_factory=dict[str, str])
     """More headers. A key has no place here: it comes from `key_variable`."""
     private_network: Flag = False
@@ -241,6 +244,10 @@ class ReplayConfig(Section):
     """With `--batch`: how often the provider is asked whether a batch is done."""
     max_attempts: Positive = 6
     """Tries per question where the provider, and not the question, is the trouble."""
+    max_useless: Count = 8
+    """A teacher is left alone when its first answers, this many, are all cut, refused or another model's; 0 never."""
+    one_teacher: Flag = False
+    """Let one family's word make a pair where a sample of the policy differs from it; needs `replay --policy`."""
 
 
 class PairsConfig(Section):

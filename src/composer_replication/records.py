@@ -14,9 +14,9 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, Required, get_args
+from typing import Any, Literal, Required, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
 
 SCHEMA_VERSION: Literal[1] = 1
@@ -231,20 +231,20 @@ class TeacherReply(StoredRecord):
 
 
 class Agreement(Record):
-    tier: Literal["execution", "exact", "critical", "text"]
+    tier: Literal["execution", "exact", "critical", "text", "single"]
+    """`single`: one family's word against samples of the policy, and nobody's agreement."""
     votes: int
     n: int
     families: tuple[str, ...]
 
 
 class PreferencePair(StoredRecord):
-    """Chosen over rejected at one state, as conversational messages with tool calls kept."""
+    """Chosen over rejected at one state, as messages with tool calls kept. What came before is in the trace."""
 
     pair_id: str
     state_id: str
     trace_id: str
     turn: int
-    prompt: tuple[Message, ...]
     chosen: Message
     rejected: Message
     tools: tuple[JsonObject, ...] = ()
@@ -259,6 +259,15 @@ class PreferencePair(StoredRecord):
     """True when the rejected side is another actor's turn, not a sample of the policy in training."""
     provenance: tuple[str, ...] = Field(description="keys of the replies that voted for the chosen action")
     simulated: bool
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_history(cls, values: Any) -> Any:
+        """Older runs carried a copy of the history in every pair, as `prompt`."""
+        if not isinstance(values, dict):
+            return values
+        fields = cast("JsonObject", values)
+        return {name: value for name, value in fields.items() if name != "prompt"}
 
 
 class Task(StoredRecord):
@@ -319,7 +328,13 @@ VENDORS = {
     "z-ai": "glm",
     "x-ai": "grok",
 }
-_FAMILY = re.compile(rf"(?<![a-z])({'|'.join(FAMILIES)})")
+
+MEMBERS = {
+    "codestral": "mistral", "devstral": "mistral", "magistral": "mistral", "ministral": "mistral",
+    "mixtral": "mistral", "pixtral": "mistral", "voxtral": "mistral", "gemma": "gemini", "qwq": "qwen",
+}  # fmt: skip
+"""Models whose name is not their family's."""
+_FAMILY = re.compile(rf"(?<![a-z])({'|'.join((*FAMILIES, *MEMBERS))})")
 
 
 def family_of(model: str | None) -> str | None:
@@ -329,4 +344,5 @@ def family_of(model: str | None) -> str | None:
     parts = [part for part in model.lower().split("/") if part not in ("", ".", "..")] or [model]
     named = _FAMILY.search(model.lower())
     is_path = model.startswith((".", "/", "~"))
-    return VENDORS.get(parts[0]) or (named.group(1) if named else parts[-1 if is_path else 0])
+    own = MEMBERS.get(named[1], named[1]) if named else parts[-1 if is_path else 0]
+    return VENDORS.get(parts[0]) or own

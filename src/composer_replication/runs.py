@@ -17,9 +17,10 @@ import io
 import json
 import os
 import platform
+import secrets
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -244,11 +245,11 @@ def write_lines(path: Path, chunks: Iterable[bytes]) -> Written:
     """JSON lines in pieces of any size, compressed. The file appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     digest, number = hashlib.sha256(), 0
-    for left_behind in path.parent.glob(f".{path.name}.*"):
-        left_behind.unlink()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    _remove_left_behind(path)
+    temporary = _temporary(path)
     try:
-        with temporary.open("wb") as raw:
+        with temporary.open("xb") as raw:
+            fcntl.flock(raw, fcntl.LOCK_SH)
             with zstandard.ZstdCompressor(level=3).stream_writer(raw, closefd=False) as out:
                 for chunk in chunks:
                     digest.update(chunk)
@@ -260,6 +261,19 @@ def write_lines(path: Path, chunks: Iterable[bytes]) -> Written:
     finally:
         temporary.unlink(missing_ok=True)
     return Written(digest.hexdigest(), number)
+
+
+def _temporary(path: Path) -> Path:
+    """Process ids are no names: two containers on one run may both be number 1."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+
+
+def _remove_left_behind(path: Path) -> None:
+    """What writers that died did not finish. One that lives, in any container, holds a lock on its file."""
+    for file in path.parent.glob(f".{path.name}.*"):
+        with suppress(OSError), file.open("rb") as raw:
+            fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.unlink()
 
 
 def read_records(path: Path, record_type: type[AnyRecord]) -> Iterator[AnyRecord]:
@@ -303,8 +317,8 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 def write_atomically(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as out:
+    temporary = _temporary(path)
+    with temporary.open("x", encoding="utf-8") as out:
         out.write(text)
         out.flush()
         os.fsync(out.fileno())

@@ -12,14 +12,19 @@ Reads the messages of a history and the sizes that the caller measures; knows no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence, Sized
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from .records import Message, Trace
 
+AnySized = TypeVar("AnySized", bound=Sized)
+
 CHARACTERS_PER_TOKEN = 4
 """Roughly. A cut follows from characters alone, so that it is the same under every tokenizer."""
+
+ATTEMPTS = 6
+"""Windows that are tried where sizes are estimates."""
 
 LEAST_OF_A_TASK = 1000
 """Characters of a message of the opening that always stay."""
@@ -145,6 +150,33 @@ def fit_messages(
         left = sizes[0] + sum(sizes[1 + place] for place in kept)
         cut = Cut(len(turns) - len(kept), sum(part.elided for part in stay), whole - left)
         return Windowed([message for part in stay for message in part.messages], cut)
+    return None
+
+
+def fit_rendered(
+    history: TurnHistory,
+    max_tokens: int,
+    reserved: int,
+    size: Callable[[Message], int],
+    render: Callable[[Sequence[Message]], AnySized],
+) -> tuple[AnySized, Windowed] | None:
+    """The same where sizes are estimates: what `render` makes of a window fits too, with `reserved` behind it."""
+    unseen, too_little, too_much = 0, 0, None
+    for _ in range(ATTEMPTS):
+        found = fit_messages(history, max_tokens, reserved + unseen, size)
+        if found is None:
+            too_much = unseen
+        else:
+            rendered = render(found.messages)
+            over = len(rendered) + reserved - max_tokens
+            if over <= 0:
+                return rendered, found
+            # What sizes do not show is about the same in a smaller window, or less.
+            too_little, unseen = unseen, max(unseen + over, len(rendered) - sum(map(size, found.messages)))
+        if too_much is not None:
+            if too_much - too_little <= 1:
+                return None
+            unseen = (too_little + too_much) // 2
     return None
 
 

@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -59,8 +60,8 @@ def charged(path: Path) -> Counter[str]:
     return Counter(dict(query(path, "SELECT key, SUM(cost_micros) FROM attempts GROUP BY key")))
 
 
-def start(path: Path, base_url: str, *options: object) -> subprocess.Popen:
-    command = [sys.executable, "-m", "tests.faults.money_client", path, base_url, *options]
+def start(path: Path, base_url: str, *options: object, before: tuple[str, ...] = ()) -> subprocess.Popen:
+    command = [*before, sys.executable, "-m", "tests.faults.money_client", path, base_url, *options]
     return subprocess.Popen(
         [str(part) for part in command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -218,6 +219,53 @@ def test_a_process_takes_over_from_one_that_was_killed(tmp_path):
     check_books(path)
     assert ended["failed"] == 0
     assert query(path, "SELECT COUNT(*) FROM attempts WHERE state = 'settled'") == [(400,)]
+    assert sum(len(costs) - 1 for costs in books["bill"].values()) <= 16
+    assert sum(charged(path).values()) >= books["total"]
+
+
+CONTAINER = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc")
+"""Process ids of its own, as in a container: number 1 is the client."""
+
+
+def has_containers() -> bool:
+    return bool(shutil.which("unshare")) and not subprocess.run([*CONTAINER, "true"], check=False).returncode
+
+
+@pytest.mark.skipif(not has_containers(), reason="this machine does not allow `unshare --pid`")
+def test_two_containers_share_a_run_and_its_cap(tmp_path):
+    """Neither sees the other's processes, and neither takes the other for dead."""
+    path, number = tmp_path / "ledger.sqlite", 4000 if FULL else 300
+    options = ("--questions", number, "--concurrency", 16, "--cap", 10**9)
+    with serving(latency_s=0.05) as provider:
+        clients = [start(path, provider.base_url, *options, before=CONTAINER) for _ in range(2)]
+        ended = [result(client) for client in clients]
+        books = provider.books()
+    check_books(path)
+    assert [end["error"] for end in ended] == [None, None]
+    states = query(path, "SELECT state, COUNT(*) FROM attempts GROUP BY state")
+    assert states == [("settled", number)]
+    owners = query(path, "SELECT COUNT(*) FROM attempts GROUP BY owner")
+    assert len(owners) == 2, "both worked"
+    assert {len(costs) for costs in books["bill"].values()} == {1}
+    assert sum(charged(path).values()) == books["total"]
+    print(f"\n2 containers: {sorted(count for (count,) in owners)} of {number} questions, each billed once")
+
+
+@pytest.mark.skipif(not has_containers(), reason="this machine does not allow `unshare --pid`")
+def test_a_container_takes_over_from_one_that_was_killed(tmp_path):
+    path, options = tmp_path / "ledger.sqlite", ("--questions", 160, "--concurrency", 16)
+    with serving(latency_s=0.3) as provider:
+        first, second = (start(path, provider.base_url, *options, before=CONTAINER) for _ in range(2))
+        assert [first.stdout.readline(), second.stdout.readline()] == ["ready\n"] * 2
+        wait_for(lambda: len(query(path, "SELECT DISTINCT owner FROM attempts WHERE state = 'reserved'")) == 2)
+        first.kill()
+        first.communicate(timeout=30)
+        ended = result(second)
+        books = provider.books()
+    check_books(path)
+    assert ended["failed"] == 0
+    assert query(path, "SELECT COUNT(*) FROM attempts WHERE state = 'settled'") == [(160,)]
+    assert 1 <= query(path, "SELECT COUNT(*) FROM attempts WHERE state = 'in_doubt'")[0][0] <= 16
     assert sum(len(costs) - 1 for costs in books["bill"].values()) <= 16
     assert sum(charged(path).values()) >= books["total"]
 

@@ -108,7 +108,15 @@ def test_a_dry_run_asks_nobody_and_says_what_it_would_cost(tmp_path):
         assert provider.books()["requests"] == 0
     assert plan["calls"] == sum(one["calls"] for one in plan["teachers"]) >= 24
     assert 0 < plan["expected_micros"] < plan["worst_micros"]
-    assert [line.split()[0] for line in shown.stdout.splitlines()] == ["teacher", "a", "b", "g", "all"]
+    assert [line.split()[0] for line in shown.stdout.splitlines()] == [
+        "teacher",
+        "a",
+        "b",
+        "g",
+        "all",
+        "expected:",
+        "by",
+    ]
     assert not (run / "ledger.sqlite").exists()
 
 

@@ -125,7 +125,7 @@ def scripted():
 
 @pytest.fixture(scope="session")
 def stored(tiny_tokens, scripted):
-    """Three stored rollouts with what the earlier stages made of them: token rows, sites, hints and pairs.
+    """Three stored rollouts with what the earlier stages made of them: traces, token rows, sites, hints and pairs.
 
     The first has two error turns, the second does not parse, the third has one error turn.
     """
@@ -134,7 +134,7 @@ def stored(tiny_tokens, scripted):
     from composer_replication.records import Agreement, PreferencePair
     from composer_replication.sites import find_sites
 
-    rows, sites, hints, pairs = [], {}, [], []
+    traces, rows, sites, hints, pairs = [], [], {}, [], []
     for number in range(3):
         task = make_task(ToolboxConfig(), "train", 10 + number)
         right = next_call(ToolboxEpisode(task)).render()
@@ -142,6 +142,7 @@ def stored(tiny_tokens, scripted):
         texts = ([stale, untyped, right], [right[:9]], [stale, right])[number]
         rollout = scripted(tiny_tokens, task, texts)
         trace = trace_of(rollout.episode, "policy", number)
+        traces.append(trace)
         rows.append(rollout.stored(trace.trace_id, "tiny"))
         found = find_sites(trace)
         sites |= {site.site_id: site for site in found}
@@ -154,7 +155,6 @@ def stored(tiny_tokens, scripted):
                 state_id=trace.state_id(0),
                 trace_id=trace.trace_id,
                 turn=0,
-                prompt=tuple(trace.history(0)),
                 chosen={
                     "role": "assistant",
                     "content": "",
@@ -167,7 +167,7 @@ def stored(tiny_tokens, scripted):
                 simulated=True,
             )
         )
-    return SimpleNamespace(rows=rows, sites=sites, hints=hints, pairs=pairs)
+    return SimpleNamespace(traces=traces, rows=rows, sites=sites, hints=hints, pairs=pairs)
 
 
 @pytest.fixture(scope="session")

@@ -98,7 +98,8 @@ def test_teacher_context_is_the_student_s_with_the_hint(stored, tiny_tokens, exa
 
 
 def test_pairs_share_their_prompt_and_differ_in_the_answer(batch, stored, tiny_tokens):
-    prompts = {tuple(tiny_tokens.prompt(pair.prompt)): pair for pair in stored.pairs}
+    histories = [trace.history(0) for trace in stored.traces]
+    prompts = {tuple(tiny_tokens.prompt(seen)): pair for seen, pair in zip(histories, stored.pairs, strict=True)}
     assert len(batch["dpo_chosen_input_ids"]) == 3
     for number in range(3):
         sides = {}

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import orjson
 import pytest
 
+from composer_replication.llm.cache_prices import Rates, with_cost
 from composer_replication.llm.client import Attempted, Endpoint, PaidCall
 from composer_replication.llm.http_answers import AnswerVerdict, judge, retry_after_s
 from composer_replication.llm.lane import PARK_AFTER_S, START_IN_FLIGHT, TROUBLES_TO_OPEN, Lane
@@ -58,12 +59,12 @@ def body(**fields) -> bytes:
         (Response(200, body(error="bad")), "retry_soon", "failed", True),
         (Response(200, body(error={"code": "x"})), "retry_soon", "failed", True),
         (Response(200, body(error={"code": 429})), "retry_soon", "failed", False),
-        (Response(200, body(error={"code": 402})), "stop_run", "failed", True),
+        (Response(200, body(error={"code": 402})), "stop_key", "failed", True),
         (Response(200, body(error={"code": 403})), "retry_never", "failed", True),
         (Response(200, body(choices=[{"error": {"code": 500}, "message": {}}])), "retry_soon", "failed", True),
         (Response(400, b""), "retry_never", "refused", False),
-        (Response(401, b""), "stop_run", "refused", False),
-        (Response(402, b""), "stop_run", "refused", False),
+        (Response(401, b""), "stop_key", "refused", False),
+        (Response(402, b""), "stop_key", "refused", False),
         (Response(403, b""), "retry_never", "refused", False),
         (Response(404, b""), "retry_never", "refused", False),
         (Response(302, b""), "retry_never", "refused", False),
@@ -111,6 +112,42 @@ def told(**usage) -> Charge:
 )
 def test_what_an_answer_cost(usage, micros, exact):
     assert told(**usage)[:2] == (micros, exact)
+
+
+@pytest.mark.parametrize(
+    ("usage", "micros", "exact"),
+    [
+        ({"cost": 0.000019, "cost_details": {"upstream_inference_cost": 0.00038}}, 399, True),
+        ({"cost": 0, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.00038}}, 380, True),
+        ({"cost": 0.00038, "is_byok": False, "cost_details": {"upstream_inference_cost": 0.00038}}, 380, True),
+        ({"cost": 0.00038, "cost_details": {"upstream_inference_cost": None}}, 380, True),
+        ({"cost": 0.00038, "cost_details": 3}, 380, True),
+        ({"cost": 0.00038, "cost_details": {"upstream_inference_cost": -1}}, 1000, False),
+    ],
+)
+def test_what_the_provider_charges_ones_own_key_is_added(usage, micros, exact):
+    assert told(**usage)[:2] == (micros, exact)
+
+
+@pytest.mark.parametrize(
+    ("prompt_tokens", "prompt_bytes", "micros", "exact"),
+    [(1, 60_000, 99_999, False), (900, 60_000, 99_999, False), (15_000, 60_000, 15_200, True), (3, 12, 203, True)],
+)
+def test_a_usage_that_cannot_be_is_charged_by_our_own_count(prompt_tokens, prompt_bytes, micros, exact):
+    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": 100}
+    for told_usage in (usage, {**usage, "prompt_tokens_details": {"cached_tokens": 0}}):
+        rates = Rates(1_000_000, 2_000_000, 100_000, 1_000_000)
+        answer = with_cost({"usage": told_usage}, rates, prompt_bytes)
+        assert charge(answer, PRICES, 99_999, prompt_bytes)[:2] == (micros, exact)
+
+
+def test_a_date_to_wait_for_is_read_by_the_servers_clock():
+    """It is ten minutes ahead of ours, or a year behind."""
+    for now in ("Sun, 15 Nov 2026 12:10:00 GMT", "Sat, 15 Nov 2025 12:00:00 GMT"):
+        later = now.replace(":00 GMT", ":20 GMT")
+        assert judge(Response(429, b"", later, date=now)).retry_after_s == 20
+    assert judge(Response(429, b"", "7", date="Sun, 15 Nov 2026 12:10:00 GMT")).retry_after_s == 7
+    assert judge(Response(429, b"", "Fri, 01 Jan 1999 00:00:00 GMT", date="nonsense")).retry_after_s == 0
 
 
 def test_an_answer_without_usage_costs_its_worst_case():

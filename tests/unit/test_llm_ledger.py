@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import subprocess
 import sys
@@ -11,8 +10,8 @@ from contextlib import closing
 
 import pytest
 
+from composer_replication.llm.leases import is_alive
 from composer_replication.llm.ledger import Ending, Ledger, Reservation, Settled
-from composer_replication.llm.owners import is_alive, new_owner
 from composer_replication.llm.writer import LedgerError
 
 GOOD = Ending("settled", 120, body='{"é": 1}'.encode(), latency_s=0.5)
@@ -174,16 +173,44 @@ def test_of_two_late_results_one_is_kept_and_both_are_charged(path):
     assert other.totals()[:2] == (90, 0)
 
 
-PARENT_LIVES = "import sys; from composer_replication.llm.owners import is_alive; assert is_alive(sys.argv[1])"
+LOOKS = "import sys; from pathlib import Path; from composer_replication.llm.leases import is_alive; "
+LOOKS += "sys.exit(is_alive(Path(sys.argv[1]), sys.argv[2]))"
 
 
-def test_this_process_lives_and_another_of_its_number_does_not():
-    assert is_alive(new_owner())
-    assert not is_alive(f"{os.getpid()}:0:0")
-    assert not is_alive(f"{os.getppid()}:0:0")
-    parent = subprocess.run([sys.executable, "-c", PARENT_LIVES, new_owner()], check=False, timeout=30)
-    assert parent.returncode == 0
-    assert not is_alive(DEAD)
+def seen_alive(path, owner: str, *before: str) -> bool:
+    """By another process."""
+    done = subprocess.run([*before, sys.executable, "-c", LOOKS, str(path), owner], check=False, timeout=30)
+    return bool(done.returncode)
+
+
+def owner_of(path) -> str:
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute("SELECT owner FROM attempts ORDER BY id DESC").fetchone()[0]
+
+
+def leases(path) -> list[str]:
+    return [file.name for file in path.parent.glob("*.lease")]
+
+
+def test_a_ledger_is_alive_until_it_is_closed(path):
+    ledger = Ledger(path)
+    assert leases(path) == [], "nothing is reserved"
+    ledger.finish(reserved(ledger), GOOD)
+    owner = owner_of(path)
+    assert is_alive(path, owner) and seen_alive(path, owner)
+    ledger.close()
+    assert leases(path) == []
+    assert not is_alive(path, owner) and not seen_alive(path, owner)
+    assert not is_alive(path, DEAD)
+
+
+def test_what_a_killed_process_leaves_is_removed_by_who_takes_over(path):
+    subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False, timeout=30)
+    assert len(leases(path)) == 1
+    Ledger(path, read_only=True).close()
+    assert len(leases(path)) == 1
+    Ledger(path).close()
+    assert leases(path) == []
 
 
 def test_three_kinds_of_useless_answers_poison_a_question(path):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
+from composer_replication.cli.pair import pair
 from composer_replication.cli.pair_report import pair_report, show_report
 from composer_replication.config import Config, GateConfig, ReplayConfig
 from composer_replication.environments.toolbox import (
@@ -18,11 +20,12 @@ from composer_replication.environments.toolbox import (
     replay_history,
     trace_of,
 )
+from composer_replication.errors import UsageError
 from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
 from composer_replication.records import PreferencePair, Trace, canonical_json
 from composer_replication.replay.gate import StateSamples, states_to_sample
-from composer_replication.runs import Run
+from composer_replication.runs import Run, write_lines
 from composer_replication.sites import find_sites
 from composer_replication.stages.replay import asked_states
 
@@ -106,9 +109,9 @@ def test_both_sides_are_the_policys_own_where_it_was_sampled(sampled, plain):
     pairs = sampled.stage("pairs").read(PreferencePair)
     assert len(pairs) >= 6
     assert {(pair.chosen_from, pair.rejected_from, pair.off_policy) for pair in pairs} == {("policy", "policy", False)}
-    for pair in pairs:
-        assert [side["tool_calls"][0]["id"] for side in (pair.chosen, pair.rejected)] == ["s", "s"]
-        assert pair.rejected["tool_calls"][0]["function"]["name"] == "nope"
+    for one in pairs:
+        assert one.chosen["tool_calls"][0]["id"] == one.rejected["tool_calls"][0]["id"]
+        assert one.rejected["tool_calls"][0]["function"]["name"] == "nope"
     plain_pairs = plain.stage("pairs").read(PreferencePair)
     assert {(pair.chosen_from, pair.rejected_from) for pair in plain_pairs} == {("teachers", "actor")}
 
@@ -150,21 +153,78 @@ def test_the_signal_as_a_person_reads_it(sampled, capsys):
         "reference": "policy", "margin": interval, "distance": None, "meets_threshold": False, "left_out": 2,
         "threshold": {"pairs_per_trace": 5.0, "distance_lo": 0.0},
     }  # fmt: skip
-    show_report({**pair_report(sampled, None, Silent()), "signal": signal, "export": "RUN/pairs/export/trl"})
-    assert capsys.readouterr().out.splitlines()[-5:] == [
+    show_report({**pair_report(sampled, None, Silent()), "signal": signal})
+    assert capsys.readouterr().out.splitlines()[-4:] == [
         "  margin          +1.50 [-0.25, +3.00], n 9: chosen over rejected, nats under policy",
         "  distance        –: from re-matched pairs, nats under policy",
         "  left out        2 pairs that are too long for it",
         "  threshold       not met: at least 5 pairs per trace and a distance above 0",
-        "  export          RUN/pairs/export/trl",
     ]
 
 
-def test_a_run_from_before_states_were_kept_has_no_yields(plain, tmp_path):
-    import shutil
+def copy_of(run: Run, folder: Path) -> Path:
+    return Path(shutil.copytree(run.path, folder / "run"))
 
-    copy = tmp_path / "run"
-    shutil.copytree(plain.path, copy)
+
+def test_an_export_tells_what_was_kept_and_lost_and_why(sampled, tmp_path, capsys, chatml_tokenizer):
+    run, model = copy_of(sampled, tmp_path), str(tmp_path / "model")
+    chatml_tokenizer("<|pad|>").save_pretrained(model)
+    pair(run, export="trl", tokenizer=model, json=True)
+    whole = json.loads(capsys.readouterr().out)["export"]
+    assert (whole["kept"], whole["lost"], whole["windowed"]) == (11, {}, 0)
+    limit = whole["tokens"]["median"]
+    pair(run, export="trl", tokenizer=model, max_tokens=limit, json=True)
+    done = json.loads(capsys.readouterr().out)["export"]
+    assert done["kept"] + sum(done["lost"].values()) == done["pairs"] == 11
+    assert 0 < done["kept"] == done["rows"] < 11
+    assert done["tokens"]["longest"] <= limit
+    assert done["counted_by"] == f"the tokenizer of {model}"
+    assert done["calls_are_unseen"]
+    pair(run, export="trl", tokenizer=model, max_tokens=limit)
+    lines = capsys.readouterr().out.splitlines()
+    [kept] = [line for line in lines if " kept " in line]
+    for reason, number in done["lost"].items():
+        assert f"{reason} {number}" in kept
+    assert lines[-1].endswith("give --calls-as-text")
+    pair(run, export="sft", calls_as_text=True, json=True)
+    text = json.loads(capsys.readouterr().out)["export"]
+    assert (text["kept"], text["lost"], text["windowed"], text["calls_are_unseen"]) == (11, {}, 0, False)
+    # The tiny model has no word for a tool that these samples invent.
+    assert text["counted_by"] == "estimate: four characters to a token"
+
+
+def test_pairs_of_an_older_run_can_still_be_exported_and_told(plain, tmp_path, capsys):
+    """They carried the history, and their sides as they were written; the run asked for an audit, as was usual."""
+    run = copy_of(plain, tmp_path)
+    traces = {trace.trace_id: trace for trace in plain.stage("ingestion").read(Trace)}
+    old = [
+        {**one.model_dump(mode="json"), "prompt": traces[one.trace_id].history(one.turn)}
+        for one in plain.stage("pairs").read(PreferencePair)
+    ]
+    written = write_lines(run / "pairs" / "records.jsonl.zst", (json.dumps(one).encode() + b"\n" for one in old))
+    manifest = json.loads((run / "pairs" / "manifest.json").read_text())
+    (run / "pairs" / "manifest.json").write_text(json.dumps({**manifest, "sha256": written.sha256}))
+    config = json.loads((run / "config.json").read_text())
+    config["replay"]["gate"]["audit_rate"] = 0.05
+    (run / "config.json").write_text(json.dumps(config))
+    pair(run, export="trl", calls_as_text=True, json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["pairs"], told["export"]["kept"]) == (len(old), len(old))
+
+
+@pytest.mark.parametrize("choice", [{"max_tokens": 9}, {"tokenizer": "x"}, {"calls_as_text": True}])
+def test_what_is_for_exports_is_refused_without_one(sampled, choice):
+    with pytest.raises(UsageError, match="are for an export"):
+        pair(sampled.path, **choice)
+
+
+def test_a_tokenizer_that_is_not_here_is_an_error(sampled, tmp_path):
+    with pytest.raises(UsageError, match="is not on this machine"):
+        pair(copy_of(sampled, tmp_path), export="trl", tokenizer=str(tmp_path / "nowhere"))
+
+
+def test_a_run_from_before_states_were_kept_has_no_yields(plain, tmp_path):
+    copy = copy_of(plain, tmp_path)
     (copy / "replay" / "states.jsonl.zst").unlink()
     assert pair_report(Run.open(copy), None, Silent())["gate"] == {}
 

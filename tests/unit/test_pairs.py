@@ -123,13 +123,22 @@ def test_only_answered_replies_vote(outcome):
 def test_a_pair_is_the_agreed_call_over_the_actors_turn():
     trace = actor_trace()
     pair = only_pair(trace, ballot(X, X, Y))
-    assert pair.prompt == tuple(trace.history(0))
-    assert pair.rejected == trace.messages[2]
+    assert (pair.rejected["content"], pair.rejected_from) == ("", "actor")
+    assert [call["function"] for call in pair.rejected["tool_calls"]] == [
+        {"name": "get_key", "arguments": '{"key":"bad"}'}
+    ]
     assert [canonical_tool_call(call) for call in pair.chosen["tool_calls"]] == [X]
     assert (pair.state_id, pair.trace_id, pair.turn) == (trace.state_id(0), "t", 0)
     assert pair.tools == TOOLS
     assert pair.agreement == Agreement(tier="exact", votes=2, n=3, families=("f0", "f1"))
     assert pair.precision is None
+
+
+def test_the_size_of_a_pair_does_not_grow_with_its_history():
+    short, long = actor_trace(), actor_trace()
+    long = long.model_copy(update={"messages": ({"role": "system", "content": "s" * 100_000}, *long.messages[1:])})
+    sizes = [len(only_pair(trace, ballot(X, X)).model_dump_json()) for trace in (short, long)]
+    assert sizes[0] == sizes[1]
 
 
 def test_the_chosen_message_is_a_valid_tool_call():

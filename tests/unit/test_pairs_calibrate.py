@@ -89,9 +89,12 @@ def test_the_kept_figures_show_what_is_claimed():
         assert under and max(cell["kept"]["lower_bound"] for cell in under) <= 0.05
 
 
+def traces_of(count: int):
+    return [actor_trace().model_copy(update={"trace_id": f"t{i}"}) for i in range(count)]
+
+
 def paired(wrong: int = 0, right: int = 0, kind: str | None = None):
-    trace = actor_trace()
-    traces = [trace.model_copy(update={"trace_id": f"t{i}"}) for i in range(wrong + right)]
+    traces = traces_of(wrong + right)
     replies = [
         reply(family, Y if i < wrong else X, key=f"{family}{i}", trace_id=f"t{i}")
         for i in range(wrong + right)
@@ -105,21 +108,21 @@ def oracle(state, action):
 
 
 def test_a_cell_counts_what_the_oracle_says_about_the_chosen_call():
-    found = paired(wrong=3, right=37, kind="type_error")
-    [cell] = calibrate(found.pairs, oracle).cells
+    found, traces = paired(wrong=3, right=37, kind="type_error"), traces_of(40)
+    [cell] = calibrate(found.pairs, traces, oracle).cells
     assert (cell.votes, cell.n, cell.kind, cell.right, cell.total) == (2, 2, "type_error", 37, 40)
     assert cell.precision == pytest.approx(37.5 / 41)
-    assert calibrate(found.pairs, lambda state, action: None).cells == ()
+    assert calibrate(found.pairs, traces, lambda state, action: None).cells == ()
 
 
 def test_kept_pairs_carry_their_precision_and_poor_cells_go():
-    good = paired(wrong=1, right=39)
-    kept = calibrate(good.pairs, oracle).apply(good)
+    good, traces = paired(wrong=1, right=39), traces_of(40)
+    kept = calibrate(good.pairs, traces, oracle).apply(good)
     assert {pair.precision for pair in kept.pairs} == {round(39.5 / 41, 4)}
     assert kept.verdicts == good.verdicts
     poor = paired(wrong=6, right=34)  # 0.85, but it could well be less than 0.8
-    assert calibrate(poor.pairs, oracle).apply(poor) == ([], {"low_precision": 40})
-    assert len(calibrate(poor.pairs, oracle, bar=0.6).apply(poor).pairs) == 40
+    assert calibrate(poor.pairs, traces, oracle).apply(poor) == ([], {"low_precision": 40})
+    assert len(calibrate(poor.pairs, traces, oracle, bar=0.6).apply(poor).pairs) == 40
 
 
 def test_cells_that_nobody_measured_are_kept_without_a_precision():

@@ -202,9 +202,10 @@ def lengths_of(stored, tokens):
     from composer_replication.records import Trace, Turn
 
     traces = []
-    for row, pair in zip(stored.rows, stored.pairs, strict=True):
-        turns = tuple(Turn(start=len(pair.prompt) + i, end=len(pair.prompt) + i) for i in range(len(row.turn_spans)))
-        messages = (*pair.prompt, *[pair.rejected] * len(turns))
+    for row, pair, acted in zip(stored.rows, stored.pairs, stored.traces, strict=True):
+        prompt = acted.history(0)
+        turns = tuple(Turn(start=len(prompt) + i, end=len(prompt) + i) for i in range(len(row.turn_spans)))
+        messages = (*prompt, *[pair.rejected] * len(turns))
         traces.append(Trace(trace_id=row.trace_id, source={"agent": "toolbox"}, messages=messages, turns=turns))
     return RunLengths(ByTokenizer(tokens), "tiny", traces, stored.rows)
 

@@ -128,13 +128,13 @@ def test_a_turn_that_was_cut_off_is_left_out(tiny):
 def test_the_context_of_a_rollout_is_the_one_that_was_sampled_from(tiny, stored):
     fingerprint = tiny.tokenizer_fingerprint
     rows = [row.model_copy(update={"tokenizer": fingerprint}) for row in stored.rows]
-    pair, row = stored.pairs[0], rows[0]
+    pair, row, history = stored.pairs[0], rows[0], stored.traces[0].history(0)
     start = row.turn_spans[0][0]
     odd = row.model_copy(update={"ids": (*row.ids[: start - 1], 3, *row.ids[start:])})
-    assert Contexts(tiny, [odd], 512).before(pair.state_id, pair.prompt, pair.tools) == list(odd.ids[:start])
+    assert Contexts(tiny, [odd], 512).before(pair.state_id, history, pair.tools) == list(odd.ids[:start])
     foreign = [odd.model_copy(update={"tokenizer": "another"})]
-    rendered = Contexts(tiny, foreign, 512).before(pair.state_id, pair.prompt, pair.tools)
-    assert rendered == tiny.tokens.prompt(pair.prompt) == list(row.ids[:start])
+    rendered = Contexts(tiny, foreign, 512).before(pair.state_id, history, pair.tools)
+    assert rendered == tiny.tokens.prompt(history) == list(row.ids[:start])
 
 
 def test_a_call_that_never_ends_is_read_in_time():

@@ -68,7 +68,7 @@ REPLY = TeacherReply(
     simulated=True,
 )  # fmt: skip
 PAIR = PreferencePair(
-    pair_id="p", state_id="s", trace_id="t", turn=0, prompt=MESSAGES[:2], chosen=MESSAGES[5], rejected=MESSAGES[2],
+    pair_id="p", state_id="s", trace_id="t", turn=0, chosen=MESSAGES[5], rejected=MESSAGES[2],
     agreement=Agreement(tier="exact", votes=2, n=3, families=("x", "y")), off_policy=True, provenance=("k",),
     simulated=False,
 )  # fmt: skip
@@ -163,6 +163,11 @@ def test_a_canonical_call_depends_on_name_values_and_types():
         ("qwen/qwen3-coder", "qwen"),
         ("z-ai/glm-4.6", "glm"),
         ("HuggingFaceTB/SmolLM2-135M-Instruct", "smollm"),
+        ("mistralai/devstral-small", "mistral"),
+        ("devstral:24b", "mistral"),
+        ("codestral-latest", "mistral"),
+        ("mistral-large-latest", "mistral"),
+        ("gemma3:27b", "gemini"),
         ("vendor/model-x", "vendor"),
         ("simulated-a/noisy-oracle-10", "simulated-a"),
         ("tiny", "tiny"),
@@ -196,6 +201,12 @@ def test_records_survive_json(record: Record):
     assert again == record
     assert again.model_dump_json() == text
     assert json.loads(text)["schema_version"] == 1
+
+
+def test_a_pair_of_before_opens_without_its_copy_of_the_history():
+    old = {**PAIR.model_dump(mode="json"), "prompt": list(MESSAGES)}
+    assert PreferencePair.model_validate_json(json.dumps(old)) == PAIR
+    assert "prompt" not in PAIR.model_dump()
 
 
 @each_record

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from composer_replication.config import ReplayConfig, TeacherSettings
+from composer_replication.errors import UsageError
 from composer_replication.llm.pricing import Prices
 from composer_replication.records import TeacherReply, Usage
 from composer_replication.replay import DEFAULT_TEACHERS, ORIGIN_TEACHERS, Teacher
+from composer_replication.replay.choice import written_teachers
 from composer_replication.replay.roster import teachers_to_ask, without_family
 from composer_replication.replay.teachers import same_model
 
@@ -71,6 +74,10 @@ def test_a_teacher_needs_only_a_model_and_an_address():
         ("qwen/qwen3-coder:free", "Qwen/Qwen3-Coder"),
         ("gpt-oss:20b", "gpt-oss:20b"),
         ("./models/tiny", "./models/tiny"),
+        ("mistral-large-latest", "mistral-large-2512"),
+        ("codestral-latest", "codestral-latest"),
+        ("gemini-flash-latest", "gemini-flash-preview-09-2026"),
+        ("claude-sonnet-4-latest", "claude-sonnet-4-20250514"),
     ],
 )
 def test_the_same_model_by_another_name(requested, served):
@@ -92,11 +99,26 @@ def test_the_same_model_by_another_name(requested, served):
         ("qwen/qwen3-coder", "qwen/qwen3-coder-30b-a3b-instruct"),
         ("m", "m-20259999"),
         ("z-ai/glm-4.6", ""),
+        ("mistral-large-latest", "mistral-medium-2512"),
+        ("mistral-large-latest", "mistral-large-instruct"),
+        ("gpt-4o-latest", "gpt-4o-mini"),
     ],
 )
 def test_another_model(requested, served):
     assert not same_model(requested, served)
     assert not same_model(served, requested)
+
+
+def test_names_that_the_user_vouches_for_are_its_own():
+    assert not same_model("gpt-5", "prod-7")
+    assert same_model("gpt-5", "prod-7", ("prod-7",))
+    config = ReplayConfig(models={"a": TeacherSettings(served_as=("prod-7",))})
+    written = "a=http://127.0.0.1:9/v1,gpt-5"
+    assert written_teachers([written], config)[0].served_as == ("prod-7",)
+    assert written_teachers([written], ReplayConfig(), ["a=x", "a=y"])[0].served_as == ("x", "y")
+    for alias in ("b=x", "a", "a="):
+        with pytest.raises(UsageError, match="is not NAME=SERVED"):
+            written_teachers([written], ReplayConfig(), [alias])
 
 
 def test_the_family_that_made_a_turn_has_no_vote_on_it():

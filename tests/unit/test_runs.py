@@ -222,6 +222,22 @@ def test_an_interrupted_write_cleans_up(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_two_writers_of_one_file_do_not_disturb_each_other(tmp_path, monkeypatch):
+    """Two containers that finish a stage at the same time may have the same process id."""
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    path, dead = tmp_path / "records", tmp_path / ".records.left"
+    dead.write_bytes(b"half")
+
+    def while_another_writes():
+        yield HINTS[0]
+        assert write_records(path, HINTS).records == len(HINTS)
+        yield from HINTS[1:]
+
+    assert write_records(path, while_another_writes()).records == len(HINTS)
+    assert list(read_records(path, Hint)) == HINTS
+    assert [file.name for file in tmp_path.iterdir()] == ["records"]
+
+
 def test_an_interrupted_stage_is_done_again(run):
     stage = run.stage("hints")
     with pytest.raises(RuntimeError, match="boom"):

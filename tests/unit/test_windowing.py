@@ -17,7 +17,7 @@ from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.stored.collator import ComposerDataCollator
 from composer_replication.training.stored.examples import build_examples, summarise_cuts, window_lines
 from composer_replication.training.stored.sessions import FILE, RenderedSessions
-from composer_replication.windows import Cut
+from composer_replication.windows import Cut, TurnHistory, fit_rendered
 
 EVERYTHING = 10**6
 
@@ -147,6 +147,32 @@ def test_a_long_session_is_windowed_before_it_is_given_up(policy):
     for kept in ("You are an agent.", "mend it " * 20, '"path":"file3"', "no such file file3", '"path":"file5"'):
         assert kept in text.replace('": "', '":"')
     assert summarise_cuts(examples)["examples"] == len(window_lines(examples).splitlines()) > 0
+
+
+def test_what_sizes_do_not_show_is_made_room_for_at_once():
+    """Turns of 400, and 250 that a template adds: the last turn alone fits, however little both are over."""
+    turn = [{"role": "assistant", "content": "x" * 400}]
+    history = TurnHistory([{"role": "user", "content": ""}, *turn, *turn], turn[0])
+    found = fit_rendered(
+        history, 1000, 0, lambda message: len(message["content"]), lambda shown: said(shown) + "t" * 250
+    )
+    assert found is not None
+    assert (len(found[0]), found[1].cut) == (650, Cut(turns=1, elided_messages=0, tokens=400))
+
+
+def test_a_template_that_adds_less_to_a_smaller_window_does_not_lose_it():
+    """By the overhead of both turns the last one would not fit either."""
+    turn = [{"role": "assistant", "content": "x" * 400}]
+    asked = {"role": "user", "content": ""}
+    history = TurnHistory([asked, *turn, *turn, asked], turn[0])
+    found = fit_rendered(history, 1000, 0, lambda message: len(message["content"]), lambda shown: said(shown) * 2)
+    assert found is not None
+    assert (len(found[0]), found[1].cut.turns) == (800, 1)
+    assert fit_rendered(history, 1000, 0, lambda message: 0, lambda shown: "x" * 1001) is None
+
+
+def said(messages) -> str:
+    return "".join(message["content"] for message in messages)
 
 
 def test_every_room_gives_a_window_that_fits_or_none(policy):

@@ -68,7 +68,8 @@ def _show(result: dict[str, Any], found: list[TeacherBill]) -> None:
         latency = " / ".join(f"{seconds:.2f}" for seconds in bill.latency_s.values())
         print(f"{bill.teacher:<34}{counts}{f'${bill.spent_micros / 1e6:,.4f}':>12}   {latency} s")
         for reason, count in list(bill.reasons.items())[:3]:
-            print(f"{'':<34}  {count} × {reason}")
+            words = bill.words.get(reason, "")
+            print(f"{'':<34}  {count} × {reason}{words and f': {words}'}")
     cap = "no cap" if result["cap_micros"] is None else f"cap ${result['cap_micros'] / 1e6:,.2f}"
     doubt = sum(bill.micros["in_doubt"] for bill in found)
     print(f"spent ${result['spent_micros'] / 1e6:,.6f} ({cap}), of which ${doubt / 1e6:,.6f} in doubt at worst case")

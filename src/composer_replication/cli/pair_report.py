@@ -8,6 +8,7 @@ from typing import Any
 
 from composer_replication.environments.opening import open_environment
 from composer_replication.pairs.calibrate import is_right
+from composer_replication.pairs.card import style_gap
 from composer_replication.pairs.signal import MIN_PAIRS_PER_TRACE, SignalReport, distance_from_random, signal_report
 from composer_replication.pipeline import ensure_policy
 from composer_replication.progress import Progress
@@ -32,10 +33,11 @@ def pair_report(run: Run, reference: str | None, progress: Progress) -> dict[str
     )
     told = report.model_dump(exclude=SIGNAL_FIELDS)
     told["funnel"]["states"] = replayed["states"]
+    known = {trace.trace_id: trace for trace in traces}
     with open_environment(run.config) as environment:
         remember(environment, traces)
         knows = oracle(environment)
-        gate = yields(asked_states(run), pairs, lambda pair: is_right(pair, knows))
+        gate = yields(asked_states(run), pairs, lambda pair: is_right(pair, known, knows))
     return {
         "run": str(run.path),
         "stage": "pairs",
@@ -46,13 +48,19 @@ def pair_report(run: Run, reference: str | None, progress: Progress) -> dict[str
             "rejected": dict(Counter(pair.rejected_from for pair in pairs)),
             "off_policy": sum(pair.off_policy for pair in pairs),
         },
+        "style": style_gap(pairs),
         "gate": {bucket: found._asdict() for bucket, found in gate.items()},
-        "signal": _signal(run, report, pairs, reference, progress) if reference else None,
+        "signal": _signal(run, report, pairs, known, reference, progress) if reference else None,
     }
 
 
 def _signal(
-    run: Run, report: SignalReport, pairs: Sequence[PreferencePair], reference: str, progress: Progress
+    run: Run,
+    report: SignalReport,
+    pairs: Sequence[PreferencePair],
+    traces: Mapping[str, Trace],
+    reference: str,
+    progress: Progress,
 ) -> dict[str, Any]:
     from composer_replication.training.models.turn_logprob import turn_logprob
     from composer_replication.training.stored.contexts import Contexts
@@ -63,7 +71,10 @@ def _signal(
     where, _ = policy_weights(run, reference)
     policy = load_model(run, where)
     contexts = Contexts(policy, rollout_tokens(run), policy_room(run, policy))
-    before = {pair.pair_id: contexts.before(pair.state_id, pair.prompt, pair.tools) for pair in pairs}
+    before = {
+        pair.pair_id: contexts.before(pair.state_id, traces[pair.trace_id].history(pair.turn), pair.tools)
+        for pair in pairs
+    }
     measured = [pair for pair in pairs if before[pair.pair_id]]
     done = 0
 
@@ -102,6 +113,8 @@ def show_report(report: Mapping[str, Any]) -> None:
     for name, teacher in report["teachers"].items():
         rate = "–" if teacher["win_rate"] is None else f"{teacher['win_rate']:.1%}"
         print(f"  {name}: {teacher['valid']} of {teacher['answers']} replies vote, on the agreed side {rate}")
+    if report["style"]:
+        print(f"  style           {'; '.join(_gaps(report['style'])) or 'both sides alike'}")
     if report["length"]:
         length = report["length"]
         print(
@@ -112,7 +125,22 @@ def show_report(report: Mapping[str, Any]) -> None:
     if report["signal"]:
         _show_signal(report["signal"])
     if "export" in report:
-        print(f"  export          {report['export']}")
+        _show_export(report["export"])
+
+
+def _show_export(done: Mapping[str, Any]) -> None:
+    print(f"  export          {done['folder']}")
+    lost = f"lost {sum(done['lost'].values())}"
+    if done["lost"]:
+        lost += f" ({'; '.join(f'{reason} {number}' for reason, number in done['lost'].items())})"
+    print(f"    kept {done['kept']} of {done['pairs']} pairs as {done['rows']} rows, {lost}")
+    print(f"    {done['windowed']} prompts windowed, {done['malformed_histories']} with a malformed call shown as text")
+    tokens, longer = done["tokens"], done["over_trl_default"]
+    print(f"    tokens: median {tokens['median']}, longest {tokens['longest']}, by {done['counted_by']}")
+    if longer:
+        print(f"    {longer} are longer than 1,024 tokens: raise TRL's max_length, or give --max-tokens")
+    if done["calls_are_unseen"]:
+        print("    this chat template writes no calls: give --calls-as-text")
 
 
 def _show_signal(signal: Mapping[str, Any]) -> None:
@@ -125,6 +153,14 @@ def _show_signal(signal: Mapping[str, Any]) -> None:
     least = signal["threshold"]["pairs_per_trace"]
     verdict = "met" if signal["meets_threshold"] else "not met"
     print(f"  threshold       {verdict}: at least {least:.0f} pairs per trace and a distance above 0")
+
+
+def _gaps(style: Mapping[str, Mapping[str, float]]) -> list[str]:
+    return [
+        f"{name.replace('_', ' ')} in {sides['chosen']:.0%} of chosen, {sides['rejected']:.0%} of rejected sides"
+        for name, sides in style.items()
+        if sides["chosen"] != sides["rejected"]
+    ]
 
 
 def _listed(counts: Mapping[str, int]) -> str:

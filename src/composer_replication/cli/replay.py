@@ -16,7 +16,6 @@ from composer_replication.llm.ledger import Ledger
 from composer_replication.pipeline import ensure_policy, refuse_stale
 from composer_replication.progress import Progress
 from composer_replication.records import ErrorSite, Trace
-from composer_replication.replay.askable import askable
 from composer_replication.replay.choice import FORM, configured_teachers, written_teachers
 from composer_replication.replay.estimate import CostEstimate, estimate
 from composer_replication.replay.runner import endpoint_of
@@ -24,7 +23,9 @@ from composer_replication.replay.teachers import Teacher
 from composer_replication.runs import Run
 from composer_replication.sites.marking import with_errors_marked
 from composer_replication.stages.policy import means_own
+from composer_replication.stages.prospects import SEEN_ELSEWHERE, Prospect, prospect
 from composer_replication.stages.replay import (
+    hopeful,
     refuse_other_options,
     refuse_teachers_who_know_nothing,
     replay_config,
@@ -52,6 +53,14 @@ def replay(
     own_family: Annotated[
         bool, Parameter(negative="", help="Also ask teachers of the family that made a turn, and let them vote.")
     ] = False,
+    one_teacher: Annotated[
+        bool,
+        Parameter(negative="", help="One family's word is enough where a sample of the policy differs (--policy)."),
+    ] = False,
+    alias: Annotated[
+        tuple[str, ...],
+        Parameter(help="NAME=SERVED: answers of teacher NAME may carry this name of a model.", negative=""),
+    ] = (),
     no_teachers: Annotated[
         bool, Parameter(negative="", help="Ask nobody: there will be no pairs, and training goes without channel 3.")
     ] = False,
@@ -70,14 +79,14 @@ def replay(
     """
     quiet_libraries()
     opened = Run.open(run)
-    chosen = written_teachers(teacher, opened.config.replay)
+    chosen = written_teachers(teacher, opened.config.replay, alias)
     cap_micros = _cap_micros(max_usd)
     if no_teachers and (chosen or dry_run or batch or max_usd is not None):
         raise UsageError("--no-teachers asks nobody", f"recompose replay {quoted(run)} --no-teachers")
     refuse_stale(opened, "replay")
     is_done = opened.stage("replay").is_done and not dry_run
     if is_done:
-        refuse_other_options(opened, chosen, own_family, policy)
+        refuse_other_options(opened, chosen, own_family, policy, one_teacher)
     elif not chosen and not no_teachers:
         refuse_teachers_who_know_nothing(opened)
     progress = open_progress()
@@ -88,9 +97,9 @@ def replay(
             tell("replay", opened, json)
             return
         if dry_run:
-            _show_estimate(_estimate(opened, chosen, own_family, batch), json)
+            _show_estimate(*_estimate(opened, chosen, own_family, one_teacher, batch), json)
             return
-        _spend(opened, chosen, own_family, cap_micros, progress, json, no_teachers, batch)
+        _spend(opened, chosen, own_family, one_teacher, cap_micros, progress, json, no_teachers, batch)
     finally:
         progress.close()
     tell("replay", opened, json)
@@ -109,6 +118,7 @@ def _spend(
     opened: Run,
     chosen: Sequence[Teacher],
     own_family: bool,
+    one_teacher: bool,
     cap_micros: int | None,
     progress: Progress,
     as_json: bool,
@@ -116,7 +126,7 @@ def _spend(
     batch: bool,
 ) -> None:
     if cap_micros is not None:
-        _require_keys(opened, chosen, own_family)
+        _require_keys(opened, chosen, own_family, one_teacher)
         ledger = Ledger(opened.path / "ledger.sqlite")
         ledger.set_cap(cap_micros)
         ledger.close()
@@ -124,20 +134,20 @@ def _spend(
     progress.stage("replay", "ask the teachers")
     try:
         with _interruptible():
-            replay_stage(opened, progress, chosen, own_family, ask_nobody, batch)
+            replay_stage(opened, progress, chosen, own_family, ask_nobody, batch, one_teacher)
     except (RecomposeError, KeyboardInterrupt):
         _tell_what_is_saved(opened, chosen, as_json)
         raise
 
 
-def _require_keys(run: Run, chosen: Sequence[Teacher], own_family: bool) -> None:
+def _require_keys(run: Run, chosen: Sequence[Teacher], own_family: bool, one_teacher: bool) -> None:
     """A cap is set for teachers who can be asked. Where all is answered already nobody is, and no key is needed."""
     config = run.config.replay
     try:
         for teacher in chosen or ([] if config.simulated else configured_teachers(config)):
             endpoint_of(teacher)
     except UsageError:
-        if any(one.calls for one in _estimate(run, chosen, own_family)):
+        if any(one.calls for one in _estimate(run, chosen, own_family, one_teacher)[0]):
             raise
 
 
@@ -177,23 +187,27 @@ def _tell_what_is_saved(run: Run, chosen: Sequence[Teacher], as_json: bool) -> N
         print(json_module.dumps({**saved, **counts}))
 
 
-def _estimate(run: Run, chosen: Sequence[Teacher], own_family: bool, batch: bool = False) -> list[CostEstimate]:
-    traces, config = run.stage("ingestion").read(Trace), replay_config(run, own_family)
+def _estimate(
+    run: Run, chosen: Sequence[Teacher], own_family: bool, one_teacher: bool, batch: bool = False
+) -> tuple[list[CostEstimate], Prospect | None]:
+    traces, config = run.stage("ingestion").read(Trace), replay_config(run, own_family, one_teacher)
     sites = run.stage("sites").read(ErrorSite)
     states = [choice.state for choice in replay_plan(run, with_errors_marked(traces, sites), sites, chosen)]
     with replay_teachers(run, traces, chosen, batch) as teachers:
-        asking = askable(states, teachers, config)
-        return estimate(asking, teachers, config.max_tokens, run.path / "ledger.sqlite")
+        asking, _ = hopeful(run, states, teachers, config)
+        found = estimate(asking, teachers, config.max_tokens, run.path / "ledger.sqlite")
+        return found, prospect(run, asking, teachers, config, found)
 
 
-def _show_estimate(estimates: Sequence[CostEstimate], as_json: bool) -> None:
+def _show_estimate(estimates: Sequence[CostEstimate], expected: Prospect | None, as_json: bool) -> None:
     fields = (
         "calls", "cached", "prompt_tokens", "completion_tokens", "expected_micros", "worst_micros", "own_family",
         "too_long", "windowed",
     )  # fmt: skip
     total: dict[str, Any] = {name: sum(getattr(one, name) for one in estimates) for name in fields}
     if as_json:
-        print(json_module.dumps({**total, "teachers": [one._asdict() for one in estimates]}))
+        told = expected._asdict() if expected else None
+        print(json_module.dumps({**total, "teachers": [one._asdict() for one in estimates], "prospect": told}))
         return
     print(f"{'teacher':<34}{'calls':>8}{'cached':>8}{'tokens in':>12}{'out':>10}{'expected':>12}{'at most':>12}")
     for one in estimates:
@@ -207,8 +221,23 @@ def _show_estimate(estimates: Sequence[CostEstimate], as_json: bool) -> None:
             )
         if one.windowed:
             print(f"{one.teacher} is shown a window of the history at {one.windowed} states, to fit its context")
+    if expected:
+        _show_prospect(expected)
     if any(not one.prices_known for one in estimates):
         print("a loopback server without a price is believed what its answers say; --max-usd still holds")
+
+
+def _show_prospect(expected: Prospect) -> None:
+    digits = 0 if expected.pairs["mean"] >= 10 else 1
+    mean, lo, hi = (f"{expected.pairs[name]:.{digits}f}" for name in ("mean", "lo", "hi"))
+    pairs = f"{mean} pairs ({lo} to {hi})"
+    dollars = {name: micros and f"${micros / 1e6:,.2f}" for name, micros in expected.micros_per_pair.items()}
+    each = ", at {mean} each ({lo} to {hi})".format(**{name: shown or "any price" for name, shown in dollars.items()})
+    print(f"expected: {pairs} of {expected.states:,} states{each if dollars['lo'] else ''}")
+    rate = f"{expected.found} pairs at {expected.looked_at} states that are answered"
+    if expected.source == "default":
+        rate = "{} pairs of {} states, seen elsewhere with simulated teachers".format(*SEEN_ELSEWHERE)
+    print(f"  by the rate of {'this run' if expected.source == 'this run' else 'another'}: {rate}")
 
 
 def _line(name: str, row: dict[str, Any], note: str = "") -> None:

@@ -21,6 +21,8 @@ class TeacherBill(NamedTuple):
     latency_s: dict[str, float]
     prompt_tokens: int
     completion_tokens: int
+    words: dict[str, str]
+    """What the provider said last, by reason."""
 
     @property
     def spent_micros(self) -> int:
@@ -38,23 +40,33 @@ def _bill(ledger: Ledger, teacher: str) -> TeacherBill:
         "SELECT state, exact, COUNT(*), SUM(cost_micros), SUM(prompt_tokens), SUM(completion_tokens) "
         "FROM attempts WHERE teacher = ? GROUP BY state, exact"
     )
-    tokens = [0, 0]
+    prompt_tokens = completion_tokens = 0
     for state, exact, count, cost, prompt, completion in ledger.rows(grouped, teacher):
         attempts[state] += count
         micros[state if exact else "in_doubt"] += cost
-        tokens = [tokens[0] + prompt, tokens[1] + completion]
+        prompt_tokens, completion_tokens = prompt_tokens + prompt, completion_tokens + completion
     failing = (
         "SELECT reason, COUNT(*) FROM attempts WHERE teacher = ? AND reason IS NOT NULL GROUP BY 1 ORDER BY 2 DESC"
     )
     times = "SELECT latency_s FROM attempts WHERE teacher = ? AND state = 'settled' AND latency_s > 0 ORDER BY 1"
     sorted_s = [latency_s for (latency_s,) in ledger.rows(times, teacher)]
     latency_s = {f"p{percent}": _percentile(sorted_s, percent) for percent in PERCENTILES} if sorted_s else {}
-    return TeacherBill(teacher, attempts, micros, dict(ledger.rows(failing, teacher)), latency_s, *tokens)
+    # Of the rows of a group SQLite shows the one with the highest number.
+    said = "SELECT reason, words, MAX(id) FROM attempts WHERE teacher = ? AND words IS NOT NULL GROUP BY reason"
+    words = {reason: text for reason, text, _ in ledger.rows(said, teacher)}
+    reasons = dict(ledger.rows(failing, teacher))
+    return TeacherBill(teacher, attempts, micros, reasons, latency_s, prompt_tokens, completion_tokens, words)
 
 
 def _percentile(ordered: Sequence[float], percent: int) -> float:
     """The smallest value that is not below `percent` of all."""
     return round(ordered[max(0, -(-len(ordered) * percent // 100) - 1)], 4)
+
+
+def last_words(ledger: Ledger, teachers: Collection[str]) -> str:
+    """What providers said about calls that failed, the latest of each teacher."""
+    said = [f"{bill.teacher}: {next(reversed(bill.words.values()))}" for bill in bills(ledger, teachers) if bill.words]
+    return "; ".join(said)
 
 
 def summary(ledger: Ledger, teachers: Collection[str]) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-from .pricing import PER_TOKENS
+from .pricing import PER_TOKENS, is_plausible
 
 
 class Rates(NamedTuple):
@@ -17,15 +17,15 @@ class Rates(NamedTuple):
     cache_write_micros: int
 
 
-def with_cost(answer: dict[str, Any], rates: Rates | None) -> dict[str, Any]:
-    """The answer with its cost in dollars, where it names its tokens and no cost of its own."""
+def with_cost(answer: dict[str, Any], rates: Rates | None, prompt_bytes: int = 0) -> dict[str, Any]:
+    """The answer with its cost in dollars, where it names tokens that can be believed and no cost of its own."""
     told: Any = answer.get("usage")
     if rates is None or not isinstance(told, dict):
         return answer
     usage = cast("dict[str, Any]", told)
     details: Any = usage.get("prompt_tokens_details")
     prompt, completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
-    if usage.get("cost") is not None or not prompt or not isinstance(details, dict):
+    if usage.get("cost") is not None or not is_plausible(prompt, prompt_bytes) or not isinstance(details, dict):
         return answer
     parts = cast("dict[str, Any]", details)
     read, written = _count(parts, "cached_tokens"), _count(parts, "cache_write_tokens")

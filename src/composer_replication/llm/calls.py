@@ -1,8 +1,8 @@
 """Many paid calls at a time, a queue per teacher. Each ends settled, given up, or not asked because the run stops.
 
-A retry is a new reservation, so the cap covers it. The run stops admitting calls when the cap has no room, when a
-provider wants money or a key, when the ledger fails, or when the user says so; calls in flight are always waited for,
-unless the user says so twice: then they are in doubt.
+A retry is a new reservation, so the cap covers it. The run stops admitting calls when the cap has no room, when the
+ledger fails, or when the user says so; calls in flight are always waited for, unless the user says so twice: then they
+are in doubt. A provider that wants money or another key ends the queues of that key, and the others go on.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from composer_replication.errors import BudgetError, RecomposeError
 
 from .client import Attempted, attempt
+from .http_answers import AnswerVerdict
 from .lane import Lane, QueuedCall
 from .ledger import POISON_WAYS, Ledger
 from .transport import Transport
@@ -37,6 +38,8 @@ class Live:
     attempts: int = 0
     charged_micros: int = 0
     errors: Counter[str] = field(default_factory=Counter[str])
+    words: dict[str, str] = field(default_factory=dict[str, str])
+    """What the provider said last, by error."""
     teachers: dict[str, Live] = field(default_factory=dict[str, "Live"])
     """The same for each of them, by name."""
     started: float = field(default_factory=time.monotonic)
@@ -75,7 +78,9 @@ class Calls:
         transport: Transport,
         max_attempts: int,
         on_change: Callable[[Live], None],
+        is_enough: Callable[[set[str]], bool] = lambda useless: True,
     ) -> None:
+        """`is_enough`: whether it makes sense to go on without these teachers, whose answers are of no use."""
         self.lanes = lanes
         self.live = Live.of(lanes)
         self.failures: dict[str, str] = {}
@@ -84,11 +89,14 @@ class Calls:
         self._transport = transport
         self._max_attempts = max_attempts
         self._on_change = on_change
+        self._is_enough = is_enough
+        self._refused: RecomposeError | None = None
         self._wakes = {id(lane): asyncio.Event() for lane in lanes}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         await asyncio.gather(*(self._serve(lane) for lane in self.lanes))
+        self.error = self.error or self._refused
 
     def stop(self, error: BaseException) -> None:
         """Admit nothing more. The first reason stays."""
@@ -150,6 +158,9 @@ class Calls:
         lane.learn(attempted.charge)
         if attempted.action == "done":
             lane.succeeded()
+            if attempted.verdict and attempted.verdict.answer:
+                lane.weigh(attempted.verdict.answer)
+                self._without_useless()
             for part in self.live.parts(lane):
                 part.done += 1
             self._on_change(self.live)
@@ -162,8 +173,15 @@ class Calls:
         reason = verdict.reason or "unknown"
         for part in self.live.parts(lane):
             part.errors[reason] += 1
-        if attempted.action == "stop_run":
-            self.stop(_stopped(reason, lane))
+            part.words |= {reason: verdict.words} if verdict.words else {}
+        told = f"{reason}{verdict.words and f': {verdict.words}'}"
+        if attempted.action == "stop_key":
+            self._refuse(lane, verdict, told)
+        elif reason == "HTTP 404" and not lane.answered:
+            lane.missing(verdict.words)
+        elif attempted.action == "retry_never" and reason.startswith("HTTP"):
+            lane.disappointed(told)
+            self._without_useless()
         if attempted.action == "retry_soon" and not verdict.unusable:
             lane.troubled(attempted, now)
         if verdict.unusable:
@@ -179,6 +197,27 @@ class Calls:
             backoff_s = min(MAX_BACKOFF_S, BACKOFF_S * 2 ** max(0, job.tries - 1))
             lane.again(job, now + backoff_s * random.uniform(0.5, 1.0))
         self._on_change(self.live)
+
+    def _refuse(self, lane: Lane, verdict: AnswerVerdict, told: str) -> None:
+        """Nobody whose key is the same will be answered."""
+        name = lane.endpoint.name
+        self._refused = self._refused or (
+            BudgetError(f"{name}'s provider wants credit ({told}); all answers are saved", "add credit and run again")
+            if verdict.no_credit
+            else RecomposeError(f"{name}'s provider refused the key ({told})", "check the key's variable and run again")
+        )
+        for other in self.lanes:
+            if _account(other) == _account(lane):
+                other.parked = f"no call with this key is answered ({told})"
+                self._wakes[id(other)].set()
+
+    def _without_useless(self) -> None:
+        """Where those that are left cannot make a pair, they are asked no more."""
+        useless = {lane.endpoint.name for lane in self.lanes if lane.is_useless}
+        if useless and not self._is_enough(useless):
+            for lane in self.lanes:
+                lane.parked = lane.parked or "no pair can come of it without the others"
+                self._wakes[id(lane)].set()
 
     def _no_room(self, lane: Lane, job: QueuedCall, now: float) -> None:
         """Calls in flight are held at worst case and mostly cost less: there may be room when they have ended."""
@@ -203,10 +242,6 @@ class Calls:
             self._on_change(self.live)
 
 
-def _stopped(reason: str, lane: Lane) -> RecomposeError:
-    name = lane.endpoint.name
-    if "402" in reason:
-        return BudgetError(
-            f"{name}'s provider wants credit ({reason}); all answers are saved", "add credit and run again"
-        )
-    return RecomposeError(f"{name}'s provider refused the key ({reason})", "check the key's variable and run again")
+def _account(lane: Lane) -> tuple[str, str]:
+    key = lane.endpoint.key
+    return lane.endpoint.base_url, str(key.headers()) if key else ""

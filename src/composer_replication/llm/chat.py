@@ -7,9 +7,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from composer_replication.records import JsonObject
 
-from .pricing import usage_of
-
-MAX_COST_USD = 1_000
+from .pricing import told_micros, usage_of
 
 
 class ChatReply(NamedTuple):
@@ -78,9 +76,8 @@ def read_reply(body: str, requested_model: str) -> ChatReply:
 
 
 def cost_micros(body: str) -> int:
-    """The provider's own figure in USD; none, or one that makes no sense, counts as nothing."""
+    """The provider's own figure; none, or one that makes no sense, counts as nothing."""
     try:
-        cost = float(json.loads(body)["usage"]["cost"])
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return told_micros(json.loads(body)["usage"]) or 0
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return 0
-    return round(cost * 1_000_000) if 0 <= cost <= MAX_COST_USD else 0

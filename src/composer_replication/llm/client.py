@@ -103,21 +103,28 @@ async def _send(
         verdict = AnswerVerdict("retry_soon", "in_doubt", str(error))
         return Ending("in_doubt", exact=False, reason=verdict.reason, generation=error.generation), verdict
     verdict = judge(response)
-    return ending_of(response, verdict, endpoint, prices, worst), verdict
+    if verdict.words and endpoint.key:
+        verdict = verdict._replace(words=endpoint.key.hidden_in(verdict.words))
+    return ending_of(response, verdict, endpoint, prices, worst, len(body)), verdict
 
 
 def ending_of(
-    response: Response, verdict: AnswerVerdict, endpoint: Endpoint, prices: Prices | None, worst: int
+    response: Response,
+    verdict: AnswerVerdict,
+    endpoint: Endpoint,
+    prices: Prices | None,
+    worst: int,
+    prompt_bytes: int = 0,
 ) -> Ending:
-    """What the ledger is told of an answer."""
+    """What the ledger is told of an answer to a request of so many bytes, where that is known."""
     state, kept = verdict.state, response.body if response.status == 200 else None
     told = NOTHING
     if verdict.answer is not None:
-        told = charge(with_cost(verdict.answer, endpoint.rates), prices, worst)
+        told = charge(with_cost(verdict.answer, endpoint.rates, prompt_bytes), prices, worst, prompt_bytes)
         state = "in_doubt" if state == "failed" and not told.exact else state
     return Ending(
         state, told.micros, told.exact and state != "in_doubt", verdict.reason, verdict.unusable, kept,
-        _generation(verdict, response.generation), told.usage,
+        _generation(verdict, response.generation), told.usage, words=verdict.words or None,
     )  # fmt: skip
 
 

@@ -3,10 +3,11 @@
     done         the answer is usable, or it is final and was paid for
     retry_soon   the provider had trouble; the same request may work later
     retry_never  this request will not work
-    stop_run     no request will: no credit, no valid key
+    stop_key     no request with this key will: no credit, or no valid key
 
 and a ledger state. Poison, the fifth, is the same question answered uselessly in three ways; the ledger counts those.
-`Retry-After` is read in the forms that servers use: seconds, a date of HTTP or of ISO 8601, a duration like 1m30s.
+`Retry-After` is read in the forms that servers use: seconds, a duration like 1m30s, or a date of HTTP or of ISO 8601,
+which is a time on the server's clock and so is compared with its `Date`.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ import orjson
 
 from .anthropic import chat_completion
 from .ledger import State
+from .provider_words import ProviderWords, words_of, words_of_error
 from .transport import Response
 
-Action = Literal["done", "retry_soon", "retry_never", "stop_run"]
-STOP_RUN = frozenset({401, 402})
+Action = Literal["done", "retry_soon", "retry_never", "stop_key"]
 RETRY_SOON = frozenset({408, 409, 425, 429})
 REFUSALS = frozenset({503, 529})
 """Of all 5xx, these say that the work was not begun; the others may come after it."""
@@ -43,22 +44,32 @@ class AnswerVerdict(NamedTuple):
     overload: bool = False
     unusable: bool = False
     answer: dict[str, Any] | None = None
+    words: str = ""
+    """What the provider says about it."""
+    no_credit: bool = False
 
 
 def judge(response: Response) -> AnswerVerdict:
     if response.status == 200:
         return _judge_body(response.body)
-    wait_s = retry_after_s(response.retry_after)
+    wait_s = retry_after_s(response.retry_after, _date(response.date or ""))
     status, reason = response.status, f"HTTP {response.status}"
     doubtful = status == 408 or (status >= 500 and status not in REFUSALS)
+    said = words_of(status, response.body)
     return AnswerVerdict(
-        _action(status), "in_doubt" if doubtful else "refused", reason, wait_s, overload=status in OVERLOAD
+        _action(status, said),
+        "in_doubt" if doubtful else "refused",
+        reason,
+        wait_s,
+        overload=status in OVERLOAD and not said.no_credit,
+        words=said.text,
+        no_credit=said.no_credit,
     )
 
 
-def _action(status: int) -> Action:
-    if status in STOP_RUN:
-        return "stop_run"
+def _action(status: int, said: ProviderWords) -> Action:
+    if said.no_credit or status == 401:
+        return "stop_key"
     return "retry_soon" if status in RETRY_SOON or status >= 500 else "retry_never"
 
 
@@ -89,8 +100,17 @@ def _judge_error(error: Any, fields: dict[str, Any]) -> AnswerVerdict:
     code = cast("dict[str, Any]", error).get("code") if isinstance(error, dict) else None
     known = code if isinstance(code, int) and 400 <= code < 600 else 500
     reason = f"error {code} inside HTTP 200" if known == code else "error inside HTTP 200"
+    said = words_of_error(known, error)
+    overload = known in OVERLOAD and not said.no_credit
     return AnswerVerdict(
-        _action(known), "failed", reason, overload=known in OVERLOAD, unusable=known not in OVERLOAD, answer=fields
+        _action(known, said),
+        "failed",
+        reason,
+        overload=overload,
+        unusable=not overload,
+        answer=fields,
+        words=said.text,
+        no_credit=said.no_credit,
     )
 
 

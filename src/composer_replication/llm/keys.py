@@ -26,6 +26,10 @@ class ApiKey:
     def __reduce__(self) -> NoReturn:
         raise TypeError("an API key is not stored")
 
+    def hidden_in(self, text: str) -> str:
+        """The text with the key, should it be there, as it shows."""
+        return text.replace(self._value, "***")
+
     def headers(self) -> dict[str, str]:
         return {self._name: f"Bearer {self._value}" if self._name == "Authorization" else self._value}
 

@@ -2,16 +2,19 @@
 
 Calls in flight grow until the teacher complains, shrink by a fifth then, and creep up again. `Retry-After` holds the
 whole queue back; more than a quarter of an hour of it parks the teacher, so that the others can finish. A teacher that
-fails again and again is asked by one call at a time, ever more rarely, until it answers. Times are monotonic seconds.
+fails again and again is asked by one call at a time, ever more rarely, until it answers. One whose first answers are
+all of no use is left alone after a few, and no more than these few are under way until one was. Times are monotonic
+seconds.
 """
 
 from __future__ import annotations
 
 import heapq
 import random
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from .client import Attempted, Endpoint, PaidCall
 from .pricing import Charge, Prices, learned_prices
@@ -26,6 +29,7 @@ PARK_AFTER_S = 900.0
 TROUBLES_TO_OPEN = 10
 PROBE_INTERVAL_S = 10.0
 NO_ANSWER = "it does not answer"
+NOT_SERVED = "the model is not served there (HTTP 404)"
 
 
 @dataclass(slots=True)
@@ -48,6 +52,15 @@ class Lane:
     overloads: int = 0
     troubles: int = 0
     prices: Prices | None = None
+    max_useless: int = 0
+    """How many answers of no use, from the first on, end it; 0 is no limit."""
+    why_useless: Callable[[dict[str, Any]], str | None] = lambda answer: None
+    """What makes an answer useless, and what to do about that; None for a good one."""
+    is_useful: bool = False
+    is_useless: bool = False
+    useless: Counter[str] = field(default_factory=Counter[str])
+    is_missing: bool = False
+    """Nobody is there, or not this model."""
     _ready: deque[QueuedCall] = field(default_factory=deque[QueuedCall])
     _delayed: list[tuple[float, int, QueuedCall]] = field(default_factory=list[tuple[float, int, QueuedCall]])
     _limit: float = START_IN_FLIGHT
@@ -68,7 +81,10 @@ class Lane:
     def limit(self) -> int:
         if self._open_since is not None or (self.learns_price and self.prices is None):
             return 1
-        return max(1, min(self.max_in_flight, int(self._limit)))
+        most = self.max_in_flight
+        if self.max_useless and not self.is_useful:
+            most = min(most, self.max_useless - self.useless.total())
+        return max(1, min(most, int(self._limit)))
 
     def pause_s(self, now: float) -> float | None:
         """0 when a call may start now; None when only the end of another call can change that."""
@@ -101,6 +117,25 @@ class Lane:
         if self._limit < self.max_in_flight:
             self._limit += 1.0 if self._starting else GROWTH
 
+    def weigh(self, answer: dict[str, Any]) -> None:
+        if not self.is_useful:
+            why = self.why_useless(answer)
+            self.is_useful = why is None
+            self.disappointed(why)
+
+    def disappointed(self, why: str | None) -> None:
+        if self.is_useful or not self.max_useless or why is None:
+            return
+        self.useless[why] += 1
+        if self.useless.total() >= self.max_useless:
+            self.is_useless = True
+            reasons = "; ".join(f"{count} × {reason}" for reason, count in self.useless.most_common(2))
+            self.parked = f"its first {self.useless.total()} answers were of no use: {reasons}"
+
+    def missing(self, words: str) -> None:
+        self.is_missing = True
+        self.parked = f"{NOT_SERVED}{words and f': {words}'}"
+
     def learn(self, charged: Charge) -> None:
         """The dearest token seen so far prices the next call."""
         if self.learns_price and charged.exact and charged.usage.prompt_tokens:
@@ -129,7 +164,7 @@ class Lane:
     def _opened(self, now: float) -> float:
         self._open_since = self._open_since if self._open_since is not None else now
         if not self.answered or now - self._open_since > PARK_AFTER_S:
-            self.parked = NO_ANSWER
+            self.parked, self.is_missing = NO_ANSWER, True
         return min(MAX_COOLDOWN_S, PROBE_INTERVAL_S * 2 ** min(self.troubles - TROUBLES_TO_OPEN, 10))
 
     @property

@@ -22,7 +22,7 @@ import zstandard
 
 from composer_replication.records import Usage
 
-from .owners import is_alive, new_owner, retire
+from .leases import Lease, clear, is_alive
 from .writer import Books, Writer, commit, connect, connect_to_read, ledger_error
 
 State = Literal["settled", "failed", "refused", "in_doubt"]
@@ -56,6 +56,8 @@ class Ending(NamedTuple):
     generation: str | None = None
     usage: Usage = Usage()
     latency_s: float | None = None
+    words: str | None = None
+    """What the provider says about it."""
 
 
 class Totals(NamedTuple):
@@ -75,7 +77,7 @@ class Ledger:
         self._read_only = read_only
         self._db = connect_to_read(path) if read_only else connect(path)
         self._writer = Writer(path)
-        self._owner = new_owner()
+        self._lease = Lease(path)
         self._open: set[int] = set()
         self._compress = zstandard.ZstdCompressor(level=3).compress  # only the writer's thread calls it
         if self._dead_owners():
@@ -170,6 +172,8 @@ class Ledger:
             commit(self._db, [work])
         elif dead:
             self._writer.do(work)
+            for owner in dead:
+                clear(self.path, owner)
 
     def remember_teacher(self, name: str, base_url: str, key_variable: str | None) -> None:
         """Where a teacher is asked, so that its bill can be looked up later. The variable's name, never its value."""
@@ -195,7 +199,7 @@ class Ledger:
                 self.finish(attempt, Ending("in_doubt", exact=False, reason="left open"))
         self._writer.close()
         self._db.close()
-        retire(self._owner)
+        self._lease.end()
 
     def _fetch(self, query: str, *parameters: str | int) -> list[tuple[Any, ...]]:
         try:
@@ -205,7 +209,7 @@ class Ledger:
 
     def _dead_owners(self) -> list[str]:
         owners = self._fetch("SELECT DISTINCT owner FROM attempts WHERE state = 'reserved'")
-        return [owner for (owner,) in owners if not is_alive(owner)]
+        return [owner for (owner,) in owners if not is_alive(self.path, owner)]
 
     def _reserving(
         self, key: str, teacher: str, worst_micros: int, prompt_bytes: int
@@ -214,11 +218,12 @@ class Ledger:
             # What is free needs no cap, and is let in when the money has run out.
             if worst_micros and books.charged_micros + books.held_micros + worst_micros > (books.cap_micros or 0):
                 return self._live(books, key) or Reservation("over_cap")
+            self._lease.take()
             try:
                 inserted = books.db.execute(
                     "INSERT INTO attempts (key, teacher, state, owner, worst_micros, prompt_bytes) "
                     "VALUES (?, ?, 'reserved', ?, ?, ?)",
-                    (key, teacher, self._owner, worst_micros, prompt_bytes),
+                    (key, teacher, self._lease.owner, worst_micros, prompt_bytes),
                 )
             except sqlite3.IntegrityError:
                 return self._live(books, key) or Reservation("busy")
@@ -244,11 +249,11 @@ class Ledger:
         cost_micros = worst_micros if ending.state == "in_doubt" else ending.cost_micros
         values = (
             cost_micros, ending.exact and ending.state != "in_doubt", ending.reason, ending.unusable, ending.generation,
-            ending.usage.prompt_tokens, ending.usage.completion_tokens, ending.latency_s, attempt,
+            ending.usage.prompt_tokens, ending.usage.completion_tokens, ending.latency_s, ending.words, attempt,
         )  # fmt: skip
         update = (
             "UPDATE attempts SET state = '{}', cost_micros = ?, exact = ?, reason = ?, unusable = ?, generation = ?, "
-            "prompt_tokens = ?, completion_tokens = ?, latency_s = ? WHERE id = ?"
+            "prompt_tokens = ?, completion_tokens = ?, latency_s = ?, words = ? WHERE id = ?"
         )
         try:
             books.db.execute(update.format(ending.state), values)

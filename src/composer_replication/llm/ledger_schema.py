@@ -10,7 +10,7 @@ import sqlite3
 
 import zstandard
 
-VERSION = 2
+VERSION = 3
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS attempts (
@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS attempts (
     owner TEXT NOT NULL, worst_micros INTEGER NOT NULL, cost_micros INTEGER NOT NULL DEFAULT 0,
     exact INTEGER NOT NULL DEFAULT 1, reason TEXT, unusable INTEGER NOT NULL DEFAULT 0, generation TEXT,
     prompt_bytes INTEGER NOT NULL DEFAULT 0, prompt_tokens INTEGER NOT NULL DEFAULT 0,
-    completion_tokens INTEGER NOT NULL DEFAULT 0, latency_s REAL
+    completion_tokens INTEGER NOT NULL DEFAULT 0, latency_s REAL, words TEXT
 ) STRICT;
 CREATE UNIQUE INDEX IF NOT EXISTS one_live ON attempts (key) WHERE state IN ('reserved', 'settled');
 CREATE INDEX IF NOT EXISTS open_attempts ON attempts (owner) WHERE state = 'reserved';
@@ -49,6 +49,8 @@ def prepare(db: sqlite3.Connection) -> None:
     db.execute("BEGIN IMMEDIATE")
     # Another process may have made them in the meantime. executescript would commit, so one statement at a time.
     if db.execute("PRAGMA user_version").fetchone()[0] < VERSION:
+        if db.execute("PRAGMA user_version").fetchone()[0] == 2:
+            db.execute("ALTER TABLE attempts ADD COLUMN words TEXT")
         for statement in filter(str.strip, _TABLES.split(";")):
             db.execute(statement)
         if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone():

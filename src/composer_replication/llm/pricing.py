@@ -19,6 +19,8 @@ TOKENS_PER_BYTE = 0.28
 """Median over tokenizers on agent traces; a teacher that has answered is estimated by its own ratio."""
 MAX_CALL_USD = 1_000
 MAX_TOKENS = 1 << 40
+MAX_BYTES_PER_TOKEN = 64
+"""A usage with fewer prompt tokens than that is not believed. Source code has 3 to 4, long runs of blanks some 20."""
 MAX_OVERRUN = 20
 """A provider that asks for more than this many times the upper bound is not believed; its call is in doubt."""
 
@@ -56,24 +58,41 @@ def learned_prices(cost_micros: int, usage: Usage) -> Prices:
     return Prices(each, each)
 
 
-def charge(answer: object, prices: Prices | None, worst: int) -> Charge:
-    """What an answer says that it cost: `usage.cost` in dollars, else its tokens at the known prices.
+def charge(answer: object, prices: Prices | None, worst: int, prompt_bytes: int = 0) -> Charge:
+    """What an answer says that it cost: its dollars, else its tokens at the known prices.
 
-    An answer that does not say, or says what cannot be, is charged at worst case and not exact.
+    An answer that does not say, or says what cannot be, is charged by our own count, the worst case, and not exact.
     """
     fields = cast("dict[str, Any]", answer).get("usage") if isinstance(answer, dict) else None
     told = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
     usage = usage_of(told)
     micros: int | None = None
     if told.get("cost") is not None:
-        micros = dollars_micros(told["cost"], MAX_CALL_USD)
-    elif prices is not None and usage.prompt_tokens:
+        micros = told_micros(told)
+    elif prices is not None and is_plausible(usage.prompt_tokens, prompt_bytes):
         micros = cost_micros(prices, usage.prompt_tokens, usage.completion_tokens)
     if not worst:
         return Charge(micros or 0, True, usage)
     # A priced call that costs nothing is as unlikely as one that costs twenty times its upper bound.
     believed = micros is not None and 0 < micros <= MAX_OVERRUN * worst
     return Charge(micros if micros is not None and believed else worst, believed, usage)
+
+
+def is_plausible(prompt_tokens: int, prompt_bytes: int) -> bool:
+    return prompt_tokens * MAX_BYTES_PER_TOKEN >= max(1, prompt_bytes)
+
+
+def told_micros(usage: Mapping[str, Any]) -> int | None:
+    """`cost` in dollars; with one's own key at OpenRouter that is its fee, and what the provider charged comes on top.
+
+    With OpenRouter's keys the same figure stands there too, marked `is_byok: false`, and is part of the cost.
+    """
+    own, details = dollars_micros(usage.get("cost"), MAX_CALL_USD), usage.get("cost_details")
+    if own is None or usage.get("is_byok") is False or not isinstance(details, dict):
+        return own
+    upstream = cast("dict[str, Any]", details).get("upstream_inference_cost") or 0
+    charged = dollars_micros(upstream, MAX_CALL_USD)
+    return None if charged is None else own + charged
 
 
 def dollars_micros(value: object, limit_usd: float = 1e9) -> int | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
@@ -14,7 +15,7 @@ import orjson
 from .addresses import require_allowed
 from .keys import ApiKey, key_from_environment
 from .ledger import Ledger
-from .pricing import dollars_micros
+from .pricing import dollars_micros, told_micros
 from .transport import Ambiguous, HttpTransport, NotSent, Transport
 
 TIMEOUT_S = 30.0
@@ -35,7 +36,7 @@ async def note_usage(ledger: Ledger, transport: Transport, base_url: str, key: A
     """Keep what the key had spent before this run's first call, where the provider tells."""
     if ledger.rows("SELECT 1 FROM teachers WHERE base_url = ? AND usage_micros IS NOT NULL", base_url):
         return
-    spent = await _get_micros(transport, f"{base_url}/key", key, "usage")
+    spent = await _get_micros(transport, f"{base_url}/key", key, _key_micros)
     if spent is not None:
         ledger.note_usage(base_url, spent)
 
@@ -65,7 +66,7 @@ async def _by_generation(ledger: Ledger, transport: Transport, servers: dict[str
     async def look_up(attempt: int, server: _Server, generation: str) -> int:
         async with slots:
             url = f"{server.base_url}/generation?id={quote(generation, safe='')}"
-            micros = await _get_micros(transport, url, server.key, "total_cost")
+            micros = await _get_micros(transport, url, server.key, _generation_micros)
         if micros is None:
             return 0
         ledger.reconcile(attempt, micros)
@@ -83,7 +84,7 @@ async def _by_key_usage(ledger: Ledger, transport: Transport, servers: dict[str,
     settled = 0
     for server, own in names.items():
         before = ledger.rows("SELECT MIN(usage_micros) FROM teachers WHERE base_url = ?", server.base_url)[0][0]
-        now = await _get_micros(transport, f"{server.base_url}/key", server.key, "usage")
+        now = await _get_micros(transport, f"{server.base_url}/key", server.key, _key_micros)
         if before is None or now is None:
             continue
         marks = ",".join("?" * len(own))
@@ -103,11 +104,24 @@ async def _by_key_usage(ledger: Ledger, transport: Transport, servers: dict[str,
     return settled
 
 
-async def _get_micros(transport: Transport, url: str, key: ApiKey | None, field: str) -> int | None:
+def _generation_micros(data: dict[str, Any]) -> int | None:
+    told = {"cost": data.get("total_cost"), "is_byok": data.get("is_byok"), "cost_details": data}
+    return told_micros(told)
+
+
+def _key_micros(data: dict[str, Any]) -> int | None:
+    """With what went through keys of one's own, which OpenRouter keeps apart."""
+    spent = [dollars_micros(data.get(name)) for name in ("usage", "byok_usage") if data.get(name) is not None]
+    return None if not spent or None in spent else sum(micros or 0 for micros in spent)
+
+
+async def _get_micros(
+    transport: Transport, url: str, key: ApiKey | None, read: Callable[[dict[str, Any]], int | None]
+) -> int | None:
     """A dollar figure in the `data` of an answer, or None."""
     try:
         response = await transport.get(url, key)
         data: Any = orjson.loads(response.body)["data"] if response.status == 200 else None
-        return dollars_micros(cast("dict[str, Any]", data).get(field)) if isinstance(data, dict) else None
+        return read(cast("dict[str, Any]", data)) if isinstance(data, dict) else None
     except (NotSent, Ambiguous, ValueError, KeyError, TypeError):
         return None

@@ -27,6 +27,8 @@ class Response(NamedTuple):
     body: bytes
     retry_after: str | None = None
     generation: str | None = None
+    date: str | None = None
+    """The server's clock."""
 
 
 class NotSent(Exception):
@@ -99,9 +101,8 @@ class HttpTransport:
                 generation = response.headers.get(GENERATION_HEADER)
                 raw = await _read(response, limit)
                 encoding = response.headers.get("Content-Encoding", "identity")
-                return Response(
-                    response.status, _plain(raw, encoding, limit), response.headers.get("Retry-After"), generation
-                )
+                retry_after, date = (response.headers.get(name) for name in ("Retry-After", "Date"))
+                return Response(response.status, _plain(raw, encoding, limit), retry_after, generation, date)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
             raise NotSent(f"{type(error).__name__}: {error}") from error
         except TimeoutError as error:

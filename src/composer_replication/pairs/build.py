@@ -2,13 +2,14 @@
 
 Reads traces, replies and, where there are any, fresh samples of the policy; writes `PreferencePair`. The chosen side is
 the policy's own sample where one is in the agreed cluster, else the canonical call. The rejected side is a sample
-outside the cluster, else the actor's turn. The origin's simpler rule is in `majority.py`.
+outside the cluster, else the actor's turn. Both are put into one style by `sides.py`. The origin's simpler rule is in
+`majority.py`.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Literal, NamedTuple
 
 from composer_replication.records import (
@@ -22,8 +23,8 @@ from composer_replication.records import (
 )
 
 from .majority import majority_pairs
-from .sides import action_message, in_schema_order, is_well_formed
-from .vote import Chamber, Equivalence, Tier, VoteVerdict, vote
+from .sides import action_message, even_sides, is_well_formed
+from .vote import MIN_FAMILIES, Chamber, Equivalence, Tier, VoteVerdict, vote
 
 Samples = Mapping[str, Sequence[Message]]
 Rule = Literal["agreement", "majority"]
@@ -32,8 +33,8 @@ Rule = Literal["agreement", "majority"]
 class PairSet(NamedTuple):
     pairs: list[PreferencePair]
     verdicts: Counter[str]
-    """How many states ended in which way: paired, agrees_with_actor, policy_agrees, no_majority, too_few_votes;
-    after calibration also low_precision."""
+    """How many states ended in which way: paired, agrees_with_actor, policy_agrees, no_majority, too_few_votes; with
+    one teacher also no_sample_differs; after calibration also low_precision."""
 
 
 def extract_dpo_pairs(
@@ -45,15 +46,19 @@ def extract_dpo_pairs(
     equivalent: Equivalence | None = None,
     samples: Samples | None = None,
     kinds: Mapping[str, str] | None = None,
+    failed_calls: Mapping[str, Set[str]] | None = None,
     critical: bool = True,
     free_text: bool = False,
     own_family: bool = False,
+    one_teacher: bool = False,
 ) -> PairSet:
     """One pair per state where the agreed action differs. Replies to other traces are ignored.
 
-    `equivalent` lets an environment decide what is the same; `samples` and `kinds` are by state id. `own_family` lets
-    teachers of the family that made a turn vote on it, for their own habits. `rule="majority"` is the origin's: it
-    knows only `kinds`, lets everybody vote and may give several pairs per state.
+    `equivalent` lets an environment decide what is the same; `samples` and `kinds` are by state id, `failed_calls` by
+    trace. `own_family` lets teachers of the family that made a turn vote on it, for their own habits. `one_teacher`
+    lets one family's word stand against samples of the policy, and against nothing else; such pairs are of the tier
+    `single`. `rule="majority"` is the origin's: it knows only `kinds` and `failed_calls`, lets everybody vote and may
+    give several pairs per state.
     """
     by_state: dict[tuple[str, int], list[TeacherReply]] = defaultdict(list)
     for reply in replies:
@@ -68,14 +73,31 @@ def extract_dpo_pairs(
         if rule == "majority":
             found, reason = majority_pairs(trace, turn, answers, policy_model)
         else:
-            chamber = Chamber(trace.tools, trace.state(turn), equivalent, critical, free_text)
+            chamber = Chamber(
+                trace.tools,
+                trace.state(turn),
+                equivalent,
+                critical,
+                free_text,
+                trace.tools_inferred,
+                1 if one_teacher else MIN_FAMILIES,
+            )
             fresh = (samples or {}).get(trace.state_id(turn), ())
             voting = answers if own_family else _without_family(answers, trace.turns[turn].family)
             found, reason = _pair_at(trace, turn, voting, policy_model, chamber, fresh)
-        verdicts[reason] += 1
+        failed = (failed_calls or {}).get(trace_id, frozenset[str]())
         kind = (kinds or {}).get(trace.state_id(turn))
-        pairs += [pair.model_copy(update={"kind": kind}) for pair in found]
+        alike = [_in_one_style(pair, failed, kind) for pair in found]
+        kept = [pair for pair in alike if pair.chosen != pair.rejected]
+        # By the origin's rule sides may differ in their spelling alone.
+        verdicts["agrees_with_actor" if found and not kept else reason] += 1
+        pairs += kept
     return PairSet(pairs, verdicts)
+
+
+def _in_one_style(pair: PreferencePair, failed_calls: Set[str], kind: str | None) -> PreferencePair:
+    sides = even_sides(pair.chosen, pair.rejected, pair.tools, failed_calls)
+    return pair.model_copy(update={"kind": kind, **sides._asdict()})
 
 
 def _pair_at(
@@ -103,8 +125,7 @@ def _pair_at(
         state_id=trace.state_id(turn),
         trace_id=trace.trace_id,
         turn=turn,
-        prompt=tuple(trace.history(turn)),
-        chosen=sides.chosen or in_schema_order(action_message(verdict.action), trace.tools),
+        chosen=sides.chosen or action_message(verdict.action),
         rejected=sides.rejected,
         tools=trace.tools,
         agreement=verdict.agreement,
@@ -133,21 +154,30 @@ def _sides(actor: Message, samples: Sequence[Message], verdict: VoteVerdict, cha
     assert verdict.action is not None and verdict.agreement is not None
     tier = verdict.agreement.tier
     fresh = [sample for sample in samples if is_well_formed(sample)]
-    inside = [sample for sample in fresh if _does(sample, verdict.action, tier, chamber)]
-    outside = [sample for sample in fresh if sample not in inside]
-    chosen = inside[0] if inside else None
+    agreeing = [sample for sample in fresh if _includes(sample, verdict.action, tier, chamber)]
+    outside = [sample for sample in fresh if sample not in agreeing]
+    # Nobody vouched for what else a sample calls.
+    alone = (sample for sample in agreeing if len(sample.get("tool_calls", [])) < 2)
+    chosen = next((sample for sample in alone if _is_valid(sample, chamber)), None)
     if outside:
         return _Sides(chosen, outside[0], "policy")
-    if inside:
+    if fresh:
         # Nothing is left to correct; the actor's old turn would be a stale rejection.
         return "policy_agrees"
-    if _does(actor, verdict.action, tier, chamber):
+    if tier == "single":
+        return "no_sample_differs"
+    if _includes(actor, verdict.action, tier, chamber):
         return "agrees_with_actor"
     return _Sides(None, actor, "actor")
 
 
-def _does(message: Message, action: str, tier: Tier, chamber: Chamber) -> bool:
+def _is_valid(message: Message, chamber: Chamber) -> bool:
+    return not any(chamber.objection(canonical_tool_call(call)) for call in message.get("tool_calls", []))
+
+
+def _includes(message: Message, action: str, tier: Tier, chamber: Chamber) -> bool:
+    """Whether it does that, perhaps beside other calls: whoever calls twice is not wrong about the first."""
     calls = message.get("tool_calls", [])
     if tier == "text":
         return not calls and canonical_json({"text": " ".join(message["content"].split())}) == action
-    return len(calls) == 1 and chamber.same(canonical_tool_call(calls[0]), action)
+    return any(chamber.same(canonical_tool_call(call), action) for call in calls)

@@ -9,11 +9,11 @@ label smoothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from composer_replication.records import PreferencePair, Record, TraceState, canonical_tool_call, render_action
+from composer_replication.records import PreferencePair, Record, Trace, TraceState, canonical_tool_call
 from composer_replication.special_functions import incomplete_beta
 
 from .build import PairSet
@@ -79,15 +79,17 @@ class Calibration(Record):
         return PairSet(kept, +verdicts)
 
 
-def is_right(pair: PreferencePair, oracle: Oracle) -> bool | None:
+def is_right(pair: PreferencePair, traces: Mapping[str, Trace], oracle: Oracle) -> bool | None:
     """What the oracle says about the chosen call of a pair."""
     calls = pair.chosen.get("tool_calls", [])
-    state = TraceState(state_id=pair.state_id, messages=list(pair.prompt), student_action=render_action(pair.rejected))
-    return oracle(state, canonical_tool_call(calls[0])) if len(calls) == 1 else None
+    return oracle(traces[pair.trace_id].state(pair.turn), canonical_tool_call(calls[0])) if len(calls) == 1 else None
 
 
-def calibrate(pairs: Iterable[PreferencePair], oracle: Oracle, bar: float = BAR) -> Calibration:
-    judged = ((_key(pair), is_right(pair, oracle)) for pair in pairs)
+def calibrate(
+    pairs: Iterable[PreferencePair], traces: Iterable[Trace], oracle: Oracle, bar: float = BAR
+) -> Calibration:
+    known = {trace.trace_id: trace for trace in traces}
+    judged = ((_key(pair), is_right(pair, known, oracle)) for pair in pairs)
     return calibrate_cells(((key, right) for key, right in judged if right is not None), bar)
 
 

@@ -1,19 +1,29 @@
-"""The card of an exported dataset: where it comes from, what was removed, who voted, what it cost."""
+"""The card of an exported dataset: where it comes from, what was removed, who voted, what it cost, how sides differ."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from composer_replication import __version__
-from composer_replication.records import PreferencePair, TeacherReply, Trace
+from composer_replication.records import Message, PreferencePair, TeacherReply, Trace
+
+from .export import Exported
 
 SHAPES = {
     "trl": "`prompt`, `chosen`, `rejected` as messages with tool calls, `tools` as JSON: TRL's preference format.",
     "kto": "`prompt`, `completion`, `label`, `tools`: TRL's unpaired preference format, two rows per pair.",
-    "sft": "`messages` (the prompt and the chosen turn) and `tools`: TRL's language-modelling format.",
+    "sft": "`prompt`, `completion` (the chosen turn), `tools`: TRL's prompt-completion format, which trains on the "
+    "completion alone.",
     "verl": "`data_source`, `prompt`, `ability`, `reward_model`, `extra_info`: verl's columns. "
     "`ground_truth` is the chosen call in canonical JSON; a reward function has to compare calls with it.",
+}
+
+STYLES: dict[str, Callable[[Message], bool]] = {
+    "text": lambda side: bool(side["content"].strip()),
+    "text_beside_a_call": lambda side: bool(side["content"].strip() and side.get("tool_calls")),
+    "no_call": lambda side: not side.get("tool_calls"),
+    "several_calls": lambda side: len(side.get("tool_calls", [])) > 1,
 }
 
 
@@ -24,9 +34,7 @@ def dataset_card(
     replies: Sequence[TeacherReply],
     verdicts: Mapping[str, int],
     redactions: Mapping[str, int],
-    rows: int,
-    left_out: Mapping[str, int],
-    windowed: int = 0,
+    exported: Exported,
 ) -> str:
     """`redactions` are replacements by kind, as the ingestion stage counted them."""
     used = {pair.trace_id for pair in pairs}
@@ -49,7 +57,8 @@ configs:
 ---
 # Preference pairs from teacher replay
 
-{rows} rows from {len(pairs)} pairs, made by composer-replication {__version__}. {SHAPES[format]}
+{exported.rows} rows from {len(exported.tokens)} of {len(pairs)} pairs, made by composer-replication {__version__}.
+{SHAPES[format]}
 Load it with `datasets` 4.7 or newer: messages are stored in its `Json` type.
 
 **Simulated teachers: {"yes: no external model was asked" if simulated else "no"}.**
@@ -76,9 +85,36 @@ What became of the states that teachers were asked about:
 
 {off_policy} pairs reject a turn of another model than the one in training. {smoothed} carry a measured precision.
 
-{_windows(windowed)}
-{_table(("left out of the export", "pairs"), sorted(left_out.items())) if left_out else "Every pair could be exported."}
+{_windows(exported.windowed)}{_malformed(exported.malformed_histories)}
+{_table(("left out", "pairs"), sorted(exported.left_out.items())) if exported.left_out else "Every pair was exported."}
+
+## Style
+
+Share of pairs in which a side is of a kind. Where the two differ, a model can learn the kind in place of the action.
+
+{_table(("", "chosen", "rejected"), [_shares(*measured) for measured in style_gap(pairs).items()])}
 """
+
+
+def style_gap(pairs: Sequence[PreferencePair]) -> dict[str, dict[str, float]]:
+    """Share of chosen and of rejected sides of each kind; empty without pairs."""
+    if not pairs:
+        return {}
+    return {
+        name: {
+            "chosen": sum(is_so(pair.chosen) for pair in pairs) / len(pairs),
+            "rejected": sum(is_so(pair.rejected) for pair in pairs) / len(pairs),
+        }
+        for name, is_so in STYLES.items()
+    }
+
+
+def _shares(name: str, sides: Mapping[str, float]) -> tuple[str, str, str]:
+    return name.replace("_", " "), f"{sides['chosen']:.1%}", f"{sides['rejected']:.1%}"
+
+
+def _malformed(pairs: int) -> str:
+    return f"{pairs} prompts show a call as text: its arguments are no JSON object.\n" if pairs else ""
 
 
 def _windows(pairs: int) -> str:

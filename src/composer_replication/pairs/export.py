@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from composer_replication.errors import UsageError
-from composer_replication.records import JsonObject, Message, PreferencePair, canonical_json, canonical_tool_call
-from composer_replication.windows import CHARACTERS_PER_TOKEN, TurnHistory, fit_messages
+from composer_replication.records import JsonObject, PreferencePair, Trace, canonical_json, canonical_tool_call
+
+from .rendering import ByCharacters, NotExportableError, PairRenderer, RenderedPair, RowLengths
 
 Format = Literal["trl", "kto", "sft", "verl"]
 FILE = "train.parquet"
-MESSAGES = ("prompt", "chosen", "rejected", "completion", "messages")
+MESSAGES = ("prompt", "chosen", "rejected", "completion")
 
 
 class Exported(NamedTuple):
@@ -30,98 +31,85 @@ class Exported(NamedTuple):
     """Pairs that could not be written, by reason."""
     windowed: int
     """Pairs whose prompt is a window of the history."""
-
-
-class _NotExportableError(Exception):
-    pass
+    malformed_histories: int
+    """Pairs whose prompt shows a call as text, because its arguments are no JSON object."""
+    tokens: tuple[int, ...]
+    """Of each pair that was written, with its longer side."""
 
 
 def export_pairs(
     pairs: Iterable[PreferencePair],
+    traces: Iterable[Trace],
     format: Format,
     folder: Path,
     calls_as_text: bool = False,
     max_tokens: int | None = None,
     failed_calls: Mapping[str, Set[str]] | None = None,
+    lengths: RowLengths | None = None,
 ) -> Exported:
-    """Write `folder/train.parquet`.
-
-    `calls_as_text` puts calls into the text of a message, for models whose chat template knows no tools: it would
-    leave calls out without a word. A pair that is longer than `max_tokens`, by about four characters to a token, gets
-    a window of its prompt, which keeps the errors of `failed_calls`, by trace.
-    """
+    """Write `folder/train.parquet`. `failed_calls` are by trace: windows keep these errors."""
+    known = {trace.trace_id: trace for trace in traces}
+    renderer = PairRenderer(calls_as_text, max_tokens, lengths or ByCharacters())
     left_out: Counter[str] = Counter()
     rows: list[JsonObject] = []
-    windowed = 0
+    written: Counter[str] = Counter()
+    tokens: list[int] = []
     for pair in pairs:
         try:
-            failed = (failed_calls or {}).get(pair.trace_id, frozenset[str]())
-            shown = pair if max_tokens is None else _windowed(pair, max_tokens, failed)
-            rows += _checked(ROWS[format](_Sides(shown, calls_as_text)))
-            windowed += shown.prompt != pair.prompt
-        except _NotExportableError as error:
+            shown = renderer.render(pair, known[pair.trace_id], (failed_calls or {}).get(pair.trace_id, frozenset()))
+            rows += _checked(ROWS[format](shown))
+            written.update(windowed=shown.is_windowed, malformed=shown.has_malformed_history)
+            tokens.append(shown.tokens)
+        except NotExportableError as error:
             left_out[str(error)] += 1
     if format == "verl":
         for index, row in enumerate(rows):
             row["extra_info"]["index"] = index
     if not rows:
-        raise UsageError(f"there is no pair to export ({left_out.total()} left out)", "recompose pair RUN --json")
+        lost = ", ".join(f"{number} lost: {reason}" for reason, number in left_out.items())
+        following = "give a larger --max-tokens, or none" if left_out and max_tokens else "recompose pair RUN --json"
+        raise UsageError(f"there is no pair to export ({lost or 'the run has none'})", following)
     _write(rows, folder / FILE)
-    return Exported(folder / FILE, len(rows), left_out, windowed)
+    return Exported(folder / FILE, len(rows), left_out, written["windowed"], written["malformed"], tuple(tokens))
 
 
-def _windowed(pair: PreferencePair, max_tokens: int, failed_calls: Set[str]) -> PreferencePair:
-    reserved = max(_tokens(pair.chosen), _tokens(pair.rejected)) + (_tokens(pair.tools) if pair.tools else 0)
-    found = fit_messages(TurnHistory(pair.prompt, pair.rejected, failed_calls), max_tokens, reserved, _tokens)
-    if found is None:
-        raise _NotExportableError("too long for any window")
-    return pair.model_copy(update={"prompt": tuple(found.messages)})
+def _origin(shown: RenderedPair) -> JsonObject:
+    return shown.pair.model_dump(include={"pair_id", "trace_id", "precision", "simulated"})
 
 
-def _tokens(value: object) -> int:
-    return -(-len(canonical_json(value)) // CHARACTERS_PER_TOKEN)
+def _tools(shown: RenderedPair) -> str | None:
+    return json.dumps(shown.tools, ensure_ascii=False) if shown.tools else None
 
 
-class _Sides:
-    """A pair's messages as a chat template takes them."""
-
-    def __init__(self, pair: PreferencePair, calls_as_text: bool) -> None:
-        self.pair = pair
-        self.prompt = [_message(message, calls_as_text) for message in pair.prompt]
-        self.chosen = [_message(pair.chosen, calls_as_text)]
-        self.rejected = [_message(pair.rejected, calls_as_text)]
-        self.tools = None if calls_as_text or not pair.tools else json.dumps(pair.tools, ensure_ascii=False)
-        self.origin = pair.model_dump(include={"pair_id", "trace_id", "precision", "simulated"})
+def _trl(shown: RenderedPair) -> list[JsonObject]:
+    sided = {"prompt": shown.prompt, "chosen": shown.chosen, "rejected": shown.rejected}
+    return [{**sided, "tools": _tools(shown), **_origin(shown)}]
 
 
-def _trl(sides: _Sides) -> list[JsonObject]:
-    sided = {"prompt": sides.prompt, "chosen": sides.chosen, "rejected": sides.rejected}
-    return [{**sided, "tools": sides.tools, **sides.origin}]
-
-
-def _kto(sides: _Sides) -> list[JsonObject]:
+def _kto(shown: RenderedPair) -> list[JsonObject]:
     return [
-        {"prompt": sides.prompt, "completion": said, "label": label, "tools": sides.tools, **sides.origin}
-        for said, label in ((sides.chosen, True), (sides.rejected, False))
+        {"prompt": shown.prompt, "completion": said, "label": label, "tools": _tools(shown), **_origin(shown)}
+        for said, label in ((shown.chosen, True), (shown.rejected, False))
     ]
 
 
-def _sft(sides: _Sides) -> list[JsonObject]:
-    return [{"messages": sides.prompt + sides.chosen, "tools": sides.tools, **sides.origin}]
+def _sft(shown: RenderedPair) -> list[JsonObject]:
+    """The history is the prompt, so that the actor's mistakes in it are not trained on."""
+    return [{"prompt": shown.prompt, "completion": shown.chosen, "tools": _tools(shown), **_origin(shown)}]
 
 
-def _verl(sides: _Sides) -> list[JsonObject]:
+def _verl(shown: RenderedPair) -> list[JsonObject]:
     """Columns of verl's `RLHFDataset`. verl takes tools from its own config, so they travel in `extra_info`."""
-    calls = sides.pair.chosen.get("tool_calls", [])
-    truth = canonical_tool_call(calls[0]) if len(calls) == 1 else sides.pair.chosen["content"]
+    calls = shown.pair.chosen.get("tool_calls", [])
+    truth = canonical_tool_call(calls[0]) if len(calls) == 1 else shown.pair.chosen["content"]
     extra = {
-        "split": "train", "index": 0, **sides.origin, "tools": sides.tools or "[]",
-        "rejected": canonical_json(sides.rejected),
+        "split": "train", "index": 0, **_origin(shown), "tools": _tools(shown) or "[]",
+        "rejected": canonical_json(shown.rejected),
     }  # fmt: skip
     return [
         {
             "data_source": "composer_replication/pairs",
-            "prompt": sides.prompt,
+            "prompt": shown.prompt,
             "ability": "tool_use",
             "reward_model": {"style": "rule", "ground_truth": truth},
             "extra_info": extra,
@@ -129,33 +117,7 @@ def _verl(sides: _Sides) -> list[JsonObject]:
     ]
 
 
-ROWS: dict[Format, Callable[[_Sides], list[JsonObject]]] = {"trl": _trl, "kto": _kto, "sft": _sft, "verl": _verl}
-
-
-def _message(message: Message, calls_as_text: bool) -> JsonObject:
-    calls = [
-        {**call, "function": {"name": call["function"]["name"], "arguments": _arguments(call["function"]["arguments"])}}
-        for call in message.get("tool_calls", [])
-    ]
-    kept: JsonObject = {"role": message["role"], "content": message["content"]}
-    if "tool_call_id" in message and not calls_as_text:
-        kept["tool_call_id"] = message["tool_call_id"]
-    if calls and calls_as_text:
-        said = [json.dumps(call["function"], ensure_ascii=False, separators=(",", ":")) for call in calls]
-        kept["content"] = "\n".join(part for part in (message["content"], *said) if part)
-    elif calls:
-        kept["tool_calls"] = calls
-    return kept
-
-
-def _arguments(text: str) -> JsonObject:
-    try:
-        value: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _NotExportableError("arguments are no JSON") from error
-    if not isinstance(value, dict):
-        raise _NotExportableError("arguments are no object")
-    return cast("JsonObject", value)
+ROWS: dict[Format, Callable[[RenderedPair], list[JsonObject]]] = {"trl": _trl, "kto": _kto, "sft": _sft, "verl": _verl}
 
 
 def _checked(rows: list[JsonObject]) -> list[JsonObject]:
@@ -175,7 +137,7 @@ def _checked(rows: list[JsonObject]) -> list[JsonObject]:
         except ValueError:
             same, text = False, ""
         if not same:
-            raise _NotExportableError("no dataset can hold it")
+            raise NotExportableError("no dataset can hold it")
         return text
 
     return [

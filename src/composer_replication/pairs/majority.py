@@ -3,7 +3,8 @@
 Kept for comparison with the paper. Its quirks, on purpose: one vote per teacher, not per family; teachers of the
 actor's own family vote too; more than half is enough; calls are compared as they were written, key order aside; and
 the actor's action is preferred to every minority action even where the majority rejects both, so one state may give
-several pairs, and an action nobody vouched for may be chosen. A tie gives nothing.
+several pairs, and an action nobody vouched for may be chosen. A tie gives nothing. A call that no listed tool takes
+neither votes nor is chosen.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from composer_replication.records import (
     canonical_tool_call,
     content_id,
 )
+from composer_replication.replay.valid_calls import objection
 
 from .canonical import parse_action
-from .sides import call_message, is_well_formed
+from .sides import action_message, is_well_formed
 
 
 def majority_pairs(
@@ -31,7 +33,7 @@ def majority_pairs(
     valid = [
         reply
         for reply in replies
-        if reply.outcome == "answered" and reply.finish_reason != "length" and parse_action(reply.action)
+        if reply.outcome == "answered" and reply.finish_reason != "length" and _is_valid(reply.action, trace)
     ]
     votes = Counter(reply.action or "" for reply in valid)
     if votes.total() < 2:
@@ -50,7 +52,6 @@ def majority_pairs(
             state_id=trace.state_id(turn),
             trace_id=trace.trace_id,
             turn=turn,
-            prompt=tuple(trace.history(turn)),
             chosen=chosen,
             rejected=rejected,
             tools=trace.tools,
@@ -64,9 +65,15 @@ def majority_pairs(
             simulated=any(reply.simulated for reply in voters),
         )
 
-    pairs = [] if mine == top else [pair(call_message(top), actor, top, from_actor=False)]
-    if is_well_formed(actor):
+    pairs = [] if mine == top else [pair(action_message(top), actor, top, from_actor=False)]
+    if is_well_formed(actor) and (mine is None or _is_valid(mine, trace)):
         pairs += [
-            pair(actor, call_message(action), action, from_actor=True) for action in votes if action not in (top, mine)
+            pair(actor, action_message(action), action, from_actor=True)
+            for action in votes
+            if action not in (top, mine)
         ]
     return pairs, "paired" if pairs else "agrees_with_actor"
+
+
+def _is_valid(action: str | None, trace: Trace) -> bool:
+    return bool(parse_action(action)) and not objection(action or "", trace.tools, trace.tools_inferred)

@@ -28,7 +28,7 @@ from .canonical import parse_action
 from .vote import Chamber, vote
 
 MIN_PAIRS_PER_TRACE = 5.0
-AGREED = ("paired", "agrees_with_actor", "policy_agrees", "low_precision")
+AGREED = ("paired", "agrees_with_actor", "policy_agrees", "no_sample_differs", "low_precision")
 """Ends of a state at which the teachers agreed on an action."""
 LogProb = Callable[[PreferencePair, Message], float]
 """Log-probability of an answer after the prompt of a pair, under the reference policy."""
@@ -100,11 +100,13 @@ def signal_report(
     """Traces that no teacher was asked about do not count."""
     asked = {reply.trace_id for reply in replies}
     known = {trace.trace_id: trace for trace in traces if trace.trace_id in asked}
-    ballots, teachers = _ballots(known, replies, own_family)
+    ballots, teachers, invalid = _ballots(known, replies, own_family)
     answers, valid = (sum(getattr(one, name) for one in teachers.values()) for name in ("answers", "valid"))
     states = Counter({reason: number for reason, number in verdicts.items() if reason != "paired"})
     outcomes = Counter(reply.outcome for reply in replies if reply.outcome != "answered")
     outcomes.update({"own_family": len(replies) - answers, "unusable_call": answers - valid - outcomes.total()})
+    outcomes.update(invalid)
+    outcomes["unusable_call"] -= invalid.total()
     return SignalReport(
         traces=len(known),
         pairs=len(pairs),
@@ -177,7 +179,8 @@ def _bootstrap(values: Sequence[tuple[str, float]], seed: int, resamples: int = 
 
 def _ballots(
     traces: Mapping[str, Trace], replies: Sequence[TeacherReply], own_family: bool
-) -> tuple[list[list[str]], dict[str, TeacherRecord]]:
+) -> tuple[list[list[str]], dict[str, TeacherRecord], Counter[str]]:
+    """Also why calls that parse have no vote."""
     by_state: dict[tuple[str, int], list[TeacherReply]] = defaultdict(list)
     for reply in replies:
         trace = traces.get(reply.trace_id)
@@ -185,8 +188,10 @@ def _ballots(
             by_state[reply.trace_id, reply.turn].append(reply)
     ballots: list[list[str]] = []
     tally: dict[str, Counter[str]] = defaultdict(Counter)
+    invalid: Counter[str] = Counter()
     for (trace_id, _), answers in by_state.items():
-        chamber = Chamber(traces[trace_id].tools)
+        trace = traces[trace_id]
+        chamber = Chamber(trace.tools, inferred=trace.tools_inferred)
         said = [(reply, chamber.ballot(reply)) for reply in answers]
         by_family: dict[str, set[str]] = defaultdict(set)
         verdict = vote(answers, chamber)
@@ -194,6 +199,8 @@ def _ballots(
             mine = tally[reply.teacher]
             mine["answers"] += 1
             if action is None:
+                why = chamber.objection(reply.action or "") if parse_action(reply.action) else None
+                invalid.update([why] if why else [])
                 continue
             mine["valid"] += 1
             by_family[reply.family].add(action)
@@ -205,7 +212,7 @@ def _ballots(
         name: TeacherRecord(**{field: counts[field] for field in TeacherRecord.model_fields})
         for name, counts in sorted(tally.items())
     }
-    return ballots, records
+    return ballots, records, invalid
 
 
 def _tool(action: str) -> str:

@@ -1,8 +1,11 @@
 """Votes at one state: one per family, two thirds must agree, and at least two families must vote.
 
+A call that no listed tool takes has no vote.
+
 Tiers, from the strongest: `execution` (an environment replayed both calls and saw the same effect), `exact` (the same
 canonical call), `critical` (the same but for arguments that only describe the call). The first tier with an agreement
-counts; the same tool alone never does. Answers in plain text are a class of their own, `text`, off by default.
+counts; the same tool alone never does. Answers in plain text are a class of their own, `text`, off by default. So is
+`single`: one family's word, where the caller lets it count against samples of the policy.
 """
 
 from __future__ import annotations
@@ -15,12 +18,13 @@ from fractions import Fraction
 from typing import Literal, NamedTuple, Protocol
 
 from composer_replication.records import Agreement, JsonObject, TeacherReply, TraceState, canonical_json
+from composer_replication.replay.valid_calls import Objection, objection
 
 from .canonical import canonical_action, critical_key, parse_action
 
 MIN_FAMILIES = 2
 TWO_THIRDS = Fraction(2, 3)
-Tier = Literal["execution", "exact", "critical", "text"]
+Tier = Literal["execution", "exact", "critical", "text", "single"]
 
 
 class Equivalence(Protocol):
@@ -47,23 +51,33 @@ class Chamber:
         equivalent: Equivalence | None = None,
         critical: bool = True,
         free_text: bool = False,
+        inferred: bool = False,
+        needed: int = MIN_FAMILIES,
     ) -> None:
+        """`inferred` tools are those that calls of the session show; `needed` families must vote."""
         self.tools = tools
         self.state = state
         self.equivalent = equivalent
         self.critical = critical
         self.free_text = free_text
+        self.inferred = inferred
+        self.needed = needed
 
     def ballot(self, reply: TeacherReply) -> str | None:
         """The reply's action in its one spelling; None for a reply that may not vote."""
         if reply.finish_reason == "length":
             return None
         if reply.outcome == "answered" and parse_action(reply.action):
+            if self.objection(reply.action or ""):
+                return None
             return canonical_action(reply.action or "", self.tools, mend_types=True)
         if self.free_text and reply.outcome == "no_action":
             text = reply_text(reply)
             return canonical_json({"text": text}) if text else None
         return None
+
+    def objection(self, action: str) -> Objection | None:
+        return objection(action, self.tools, self.inferred)
 
     def tiers(self) -> list[tuple[Tier, Callable[[str, str], bool]]]:
         found: list[tuple[Tier, Callable[[str, str], bool]]] = [("exact", lambda a, b: a == b)]
@@ -102,20 +116,20 @@ def vote(replies: Iterable[TeacherReply], chamber: Chamber | None = None) -> Vot
             ballots[reply.family].append(action)
     verdict = VoteVerdict(None, None, "too_few_votes")
     for tier, same in chamber.tiers():
-        verdict = _elect(ballots, tier, same)
+        verdict = _elect(ballots, tier, same, chamber.needed)
         if verdict.action is not None:
             break
     return verdict
 
 
-def _elect(ballots: dict[str, list[str]], tier: Tier, same: Callable[[str, str], bool]) -> VoteVerdict:
+def _elect(ballots: dict[str, list[str]], tier: Tier, same: Callable[[str, str], bool], needed: int) -> VoteVerdict:
     # A family whose members answer differently abstains.
     votes = {
         family: min(actions)
         for family, actions in ballots.items()
         if all(same(min(actions), action) for action in actions)
     }
-    if len(votes) < MIN_FAMILIES:
+    if len(votes) < needed:
         return VoteVerdict(None, None, "too_few_votes")
     clusters: list[list[str]] = []
     for family in sorted(votes, key=lambda family: (votes[family], family)):
@@ -130,9 +144,9 @@ def _elect(ballots: dict[str, list[str]], tier: Tier, same: Callable[[str, str],
     # The spelling that most families used, so that what is learnt is what somebody said.
     spellings = Counter(votes[family] for family in winners)
     action = min(spellings, key=lambda spelling: (-spellings[spelling], spelling))
-    is_text = parse_action(action) is None
     families = tuple(sorted(winners))
-    agreement = Agreement(tier="text" if is_text else tier, votes=len(families), n=len(votes), families=families)
+    kind: Tier = "text" if parse_action(action) is None else "single" if len(votes) < MIN_FAMILIES else tier
+    agreement = Agreement(tier=kind, votes=len(families), n=len(votes), families=families)
     return VoteVerdict(action, agreement, "agreed")
 
 

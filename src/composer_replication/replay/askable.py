@@ -25,6 +25,8 @@ class Asking(NamedTuple):
     too_long: Counter[str]
     windowed: Counter[str]
     """How often each is asked with less than the whole history."""
+    too_few: int = 0
+    """States where nobody is asked because too few may be for a vote."""
 
 
 def askable(states: Sequence[State], teachers: Sequence[Teacher], config: ReplayConfig) -> Asking:

@@ -19,12 +19,17 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PRICE = re.compile(r"\d+(\.\d*)?|\.\d+")
 
 
-def written_teachers(texts: Sequence[str], config: ReplayConfig) -> list[Teacher]:
-    """Teachers as the command line writes them."""
+def written_teachers(texts: Sequence[str], config: ReplayConfig, aliases: Sequence[str] = ()) -> list[Teacher]:
+    """Teachers as the command line writes them. An alias is `NAME=SERVED`, for a teacher that is written there too."""
     teachers = [teacher for text in texts for teacher in _written(text, config)]
     names = [teacher.name for teacher in teachers]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"two teachers are called {twice}", "give each a name of its own")
+    for alias in aliases:
+        name, equals, served = alias.partition("=")
+        if not equals or not served or name not in names:
+            raise UsageError(f"--alias {alias} is not NAME=SERVED of a teacher of this command", FORM)
+        teachers = [one._replace(served_as=(*one.served_as, served)) if one.name == name else one for one in teachers]
     return [_trainable(teacher) for teacher in teachers]
 
 

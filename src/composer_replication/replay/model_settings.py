@@ -30,6 +30,7 @@ def settled_teacher(teacher: Teacher, settings: TeacherSettings | None) -> Teach
         cache_write_micros=written,
         context_tokens=settings.context_tokens or teacher.context_tokens,
         private_network=settings.private_network,
+        served_as=settings.served_as or teacher.served_as,
         spoken=_wire(teacher, settings),
     )
 

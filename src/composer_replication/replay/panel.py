@@ -8,6 +8,7 @@ from composer_replication.llm.calls import Live
 from composer_replication.progress import Progress
 
 REFRESH_S = 0.25
+MAX_WORDS = 120
 
 
 class Panel:
@@ -46,4 +47,6 @@ def _errors(live: Live) -> str:
     if not live.errors:
         return ""
     worst, count = live.errors.most_common(1)[0]
-    return f", {live.errors.total()} errors ({worst} × {count})"
+    words = live.words.get(worst, "")
+    said = f": {words[:MAX_WORDS]}" if words else ""
+    return f", {live.errors.total()} errors ({worst} × {count}{said})"

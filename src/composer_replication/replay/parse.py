@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, NamedTuple
 
 from composer_replication.llm.anthropic import chat_completion
@@ -23,15 +23,20 @@ class Parsed(NamedTuple):
     usage: Usage = Usage()
 
 
-def parse_reply(body: str, requested_model: str, own_names: Mapping[str, str] | None = None) -> Parsed:
-    """Never raises: a body that makes no sense is a failed reply. `own_names`: tools that were sent by another name."""
+def parse_reply(
+    body: str, requested_model: str, own_names: Mapping[str, str] | None = None, served_as: Collection[str] = ()
+) -> Parsed:
+    """Never raises: a body that makes no sense is a failed reply. `own_names`: tools that were sent by another name.
+    `served_as`: more names that the model answers by."""
     try:
-        return _parse(chat_completion(json.loads(body)), requested_model, own_names or {})
+        return _parse(chat_completion(json.loads(body)), requested_model, own_names or {}, served_as)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError):
         return Parsed("failed")
 
 
-def _parse(answer: dict[str, Any], requested_model: str, own_names: Mapping[str, str]) -> Parsed:
+def _parse(
+    answer: dict[str, Any], requested_model: str, own_names: Mapping[str, str], served_as: Collection[str]
+) -> Parsed:
     choice: dict[str, Any] = answer["choices"][0]
     calls: list[dict[str, Any]] = choice["message"].get("tool_calls") or []
     served, reason = _text(answer.get("model")), _text(choice.get("finish_reason"))
@@ -39,7 +44,7 @@ def _parse(answer: dict[str, Any], requested_model: str, own_names: Mapping[str,
     outcome: Outcome = "answered" if action else "no_action"
     if reason == "length":
         outcome, action = "truncated", None
-    elif not same_model(requested_model, served):
+    elif not same_model(requested_model, served, served_as):
         outcome, action = "mismatched", None
     return Parsed(outcome, action, served, reason, usage_of(answer.get("usage") or {}))
 

@@ -7,11 +7,14 @@ a reply is read from there after the calls have ended, so a run that was killed 
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 from composer_replication.config import ReplayConfig
 from composer_replication.errors import PartialError, UsageError
@@ -19,7 +22,7 @@ from composer_replication.llm.addresses import host_of, is_loopback, require_all
 from composer_replication.llm.calls import DRAIN_S, Calls
 from composer_replication.llm.client import Endpoint
 from composer_replication.llm.keys import key_from_environment
-from composer_replication.llm.lane import NO_ANSWER, Lane
+from composer_replication.llm.lane import Lane
 from composer_replication.llm.ledger import Ledger, Settled
 from composer_replication.llm.pricing import FREE, Prices
 from composer_replication.llm.reconcile import note_usage
@@ -27,14 +30,20 @@ from composer_replication.llm.transport import HttpTransport
 from composer_replication.progress import Progress, Silent
 from composer_replication.records import TeacherReply, Trace
 
-from .askable import askable
+from .askable import Asking, askable
 from .batching import ask_in_batches, refuse_pending
 from .gate import State
 from .panel import Panel
 from .parse import Parsed, parse_reply
+from .quorum import Quorum
 from .requests import TeacherQuestion, questions
 from .roster import teachers_to_ask
 from .teachers import Teacher
+from .usefulness import weigh_settled, why_useless
+from .valid_calls import objection
+
+MOST_LOOKED_AT = 500
+"""States whose answers tell the rate of pairs: a dry run is to be quick."""
 
 
 def replay_trace(trace: Trace, teachers: Sequence[Teacher], ledger: Ledger, config: ReplayConfig) -> list[TeacherReply]:
@@ -55,32 +64,98 @@ def replay_states(
     `askable` says no. Raises when the run was stopped before every question had its chance; what was settled stays
     settled.
     """
-    shown = progress or Silent()
-    may_ask = askable(states, teachers, config).teachers
+    return list(replay_asking(askable(states, teachers, config), teachers, ledger, config, progress))
+
+
+def replay_asking(
+    asking: Asking,
+    teachers: Sequence[Teacher],
+    ledger: Ledger,
+    config: ReplayConfig,
+    progress: Progress | None = None,
+    quorum: Quorum | None = None,
+) -> Iterator[TeacherReply]:
+    """The same where it is known whom to ask. When those that are left are no `quorum` any more, nobody is asked on.
+
+    All is asked before this returns; replies are read from the ledger one by one, because there may be many."""
+    shown, may_ask = progress or Silent(), asking.teachers
+
+    def is_enough(useless: set[str]) -> bool:
+        return not quorum or quorum.is_met(teacher for teacher in teachers if teacher.name not in useless)
+
     if len({teacher.tier for teacher in teachers}) <= 1:
-        return _replies(may_ask, ledger, config, shown)
-    found: list[list[TeacherReply]] = [[] for _ in states]
+        return _replies(may_ask, ledger, config, shown, is_enough)
+    found: list[list[TeacherReply]] = [[] for _ in may_ask]
     while True:
-        asking = [(state, teachers_to_ask(own, said)) for (state, own), said in zip(may_ask, found, strict=True)]
-        if not any(chosen for _, chosen in asking):
+        round_ = [(state, _next(state, own, said)) for (state, own), said in zip(may_ask, found, strict=True)]
+        if not any(chosen for _, chosen in round_):
             break
-        replies = iter(_replies(asking, ledger, config, shown))
-        for own, (_, chosen) in zip(found, asking, strict=True):
+        replies = _replies(round_, ledger, config, shown, is_enough)
+        for own, (_, chosen) in zip(found, round_, strict=True):
             own += islice(replies, len(chosen))
     rank = {teacher.model: place for place, teacher in enumerate(teachers)}
-    return [reply for own in found for reply in sorted(own, key=lambda reply: rank[reply.teacher])]
+    return (reply for own in found for reply in sorted(own, key=lambda reply: rank[reply.teacher]))
+
+
+def settled_replies(asking: Asking, teachers: Sequence[Teacher], ledger: Ledger, config: ReplayConfig) -> Answered:
+    """What earlier runs paid for. Nobody is asked."""
+    known, tiers = ledger.settled_keys(), len({teacher.tier for teacher in teachers})
+    if not known:
+        return Answered(0, [])
+    asked = iter(questions(asking.teachers, config.max_tokens))
+    rows = [(state, own, list(islice(asked, len(own)))) for state, own in asking.teachers if own]
+    whole = [row for row in rows if all(question.key in known for question in row[2])]
+    if tiers > 1:
+        whole = [row for row in rows if any(question.key in known for question in row[2])]
+    replies: list[TeacherReply] = []
+    looked_at = 0
+    for state, own, mine in whole[:: math.ceil(len(whole) / MOST_LOOKED_AT) or 1]:
+        said = [_reply(one, found) for one in mine if (found := ledger.settled(one.key))]
+        if len(said) == len(own) or not _next(state, own, said):
+            looked_at += 1
+            replies += said
+    return Answered(looked_at, replies)
+
+
+def _next(state: State, teachers: Sequence[Teacher], said: Sequence[TeacherReply]) -> list[Teacher]:
+    """Whom to ask next: a call that no tool takes is no vote."""
+    trace = state.trace
+    votes = [
+        reply.model_copy(update={"action": None})
+        if reply.action and objection(reply.action, trace.tools, trace.tools_inferred)
+        else reply
+        for reply in said
+    ]
+    return teachers_to_ask(teachers, votes)
+
+
+class Answered(NamedTuple):
+    """Replies of some states where nobody is left to ask, and how many states those are."""
+
+    looked_at: int
+    replies: list[TeacherReply]
 
 
 def _replies(
-    asking: Sequence[tuple[State, Sequence[Teacher]]], ledger: Ledger, config: ReplayConfig, progress: Progress
-) -> list[TeacherReply]:
+    asking: Sequence[tuple[State, Sequence[Teacher]]],
+    ledger: Ledger,
+    config: ReplayConfig,
+    progress: Progress,
+    is_enough: Callable[[set[str]], bool],
+) -> Iterator[TeacherReply]:
     asked = questions(asking, config.max_tokens)
-    ask(asked, ledger, config, progress)
-    return [_reply(question, ledger.settled(question.key)) for question in asked]
+    ask(asked, ledger, config, progress, is_enough)
+    return (_reply(question, ledger.settled(question.key)) for question in asked)
 
 
-def ask(asked: Sequence[TeacherQuestion], ledger: Ledger, config: ReplayConfig, progress: Progress) -> None:
-    """Every question that has no answer yet gets one, or its attempts are used up."""
+def ask(
+    asked: Sequence[TeacherQuestion],
+    ledger: Ledger,
+    config: ReplayConfig,
+    progress: Progress,
+    is_enough: Callable[[set[str]], bool] = lambda useless: True,
+) -> None:
+    """Every question that has no answer yet gets one, or its attempts are used up. `is_enough` as in `Calls`."""
     unique = {question.key: question for question in asked}
     known = ledger.settled_keys()
     open_questions = [question for key, question in unique.items() if key not in known]
@@ -92,26 +167,37 @@ def ask(asked: Sequence[TeacherQuestion], ledger: Ledger, config: ReplayConfig, 
         return
     refuse_pending(ledger)
     lanes = _lanes(left, ledger, config)
+    for lane in lanes:
+        weigh_settled(lane, (question for key, question in unique.items() if key in known), ledger)
     cached = len(unique) - sum(lane.pending for lane in lanes)
     if not lanes:
         progress.step(len(unique), len(unique))
         return
     cap_micros = ledger.totals().cap_micros
-    calls = asyncio.run(_run(lanes, ledger, config, progress, Panel(progress, cached, len(unique), cap_micros)))
+    panel = Panel(progress, cached, len(unique), cap_micros)
+    calls = asyncio.run(_run(lanes, ledger, config, progress, panel, is_enough))
+    _tell_given_up(calls, progress)
     if calls.error:
         raise calls.error
     parked = {lane.endpoint.name: lane.parked for lane in lanes if lane.parked}
-    # Where nobody answers at all the caller says so.
-    if any(lane.answered for lane in lanes) or any(reason != NO_ANSWER for reason in parked.values()):
+    # Where nobody ever answered at all the caller says so.
+    if known & unique.keys() or any(lane.answered or (lane.parked and not lane.is_missing) for lane in lanes):
         _tell_parked(parked)
 
 
-async def _run(lanes: Sequence[Lane], ledger: Ledger, config: ReplayConfig, progress: Progress, panel: Panel) -> Calls:
+async def _run(
+    lanes: Sequence[Lane],
+    ledger: Ledger,
+    config: ReplayConfig,
+    progress: Progress,
+    panel: Panel,
+    is_enough: Callable[[set[str]], bool],
+) -> Calls:
     private_hosts = {host_of(lane.endpoint.base_url) for lane in lanes if lane.endpoint.private_network}
     async with HttpTransport(config.timeout_s, private_hosts) as transport:
         for endpoint in {lane.endpoint for lane in lanes if any(lane.endpoint.prices or ())}:
             await note_usage(ledger, transport, endpoint.base_url, endpoint.key)
-        calls = Calls(lanes, ledger, transport, config.max_attempts, panel.show)
+        calls = Calls(lanes, ledger, transport, config.max_attempts, panel.show, is_enough)
         with _stopping_on_signals(calls, progress):
             await calls.run()
         return calls
@@ -123,7 +209,13 @@ def _lanes(asked: Sequence[TeacherQuestion], ledger: Ledger, config: ReplayConfi
     lanes: list[Lane] = []
     for teacher, own in _by_teacher(asked).items():
         endpoint = admitted(teacher, ledger)
-        lane = Lane(endpoint, config.concurrency, learns_price=endpoint.prices is None and has_cap)
+        lane = Lane(
+            endpoint,
+            config.concurrency,
+            learns_price=endpoint.prices is None and has_cap,
+            max_useless=0 if teacher.simulated else config.max_useless,
+            why_useless=partial(why_useless, teacher, config.max_tokens),
+        )
         first: dict[str, int] = {}
         for rank, question in enumerate(own):
             first.setdefault(question.state.trace.trace_id, rank)
@@ -131,6 +223,15 @@ def _lanes(asked: Sequence[TeacherQuestion], ledger: Ledger, config: ReplayConfi
         lane.add(question.call() for question in own)
         lanes.append(lane)
     return lanes
+
+
+def _tell_given_up(calls: Calls, progress: Progress) -> None:
+    for name, live in calls.live.teachers.items():
+        worst = live.errors.most_common(1)
+        if live.failed and worst:
+            reason = worst[0][0]
+            words = live.words.get(reason, "")
+            progress.note(f"{name}: {live.failed} calls given up, mostly {reason}{words and f': {words}'}")
 
 
 def _by_teacher(asked: Sequence[TeacherQuestion]) -> dict[Teacher, list[TeacherQuestion]]:
@@ -209,7 +310,7 @@ def _tell_parked(parked: Mapping[str, str]) -> None:
 def _reply(question: TeacherQuestion, settled: Settled | None) -> TeacherReply:
     (trace, turn), teacher = question.state, question.teacher
     own_names = teacher.wire.own_names(trace.tools)
-    parsed = parse_reply(settled.body, teacher.model, own_names) if settled else Parsed("failed")
+    parsed = parse_reply(settled.body, teacher.model, own_names, teacher.served_as) if settled else Parsed("failed")
     return TeacherReply(
         key=question.key,
         state_id=trace.state_id(turn),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 from composer_replication.llm.cache_prices import Rates
@@ -18,6 +19,8 @@ OPENROUTER_KEY = "OPENROUTER_API_KEY"
 ROUTES = ("free", "nitro", "floor", "exacto", "extended", "beta")
 """Suffixes by which OpenRouter names a way to the same weights. `:thinking`, or Ollama's `:20b`, is another model."""
 _ROUTE = re.compile(rf":(?:{'|'.join(ROUTES)})$")
+_VERSION = re.compile(r"(?:-(?:v?\d[\d.-]*|preview|exp|beta))*")
+"""How the names that `-latest` stands for go on: `-2512`, `-v2`, `-preview-09-2026`."""
 _DATE = re.compile(r"[-@](20\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])$")
 
 
@@ -55,6 +58,8 @@ class Teacher(NamedTuple):
     spoken: ChatWire | None = None
     """How it is asked, where that is not what is known of its server and its model."""
     private_network: bool = False
+    served_as: tuple[str, ...] = ()
+    """Other names under which its answers are its own."""
     batch: bool = False
     """Asked through its provider's batch endpoint; its prices are those of a batch."""
 
@@ -80,19 +85,25 @@ class Teacher(NamedTuple):
         return family_of(self.model) or self.model
 
 
-def same_model(requested: str, served: str | None) -> bool:
+def same_model(requested: str, served: str | None, served_as: Collection[str] = ()) -> bool:
     """Whether the model that answered is the one that was asked. An answer that does not say is believed.
 
-    A vendor or a date that only one side names is no difference; two vendors, two dates, or any other word is.
+    A vendor or a date that only one side names is no difference; two vendors, two dates, or any other word is. What
+    `-latest` stands for may end in any date or version. `served_as` are more names that the user vouches for.
     """
-    if served is None:
+    if served is None or served in served_as:
         return True
     (vendor, name, date), (other_vendor, other_name, other_date) = _parts(requested), _parts(served)
     return (
-        name == other_name
+        (name == other_name or _is_latest(name, other_name) or _is_latest(other_name, name))
         and (vendor == other_vendor or not vendor or not other_vendor)
         and (date == other_date or not date or not other_date)
     )
+
+
+def _is_latest(alias: str, name: str) -> bool:
+    stem = alias.removesuffix("-latest")
+    return stem != alias and name.startswith(stem) and bool(_VERSION.fullmatch(name[len(stem) :]))
 
 
 def _parts(model: str) -> tuple[str, str, str]:

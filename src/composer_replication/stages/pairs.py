@@ -12,6 +12,7 @@ from composer_replication.pairs.calibrate import Oracle
 from composer_replication.progress import Progress
 from composer_replication.records import ErrorSite, TeacherReply, Trace, TraceState
 from composer_replication.runs import Run
+from composer_replication.sites.marking import failed_calls
 
 from .samples import stored_samples
 
@@ -19,6 +20,7 @@ from .samples import stored_samples
 def pair(run: Run, progress: Progress) -> None:
     started, inputs = time.monotonic(), [run.stage(noun) for noun in ("ingestion", "sites", "replay")]
     config, traces, samples = run.config.pairs, inputs[0].read(Trace), stored_samples(run)
+    sites = inputs[1].read(ErrorSite)
     with open_environment(run.config) as environment:
         remember(environment, traces)
         found = extract_dpo_pairs(
@@ -31,10 +33,12 @@ def pair(run: Run, progress: Progress) -> None:
             equivalent=environment.equivalent if config.execution else None,
             samples=samples,
             own_family=inputs[2].counts.get("own_family", False),
-            kinds={site.state_id: site.error_kind for site in inputs[1].read(ErrorSite)},
+            one_teacher=inputs[2].counts.get("one_teacher", False),
+            kinds={site.state_id: site.error_kind for site in sites},
+            failed_calls=failed_calls(sites),
         )
         if config.calibrate:
-            found = calibrate(found.pairs, oracle(environment), config.min_precision).apply(found)
+            found = calibrate(found.pairs, traces, oracle(environment), config.min_precision).apply(found)
     made_with = [*inputs, run.stage("samples")] if samples else inputs
     counts = {"pairs": len(found.pairs), "verdicts": dict(found.verdicts)}
     run.stage("pairs").finish(found.pairs, counts, made_with, started)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from composer_replication.config import ReplayConfig
@@ -12,12 +12,14 @@ from composer_replication.environments.opening import open_environment
 from composer_replication.errors import RecomposeError, UsageError, quoted
 from composer_replication.progress import Progress
 from composer_replication.records import ErrorSite, TeacherReply, Trace
-from composer_replication.replay import Teacher, replay_states, states_to_ask
-from composer_replication.replay.askable import askable
+from composer_replication.replay import State, Teacher, states_to_ask
+from composer_replication.replay.askable import Asking, askable
 from composer_replication.replay.choice import configured_teachers
 from composer_replication.replay.gate import AskedState, Choice, choose_states
 from composer_replication.replay.model_settings import batched
-from composer_replication.runs import Run, StageFolder, read_records, write_records
+from composer_replication.replay.quorum import Quorum, refuse_hopeless, with_quorum
+from composer_replication.replay.runner import replay_asking
+from composer_replication.runs import RECORDS, Run, StageFolder, read_records, write_records
 from composer_replication.sites.marking import with_errors_marked
 
 from .samples import stored_samples
@@ -32,13 +34,14 @@ def replay(
     own_family: bool = False,
     ask_nobody: bool = False,
     batch: bool = False,
+    one_teacher: bool = False,
 ) -> None:
-    from composer_replication.llm.bill import summary
+    from composer_replication.llm.bill import last_words, summary
     from composer_replication.llm.ledger import Ledger
     from composer_replication.llm.reconcile import reconcile
 
     started, inputs = time.monotonic(), [run.stage("ingestion"), run.stage("sites")]
-    config, traces = replay_config(run, own_family), inputs[0].read(Trace)
+    config, traces = replay_config(run, own_family, one_teacher), inputs[0].read(Trace)
     sites = inputs[1].read(ErrorSite)
     choices = replay_plan(run, with_errors_marked(traces, sites), sites, chosen)
     states = [choice.state for choice in choices]
@@ -46,34 +49,62 @@ def replay(
         teachers = [] if ask_nobody else stack.enter_context(replay_teachers(run, traces, chosen, batch))
         if not teachers:
             progress.note("nobody is asked: there will be no pairs, and channel 3 has nothing to learn from")
+        asking, quorum = hopeful(run, states, teachers, config)
         ledger = Ledger(run.path / "ledger.sqlite")
         stack.callback(ledger.close)
-        asking = askable(states, teachers, config)
-        replies = replay_states(states, teachers, ledger, config, progress)
+        outcomes: Counter[str] = Counter()
+        replies = replay_asking(asking, teachers, ledger, config, progress, quorum)
+        written = write_records(run.stage("replay").path / RECORDS, _counted(replies, outcomes))
         names = {teacher.name for teacher in teachers}
         if summary(ledger, names)["in_doubt_micros"]:
             progress.note(f"{reconcile(ledger)} calls in doubt were looked up at their provider")
-        spent = summary(ledger, names)
-    outcomes = Counter(reply.outcome for reply in replies)
-    if replies and outcomes["failed"] == len(replies):
+        spent, said = summary(ledger, names), last_words(ledger, names)
+    if written.records and outcomes["failed"] == written.records:
         raise RecomposeError(
-            f"all {len(replies)} teacher calls failed", f"check the server, then recompose replay {quoted(run.path)}"
+            f"all {written.records} teacher calls failed{said and f'; {said}'}",
+            f"check the server, then recompose replay {quoted(run.path)}",
         )
     counts = {
         "states": len(states),
         "buckets": dict(Counter(choice.bucket for choice in choices)),
-        "replies": len(replies),
+        "replies": written.records,
         "outcomes": dict(outcomes),
-        "not_asked": {"own_family": asking.own_family.total(), "too_long": asking.too_long.total()},
+        "not_asked": {
+            "own_family": asking.own_family.total(),
+            "too_long": asking.too_long.total(),
+            "too_few": asking.too_few,
+        },
         "windowed": asking.windowed.total(),
         "own_family": config.own_family,
+        "one_teacher": config.one_teacher,
         "teachers": sorted({teacher.model for teacher in teachers}),
         "simulated": config.simulated and not chosen,
         **spent,
     }
     write_records(run.path / ASKED_STATES, (choice.stored() for choice in choices))
     made_with = [*inputs, run.stage("samples")] if run.stage("samples").is_done else inputs
-    run.stage("replay").finish(replies, counts, made_with, started)
+    run.stage("replay").seal(written, counts, made_with, started)
+
+
+def _counted(replies: Iterator[TeacherReply], outcomes: Counter[str]) -> Iterator[TeacherReply]:
+    for reply in replies:
+        outcomes[reply.outcome] += 1
+        yield reply
+
+
+def hopeful(
+    run: Run, states: Sequence[State], teachers: Sequence[Teacher], config: ReplayConfig
+) -> tuple[Asking, Quorum | None]:
+    """Whom to ask where, and what a pair needs. Raises where none can come of it. Simulated teachers are free."""
+    asking = askable(states, teachers, config)
+    if all(teacher.simulated for teacher in teachers):
+        return asking, None
+    if config.one_teacher and not stored_samples(run):
+        raise UsageError("--one-teacher sets one teacher against samples of the policy", "add --policy MODEL")
+    quorum = Quorum.of(run.config, config)
+    kept = with_quorum(asking, quorum)
+    refuse_hopeless(kept, teachers, quorum)
+    return kept, quorum
 
 
 def replay_plan(run: Run, traces: list[Trace], sites: list[ErrorSite], chosen: Sequence[Teacher]) -> list[Choice]:
@@ -84,9 +115,9 @@ def replay_plan(run: Run, traces: list[Trace], sites: list[ErrorSite], chosen: S
     return choose_states(traces, sites, config.gate, config.max_states, run.config.seed, samples)
 
 
-def replay_config(run: Run, own_family: bool) -> ReplayConfig:
-    config = run.config.replay
-    return config.model_copy(update={"own_family": True}) if own_family else config
+def replay_config(run: Run, own_family: bool, one_teacher: bool = False) -> ReplayConfig:
+    flags = {"own_family": own_family, "one_teacher": one_teacher}
+    return run.config.replay.model_copy(update={name: True for name, is_set in flags.items() if is_set})
 
 
 def asked_states(run: Run) -> list[AskedState]:
@@ -126,7 +157,9 @@ def refuse_teachers_who_know_nothing(run: Run) -> None:
         )
 
 
-def refuse_other_options(run: Run, chosen: Sequence[Teacher], own_family: bool, policy: str | None) -> None:
+def refuse_other_options(
+    run: Run, chosen: Sequence[Teacher], own_family: bool, policy: str | None, one_teacher: bool = False
+) -> None:
     """What was asked for is what the finished stage was made with. Without any option that is always so."""
     stage = run.stage("replay")
     with_own_family = stage.counts.get("own_family", False)
@@ -135,6 +168,8 @@ def refuse_other_options(run: Run, chosen: Sequence[Teacher], own_family: bool, 
         wrong = f"with other teachers ({', '.join(sorted(asked)) or 'none'})"
     elif own_family and not with_own_family:
         wrong = "without --own-family"
+    elif one_teacher and not stage.counts.get("one_teacher", False):
+        wrong = "without --one-teacher"
     elif chosen and with_own_family and not replay_config(run, own_family).own_family:
         wrong = "with --own-family"
     elif policy and not (run.stage("samples").is_done and "samples" in stage.require()["inputs"]):

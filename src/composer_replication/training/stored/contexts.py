@@ -10,13 +10,12 @@ import json
 from collections.abc import Iterable, Sequence
 
 from composer_replication.records import JsonObject, Message, ToolCall, content_id
-from composer_replication.windows import Cut, TurnHistory, fit_messages
+from composer_replication.windows import Cut, TurnHistory, fit_rendered
 
 from ..models.loading import Policy
 from .policy_text import policy_text
 from .records import TokenizedTrace
 
-ATTEMPTS = 4
 _PROBE: Message = {"role": "user", "content": "u"}
 _NOT_WRITTEN: Message = {"role": "assistant", "content": ""}
 
@@ -54,18 +53,9 @@ class Contexts:
     def windowed(
         self, history: TurnHistory, tools: Sequence[JsonObject], extra: int = 0
     ) -> tuple[list[int], Cut] | None:
-        """With room for `extra` tokens behind it. Sizes are estimates, so it may take a few tries."""
-        reserved = extra
-        for _ in range(ATTEMPTS):
-            found = fit_messages(history, self._max_tokens, reserved, self.size)
-            if found is None:
-                return None
-            ids = self.opened(found.messages, tools)
-            over = len(ids) + extra - self._max_tokens
-            if over <= 0:
-                return ids, found.cut
-            reserved += over
-        return None
+        """With room for `extra` tokens behind it."""
+        found = fit_rendered(history, self._max_tokens, extra, self.size, lambda shown: self.opened(shown, tools))
+        return (found[0], found[1].cut) if found else None
 
     def opened(self, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int]:
         """The same, always rendered and of any length. Raises `ValueError` where the template refuses it."""

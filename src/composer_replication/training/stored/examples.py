@@ -200,8 +200,10 @@ class _Builder:
             own = source.own(turn)
             if isinstance(item, Hint):
                 return _Lesson(number, item, ([], own), self._tokens.hint_tokens(item.text) + len(own))
-            chosen = own if item.chosen_from == "actor" else source.written(item.chosen)
-            rejected = own if item.rejected_from == "actor" else source.written(item.rejected)
+            chosen, rejected = (
+                own if origin == "actor" and source.wrote(turn, side) else source.written(side)
+                for side, origin in ((item.chosen, item.chosen_from), (item.rejected, item.rejected_from))
+            )
         except CannotRenderError:
             return self._skip([_Lesson(number, item, ([], []), 0)], "refused_by_the_template")
         if chosen == rejected:

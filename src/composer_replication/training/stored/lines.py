@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
+from composer_replication.pairs.sides import same_turn
 from composer_replication.records import Message, Trace
 from composer_replication.windows import Cut, TurnHistory, kept_turns
 
@@ -78,6 +79,10 @@ class TraceTokens(Protocol):
 
     def own(self, turn: int) -> list[int]: ...
 
+    def wrote(self, turn: int, message: Message) -> bool:
+        """Whether the turn is that message, so that its own ids say it."""
+        ...
+
     def written(self, message: Message) -> list[int]:
         """A turn of somebody else."""
         ...
@@ -108,8 +113,14 @@ class StoredTokens:
     def own(self, turn: int) -> list[int]:
         return list(self.rollout.ids[slice(*self.rollout.turn_spans[turn])])
 
+    def wrote(self, turn: int, message: Message) -> bool:
+        return self._trace is None or same_turn(self._trace.messages[self._trace.turns[turn].start], message)
+
     def written(self, message: Message) -> list[int]:
-        return self._tokens.turn(policy_text(message))
+        try:
+            return self._tokens.turn(policy_text(message))
+        except (ValueError, RecursionError) as error:
+            raise CannotRenderError from error
 
     def lines(self, turn: int, extra: int) -> Iterator[TurnLine]:
         needed = TurnHistory.before(self._trace, turn, self._failed).needed if self._trace else frozenset[int]()

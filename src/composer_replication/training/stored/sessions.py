@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from composer_replication.pairs.sides import same_turn
 from composer_replication.records import Message, Trace
 from composer_replication.runs import read_records, write_records
 from composer_replication.windows import WHOLE, Level, TurnHistory, levels
@@ -71,6 +72,9 @@ class SessionTokens:
 
     def own(self, turn: int) -> list[int]:
         return self.written(self._trace.messages[self._trace.turns[turn].start])
+
+    def wrote(self, turn: int, message: Message) -> bool:
+        return same_turn(self._trace.messages[self._trace.turns[turn].start], message)
 
     def written(self, message: Message) -> list[int]:
         try:

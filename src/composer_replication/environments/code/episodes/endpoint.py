@@ -137,7 +137,7 @@ class EndpointModel:
                 "the cap leaves no room for the next call's worst case; finished attempts are saved",
                 "run the same command with a higher --max-usd",
             )
-        if attempted.action == "stop_run":
+        if attempted.action == "stop_key":
             raise RecomposeError(f"the server refuses to go on ({reason})", "check the key and the credit, run again")
         if attempted.action == "retry_never":
             raise NoReply(reason)
