@@ -128,6 +128,8 @@ class InputFile:
     licence: str | None = None
     name: str = ""
     """How artefacts call the file."""
+    subagents: bool = False
+    """Whether sessions of subagents are wanted."""
 
     def __post_init__(self) -> None:
         self.name = self.name or self.path.name
@@ -156,6 +158,11 @@ class InputFile:
                 return
             with zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as plain:
                 yield cast(BinaryIO, io.BufferedReader(cast(Any, plain), 1 << 20))
+
+    def leaves_out_subagent(self) -> bool:
+        """Asked for each session of a subagent; counts it when it is not wanted."""
+        self.report.skipped["subagent"] += not self.subagents
+        return not self.subagents
 
     def quarantine(self, byte_offset: int, reason: str) -> None:
         self.report.quarantined.append(Quarantined(self.name, byte_offset, reason))

@@ -61,6 +61,8 @@ class PlacedTurn:
     message: AssistantTurn
     segment: int
     abandoned: bool = False
+    lacks_history: bool = False
+    """Whether the actor saw messages before it that the file does not hold."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Session:
     segments: tuple[Segment, ...]
     tools: tuple[JsonObject, ...]
     tools_inferred: bool
+    system_is_ours: bool
     task_id: str | None
     outcome: float | None
 
@@ -118,6 +121,7 @@ class Session:
         rest = {
             "tools": self.tools,
             "tools_inferred": self.tools_inferred,
+            "system_is_ours": self.system_is_ours,
             "task_id": self.task_id,
             "outcome": self.outcome,
         }
@@ -149,7 +153,7 @@ class Session:
             thinking=orjson.loads(self.spool.paragraphs(message.thinking)),
             source_model=message.model,
             family=family_of(message.model),
-            fidelity=self.fidelity,
+            fidelity="partial" if turn.lacks_history else self.fidelity,
             byte_range=(message.start, message.end),
             abandoned=turn.abandoned,
         )

@@ -26,7 +26,9 @@ class LoggedMessage(Struct):
 
 class Attachment(Struct):
     type: str | None = None
+    hookEvent: str | None = None
     content: Raw = NOTHING
+    files: Raw = NOTHING
     rendered: Raw = NOTHING
     prompt: Raw = NOTHING
     systemPrompt: Raw = NOTHING
@@ -44,6 +46,7 @@ class LoggedRecord(Struct):
     uuid: str | None = None
     parentUuid: str | UnsetType | None = UNSET
     sessionId: str | None = None
+    agentId: str | None = None
     version: str | None = None
     isSidechain: bool | None = None
     isMeta: bool | None = None
