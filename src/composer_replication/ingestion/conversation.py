@@ -167,23 +167,26 @@ class Conversation:
             # Some servers number the calls of each turn anew.
             self._renamed_calls += 1
             unique_id = f"{call_id}/{self._renamed_calls}"
-        name, redacted = self._redactor.text(name), self._redacted(arguments)
-        self._tool_use.begin(call_id, name, redacted)
-        call = self._calls[call_id] = SessionCall(unique_id, intern(name), self._spool.add(redacted))
+        name, (written, fields) = self._redactor.text(name), self._redacted(arguments)
+        self._tool_use.begin(call_id, name, fields)
+        call = self._calls[call_id] = SessionCall(unique_id, intern(name), self._spool.add(written))
         turn.calls += (call,)
         if early := self._early_results.pop(call_id, None):
             self.result(call_id, *early)
 
-    def _redacted(self, arguments: str | JsonObject) -> str:
+    def _redacted(self, arguments: str | JsonObject) -> tuple[str, str | JsonObject]:
+        """As they are written, and as they came: text or an object."""
         if isinstance(arguments, str):
-            return self._redactor.json_text(arguments)
+            text = self._redactor.json_text(arguments)
+            return text, text
         try:
-            text = _json_text(self._redactor.json_value(arguments))
+            fields = self._redactor.json_value(arguments)
+            if (text := _json_text(fields)) is not None:
+                return text, fields
         except RecursionError:
-            text = None
-        if text is None:
-            self._report.skipped["arguments_too_deep"] += 1
-        return text or "{}"
+            pass
+        self._report.skipped["arguments_too_deep"] += 1
+        return "{}", {}
 
     def result(self, call_id: str, content: str, is_error: bool = False) -> None:
         """The answer to a call. One that comes before its call waits for it."""

@@ -79,9 +79,10 @@ class Literals:
         self._automaton: Any = _AUTOMATA.BytesAhoCorasick(literals, implementation=kind)
 
     def find(self, data: bytes) -> Iterable[list[Hit]]:
-        """Chunk by chunk: hostile text must not fill memory with hits."""
+        """Chunk by chunk: hostile text must not fill memory with hits. False where a short text has none."""
         if len(data) <= CHUNK_BYTES:
-            return (self._automaton.find_matches_as_indexes(data, overlapping=True),)
+            hits = self._automaton.find_matches_as_indexes(data, overlapping=True)
+            return (hits,) if hits else ()
         return self._find_in_chunks(data)
 
     def _find_in_chunks(self, data: bytes) -> Iterator[list[Hit]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator
 
 from .boundaries import LEFT_RE2
 from .engine import PatternSet
@@ -24,19 +23,14 @@ _TOKEN_TABLE = bytes(
 _RANDOM = b"a" * MIN_RANDOM_CHARS
 
 
-@cache
-def _patterns() -> PatternSet:
+def run_patterns() -> PatternSet:
+    """Which of the four a text may hold; it has at least `SHORTEST_RUN_BYTES`."""
     return PatternSet([
         rf"[A-Za-z0-9][A-Za-z0-9+_=-]{{{MIN_RANDOM_CHARS - 1},}}",
         rf"[A-Za-z0-9+/]{{{KEY_LINE_CHARS}}}",
         TWELVE_WORDS,
         LEFT_RE2 + r"s\.[a-zA-Z0-9]{24}",
     ])  # fmt: skip
-
-
-def runs_in(data: bytes) -> Sequence[int]:
-    """Which of the four a text may hold."""
-    return _patterns().matching(data) if len(data) >= SHORTEST_RUN_BYTES else ()
 
 
 def random_strings(data: bytes) -> Iterator[bytes]:

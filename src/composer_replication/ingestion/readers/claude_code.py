@@ -92,7 +92,9 @@ class _Reader:
 
     def _begin(self, record: LoggedRecord) -> None:
         """From 2.0 on subagents have names and files of their own; before, their records stood among the others."""
-        self._is_subagent = self._conversation.is_subagent = bool(record.isSidechain and record.agentId)
+        self._is_subagent = self._conversation.is_subagent = bool(
+            record.isSidechain and (record.agentId or self._name.startswith("agent-"))
+        )
         if self._is_subagent and not self._file.leaves_out_subagent():
             self._session_id = f"{record.sessionId}/{record.agentId or self._name}"
             if record.parentUuid:

@@ -18,13 +18,13 @@ PROGRESS = b'"type":"progress"'
 HEAD_BYTES = 512
 
 
-class LoggedMessage(Struct):
+class LoggedMessage(Struct, gc=False):
     id: str | None = None
     model: str | None = None
     content: Raw = NOTHING
 
 
-class Attachment(Struct):
+class Attachment(Struct, gc=False):
     type: str | None = None
     hookEvent: str | None = None
     content: Raw = NOTHING
@@ -40,7 +40,7 @@ class Attachment(Struct):
     newDate: Raw = NOTHING
 
 
-class LoggedRecord(Struct):
+class LoggedRecord(Struct, gc=False):
     type: str | None = None
     subtype: str | None = None
     uuid: str | None = None
@@ -60,7 +60,7 @@ class LoggedRecord(Struct):
     microcompactMetadata: Raw = NOTHING
 
 
-class Block(Struct):
+class Block(Struct, gc=False):
     type: str | None = None
     id: str | None = None
     tool_use_id: str | None = None
