@@ -16,7 +16,7 @@ from .assignments import assigned_secret
 from .depths import depths
 from .engine import Literals, Span
 from .gitleaks import GENERIC, VAULT, VendorRule, is_certain, load_rules
-from .runs import KEY_LINE, OLD_VAULT_TOKEN, PHRASE, RANDOM_STRING, SHORTEST_RUN_BYTES, run_patterns
+from .runs import KEY_LINE, OLD_VAULT_TOKEN, PHRASE, SHORTEST_RUN_BYTES, has_random_string, run_patterns
 from .spans import Found
 
 Check = Callable[[bytes, int], object]
@@ -70,8 +70,9 @@ class Scanner:
         """What must go from a text as it stands."""
         literals = self._literals.find(data.lower())
         runs = self._runs(data) if len(data) >= SHORTEST_RUN_BYTES else ()
+        has_random_run = has_random_string(data)
         if not literals and not runs:
-            return NOTHING
+            return Scan((), 0, True) if has_random_run else NOTHING
         found: list[Found] = []
         windows: dict[VendorRule, list[Span]] = {}
         if runs:
@@ -107,7 +108,6 @@ class Scanner:
                     uncertain += 1
                 else:
                     found.append(rule.found(secret))
-        has_random_run = RANDOM_STRING in runs
         return Scan(found, uncertain, has_random_run) if found or uncertain or has_random_run else NOTHING
 
 
