@@ -117,7 +117,9 @@ class Redactor:
     def _settle(self, data: bytes, extra: list[Found]) -> bytes:
         """Replacing a secret can bring another one to light beside it, so look again until nothing is found."""
         for _ in range(MAX_PASSES):
-            scan = self._scanner.scan_all_depths(data, self._find_known if self._known else None)
+            known = self._find_known if self._known else None
+            is_flat = known is None and b"\\" not in data
+            scan = self._scanner.scan(data) if is_flat else self._scanner.scan_all_depths(data, known)
             if scan is NOTHING and not extra:
                 if len(data) <= MAX_PLAIN_BYTES:
                     self._plain.add(data)

@@ -16,7 +16,17 @@ from .assignments import assigned_secret
 from .depths import depths
 from .engine import Literals, Span
 from .gitleaks import GENERIC, VAULT, VendorRule, is_certain, load_rules
-from .runs import KEY_LINE, OLD_VAULT_TOKEN, PHRASE, SHORTEST_RUN_BYTES, has_random_string, run_patterns
+from .runs import (
+    KEY_LINE,
+    MIN_RANDOM_CHARS,
+    OLD_VAULT_TOKEN,
+    PHRASE,
+    RANDOM_STRING,
+    SHORTEST_PHRASE_BYTES,
+    SHORTEST_TOKEN_BYTES,
+    TOKEN_TABLE,
+    run_patterns,
+)
 from .spans import Found
 
 Check = Callable[[bytes, int], object]
@@ -58,8 +68,6 @@ class Scanner:
     def scan_all_depths(self, data: bytes, known: Callable[[bytes], list[Found]] | None) -> Scan:
         """What must go from a text and from the texts under its escapes; `known` finds more in each of them."""
         outer = self.scan(data)
-        if known is None and b"\\" not in data:
-            return outer
         more = known(data) if known else []
         for depth in depths(data):
             if inside := [*self.scan(depth.text).found, *(known(depth.text) if known else ())]:
@@ -69,8 +77,11 @@ class Scanner:
     def scan(self, data: bytes) -> Scan:
         """What must go from a text as it stands."""
         literals = self._literals.find(data.lower())
-        runs = self._runs(data) if len(data) >= SHORTEST_RUN_BYTES else ()
-        has_random_run = has_random_string(data)
+        size = len(data)
+        # Below the length of a phrase only a token is possible.
+        is_long = size >= SHORTEST_PHRASE_BYTES or (size >= SHORTEST_TOKEN_BYTES and b"s." in data)
+        runs = self._runs(data) if is_long else ()
+        has_random_run = size >= MIN_RANDOM_CHARS and RANDOM_STRING in data.translate(TOKEN_TABLE)
         if not literals and not runs:
             return Scan((), 0, True) if has_random_run else NOTHING
         found: list[Found] = []
