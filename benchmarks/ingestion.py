@@ -1,6 +1,9 @@
 """How fast `recompose ingest` is, and how much memory and disk it takes: ratios from one run on one machine.
 
 python benchmarks/ingestion.py [--megabytes 200] [--peers] [--json FILE]
+python benchmarks/ingestion.py --against CHECKOUT [--megabytes 200]
+
+The second compares reading, redaction included, with that of another checkout of this repository, in turns.
 
 The corpus is made of the Claude Code sessions in tests/samples, copied with new ids so that nothing is a duplicate.
 Other processes slow the clock but hardly the CPU time, so both are measured and the best of a few runs is kept.
@@ -21,6 +24,7 @@ import time
 import venv
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,6 +61,22 @@ print(json.dumps({
     "code": done.returncode, "wall": wall, "cpu": used.ru_utime + used.ru_stime,
     "rss": used.ru_maxrss * 1024, "said": done.stderr[-2000:].decode("utf-8", "replace"),
 }))
+"""
+
+# Reads a folder with the package that PYTHONPATH names, and prints CPU seconds; tables are built before.
+READ = """
+import sys, tempfile, time
+from pathlib import Path
+from composer_replication.ingestion.ingest import FileJob, read_file
+from composer_replication.ingestion.inputs import find_inputs
+files = find_inputs([Path(sys.argv[1])]).files
+with tempfile.TemporaryDirectory() as scratch:
+    shard = Path(scratch, "shard.jsonl")
+    read_file(FileJob(files[0], shard, True))
+    began = time.process_time()
+    for item in files:
+        read_file(FileJob(item, shard, True))
+    print(time.process_time() - began)
 """
 
 # Both peers are measured inside one process, without their start and imports: that is in their favour.
@@ -395,6 +415,25 @@ def measure_peers(scratch: Path, megabytes: int) -> dict[str, Any]:
     return {"input_bytes": size, "our_command": command, "ours_in_process": in_process, **theirs}
 
 
+def measure_against(other: Path, size: int, repeats: int) -> str:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch, "corpus")
+        written = write_folder(folder, size)
+        works = [partial(_read_with, checkout.resolve(), folder) for checkout in (Path(__file__).parents[1], other)]
+        ours, theirs = (written / MB / cost.cpu for cost in in_turns(*works, repeats=repeats))
+    rows = [f"| this checkout | {ours:.1f} |", f"| the other | {theirs:.1f} |"]
+    return "\n".join(
+        ["| reading and redaction | MB per CPU s |", "|---|---|", *rows, f"| ratio | {ours / theirs:.2f} |"]
+    )
+
+
+def _read_with(checkout: Path, folder: Path) -> Cost:
+    environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
+    command = [sys.executable, "-c", READ, str(folder)]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)  # noqa: S603
+    return Cost(0.0, float(done.stdout))
+
+
 def read_folder(folder: Path, scratch: Path) -> None:
     """What the command does to each file, in this process: read, redact, write."""
     for item in find_inputs([folder]).files:
@@ -544,7 +583,12 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=200, help="size of the corpus")
     parser.add_argument("--peers", action="store_true", help="also measure claude-code-log and harbor's converter")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results here too")
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="only compare the reading with another one's")
+    parser.add_argument("--repeats", type=int, default=5, help="with --against: how often each reads")
     options = parser.parse_args()
+    if options.against:
+        print(measure_against(options.against, options.megabytes * MB, options.repeats))
+        return
     with tempfile.TemporaryDirectory() as scratch:
         results = measure(options.megabytes, options.peers, Path(scratch))
     print(report(results))

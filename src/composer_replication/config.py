@@ -139,6 +139,8 @@ class IngestionConfig(Section):
     """Format of all of them; found out from each file where this is not set."""
     redact: Flag = True
     """Replace secrets, home folders and e-mail addresses before anything is written."""
+    subagents: Flag = False
+    """Also read sessions of subagents, which have files of their own."""
     embedded_session: Flag = False
     """Also read the Claude Code session that ships with the package."""
     rollouts: Count = 0

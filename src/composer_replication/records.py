@@ -85,6 +85,8 @@ class Source(Record):
     version: str | None = None
     file: str | None = None
     licence: str | None = None
+    subagent: bool = False
+    """Whether another agent wrote the prompts, not a person."""
 
 
 CLEARED_RESULT = "[tool result cleared from the context]"
@@ -134,6 +136,8 @@ class Trace(StoredRecord):
     tools: tuple[JsonObject, ...] = ()
     tools_inferred: bool = False
     """True when `tools` was put together from the calls of the trace because the file records none."""
+    system_is_ours: bool = False
+    """True when `messages[0]` is a prompt of ours because the file records none: the actor saw another one."""
     task_id: str | None = None
     outcome: float | None = None
     """Reward of a rollout, where one is known."""

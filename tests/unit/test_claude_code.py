@@ -111,7 +111,7 @@ def test_embedded_session() -> None:
     assert len(trace.turns) == 10
     assert [site.error_kind for site in find_sites(trace)] == ["type_error", "edit_precondition"]
     assert trace.source.model_dump() == {
-        "agent": "claude_code", "version": "1.0.108", "file": path.name, "licence": None,
+        "agent": "claude_code", "version": "1.0.108", "file": path.name, "licence": None, "subagent": False,
     }  # fmt: skip
     assert licence == "MIT"
     rows = [json.loads(line) for line in path.read_bytes().splitlines()]
@@ -179,6 +179,79 @@ def test_messages_kept_by_a_compaction_follow_its_summary(session: Path) -> None
     assert said(trace.state(1)["messages"]) == ["u:old", "a:", "t:one"]
 
 
+def test_a_system_prompt_of_ours_is_marked(session: Path) -> None:
+    trace = trace_of(session, user("go"), assistant("m1", text("a")))
+    assert trace.messages[0]["role"] == "system"
+    assert trace.system_is_ours
+    assert Trace.model_validate_json(trace.model_dump_json()).system_is_ours
+
+
+def test_kept_messages_that_the_file_lacks_are_counted_and_lower_the_fidelity(session: Path) -> None:
+    read_result = read(
+        session,
+        user("old", uuid="u1"),
+        assistant("m1", text("a"), uuid="u2"),
+        compaction("u2", "u7", "u8"),
+        user("summary", isCompactSummary=True),
+        assistant("m2", text("b")),
+        user("new", uuid="u5", parentUuid=None),
+        assistant("m3", text("c")),
+        compaction(),
+        user("summary", isCompactSummary=True),
+        assistant("m4", text("d")),
+    )
+    fidelities = [turn.fidelity for turn in read_result.traces[0].turns]
+    assert fidelities == ["reconstructed", "partial", "partial", "reconstructed"]
+    assert read_result.skipped == {"kept_message_not_in_file": 2}
+
+
+@pytest.mark.parametrize(("tail", "kept", "fidelity"), [("u4", ["a:kept", "u:also"], "reconstructed"),
+                                                       ("gone", ["a:kept"], "partial")])  # fmt: skip
+def test_a_kept_segment_without_a_list_of_messages(session: Path, tail: str, kept: list[str], fidelity: str) -> None:
+    boundary = compaction()
+    boundary["compactMetadata"] = {"preservedSegment": {"headUuid": "u2", "anchorUuid": "x", "tailUuid": tail}}
+    trace = trace_of(
+        session,
+        user("old", uuid="u1"),
+        assistant("m1", text("kept"), uuid="u2"),
+        user("also", uuid="u4", parentUuid="u2"),
+        boundary,
+        user("summary", isCompactSummary=True),
+        assistant("m2", text("b")),
+    )
+    assert said(trace.state(1)["messages"]) == ["u:summary", *kept]
+    assert trace.turns[1].fidelity == fidelity
+
+
+def test_a_rewind_is_seen_through_records_of_the_harness(session: Path) -> None:
+    trace = trace_of(
+        session,
+        user("start", uuid="u1"),
+        assistant("m1", text("ready"), uuid="u2"),
+        {"type": "system", "subtype": "stop_hook_summary", "sessionId": "s", "uuid": "s1", "parentUuid": "u2"},
+        {"type": "system", "subtype": "turn_duration", "sessionId": "s", "uuid": "s2", "parentUuid": "s1"},
+        user("badly", uuid="u3", parentUuid="s2"),
+        assistant("m2", text("bad"), uuid="u4"),
+        user("well", uuid="u5", parentUuid="u2"),
+        assistant("m3", text("good"), uuid="u6"),
+    )
+    assert [turn.abandoned for turn in trace.turns] == [False, True, False]
+    assert said(trace.state(2)["messages"]) == ["u:start", "a:ready", "u:well"]
+
+
+def test_a_file_of_a_subagent_is_read_when_asked_for(session: Path) -> None:
+    side: Row = {"isSidechain": True, "agentId": "a1"}
+    rows = [user("look", parentUuid=None, **side), assistant("m1", text("found"), **side)]
+    left_out = read(session, *rows)
+    assert (left_out.traces[0].turns, left_out.skipped) == ((), {"subagent": 1, "sidechain": 2})
+    report = ReadingReport()
+    [wanted] = read_sessions(InputFile(session, report, redact=False, subagents=True))
+    trace = wanted.trace()
+    assert said(trace.messages) == ["u:look", "a:found"]
+    assert trace.source.subagent and trace.turns[0].fidelity == "reconstructed"
+    assert not +report.skipped
+
+
 def test_a_rewind_takes_the_abandoned_branch_out_of_the_history(session: Path) -> None:
     trace = trace_of(
         session,
@@ -228,6 +301,7 @@ def test_a_recorded_system_prompt_and_tools_are_used(session: Path) -> None:
     )
     trace = trace_of(session, snapshot, user("go"), assistant("m1", text("a")))
     assert trace.messages[0]["content"] == "You are\nexact."
+    assert not trace.system_is_ours
     assert [tool["function"] for tool in trace.tools] == [
         {"name": "Bash", "description": "runs", "parameters": {"type": "object"}}
     ]
@@ -262,6 +336,13 @@ REMINDERS: dict[str, tuple[Row, str | None]] = {
                           "<system-reminder>\nbe kind\n</system-reminder>"),
     "a file": (attachment("file", filename="a.py", content={"type": "text", "file": {"content": "x = 1"}}),
                "<system-reminder>\na.py\nx = 1\n</system-reminder>"),
+    "what a hook printed at the start": (
+        attachment("hook_success", hookEvent="SessionStart", hookName="SessionStart:startup", content="Be terse."),
+        "<system-reminder>\nBe terse.\n</system-reminder>"),
+    "what a language server found": (
+        attachment("diagnostics", isNew=True, files=[{"uri": "file:///a.py", "diagnostics": [
+            {"message": "no x", "severity": "Error", "range": {"start": {"line": 4, "character": 0}}}]}]),
+        "<system-reminder>\n/a.py:\n  Error [line 5] no x\n</system-reminder>"),
     "bookkeeping": (attachment("hook_success", content="ok"), None),
 }  # fmt: skip
 
@@ -330,6 +411,13 @@ def test_rows_that_are_not_turns_are_counted(session: Path) -> None:
     }  # fmt: skip
 
 
+NOTICE = "<task-notification>done</task-notification>"
+
+
+def attached(prompt: str) -> Row:
+    return attachment("queued_command", prompt=prompt, commandMode="prompt")
+
+
 STEERING: dict[str, tuple[list[Row], list[str]]] = {
     "removed from the queue and recorded nowhere else": ([queue("enqueue", "stop"), queue("remove")], ["u:stop"]),
     "recorded again as a user row": ([queue("enqueue", "stop"), queue("dequeue"), user("stop")], ["u:stop"]),
@@ -337,7 +425,7 @@ STEERING: dict[str, tuple[list[Row], list[str]]] = {
         [
             queue("enqueue", "stop"),
             queue("remove"),
-            {"type": "attachment", "attachment": {"type": "queued_command", "prompt": "stop"}},
+            attached("stop"),
         ],
         ["u:stop"],
     ),
@@ -350,6 +438,30 @@ STEERING: dict[str, tuple[list[Row], list[str]]] = {
         ["u:go on"],
     ),
     "a command of the harness": ([queue("enqueue", "/model"), queue("remove")], []),
+    "delivered before what waited longer": (
+        [queue("enqueue", NOTICE), queue("enqueue", "fix it"), queue("remove"), attached("fix it")],
+        ["u:fix it"],
+    ),
+    "dequeued before what waited longer": (
+        [queue("enqueue", NOTICE), queue("enqueue", "fix it"), queue("dequeue"), user("fix it")],
+        ["u:fix it"],
+    ),
+    "typed overtakes a notice where no delivery is recorded": (
+        [queue("enqueue", NOTICE), queue("enqueue", "fix it"), queue("remove"), assistant("m2"), queue("remove")],
+        ["u:fix it", "a:", f"u:{NOTICE}"],
+    ),
+    "attached after another answer": (
+        [queue("enqueue", "stop"), queue("remove"), assistant("m2", text("ok")), attached("stop")],
+        ["a:ok", "u:stop"],
+    ),
+    "attached without having been queued in this file": (
+        [queue("enqueue", "later"), queue("remove"), attached("stop")],
+        ["u:stop"],
+    ),
+    "two that become one row": (
+        [queue("enqueue", "a"), queue("enqueue", "b"), queue("dequeue"), queue("dequeue"), user("a\nb")],
+        ["u:a\nb"],
+    ),
     "an event of a background task": ([queue("enqueue", '{"task_id":"b1"}'), queue("remove")], []),
 }
 

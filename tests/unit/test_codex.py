@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -270,6 +271,13 @@ def test_sessions_that_codex_started_itself_are_skipped(path: Path, more: Row) -
     result = read_log(read, path, [meta(**more), *SESSION[1:]])
     assert result.traces == []
     assert result.report.skipped["subagent"] == 1
+
+
+def test_a_rollout_of_a_subagent_is_read_when_asked_for(path: Path) -> None:
+    rows = [meta(source={"subagent": "review"}), *SESSION[1:]]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    [session] = read(InputFile(path, ReadingReport(), redact=False, subagents=True))
+    assert session.trace().source.subagent and len(session.turns) == 2
 
 
 def test_the_first_meta_of_a_fork_counts(path: Path) -> None:

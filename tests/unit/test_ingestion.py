@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +22,18 @@ from composer_replication.records import Trace
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
 
+READ_PIPES = """
+import sys
+from pathlib import Path
+from composer_replication.ingestion import Ingestion, Inputs
+from composer_replication.ingestion.inputs import Input
+from composer_replication.progress import Silent
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    files = [Input(path, "claude_code", name=path.name) for path in folder.glob("*.jsonl")]
+    list(Ingestion(Inputs(files), redact=False, jobs=2).chunks(folder / "shards", Silent()))
+"""
 UNREADABLE = {"empty": b"\n", "not text": b"PK\x03\x04\x00\xff", "no known format": b'{"a": 1}\n'}
 
 
@@ -260,7 +274,39 @@ def test_links_are_counted_and_not_followed(tmp_path: Path) -> None:
     (folder / "to-a-folder").symlink_to(elsewhere.parent)
     found = ingest(tmp_path, folder)
     assert [trace.source.file for trace in found.traces] == ["s.jsonl"]
-    assert found.reading.counts()["skipped"]["link"] >= 2
+    assert found.reading.counts()["skipped"] == {"link": 2, "linked_folder/to-a-folder": 1}
+
+
+def test_a_folder_of_subagents_says_so_and_how_to_read_it(tmp_path: Path) -> None:
+    side = {**turn("m1"), "isSidechain": True, "agentId": "a1"}
+    folder = write(tmp_path / "sessions" / "subagents" / "agent-a1.jsonl", side).parents[1]
+    with pytest.raises(UsageError, match=r"1 subagent_file.*next: recompose ingest PATH --run DIR --subagents"):
+        find_inputs([folder])
+    named = folder / "subagents" / "agent-a1.jsonl"
+    with pytest.raises(UsageError, match=r"only sessions of subagents.*--subagents"):
+        ingest_command(named, run=tmp_path / "run")
+    ingest_command(folder, run=tmp_path / "run", subagents=True)
+    (trace,) = Run.open(tmp_path / "run").stage("ingestion").stream(Trace)
+    assert trace.source.subagent
+
+
+def test_reading_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
+    pipes = [tmp_path / f"{number}.jsonl" for number in range(2)]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    reading = subprocess.Popen([sys.executable, "-c", READ_PIPES, str(tmp_path)])
+    # Opening waits for a reader: then both processes are in the middle of a file.
+    ends = [os.open(pipe, os.O_WRONLY) for pipe in pipes]
+    reading.kill()
+    reading.wait()
+    poll = select.poll()
+    for end in ends:
+        poll.register(end, 0)
+    waited_until = time.monotonic() + 10
+    while len(poll.poll(100)) < len(ends):
+        assert time.monotonic() < waited_until, "a process still reads"
+    for end in ends:
+        os.close(end)
 
 
 def test_a_call_id_that_a_later_turn_uses_again_is_another_call(tmp_path: Path) -> None:

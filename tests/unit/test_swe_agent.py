@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from composer_replication.ingestion import InputFile, ReadingReport, detect_format
 from composer_replication.ingestion.readers import swe_agent, swe_smith
 from composer_replication.records import CLEARED_RESULT
 
-from .reading_trials import trial
+from .reading_trials import Trial, trial
 
 Row = dict[str, Any]
 
@@ -180,12 +181,30 @@ def test_swe_smith_tags_become_calls(tmp_path: Path, as_text: bool) -> None:
     assert found.report.skipped["torn_last_line"] == 1
 
 
+def test_a_table_of_swe_smith_for_fine_tuning_is_no_plain_chat(tmp_path: Path) -> None:
+    """`ft_xml_*.jsonl`: a command without output is answered by a sentence without the word OBSERVATION."""
+    silent = "Your command ran successfully and did not produce any output"
+    ask, act = said("user", "Fix."), said("assistant", XML)
+    row = {"messages": [ask, act, said("user", "OBSERVATION:\nok"), act, said("user", silent)], "instance_id": "i"}
+    path = tmp_path / "ft_xml.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    assert detect_format(InputFile(path, ReadingReport())) == "swe_smith"
+    found = Trial(swe_smith.read, path)
+    assert [text for text, _ in found.results()] == ["OBSERVATION:\nok", silent]
+    assert {turn.fidelity for turn in found.trace.turns} == {"reconstructed"}
+
+
 def test_swe_smith_ticks_and_tool_styles(tmp_path: Path) -> None:
     base = {"instance_id": "i", "resolved": False, "traj_id": "i.1"}
     ticks = {**base, "messages": [said("user", "Fix."), said("assistant", "Go\n```\nls\n```"), said("user", "out")]}
     tool = {
         **base,
-        "messages": [said("user", "Fix."), called("Go", "c", "ls"), said("tool", "out", tool_call_ids=["c"])],
+        "messages": [
+            said("system", "S"),
+            said("user", "Fix."),
+            called("Go", "c", "ls"),
+            said("tool", "out", tool_call_ids=["c"]),
+        ],
     }
     found = trial(swe_smith.read, tmp_path, [ticks, tool])
     assert len({trace.trace_id for trace in found.traces}) == 2

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from composer_replication.config import Config, IngestionConfig, load_config
 from composer_replication.errors import PartialError, UsageError, quoted
 from composer_replication.ingestion import TRACE_READERS, find_inputs
+from composer_replication.ingestion.inputs import NEXT_COMMAND
 from composer_replication.ingestion.review import replaced_places
 from composer_replication.pipeline import run_stage
 from composer_replication.records import Trace
@@ -19,7 +20,6 @@ from composer_replication.runs import Run, StageFolder
 from .common import Json, tell, working_on
 
 CLAUDE_CODE_FOLDER = "~/.claude/projects"
-NEXT_COMMAND = "recompose ingest PATH --run DIR"
 
 
 def ingest(
@@ -27,6 +27,7 @@ def ingest(
     run: Annotated[Path, Parameter(name=["--run", "-o"], help="Run directory to create or resume.")],
     format: Annotated[str | None, Parameter(help="Format of all files, instead of finding it out from each.")] = None,
     claude_code: Annotated[bool, Parameter(negative="", help=f"Also read {CLAUDE_CODE_FOLDER}.")] = False,
+    subagents: Annotated[bool, Parameter(negative="", help="Also read sessions of subagents.")] = False,
     allow_unredacted: Annotated[
         bool, Parameter(negative="", help="Keep secrets, home folders and e-mail addresses as they are.")
     ] = False,
@@ -49,6 +50,7 @@ def ingest(
         "paths": tuple(str(path.resolve()) for path in given) or settings.ingestion.paths,
         "format": format or settings.ingestion.format,
         "redact": settings.ingestion.redact and not allow_unredacted,
+        "subagents": settings.ingestion.subagents or subagents,
     }
     ingestion = IngestionConfig.model_validate({**settings.ingestion.model_dump(), **changes})
     if not (ingestion.paths or ingestion.embedded_session or ingestion.rollouts):
@@ -56,7 +58,7 @@ def ingest(
     if ingestion.format and ingestion.format not in TRACE_READERS:
         raise UsageError(f"there is no format {ingestion.format}", f"one of {', '.join(TRACE_READERS)}")
     if ingestion.paths and not StageFolder(run / "ingestion").is_done:
-        find_inputs([Path(path) for path in ingestion.paths], ingestion.format)
+        find_inputs([Path(path) for path in ingestion.paths], ingestion.format, ingestion.subagents)
     is_new = not (run / "config.json").exists()
     started = Run.start(run, settings.model_copy(update={"ingestion": ingestion}))
     with working_on(started) as progress:

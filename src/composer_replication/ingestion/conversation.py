@@ -39,6 +39,8 @@ class Restart:
 
     kept: Sequence[Said | AssistantTurn]
     summary_follows: bool
+    is_incomplete: bool = False
+    """Whether more was kept than the file holds."""
 
 
 @dataclass
@@ -60,6 +62,8 @@ class Layout:
     """Where everything lies once the order is known."""
 
     segments: list[Segment] = field(default_factory=lambda: [Segment(start=0)])
+    incomplete: set[int] = field(default_factory=set[int])
+    """Segments in which a turn saw more than the file holds."""
     segment_of_said: dict[int, int] = field(default_factory=dict[int, int])
     messages: list[Said | AssistantTurn] = field(default_factory=list[Said | AssistantTurn])
     turns: list[PlacedTurn] = field(default_factory=list[PlacedTurn])
@@ -80,7 +84,9 @@ class Conversation:
         self.version: str | None = None
         self.default_model: str | None = None
         """Of turns that name no model themselves."""
+        self.is_subagent = False
         self._system = self._spool.add(SYSTEM_PROMPT)
+        self._system_is_ours = True
         self._entries: list[Said | AssistantTurn | Restart | Rewind | Clearing] = []
         self._turns: dict[str, AssistantTurn] = {}
         self._calls: dict[str, SessionCall] = {}
@@ -90,8 +96,9 @@ class Conversation:
         self._tools: tuple[JsonObject, ...] = ()
 
     def system(self, text: str) -> None:
-        """The recorded system prompt, in place of the synthetic one."""
+        """The recorded system prompt, in place of ours."""
         self._system = self._spool.add(self._redactor.text(text))
+        self._system_is_ours = False
 
     def tools(self, definitions: Iterable[JsonObject]) -> None:
         """The recorded tool list in OpenAI's form: `{"type": "function", "function": {"name", "parameters", …}}`."""
@@ -105,9 +112,20 @@ class Conversation:
         self._entries.append(said)
         return said
 
-    def restart(self, kept: Sequence[Said | AssistantTurn] = (), summary_follows: bool = False) -> None:
+    def keep_place(self) -> Said:
+        """The place of a message whose text is not known yet; it counts once `fill` was called."""
+        said = Said("user", 0, dropped=True)
+        self._entries.append(said)
+        return said
+
+    def fill(self, place: Said, text: str) -> None:
+        place.text, place.dropped = self._spool.add(self._redactor.text(text)), False
+
+    def restart(
+        self, kept: Sequence[Said | AssistantTurn] = (), summary_follows: bool = False, is_incomplete: bool = False
+    ) -> None:
         """The history begins anew with `kept`. With `summary_follows` the next message said comes before them."""
-        self._entries.append(Restart(kept, summary_follows))
+        self._entries.append(Restart(kept, summary_follows, is_incomplete))
 
     def rewind(self, to: Said) -> None:
         self._entries.append(Rewind(to))
@@ -149,23 +167,26 @@ class Conversation:
             # Some servers number the calls of each turn anew.
             self._renamed_calls += 1
             unique_id = f"{call_id}/{self._renamed_calls}"
-        name, redacted = self._redactor.text(name), self._redacted(arguments)
-        self._tool_use.begin(call_id, name, redacted)
-        call = self._calls[call_id] = SessionCall(unique_id, intern(name), self._spool.add(redacted))
+        name, (written, fields) = self._redactor.text(name), self._redacted(arguments)
+        self._tool_use.begin(call_id, name, fields)
+        call = self._calls[call_id] = SessionCall(unique_id, intern(name), self._spool.add(written))
         turn.calls += (call,)
         if early := self._early_results.pop(call_id, None):
             self.result(call_id, *early)
 
-    def _redacted(self, arguments: str | JsonObject) -> str:
+    def _redacted(self, arguments: str | JsonObject) -> tuple[str, str | JsonObject]:
+        """As they are written, and as they came: text or an object."""
         if isinstance(arguments, str):
-            return self._redactor.json_text(arguments)
+            text = self._redactor.json_text(arguments)
+            return text, text
         try:
-            text = _json_text(self._redactor.json_value(arguments))
+            fields = self._redactor.json_value(arguments)
+            if (text := _json_text(fields)) is not None:
+                return text, fields
         except RecursionError:
-            text = None
-        if text is None:
-            self._report.skipped["arguments_too_deep"] += 1
-        return text or "{}"
+            pass
+        self._report.skipped["arguments_too_deep"] += 1
+        return "{}", {}
 
     def result(self, call_id: str, content: str, is_error: bool = False) -> None:
         """The answer to a call. One that comes before its call waits for it."""
@@ -196,8 +217,9 @@ class Conversation:
                 version=self._redactor.text(self.version) if self.version else None,
                 file=self._file_name,
                 licence=self._licence,
+                subagent=self.is_subagent,
             ),
-            fidelity=self.fidelity,
+            fidelity="reconstructed" if self._system_is_ours and self.fidelity == "exact" else self.fidelity,
             spool=self._spool,
             system=self._system,
             messages=layout.messages,
@@ -205,6 +227,7 @@ class Conversation:
             segments=tuple(layout.segments),
             tools=self._tools or self._tool_use.inferred(),
             tools_inferred=not self._tools,
+            system_is_ours=self._system_is_ours,
             task_id=self._redactor.text(task_id) if task_id else task_id,
             outcome=outcome,
         )
@@ -214,13 +237,13 @@ class Conversation:
         awaits_summary: Restart | None = None
         for entry in self._entries:
             if awaits_summary and not isinstance(entry, Said):
-                _restart(layout, awaits_summary.kept)
+                _restart(layout, awaits_summary)
                 awaits_summary = None
             match entry:
                 case Restart(summary_follows=True):
                     awaits_summary = entry
                 case Restart():
-                    _restart(layout, entry.kept)
+                    _restart(layout, entry)
                 case Rewind():
                     _rewind(layout, entry.to)
                 case Clearing():
@@ -230,12 +253,13 @@ class Conversation:
                 case Said():
                     self._place(layout, entry, 1)
                     if awaits_summary:
-                        _restart(layout, [entry, *awaits_summary.kept])
+                        _restart(layout, awaits_summary, entry)
                         awaits_summary = None
                     layout.segment_of_said[entry.index] = len(layout.segments) - 1
                 case AssistantTurn():
                     self._place(layout, entry, 1 + len(entry.calls))
-                    layout.turns.append(PlacedTurn(entry, len(layout.segments) - 1))
+                    segment = len(layout.segments) - 1
+                    layout.turns.append(PlacedTurn(entry, segment, lacks_history=segment in layout.incomplete))
         return layout
 
     @staticmethod
@@ -272,10 +296,18 @@ def _indexes(entry: Said | AssistantTurn) -> range:
     return range(entry.index, entry.index + (1 + len(entry.calls) if isinstance(entry, AssistantTurn) else 1))
 
 
-def _restart(layout: Layout, kept: Sequence[Said | AssistantTurn]) -> None:
-    preserved = (0, *(index for entry in kept for index in _indexes(entry)))
+def _restart(layout: Layout, restart: Restart, *summary: Said) -> None:
+    preserved = (0, *(index for entry in (*summary, *restart.kept) for index in _indexes(entry)))
     cleared = {index for segment in layout.segments for index in segment.cleared}.intersection(preserved)
+    if restart.is_incomplete:
+        layout.incomplete.add(len(layout.segments))
     layout.segments.append(Segment(start=layout.length, preserved=preserved, cleared=tuple(sorted(cleared))))
+
+
+def _continue(layout: Layout, place: tuple[int, int], cleared: Sequence[int] = ()) -> None:
+    if place[0] in layout.incomplete:
+        layout.incomplete.add(len(layout.segments))
+    layout.segments.append(Segment(start=layout.length, continues=place, cleared=tuple(cleared)))
 
 
 def _rewind(layout: Layout, to: Said) -> None:
@@ -285,8 +317,7 @@ def _rewind(layout: Layout, to: Said) -> None:
         if turn.message.index < to.index:
             break
         turn.abandoned = True
-    place = (layout.segment_of_said[to.index], to.index)
-    layout.segments.append(Segment(start=layout.length, continues=place))
+    _continue(layout, (layout.segment_of_said[to.index], to.index))
 
 
 def _clear(layout: Layout, call_ids: Sequence[str]) -> None:
@@ -297,5 +328,4 @@ def _clear(layout: Layout, call_ids: Sequence[str]) -> None:
         for position, call in enumerate(turn.message.calls)
         if call.call_id in wanted
     ]
-    place = (len(layout.segments) - 1, layout.length)
-    layout.segments.append(Segment(start=layout.length, continues=place, cleared=tuple(cleared)))
+    _continue(layout, (len(layout.segments) - 1, layout.length), cleared)

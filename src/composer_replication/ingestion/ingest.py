@@ -10,11 +10,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ class FileJob:
     input: Input
     shard: Path
     redact: bool
+    subagents: bool = False
     known: frozenset[str] = frozenset()
     """Keys of turns and ids of traces that earlier files have given."""
 
@@ -55,7 +57,7 @@ class FileRead:
 
 def read_file(job: FileJob) -> FileRead:
     """Read one file into its shard. Whatever goes wrong inside, the file is quarantined and others are not harmed."""
-    file = InputFile(job.input.path, ReadingReport(), job.redact, job.input.licence, job.input.name)
+    file = InputFile(job.input.path, ReadingReport(), job.redact, job.input.licence, job.input.name, job.subagents)
     found = FileRead(file.report, "")
     with job.shard.open("wb") as out:
         try:
@@ -116,12 +118,13 @@ class Ingestion:
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
         jobs = [
-            FileJob(item, scratch / f"{number}.jsonl", self._redact) for number, item in enumerate(self._inputs.files)
+            FileJob(item, scratch / f"{number}.jsonl", self._redact, self._inputs.subagents)
+            for number, item in enumerate(self._inputs.files)
         ]
         for done, (job, found) in enumerate(self._read_all(jobs), start=1):
             overlap = {key for key in (*found.turn_keys, *found.trace_ids) if key in self._known}
             if overlap:
-                found = read_file(FileJob(job.input, job.shard, job.redact, frozenset(overlap)))
+                found = read_file(replace(job, known=frozenset(overlap)))
             self._add(job, found)
             with job.shard.open("rb") as shard:
                 while chunk := shard.read(SHARD_CHUNK_BYTES):
@@ -150,7 +153,7 @@ class Ingestion:
         if processes <= 1:
             yield from ((job, read_file(job)) for job in jobs)
             return
-        with ProcessPoolExecutor(processes, _context()) as pool:
+        with ProcessPoolExecutor(processes, _context(), _end_with_parent) as pool:
             futures: list[tuple[FileJob, Future[FileRead]]] = [(job, pool.submit(read_file, job)) for job in jobs]
             try:
                 yield from ((job, future.result()) for job, future in futures)
@@ -165,6 +168,18 @@ def _context() -> BaseContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     return context
+
+
+def _end_with_parent() -> None:
+    """In each process: ends it when the one that started it is gone, also by a signal that nobody can catch."""
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _size(job: FileJob) -> int:

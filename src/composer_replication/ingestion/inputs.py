@@ -1,4 +1,7 @@
-"""Which files to read: those named, and those in folders that look like session files. Links are not followed."""
+"""Which files to read: those named, and those in folders that look like session files.
+
+Links in folders are not followed, because they may lead anywhere; they are counted, those to folders by name.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from composer_replication.errors import UsageError
 from composer_replication.redaction import Redactor
 
 from .formats import TRACE_READERS, detect_format
-from .reading import InputFile, Quarantined, ReadingReport, is_json
+from .reading import InputFile, Quarantined, ReadingReport, is_json, label
 
 SESSION_SUFFIXES = (".jsonl", ".traj", ".json", ".aider.chat.history.md")
 ALWAYS_SESSIONS = (".jsonl", ".traj")
@@ -38,6 +41,8 @@ class Inputs:
     files: list[Input] = field(default_factory=list[Input])
     unreadable: list[Quarantined] = field(default_factory=list[Quarantined])
     skipped: Counter[str] = field(default_factory=Counter[str])
+    subagents: bool = False
+    """Whether sessions of subagents are wanted."""
 
 
 class InputCandidate(NamedTuple):
@@ -47,13 +52,13 @@ class InputCandidate(NamedTuple):
     is_subagent: bool = False
 
 
-def find_inputs(paths: Sequence[Path], format_name: str | None = None) -> Inputs:
+def find_inputs(paths: Sequence[Path], format_name: str | None = None, subagents: bool = False) -> Inputs:
     """Session files in the order of their names. An `UsageError` when there is none at all."""
-    inputs = Inputs()
+    inputs = Inputs(subagents=subagents)
     for candidate in _candidates(paths, inputs):
         path, name = candidate.path, candidate.name
         known, problem = _inspect(InputFile(path, ReadingReport()), format_name)
-        if known == "claude_code" and candidate.is_subagent:
+        if known == "claude_code" and candidate.is_subagent and not subagents:
             inputs.skipped["subagent_file"] += 1
         elif known:
             inputs.files.append(Input(path, known, name=name))
@@ -62,7 +67,9 @@ def find_inputs(paths: Sequence[Path], format_name: str | None = None) -> Inputs
         else:
             inputs.skipped["unrecognised_file"] += 1
     if not inputs.files:
-        raise UsageError(_nothing_readable(paths, inputs), NEXT_COMMAND)
+        only_subagents = inputs.skipped["subagent_file"] and not inputs.unreadable
+        next_command = f"{NEXT_COMMAND} --subagents" if only_subagents else NEXT_COMMAND
+        raise UsageError(_nothing_readable(paths, inputs), next_command)
     return inputs
 
 
@@ -126,6 +133,9 @@ def _walk(root: Path, inputs: Inputs, names_of: _Names) -> Iterator[InputCandida
     for folder, folders, names in os.walk(root, onerror=set_aside):
         folders.sort()
         here = Path(folder)
+        for name in folders:
+            if (here / name).is_symlink():
+                inputs.skipped[f"linked_folder/{label(name)}"] += 1
         if set(names) >= RUN_FILES and "ingestion" in folders:
             inputs.skipped["run_folder"] += 1
             folders.clear()
@@ -171,7 +181,7 @@ def _is_text(head: bytes) -> bool:
 
 def _nothing_readable(paths: Sequence[Path], inputs: Inputs) -> str:
     given = ", ".join(str(path) for path in paths) or "no path"
-    left_out = ", ".join(f"{count} {reason}" for reason, count in inputs.skipped.items())
+    left_out = ", ".join(f"{count} {reason}" for reason, count in (+inputs.skipped).items())
     if not inputs.unreadable:
         return f"no session file in {given}" + (f" (left out: {left_out})" if left_out else "")
     first = inputs.unreadable[0]

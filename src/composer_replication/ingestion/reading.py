@@ -30,7 +30,7 @@ MAX_NAME_CHARS = 40
 HEAD_BYTES = 1 << 16
 HEAD_RECORDS = 50
 _LABEL = re.compile(r"[\w./:@+ -]*")
-CHUNK_BYTES = 1 << 20
+BUFFER_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -128,17 +128,19 @@ class InputFile:
     licence: str | None = None
     name: str = ""
     """How artefacts call the file."""
+    subagents: bool = False
+    """Whether sessions of subagents are wanted."""
 
     def __post_init__(self) -> None:
         self.name = self.name or self.path.name
 
     def sha256(self) -> str:
         """Of the bytes on disk; of a folder, of its files in their order."""
-        digest = hashlib.sha256()
+        digest, buffer = hashlib.sha256(), memoryview(bytearray(BUFFER_BYTES))
         for file in sorted(self.path.glob("*.json")) if self.path.is_dir() else [self.path]:
-            with file.open("rb") as handle:
-                while chunk := handle.read(CHUNK_BYTES):
-                    digest.update(chunk)
+            with file.open("rb", buffering=0) as handle:
+                while size := handle.readinto(buffer):
+                    digest.update(buffer[:size])
         return digest.hexdigest()
 
     def new_redactor(self) -> TextRedactor:
@@ -150,12 +152,17 @@ class InputFile:
 
     @contextmanager
     def open(self) -> Generator[BinaryIO]:
-        with self.path.open("rb") as raw:
+        with self.path.open("rb", buffering=BUFFER_BYTES) as raw:
             if self.path.suffix != ".zst":
                 yield raw
                 return
             with zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as plain:
-                yield cast(BinaryIO, io.BufferedReader(cast(Any, plain), 1 << 20))
+                yield cast(BinaryIO, io.BufferedReader(cast(Any, plain), BUFFER_BYTES))
+
+    def leaves_out_subagent(self) -> bool:
+        """Asked for each session of a subagent; counts it when it is not wanted."""
+        self.report.skipped["subagent"] += not self.subagents
+        return not self.subagents
 
     def quarantine(self, byte_offset: int, reason: str) -> None:
         self.report.quarantined.append(Quarantined(self.name, byte_offset, reason))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import orjson
 
@@ -14,7 +15,6 @@ from composer_replication.records import (
     Segment,
     Source,
     Trace,
-    Turn,
     content_id,
     family_of,
 )
@@ -22,6 +22,7 @@ from composer_replication.records import (
 from .spool import Spool, Spooled, encode
 
 NO_RESULT = encode("[no result recorded]")
+_family_of = lru_cache(family_of)
 
 
 @dataclass(slots=True)
@@ -61,6 +62,8 @@ class PlacedTurn:
     message: AssistantTurn
     segment: int
     abandoned: bool = False
+    lacks_history: bool = False
+    """Whether the actor saw messages before it that the file does not hold."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Session:
     segments: tuple[Segment, ...]
     tools: tuple[JsonObject, ...]
     tools_inferred: bool
+    system_is_ours: bool
     task_id: str | None
     outcome: float | None
 
@@ -108,8 +112,7 @@ class Session:
         yield self.source.model_dump_json().encode()
         yield b',"messages":[{"role":"system","content":' + self.spool.get(self.system) + b"}"
         for message in self.messages:
-            yield b","
-            yield from self._encoded_message(message)
+            yield b"," + self._encoded_message(message)
         yield b'],"turns":['
         for number, turn in enumerate(self.turns):
             yield b"," if number else b""
@@ -118,23 +121,25 @@ class Session:
         rest = {
             "tools": self.tools,
             "tools_inferred": self.tools_inferred,
+            "system_is_ours": self.system_is_ours,
             "task_id": self.task_id,
             "outcome": self.outcome,
         }
         yield b"]," + orjson.dumps(rest)[1:] + b"\n"
 
-    def _encoded_message(self, message: Said | AssistantTurn) -> Iterator[bytes]:
+    def _encoded_message(self, message: Said | AssistantTurn) -> bytes:
         if isinstance(message, Said):
-            yield b'{"role":"%s","content":%s}' % (message.role.encode(), self.spool.get(message.text))
-            return
-        yield b'{"role":"assistant","content":' + self.spool.paragraphs(message.texts)
-        if message.calls:
-            yield b',"tool_calls":[' + b",".join(map(self._encoded_call, message.calls)) + b"]"
-        yield b"}"
+            return b'{"role":"%s","content":%s}' % (message.role.encode(), self.spool.get(message.text))
+        said = b'{"role":"assistant","content":' + self.spool.paragraphs(message.texts)
+        if not message.calls:
+            return said + b"}"
+        results: list[bytes] = []
         for call in message.calls:
             text = NO_RESULT if call.answer is None else self.spool.get(call.answer)
             failed = b',"is_error":true' if call.failed else b""
-            yield b',{"role":"tool","content":%s,"tool_call_id":%s%s}' % (text, encode(call.call_id), failed)
+            results.append(b',{"role":"tool","content":%s,"tool_call_id":%s%s}' % (text, encode(call.call_id), failed))
+        calls = b",".join(map(self._encoded_call, message.calls))
+        return b'%s,"tool_calls":[%s]}%s' % (said, calls, b"".join(results))
 
     def _encoded_call(self, call: SessionCall) -> bytes:
         function = b'{"name":%s,"arguments":%s}' % (encode(call.name), self.spool.get(call.arguments))
@@ -142,15 +147,14 @@ class Session:
 
     def _encoded_turn(self, turn: PlacedTurn) -> bytes:
         message = turn.message
-        placed = Turn(
-            start=message.index,
-            end=message.index + 1 + len(message.calls),
-            segment=turn.segment,
-            thinking=orjson.loads(self.spool.paragraphs(message.thinking)),
-            source_model=message.model,
-            family=family_of(message.model),
-            fidelity=self.fidelity,
-            byte_range=(message.start, message.end),
-            abandoned=turn.abandoned,
-        )
-        return placed.model_dump_json().encode()
+        fields = {
+            "source_model": message.model,
+            "family": _family_of(message.model),
+            "fidelity": "partial" if turn.lacks_history else self.fidelity,
+            "byte_range": (message.start, message.end),
+            "abandoned": turn.abandoned,
+        }
+        end = message.index + 1 + len(message.calls)
+        thinking = self.spool.paragraphs(message.thinking)
+        place = b'{"start":%d,"end":%d,"segment":%d,"thinking":%s,' % (message.index, end, turn.segment, thinking)
+        return place + orjson.dumps(fields)[1:]

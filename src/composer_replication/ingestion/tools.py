@@ -25,7 +25,7 @@ class ToolUse:
         self._worked: Counter[Signature] = Counter()
 
     def begin(self, call_id: str, name: str, arguments: str | JsonObject) -> None:
-        fields = arguments if isinstance(arguments, dict) else _parsed(arguments)
+        fields = dict(sorted(arguments.items())) if isinstance(arguments, dict) else _parsed(arguments)
         if fields is not None and name:
             self._open[call_id] = Signature(name, tuple([(key, type(value)) for key, value in fields.items()]))
 

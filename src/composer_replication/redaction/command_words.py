@@ -1,7 +1,7 @@
 """The words of a command line that stands anywhere in a text: in prose, in quotes, in a list of words, over lines.
 
 Reads bytes and the place where the name of a program begins. Nothing is expanded: a word keeps its quotes and escapes,
-because its place in the text is what counts. Bounded: a command is cut after `MAX_WORDS` words.
+because its place in the text is what counts. Bounded: a command is cut after `limit` words.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CommandWord(NamedTuple):
     text: bytes
 
 
-def command_words(data: bytes, start: int) -> list[CommandWord]:
+def command_words(data: bytes, start: int, limit: int = MAX_WORDS) -> list[CommandWord]:
     """The program that is named at `start` and the words after it; nothing where it is only a part of a word."""
     if _AT_WORD_START.match(data, start) is None:
         return []
@@ -54,15 +54,15 @@ def command_words(data: bytes, start: int) -> list[CommandWord]:
     if first is None:
         return []
     if _LIST_GAP.match(data, first.end()) and _QUOTE.match(data, start - 1):
-        return _listed(data, first)
-    return _written(data, start)
+        return _listed(data, first, limit)
+    return _written(data, start, limit)
 
 
-def _listed(data: bytes, first: re.Match[bytes]) -> list[CommandWord]:
+def _listed(data: bytes, first: re.Match[bytes], limit: int) -> list[CommandWord]:
     """`"mysql", "-u", "root"`: each in quotes of its own."""
     words = [CommandWord(first.start(), first.end(), first[0])]
     gap = _LIST_GAP.match(data, first.end())
-    while gap and len(words) < MAX_WORDS:
+    while gap and len(words) < limit:
         end = data.find(gap[1], gap.end(), gap.end() + 4096)
         if end < 0:
             break
@@ -71,12 +71,12 @@ def _listed(data: bytes, first: re.Match[bytes]) -> list[CommandWord]:
     return words
 
 
-def _written(data: bytes, start: int) -> list[CommandWord]:
+def _written(data: bytes, start: int, limit: int) -> list[CommandWord]:
     enclosing = _open_quote(data, start)
     pattern, reopened = _BY_ENCLOSING[enclosing], _REOPENED.get(enclosing)
     words: list[CommandWord] = []
     at = start
-    while len(words) < MAX_WORDS:
+    while len(words) < limit:
         match = pattern.match(data, at) or (reopened.match(data, at) if reopened else None)
         if match is None:
             break

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from .assignments import names_secret
 from .command_table import CommandRow, rows
-from .command_words import CommandWord, command_words, unquoted
+from .command_words import MAX_WORDS, CommandWord, command_words, unquoted
 from .spans import Found, Rank
 from .values import is_stand_in
 
@@ -47,11 +47,17 @@ def command(row: CommandRow) -> Callable[[bytes, int], list[Found] | None]:
     def find(data: bytes, start: int) -> list[Found] | None:
         if mentions and not mentions.search(data, start, start + MAX_COMMAND_BYTES):
             return None
-        words = command_words(data, start)
-        if len(words) < 2 or words[0].text.lower() != row.program:
-            return None
-        found = [_found(data, place) for place in _secret_words(row, words) if _is_given(data, place)]
-        return found or None
+        limit = MAX_WORDS
+        while True:
+            words = command_words(data, start, limit)
+            if len(words) < 2 or words[0].text.lower() != row.program:
+                return None
+            found = [_found(data, place) for place in _secret_words(row, words) if _is_given(data, place)]
+            # A command that goes on and has secrets up to here is read further. What was found is not looked at again,
+            # so this takes linear time; stopping would leave a secret behind at every cut, for one more pass each.
+            if len(words) < limit or not found or found[-1].end <= words[limit // 2].start:
+                return found or None
+            limit *= 2
 
     return find
 
@@ -60,9 +66,12 @@ def _mentions(row: CommandRow) -> re.Pattern[bytes] | None:
     """Whether a place of the row is there at all, which is cheaper to tell than the words."""
     if row.plain_words or row.after_names:
         return None
-    flags = (rb"-[A-Za-z]{0,8}" + re.escape(name[1:]) for name in row.options if len(name) == 2)
-    names = map(re.escape, (*(name for name in row.options if len(name) > 2), *row.following))
-    return re.compile(b"|".join((*flags, *names)))
+    flags = (rb"[A-Za-z]{0,8}" + re.escape(name[1:]) for name in row.options if len(name) == 2)
+    long = (re.escape(name[1:]) for name in row.options if len(name) > 2)
+    # One first sign for all options, because a pattern that begins with a plain sign is searched for fast.
+    first = next(iter(row.options), b"")[:1]
+    options = [first + b"(?:" + b"|".join((*flags, *long)) + b")"] if first else []
+    return re.compile(b"|".join((*options, *map(re.escape, row.following))))
 
 
 def _secret_words(row: CommandRow, words: list[CommandWord]) -> Iterator[CommandWord]:

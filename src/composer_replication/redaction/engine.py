@@ -6,7 +6,7 @@ see the whole text also when only a window of it is searched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import ahocorasick_rs
@@ -58,14 +58,13 @@ class PatternSet:
     """Tells in one pass and at little cost which of some regular expressions match anywhere."""
 
     def __init__(self, regexes: Sequence[str]) -> None:
-        self._set: Any = _RE2.Set.SearchSet(_options())
+        patterns: Any = _RE2.Set.SearchSet(_options())
         for regex in regexes:
-            self._set.Add(regex.encode("ascii"))
-        self._set.Compile()
-
-    def matching(self, data: bytes) -> Sequence[int]:
+            patterns.Add(regex.encode("ascii"))
+        patterns.Compile()
+        # The wrapper's method only tells text from bytes, which costs as much as a search of 200 bytes.
+        self.matching: Callable[[bytes], Sequence[int]] = patterns._set.Match
         """Numbers of those that match."""
-        return self._set.Match(data) or ()
 
 
 class Literals:
@@ -76,19 +75,20 @@ class Literals:
         # A full table is fastest but takes 256 states per byte of the literals: only for short ones.
         kinds = _AUTOMATA.Implementation
         kind = kinds.DFA if sum(map(len, literals)) <= MAX_TABLE_BYTES else kinds.ContiguousNFA
-        self._automaton: Any = _AUTOMATA.BytesAhoCorasick(literals, implementation=kind)
+        self._find: Any = _AUTOMATA.BytesAhoCorasick(literals, implementation=kind).find_matches_as_indexes
 
     def find(self, data: bytes) -> Iterable[list[Hit]]:
-        """Chunk by chunk: hostile text must not fill memory with hits."""
-        if len(data) <= CHUNK_BYTES:
-            return (self._automaton.find_matches_as_indexes(data, overlapping=True),)
-        return self._find_in_chunks(data)
+        """Chunk by chunk: hostile text must not fill memory with hits. False where a short text has none."""
+        if len(data) > CHUNK_BYTES:
+            return self._find_in_chunks(data)
+        hits = self._find(data, True)
+        return (hits,) if hits else ()
 
     def _find_in_chunks(self, data: bytes) -> Iterator[list[Hit]]:
         overlap = self._longest - 1
         for begin in range(0, len(data), CHUNK_BYTES):
             lead = min(begin, overlap)
             chunk = data[begin - lead : begin + CHUNK_BYTES]
-            hits = self._automaton.find_matches_as_indexes(chunk, overlapping=True)
+            hits = self._find(chunk, True)
             offset = begin - lead
             yield [(index, start + offset, end + offset) for index, start, end in hits if end > lead]

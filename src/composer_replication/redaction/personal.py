@@ -19,7 +19,7 @@ HOME = "home-directory"
 EMAIL = "email"
 
 SHARED_ACCOUNTS = frozenset(
-    """
+    b"""
     user users username yourname your-name yourusername your-username your_username name me you root admin
     administrator shared public default defaultuser0 all guest runner runneradmin runner-admin ubuntu debian fedora
     centos alpine arch pi vscode node circleci gitpod codespace codespaces app appuser app-user ec2-user vagrant coder
@@ -31,11 +31,13 @@ SHARED_ACCOUNTS = frozenset(
 _PLACEHOLDER_ACCOUNT = re.compile(rb"(?i)(?:user|xxx+|redacted)[-_]?\d*\Z")
 _NAME = rb"[A-Za-z0-9_\x80-\xff](?:[A-Za-z0-9._\x80-\xff-]{0,62}[A-Za-z0-9_\x80-\xff])?"
 _STARTS_PATH = rb"(?:(?<![A-Za-z0-9_.~})\]$*])|(?<=(?<![A-Za-z0-9_])-[A-Za-z])|" + AFTER_ESCAPE
-_HOME_ROOTS = rb"|(?<=/mnt)|(?<=/var)|(?<=/usr)|(?<=/net)|(?<=/nfs)|(?<=/data)|(?<=/export)"
-_MAC_ROOTS = rb"|(?<=/[a-zA-Z])|(?<=\b[a-zA-Z]:)|(?<=/Data)"
-_UNIX_HOME = re.compile(
-    rb"(?:" + _STARTS_PATH + _HOME_ROOTS + rb")/home/|" + _STARTS_PATH + _MAC_ROOTS + rb")/Users/)(" + _NAME + rb")"
+_BEFORE_HOME = re.compile(
+    _STARTS_PATH + rb"|(?<=/mnt)|(?<=/var)|(?<=/usr)|(?<=/net)|(?<=/nfs)|(?<=/data)|(?<=/export))"
 )
+_BEFORE_USERS = re.compile(_STARTS_PATH + rb"|(?<=/[a-zA-Z])|(?<=\b[a-zA-Z]:)|(?<=/Data))")
+_ANYWHERE = re.compile(rb"")
+_LINUX_HOME = re.compile(rb"/home/(" + _NAME + rb")")
+_MAC_HOME = re.compile(rb"/Users/(" + _NAME + rb")")
 _ENCODED_HOME = re.compile(rb"(?i:%2Fhome%2F|%2FUsers%2F|%5CUsers%5C)(" + _NAME + rb")")
 _WINDOWS_NAME = rb"[^\\/:*?\"'<>|\s`,;()\[\]{}$%]"
 _WINDOWS_HOME = re.compile(
@@ -58,15 +60,16 @@ _FILE_ENDING = re.compile(
 _INSIDE_URL = re.compile(rb"://[^\s/\"'<>]{0,300}\Z")
 
 
-def account(pattern: re.Pattern[bytes]) -> Finder:
-    """The name of an account, which the first group of the pattern holds."""
+def account(pattern: re.Pattern[bytes], before: re.Pattern[bytes] = _ANYWHERE) -> Finder:
+    """The name of an account, which the first group of the pattern holds. What must stand before it is looked at last:
+    that costs most, and most names are shared ones."""
 
     def find(data: bytes, start: int) -> Found | None:
         match = pattern.match(data, start)
         if match is None:
             return None
         name = match[1]
-        if name.lower().decode("latin-1") in SHARED_ACCOUNTS or _PLACEHOLDER_ACCOUNT.match(name):
+        if name.lower() in SHARED_ACCOUNTS or _PLACEHOLDER_ACCOUNT.match(name) or not before.match(data, start):
             return None
         return Found(HOME, *match.span(1), Rank.PERSONAL)
 
@@ -91,7 +94,8 @@ def email(data: bytes, start: int) -> Found | None:
 
 
 FINDERS: dict[Finder, tuple[str, ...]] = {
-    account(_UNIX_HOME): ("/home/", "/users/"),
+    account(_LINUX_HOME, _BEFORE_HOME): ("/home/",),
+    account(_MAC_HOME, _BEFORE_USERS): ("/users/",),
     account(_ENCODED_HOME): ("%2fhome%2f", "%2fusers%2f", "%5cusers%5c"),
     account(_WINDOWS_HOME): ("\\users\\",),
     account(_TILDE_HOME): ("~",),

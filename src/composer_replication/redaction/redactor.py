@@ -25,12 +25,14 @@ from .entropy import count_random_strings
 from .environment import ExactValues, secret_values
 from .gitleaks import GENERIC
 from .personal import EMAIL
-from .scanner import scanner
+from .scanner import NOTHING, scanner
 from .spans import PLACEHOLDER, Found, character_offsets, decode, encode, merged
 
 MIN_KNOWN_CHARS = 8
 MAX_KNOWN_CHARS = 1000
 MAX_PASSES = 32
+MAX_PLAIN_BYTES = 256
+"""Texts up to this length that hold nothing are known again: a session names the same tools and files over and over."""
 
 
 class SecretFound(NamedTuple):
@@ -57,13 +59,13 @@ class Redactor:
         self._known = dict.fromkeys(_environment(environ), environment.KIND)
         self._exact = ExactValues(self._known)
         self._exact_is_stale = False
+        self._plain: set[bytes] = set()
 
     def text(self, value: str) -> str:
-        return self._redact(value, [])
-
-    def _redact(self, value: str, given_away_by_key: list[Found]) -> str:
-        data = encode(value)
-        redacted = self._settle(data, given_away_by_key)
+        data = value.encode("utf-8", "surrogatepass")
+        if len(data) <= MAX_PLAIN_BYTES and data in self._plain:
+            return value
+        redacted = self._settle(data, [])
         return value if redacted is data else decode(redacted)
 
     def json_text(self, value: str) -> str:
@@ -85,36 +87,48 @@ class Redactor:
             return new_items if any(new is not old for new, old in zip(new_items, items, strict=True)) else items
         if isinstance(value, dict):
             entries = cast("dict[str, Any]", value)
-            new = dict(self._entry(key, entry) for key, entry in entries.items())
-            same = all(key is old and new[key] is entries[old] for key, old in zip(new, entries, strict=False))
-            return entries if same and len(new) == len(entries) else new
+            new = dict[str, Any]()
+            is_same = True
+            for key, entry in entries.items():
+                new_key, new_entry = self._entry(key, entry)
+                new[new_key] = new_entry
+                is_same = is_same and new_key is key and new_entry is entry
+            return entries if is_same else new
         return value
 
     def _entry(self, key: str, value: Any) -> tuple[str, Any]:
         """A value may be a secret only because of its key: `"password": "..."`."""
-        if _is_plain_key(key) and not self._find_known(encode(key)):
-            return key, self.json_value(value)
+        if _is_plain_key(key) and not (self._known and self._find_known(encode(key))):
+            return key, self.text(value) if isinstance(value, str) else self.json_value(value)
         new_key = self.text(key)
         if not isinstance(value, str):
             return new_key, self.json_value(value)
         lead = encode(f'"{key}":"')
-        with_key = lead + encode(value) + b'"'
+        data = encode(value)
+        with_key = lead + data + b'"'
         found = [
             item._replace(start=item.start - len(lead), end=item.end - len(lead))
             for item in self._scanner.scan(with_key).found
             if item.is_secret and item.start >= len(lead) and item.end < len(with_key)
         ]
-        return new_key, self._redact(value, found)
+        redacted = self._settle(data, found)
+        return new_key, value if redacted is data else decode(redacted)
 
     def _settle(self, data: bytes, extra: list[Found]) -> bytes:
         """Replacing a secret can bring another one to light beside it, so look again until nothing is found."""
         for _ in range(MAX_PASSES):
-            scan = self._scanner.scan_all_depths(data, self._find_known)
-            found = merged(data, scan.found + extra) if scan.found or extra else []
+            known = self._find_known if self._known else None
+            is_flat = known is None and b"\\" not in data
+            scan = self._scanner.scan(data) if is_flat else self._scanner.scan_all_depths(data, known)
+            if scan is NOTHING and not extra:
+                if len(data) <= MAX_PLAIN_BYTES:
+                    self._plain.add(data)
+                return data
+            found = merged(data, [*scan.found, *extra])
             extra = []
             if found:
                 data = self._replace(data, found)
-            if not found or not any(item.is_secret for item in found):
+            if not any(item.is_secret for item in found):
                 if scan.uncertain:
                     self.reported[GENERIC] += scan.uncertain
                 if scan.has_random_run:
@@ -123,8 +137,6 @@ class Redactor:
         raise NotSettled(f"redaction did not settle after {MAX_PASSES} passes; quarantine this trace and report it")
 
     def _find_known(self, data: bytes) -> list[Found]:
-        if not self._known:
-            return []
         if self._exact_is_stale:
             self._exact = ExactValues(self._known)
             self._exact_is_stale = False
@@ -161,6 +173,7 @@ class Redactor:
         ):
             self._known[value] = kind
             self._exact_is_stale = True
+            self._plain.clear()
 
 
 def find_secrets(text: str, *, personal: bool = False, environ: Mapping[str, str] | None = None) -> list[SecretFound]:

@@ -2,47 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator
 
 from .boundaries import LEFT_RE2
 from .engine import PatternSet
 
 MIN_RANDOM_CHARS = 32
 KEY_LINE_CHARS = 64
-SHORTEST_RUN_BYTES = 26
+SHORTEST_PHRASE_BYTES = 12 * 3 + 11
+SHORTEST_TOKEN_BYTES = 26
 _BETWEEN_WORDS = (
     r"(?:[ ,\t]{1,2}|\r?\n[ \t]{0,8}(?:[0-9]{1,3}[.:)|\t\xe2\x86\x92]{1,3}[ \t]?)?|[ ]?[0-9]{1,2}[.):][ ]?)"
 )
 TWELVE_WORDS = rf"{LEFT_RE2}((?:[a-z]{{3,8}}{_BETWEEN_WORDS}){{11}}([a-z]{{3,8}}))\b"
-RANDOM_STRING, KEY_LINE, PHRASE, OLD_VAULT_TOKEN = range(4)
+KEY_LINE, PHRASE, OLD_VAULT_TOKEN = range(3)
 
-_TOKEN_TABLE = bytes(
+TOKEN_TABLE = bytes(
     ord("a") if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "+_=-") else ord(" ")
     for byte in range(256)
 )
-_RANDOM = b"a" * MIN_RANDOM_CHARS
+RANDOM_STRING = b"a" * MIN_RANDOM_CHARS
+"""What a random string becomes by `TOKEN_TABLE`."""
 
 
-@cache
-def _patterns() -> PatternSet:
+def run_patterns() -> PatternSet:
+    """Which of the three a text may hold. Each further pattern multiplies the
+    states that new texts make: random strings are looked for on their own."""
     return PatternSet([
-        rf"[A-Za-z0-9][A-Za-z0-9+_=-]{{{MIN_RANDOM_CHARS - 1},}}",
         rf"[A-Za-z0-9+/]{{{KEY_LINE_CHARS}}}",
         TWELVE_WORDS,
         LEFT_RE2 + r"s\.[a-zA-Z0-9]{24}",
     ])  # fmt: skip
 
 
-def runs_in(data: bytes) -> Sequence[int]:
-    """Which of the four a text may hold."""
-    return _patterns().matching(data) if len(data) >= SHORTEST_RUN_BYTES else ()
-
-
 def random_strings(data: bytes) -> Iterator[bytes]:
     """Runs that could be an id, a hash or encoded data."""
-    tokens = data.translate(_TOKEN_TABLE) + b" "
+    tokens = data.translate(TOKEN_TABLE) + b" "
     end = 0
-    while (start := tokens.find(_RANDOM, end)) >= 0:
+    while (start := tokens.find(RANDOM_STRING, end)) >= 0:
         end = tokens.find(b" ", start)
         yield data[start:end]

@@ -6,7 +6,7 @@ Reads bytes (see `spans`), gives every `Found` in no order and with overlaps. Ta
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple, cast
 
@@ -16,7 +16,17 @@ from .assignments import assigned_secret
 from .depths import depths
 from .engine import Literals, Span
 from .gitleaks import GENERIC, VAULT, VendorRule, is_certain, load_rules
-from .runs import KEY_LINE, OLD_VAULT_TOKEN, PHRASE, RANDOM_STRING, runs_in
+from .runs import (
+    KEY_LINE,
+    MIN_RANDOM_CHARS,
+    OLD_VAULT_TOKEN,
+    PHRASE,
+    RANDOM_STRING,
+    SHORTEST_PHRASE_BYTES,
+    SHORTEST_TOKEN_BYTES,
+    TOKEN_TABLE,
+    run_patterns,
+)
 from .spans import Found
 
 Check = Callable[[bytes, int], object]
@@ -25,10 +35,13 @@ to look around."""
 
 
 class Scan(NamedTuple):
-    found: list[Found]
+    found: Sequence[Found]
     uncertain: int
     """Matches of the generic rule that are too likely to be something else."""
     has_random_run: bool
+
+
+NOTHING = Scan((), 0, False)
 
 
 class Scanner:
@@ -47,25 +60,32 @@ class Scanner:
             checks.setdefault(literal, []).append((gate.match if gate else _always, rules))
         self._checks = list(checks.values())
         self._literals = Literals([literal.encode() for literal in checks])
+        self._runs = run_patterns().matching
 
     def has_literal(self, data: bytes) -> bool:
         return any(hits for hits in self._literals.find(data.lower()))
 
-    def scan_all_depths(self, data: bytes, known: Callable[[bytes], list[Found]]) -> Scan:
+    def scan_all_depths(self, data: bytes, known: Callable[[bytes], list[Found]] | None) -> Scan:
         """What must go from a text and from the texts under its escapes; `known` finds more in each of them."""
         outer = self.scan(data)
-        if b"\\" in data:
-            for depth in depths(data):
-                if inside := [*self.scan(depth.text).found, *known(depth.text)]:
-                    outer.found.extend(depth.carried_back(inside))
-        outer.found.extend(known(data))
-        return outer
+        more = known(data) if known else []
+        for depth in depths(data):
+            if inside := [*self.scan(depth.text).found, *(known(depth.text) if known else ())]:
+                more += depth.carried_back(inside)
+        return outer._replace(found=[*outer.found, *more]) if more else outer
 
     def scan(self, data: bytes) -> Scan:
         """What must go from a text as it stands."""
+        literals = self._literals.find(data.lower())
+        size = len(data)
+        # Below the length of a phrase only a token is possible.
+        is_long = size >= SHORTEST_PHRASE_BYTES or (size >= SHORTEST_TOKEN_BYTES and b"s." in data)
+        runs = self._runs(data) if is_long else ()
+        has_random_run = size >= MIN_RANDOM_CHARS and RANDOM_STRING in data.translate(TOKEN_TABLE)
+        if not literals and not runs:
+            return Scan((), 0, True) if has_random_run else NOTHING
         found: list[Found] = []
         windows: dict[VendorRule, list[Span]] = {}
-        runs = runs_in(data)
         if runs:
             if KEY_LINE in runs:
                 found += keys.wide_lines(data)
@@ -75,7 +95,7 @@ class Scanner:
                 windows[self._old_vault_rule] = [(0, len(data))]
         checks = self._checks
         found_until: dict[Check, int] = {}
-        for hits in self._literals.find(data.lower()):
+        for hits in literals:
             for index, start, end in hits:
                 for check, rules in checks[index]:
                     # The same finder inside its own finding would cost quadratic time and tell nothing new.
@@ -99,7 +119,7 @@ class Scanner:
                     uncertain += 1
                 else:
                     found.append(rule.found(secret))
-        return Scan(found, uncertain, RANDOM_STRING in runs)
+        return Scan(found, uncertain, has_random_run) if found or uncertain or has_random_run else NOTHING
 
 
 def _rules_by_literal_and_gate(

@@ -14,7 +14,7 @@ from composer_replication.environments.evidence import EVIDENCE
 from composer_replication.environments.opening import open_environment
 from composer_replication.errors import UsageError
 from composer_replication.ingestion import Ingestion, Inputs, find_inputs
-from composer_replication.ingestion.inputs import embedded_session
+from composer_replication.ingestion.inputs import NEXT_COMMAND, embedded_session
 from composer_replication.progress import Progress
 from composer_replication.records import Trace
 from composer_replication.runs import Run, encoded, read_records, write_atomically, write_records
@@ -31,7 +31,8 @@ def ingest(run: Run, progress: Progress) -> None:
     started, config, stage = time.monotonic(), run.config.ingestion, run.stage("ingestion")
     rollouts = _rollouts(run, progress) if config.rollouts else []
     with ExitStack() as stack:
-        inputs = find_inputs([Path(path) for path in config.paths], config.format) if config.paths else Inputs()
+        paths = [Path(path) for path in config.paths]
+        inputs = find_inputs(paths, config.format, config.subagents) if paths else Inputs()
         if config.embedded_session:
             inputs.files.append(stack.enter_context(embedded_session()))
         reading = Ingestion(inputs, config.redact)
@@ -41,7 +42,10 @@ def ingest(run: Run, progress: Progress) -> None:
         shutil.rmtree(stage.path)
         aside = "".join(f"; {item.file}: {item.reason}" for item in reading.quarantined[:3])
         where = ", ".join(config.paths)
-        raise UsageError(f"no turn of a main agent in {where}{aside}", "recompose ingest PATH --run DIR")
+        if left_out := reading.skipped["subagent"]:
+            told = f"only sessions of subagents in {where} ({left_out}){aside}"
+            raise UsageError(told, f"{NEXT_COMMAND} --subagents")
+        raise UsageError(f"no turn of a main agent in {where}{aside}", NEXT_COMMAND)
     lines = (json.dumps(vars(item)) + "\n" for item in reading.quarantined)
     write_atomically(stage.path / "quarantine.jsonl", "".join(lines))
     counts = reading.counts()

@@ -7,7 +7,6 @@ parallel calls in between; `message.id` ties them together. The system prompt is
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +17,7 @@ from ..reading import InputFile, RawLine
 from ..session import AssistantTurn, Said, Session
 from ..values import as_list, as_object, as_text, placeholder
 from .claude_code_lines import Attachment, Block, LoggedRecord, blocks_of, decode, is_bulky, loads
+from .claude_code_queue import MessageQueue
 from .claude_code_reminders import reminder
 
 AGENT = "claude_code"
@@ -62,22 +62,26 @@ class _Reader:
     def __init__(self, file: InputFile) -> None:
         self._report = file.report
         self._conversation = Conversation(file, AGENT)
+        self._file = file
         self._name = file.path.stem
+        self._is_subagent: bool | None = None
         self._session_id: str | None = None
         self._uuids: dict[int, Said | AssistantTurn | None] = {}
         self._prompts: dict[str, Said] = {}
-        self._queue: deque[str] = deque()
-        self._delivered: dict[str, Said] = {}
+        self._before_system: dict[str, str] = {}
+        self._queue = MessageQueue(self._conversation, self._report)
 
     def session(self) -> Session:
-        self._report.skipped["queued_and_never_sent"] += len(self._queue)
+        self._queue.close()
         return self._conversation.session(self._session_id or self._name)
 
     def add(self, line: RawLine, record: LoggedRecord) -> None:
         self._session_id = self._session_id or record.sessionId
         self._conversation.version = self._conversation.version or record.version
         uuid = hash(record.uuid) if record.uuid else None
-        if record.isSidechain:
+        if self._is_subagent is None and record.type in ("user", "assistant"):
+            self._begin(record)
+        if record.isSidechain and not (self._is_subagent and self._file.subagents):
             self._report.skipped["sidechain"] += 1
         elif uuid is not None and uuid in self._uuids:
             self._report.skipped["duplicate_uuid"] += 1
@@ -86,6 +90,17 @@ class _Reader:
             if uuid is not None:
                 self._uuids[uuid] = entry
 
+    def _begin(self, record: LoggedRecord) -> None:
+        """From 2.0 on subagents have names and files of their own; before, their records stood among the others."""
+        self._is_subagent = self._conversation.is_subagent = bool(
+            record.isSidechain and (record.agentId or self._name.startswith("agent-"))
+        )
+        if self._is_subagent and not self._file.leaves_out_subagent():
+            self._session_id = f"{record.sessionId}/{record.agentId or self._name}"
+            if record.parentUuid:
+                # It saw the main agent's history, which is in another file.
+                self._conversation.fidelity = "partial"
+
     def _dispatch(self, line: RawLine, record: LoggedRecord) -> Said | AssistantTurn | None:
         match record.type:
             case "assistant":
@@ -93,7 +108,7 @@ class _Reader:
             case "user":
                 return self._add_user(record)
             case "queue-operation":
-                self._add_queue_operation(record)
+                self._queue.operate(record.operation, flatten(loads(record.content)))
             case "attachment":
                 return self._add_attachment(record.attachment or Attachment())
             case "system":
@@ -105,11 +120,14 @@ class _Reader:
         return None
 
     def _add_system(self, record: LoggedRecord) -> None:
+        if record.uuid and isinstance(record.parentUuid, str):
+            self._before_system[record.uuid] = self._before_system.get(record.parentUuid, record.parentUuid)
         match record.subtype:
             case "compact_boundary":
                 self._prompts.pop(NO_PARENT, None)
-                kept = self._kept(loads(record.compactMetadata))
-                self._conversation.restart(kept, summary_follows=bool(kept))
+                kept, missing = self._kept(as_object(loads(record.compactMetadata)))
+                self._report.skipped["kept_message_not_in_file"] += missing
+                self._conversation.restart(kept, summary_follows=bool(kept), is_incomplete=missing > 0)
             case "microcompact_boundary":
                 ids = as_object(loads(record.microcompactMetadata)).get("compactedToolIds")
                 self._conversation.clear_results([as_text(item) for item in as_list(ids)])
@@ -118,11 +136,20 @@ class _Reader:
             case kind:
                 self._report.meet_unknown(record.version, f"system/{kind}")
 
-    def _kept(self, metadata: Any) -> list[Said | AssistantTurn]:
-        """Messages that stay in the context after a compaction, in their order and each once."""
-        uuids = as_list(as_object(as_object(metadata).get("preservedMessages")).get("uuids"))
-        entries = [self._uuids.get(hash(uuid)) for uuid in uuids if isinstance(uuid, str)]
-        return list({id(entry): entry for entry in entries if entry is not None}.values())
+    def _kept(self, metadata: JsonObject) -> tuple[list[Said | AssistantTurn], int]:
+        """Messages that stay in the context after a compaction, in their order and each once, and how many are not in
+        the file. They are listed, or are all from a first to a last one."""
+        listed = as_list(as_object(metadata.get("preservedMessages")).get("uuids"))
+        segment = as_object(metadata.get("preservedSegment"))
+        ends = [segment.get("headUuid"), segment.get("tailUuid")]
+        keys = [hash(uuid) for uuid in listed or ends if isinstance(uuid, str)]
+        known = [key for key in keys if key in self._uuids]
+        missing = len(keys) - len(known)
+        if not listed and len(known) == 2:
+            order = list(self._uuids)
+            known = order[order.index(known[0]) : order.index(known[1]) + 1]
+        entries = [self._uuids[key] for key in known]
+        return list({id(entry): entry for entry in entries if entry is not None}.values()), missing
 
     def _add_assistant(self, line: RawLine, record: LoggedRecord) -> AssistantTurn | None:
         message = record.message
@@ -140,8 +167,7 @@ class _Reader:
         parsed = [(block, _value(block)) for block in blocks_of(message.content)]
         turn, begins = self._conversation.turn(key, message.model, line.start, line.end)
         if begins:
-            # A queued text that is repeated after this point was typed again, it is not a second copy.
-            self._delivered.clear()
+            self._queue.begin_answer()
         for number, (block, value) in enumerate(parsed):
             match block.type:
                 case "text":
@@ -166,11 +192,12 @@ class _Reader:
                 self._report.skipped["result_without_call"] += 1
         if not text.strip():
             return None
-        self._forget_delivered(text)
         typed = not (results or record.isMeta or record.isCompactSummary or text.startswith(NOT_TYPED_BY_THE_USER))
         parent = NO_PARENT if record.parentUuid is None else record.parentUuid
+        self._queue.said(text, typed)
         if not typed or not isinstance(parent, str):
             return self._conversation.say(text)
+        parent = self._before_system.get(parent, parent)
         if earlier := self._prompts.get(parent):
             self._conversation.rewind(earlier)
         said = self._prompts[parent] = self._conversation.say(text)
@@ -178,7 +205,7 @@ class _Reader:
 
     def _add_attachment(self, attachment: Attachment) -> Said | None:
         if attachment.type == "queued_command":
-            return self._deliver(flatten(loads(attachment.prompt)))
+            return self._queue.attached(flatten(loads(attachment.prompt)))
         if attachment.type == "prompt_snapshot":
             self._add_snapshot(attachment)
             return None
@@ -194,38 +221,6 @@ class _Reader:
             self._conversation.system(prompt)
         if tools := [as_object(tool) for tool in as_list(loads(attachment.tools)) if as_object(tool).get("name")]:
             self._conversation.tools(_openai_tool(tool) for tool in tools)
-
-    def _add_queue_operation(self, record: LoggedRecord) -> None:
-        """A text queued during a turn reaches the model when it leaves the queue; `popAll` hands it back unsent."""
-        match record.operation:
-            case "enqueue":
-                text = flatten(loads(record.content))
-                if text.startswith('{"task_id"'):
-                    self._report.skipped["queued_task_event"] += 1
-                elif text.strip():
-                    self._queue.append(text)
-            case "dequeue" | "remove":
-                if self._queue:
-                    self._deliver(self._queue.popleft())
-            case "popAll":
-                self._report.skipped["queued_and_recalled"] += len(self._queue)
-                self._queue.clear()
-            case kind:
-                self._report.skip("queue-operation", kind)
-
-    def _deliver(self, text: str) -> Said | None:
-        if text.startswith("/"):
-            self._report.skipped["queued_command_line"] += 1
-        elif text.strip():
-            self._forget_delivered(text)
-            said = self._delivered[text.strip()] = self._conversation.say(text)
-            return said
-        return None
-
-    def _forget_delivered(self, text: str) -> None:
-        """Newer versions record a queued text a second time; the later record stands."""
-        if self._delivered and (earlier := self._delivered.pop(text.strip(), None)):
-            earlier.dropped = True
 
 
 def _value(block: Block) -> Any:

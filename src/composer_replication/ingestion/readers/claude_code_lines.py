@@ -18,15 +18,17 @@ PROGRESS = b'"type":"progress"'
 HEAD_BYTES = 512
 
 
-class LoggedMessage(Struct):
+class LoggedMessage(Struct, gc=False):
     id: str | None = None
     model: str | None = None
     content: Raw = NOTHING
 
 
-class Attachment(Struct):
+class Attachment(Struct, gc=False):
     type: str | None = None
+    hookEvent: str | None = None
     content: Raw = NOTHING
+    files: Raw = NOTHING
     rendered: Raw = NOTHING
     prompt: Raw = NOTHING
     systemPrompt: Raw = NOTHING
@@ -38,12 +40,13 @@ class Attachment(Struct):
     newDate: Raw = NOTHING
 
 
-class LoggedRecord(Struct):
+class LoggedRecord(Struct, gc=False):
     type: str | None = None
     subtype: str | None = None
     uuid: str | None = None
     parentUuid: str | UnsetType | None = UNSET
     sessionId: str | None = None
+    agentId: str | None = None
     version: str | None = None
     isSidechain: bool | None = None
     isMeta: bool | None = None
@@ -57,7 +60,7 @@ class LoggedRecord(Struct):
     microcompactMetadata: Raw = NOTHING
 
 
-class Block(Struct):
+class Block(Struct, gc=False):
     type: str | None = None
     id: str | None = None
     tool_use_id: str | None = None

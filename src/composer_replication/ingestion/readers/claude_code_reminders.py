@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..values import as_list, as_object, as_text
+from composer_replication.records import JsonObject
+
+from ..values import as_int, as_list, as_object, as_objects, as_text
 from .claude_code_lines import Attachment, loads
 
 OPENING = "<system-reminder>"
 CLOSING = "</system-reminder>"
+EVENTS_WITH_CONTEXT = frozenset({"SessionStart", "UserPromptSubmit"})
+"""What a hook prints at these is for the model; at others it goes to the screen."""
 
 
 def reminder(attachment: Attachment) -> str | None:
@@ -26,8 +30,12 @@ def reminder(attachment: Attachment) -> str | None:
 
 def _rebuilt(attachment: Attachment) -> str:
     match attachment.type:
-        case "hook_additional_context" | "skill_listing" | "invoked_skills" | "diagnostics" | "directory":
+        case "hook_additional_context" | "skill_listing" | "invoked_skills" | "directory":
             return _text_of(loads(attachment.content))
+        case "hook_success" if attachment.hookEvent in EVENTS_WITH_CONTEXT:
+            return _text_of(loads(attachment.content))
+        case "diagnostics":
+            return "\n".join(map(_diagnosed, as_objects(loads(attachment.files))))
         case "nested_memory":
             return _text_of(as_object(loads(attachment.content)).get("content"))
         case "file":
@@ -52,6 +60,16 @@ def _rebuilt(attachment: Attachment) -> str:
             return _text_of(loads(attachment.content))
         case _:
             return ""
+
+
+def _diagnosed(file: JsonObject) -> str:
+    """A file and what the language server says about it, with lines that count from one."""
+    found = [f"{as_text(file.get('uri')).removeprefix('file://')}:"]
+    for problem in as_objects(file.get("diagnostics")):
+        line = as_int(as_object(as_object(problem.get("range")).get("start")).get("line"))
+        place = "" if line is None else f" [line {line + 1}]"
+        found.append(f"  {as_text(problem.get('severity'))}{place} {as_text(problem.get('message'))}")
+    return "\n".join(found)
 
 
 def _text_of(value: Any) -> str:

@@ -70,11 +70,12 @@ def read(file: InputFile) -> Iterator[Session]:
 def _session(file: InputFile, document: Document) -> Iterator[Session]:
     fields = as_object(document.value)
     session_id = as_name(fields.get("sessionId"))
-    if session_id and SUBAGENT_SEPARATOR in session_id:
-        file.report.skipped["subagent"] += 1
+    is_subagent = session_id is not None and SUBAGENT_SEPARATOR in session_id
+    if is_subagent and file.leaves_out_subagent():
         return
     messages = as_objects(document.value) or as_objects(fields.get("messages"))
     reader = _Reader(file, document, session_id)
+    reader.conversation.is_subagent = is_subagent
     if prompt := as_text(fields.get("system_prompt")):
         reader.dialogue.system(prompt)
     for number, message in enumerate(messages):

@@ -2,8 +2,9 @@
 
 The `response_item` records are what the model was sent and what it answered; most `event_msg` records repeat them for
 the screen. One model call ends with the `token_count` event that brings new totals. A compaction brings the history
-that replaces the old one. Sessions of subagents, reviews and the guardian are skipped. Lost: encrypted reasoning and
-encrypted summaries, the tool list, results of searches that ran at the provider. Developer messages come as the user's.
+that replaces the old one. Sessions of subagents, reviews and the guardian are read only with `--subagents`. Lost:
+encrypted reasoning and summaries, the tool list, results of searches that ran at the provider. Developer messages come
+as the user's.
 """
 
 from __future__ import annotations
@@ -61,11 +62,10 @@ def _is_bare_meta(fields: JsonObject) -> bool:
 
 
 def read(file: InputFile) -> Iterator[Session]:
-    """One session, or none when the file holds no turn of a main agent."""
+    """One session, or none when it is a subagent's and these are not wanted."""
     reader = _Reader(file)
     feed(file, reader.add)
-    if reader.is_subagent:
-        file.report.skipped["subagent"] += 1
+    if reader.is_left_out:
         return
     yield reader.session()
 
@@ -79,12 +79,13 @@ class _Entry(NamedTuple):
 
 class _Reader:
     def __init__(self, file: InputFile) -> None:
+        self._file = file
         self._report = file.report
         self._conversation = Conversation(file, AGENT)
         self._name: str | None = None
         self._file_stem = file.path.name.split(".")[0]
         self._has_meta = False
-        self.is_subagent = False
+        self.is_left_out = False
         self._model: str | None = None
         self._round: str | None = None
         self._turn: AssistantTurn | None = None
@@ -103,7 +104,7 @@ class _Reader:
         return self._conversation.session(self._name or self._file_stem)
 
     def add(self, line: RawLine, record: JsonObject) -> None:
-        if self.is_subagent:
+        if self.is_left_out:
             return
         kind, payload = _unwrap(record)
         match kind:
@@ -132,7 +133,8 @@ class _Reader:
         self._has_meta = True
         self._name = as_name(meta.get("id"))
         self._conversation.version = as_name(meta.get("cli_version"))
-        self.is_subagent = is_subagent(meta)
+        self._conversation.is_subagent = is_subagent(meta)
+        self.is_left_out = self._conversation.is_subagent and self._file.leaves_out_subagent()
         prompt = as_text(as_object(meta.get("base_instructions")).get("text"))
         if prompt.strip():
             self._conversation.system(prompt)

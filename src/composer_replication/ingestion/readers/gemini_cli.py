@@ -113,10 +113,11 @@ class _Log:
 
 
 def _session(file: InputFile, log: _Log) -> Iterator[Session]:
-    if log.metadata.get("kind") == "subagent":
-        file.report.skipped["subagent"] += 1
+    is_subagent = log.metadata.get("kind") == "subagent"
+    if is_subagent and file.leaves_out_subagent():
         return
     writer = _Writer(file)
+    writer.conversation.is_subagent = is_subagent
     for step in log.steps:
         try:
             writer.add(step)

@@ -68,8 +68,6 @@ def _session(file: InputFile, document: Document) -> Iterator[Session]:
     model = as_name(row.get("model")) or model_of_run(row.get("run_id"))
     for message in messages:
         chat.add(message, model)
-    if not chat.has_system:
-        conversation.fidelity = "reconstructed"
     yield conversation.session(
         content_id(row.get("run_id"), messages), task_id=as_name(row.get("instance_id")), outcome=_outcome(row)
     )
@@ -83,13 +81,11 @@ class Chat:
         self._dialogue = Dialogue(conversation, document)
         self._begun = False
         self._calls_are_text = False
-        self.has_system = False
 
     def add(self, message: JsonObject, model: str | None = None, key: str | None = None) -> None:
         text = text_of(message.get("content"))
         match message.get("role"):
             case "system" | "developer" if not self._begun:
-                self.has_system = True
                 self._dialogue.system(text)
             case "system" | "developer":
                 self._say(text, "system")

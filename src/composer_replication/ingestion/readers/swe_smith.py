@@ -2,7 +2,8 @@
 
 `messages` is a list, or a JSON string in newer splits. The splits differ in how calls are written: tool calls
 (`tool`), `<function=…>` tags (`xml`) or one code block (`ticks`); in the last two an observation is a user message.
-`resolved` is the outcome. The tools themselves are described in the system prompt only.
+`resolved` is the outcome. The tools themselves are described in the system prompt only. Tables that SWE-smith makes for
+fine-tuning (`ft_xml_*.jsonl`) hold messages and `instance_id` only; the observations in them give them away.
 """
 
 from __future__ import annotations
@@ -19,15 +20,22 @@ from ..documents import maybe_json, outcome_of, read_rows
 from ..reading import Document, InputFile
 from ..session import Session
 from ..values import as_list, as_name, as_object, as_objects, label
-from ..written_calls import cut_calls, cut_command
+from ..written_calls import OBSERVATION, cut_calls, cut_command
 
 AGENT = "swe_smith"
 
 
 def recognises(value: Any) -> bool:
     row = as_object(value)
-    return all(isinstance(row.get(key), str) for key in ("traj_id", "instance_id")) and (
-        isinstance(row.get("messages"), list | str)
+    if not isinstance(row.get("instance_id"), str) or not isinstance(row.get("messages"), list | str):
+        return False
+    return isinstance(row.get("traj_id"), str) or _has_observations(as_objects(maybe_json(row["messages"])))
+
+
+def _has_observations(messages: Sequence[JsonObject]) -> bool:
+    return any(
+        message.get("role") == "user" and text_of(message.get("content")).startswith(OBSERVATION)
+        for message in messages
     )
 
 
@@ -62,7 +70,7 @@ def _session(file: InputFile, document: Document) -> Iterator[Session]:
                 dialogue.answer_or_say(text)
             case role:
                 file.report.meet_unknown(None, f"role/{label(role)}")
-    name = as_name(row.get("traj_id")) or "row"
+    name = as_name(row.get("traj_id")) or as_name(row.get("instance_id")) or "row"
     # One run appears in each split, written in another style: the texts tell them apart.
     yield conversation.session(
         f"{name}/{content_id(roles_and_texts(messages))}",
