@@ -52,7 +52,7 @@ def session_of(trace: Trace) -> str:
 
 
 def _shown(trace: Trace, said: Spoken) -> dict[str, Any]:
-    after = next((m for m in trace.messages[said.index + 1 :] if m["role"] == "assistant"), None)
+    after = next((m for m in trace.messages[said.message + 1 :] if m["role"] == "assistant"), None)
     return {
         "agent": trace.source.agent,
         "first": said.turn is None,
@@ -67,7 +67,7 @@ def _before(trace: Trace, said: Spoken) -> list[str]:
     """The two turns before, newest last, and the user's own message before them."""
     shown: list[str] = []
     turns = 0
-    for message in reversed(trace.messages[: said.index]):
+    for message in reversed(trace.messages[: said.message]):
         if message["role"] == "system":
             continue
         shown.append(f"{message['role']}: {_cut(_line(message), 300 if message['role'] == 'tool' else CONTEXT_CHARS)}")
@@ -78,7 +78,8 @@ def _before(trace: Trace, said: Spoken) -> list[str]:
 
 
 def _line(message: Message) -> str:
-    calls = [f"[call {c['function']['name']} {_cut(c['function']['arguments'], 200)}]" for c in message.get("tool_calls", [])]
+    called = [call["function"] for call in message.get("tool_calls", [])]
+    calls = [f"[call {call['name']} {_cut(call['arguments'], 200)}]" for call in called]
     return " ".join([" ".join(message["content"].split()), *calls]).strip()
 
 

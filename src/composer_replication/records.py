@@ -181,7 +181,8 @@ class ErrorSite(StoredRecord):
     fault: Fault = "policy"
     error_message: str
     call_id: str | None = None
-    """The tool call that failed; None where the user spoke about the whole turn."""
+    """The tool call that failed; None where the user spoke about the whole turn. It is a later turn's where the turn is
+    an edit that broke a command."""
     tool_name: str | None = None
     tool_schema: JsonObject | None = None
     available_tools: tuple[str, ...] = ()

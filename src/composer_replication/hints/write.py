@@ -11,13 +11,13 @@ from composer_replication.records import ErrorSite, Hint, JsonObject, Trace, con
 from .facts import context_of
 from .generators import HintGenerator, Layer, LeveledHintGenerator, build_layers
 from .judge_prompt import excerpt_of
-from .leakage import leak_level, quotes_the_call
+from .leakage import leak_level, quotes_the_call, without_paths
 from .sham import sham_of
 from .templates import LEAK_LEVELS, LeakLevel
 from .wording import count_tokens, fits
 
 # Quoted from the error, and left out where they repeat the call: the template then speaks without them.
-QUOTED_FACTS = ("error_line", "feedback", "hook_reason", "choices")
+QUOTED_FACTS = ("error_line", "refusal", "feedback", "hook_reason", "choices")
 
 
 class HintSet(NamedTuple):
@@ -66,6 +66,8 @@ def write_hints(
 
 def _facts(trace: Trace, site: ErrorSite, context: dict[str, Any]) -> dict[str, Any]:
     """The context of a site, less what would quote the call and what only later calls of the trace tell."""
+    if "error_line" in context:
+        context = context | {"error_line": without_paths(context["error_line"], trace, site.turn)}
     quoted = {name: str(context[name]) for name in QUOTED_FACTS if name in context}
     quoting = {name for name, text in quoted.items() if quotes_the_call(text, trace, site.turn)}
     if trace.tools_inferred:

@@ -15,18 +15,20 @@ from composer_replication.records import (
     content_id,
 )
 
-from .results import Failure, failure_of
+from .blame import Edit, EditsSince
+from .results import Failure, failure_of, passed
 from .steering import Steering, said_site, steering, words_after
 
 PHRASE_CONFIDENCE = 0.5
 STREAK = 3
+BROKEN_BY_EDIT = "broken_by_edit"
 
 
 def find_sites(trace: Trace) -> list[ErrorSite]:
     """At most one site per tool call, in the order of the trace, then what the user said about the turn."""
     # The toolbox environment itself only counts a call that failed before.
     repeats = Repeats(None if trace.source.agent == "toolbox" else STREAK)
-    schemas = _schemas(trace)
+    schemas, edits = _schemas(trace), EditsSince()
     sites: list[ErrorSite] = []
     for turn in range(len(trace.turns)):
         at = trace.turns[turn]
@@ -34,14 +36,20 @@ def find_sites(trace: Trace) -> list[ErrorSite]:
         outcomes = [(call, result, failure_of(agent, said, call, result)) for call, result in _answers(trace, turn)]
         found = [(call, result, failure) for call, result, failure in outcomes if failure]
         for call, result, failure in found:
-            sites.append(_site(trace, turn, call, result.get("tool_call_id", ""), failure, repeats, schemas))
+            edit = edits.broken_by(call, failure.text) if failure.fault == "policy" else None
+            if edit:
+                sites.append(_broken(trace, edit, result.get("tool_call_id", ""), failure, schemas))
+            else:
+                sites.append(_site(trace, turn, call, result.get("tool_call_id", ""), failure, repeats, schemas))
+        for call, result, failure in outcomes:
+            edits.feed(turn, call, failed=failure is not None or not passed(call, result))
         if not any(failure.kind == "user_rejection" for _, _, failure in found):
             sites += [_heard(trace, turn, heard) for heard in steering(*words_after(trace, turn))]
         own: list[tuple[str | None, ErrorKind]] = [
             (_key(call), failure.kind) for call, _, failure in found if failure.fault == "policy"
         ]
         repeats.end_turn(own, succeeded=any(not failure for _, _, failure in outcomes))
-    return sites
+    return sorted(sites, key=lambda site: site.turn)
 
 
 class Repeats:
@@ -115,6 +123,25 @@ def _site(
         tool_schema=schemas.get(tool_name) if tool_name else None,
         available_tools=tuple(schemas),
         detector=f"{trace.source.agent}/{repeat or failure.rule}",
+        confidence=failure.confidence,
+    )
+
+
+def _broken(trace: Trace, edit: Edit, call_id: str, failure: Failure, schemas: dict[str, JsonObject]) -> ErrorSite:
+    """The site of an edit that broke a command: the turn is the edit's, the call that failed is the command's."""
+    return ErrorSite(
+        site_id=content_id(trace.trace_id, edit.turn, call_id),
+        trace_id=trace.trace_id,
+        turn=edit.turn,
+        state_id=trace.state_id(edit.turn),
+        error_kind=failure.kind,
+        fault=failure.fault,
+        error_message=failure.text,
+        call_id=call_id or None,
+        tool_name=edit.tool,
+        tool_schema=schemas.get(edit.tool),
+        available_tools=tuple(schemas),
+        detector=f"{trace.source.agent}/{BROKEN_BY_EDIT}",
         confidence=failure.confidence,
     )
 

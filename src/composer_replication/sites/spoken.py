@@ -30,15 +30,16 @@ _PROMPT_COMMAND = "<command-message>"
 """How Claude Code begins a command that stands for a prompt; its own commands begin with the name."""
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 _NOTICE = re.compile(
-    r"\s*(<collaboration_mode>|\[Request interrupted|Caveat:|Base directory for this skill|This session is being continued|Context summary:|"
+    r"\s*(<collaboration_mode>|\[Request interrupted|Caveat:|Base directory for this skill|Context summary:|"
+    r"This session is being continued|"
     r"\[encrypted summary|# AGENTS\.md instructions|\[bd prime\]|You are `/root`|Message Type: |System: |"
     r"Please continue working on the task|EXECUTION RESULT|OBSERVATION|\{\"raw_payload\")"
 )
 
 
 class Spoken(NamedTuple):
-    index: int
-    """Of the message in the trace."""
+    message: int
+    """Its index in the trace."""
     text: str
     turn: int | None
     """The turn that came right before; None where the session begins."""
