@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from composer_replication.sites.spoken import Spoken, spoken
 
 CONTEXT_CHARS = 800
 MESSAGE_CHARS = 1_500
+COPIED_CHARS = 40
 PARTIAL = 4
 """Exit code of an ingest that set something aside and saved the rest."""
 SHARE = (0.42, 0.58)
@@ -27,19 +29,24 @@ SHARE = (0.42, 0.58)
 
 
 def rows_of(traces: list[Trace]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+    return [
+        {"id": name, "session": session_of(trace), **_shown(trace, said)} for name, trace, said in identified(traces)
+    ]
+
+
+def identified(traces: list[Trace]) -> Iterator[tuple[str, Trace, Spoken]]:
+    """What users said, each with an id that holds while the text and the file's name do."""
     counts: Counter[str] = Counter()
     seen: set[str] = set()
     for trace in traces:
         for said in spoken(trace):
             # The same text in a second file is the same session, cut or copied.
-            if len(said.text) > 40 and said.text in seen:
+            if len(said.text) > COPIED_CHARS and said.text in seen:
                 continue
             seen.add(said.text)
             stem = f"{session_of(trace)}#{text_hash(said.text)}"
             counts[stem] += 1
-            rows.append({"id": f"{stem}.{counts[stem]}", "session": session_of(trace), **_shown(trace, said)})
-    return rows
+            yield f"{stem}.{counts[stem]}", trace, said
 
 
 def text_hash(text: str) -> str:

@@ -66,6 +66,11 @@ This is how your edit would have looked if applied
         (SEARCH, "rg: settings.toml: No such file or directory (os error 2)"),
         (NODE, "Error: listen EPERM: operation not permitted 127.0.0.1"),
         ("Found 1 error.\nsrc/a.ts(8,9): error TS2322: no such type", "src/a.ts(8,9): error TS2322: no such type"),
+        (
+            "Checked 8 files. No fixes applied.\n 35 35 │ <p>No results</p>\n× Some errors were emitted",
+            "× Some errors were emitted",
+        ),
+        ("** (ArgumentError) not a map\n test/a_test.exs:104: Web.Test.post/1", "** (ArgumentError) not a map"),
         (LINTER, "E999 IndentationError: unexpected indent"),
     ],
 )
@@ -138,8 +143,35 @@ def test_an_edit_with_a_syntax_error_is_told_which():
     assert "Use what exists" not in text
 
 
+def test_lines_of_the_file_are_not_what_a_linter_says():
+    message = (
+        "[Your proposed edit has introduced new syntax error(s).]\n/a/App.tsx:22\n[This is how it would look]\n21|x = ("
+    )
+    assert "Here the linter says" not in hint_for(site("runtime_error", error_message=message)).text
+
+
 def test_a_path_of_the_call_is_cut_out_of_the_line_and_the_line_kept():
     trace = one_turn("", '{"workdir":"/srv/projects/agent"}')
     message = "Exit code 1\nSyntaxError: no export named run in /srv/projects/agent/core/index.js"
     text = hint_for(site("exit_code", error_message=message), trace).text
     assert "SyntaxError: no export named run in …/core/index.js." in text
+
+
+@pytest.mark.parametrize("kind", ["user_rejection", "interruption", "correction"])
+def test_what_the_user_asks_for_next_is_never_told(kind):
+    message = "The user said:\nThat belongs in core. Can you also write the release notes? Explain how to publish them."
+    assert hint_for(site(kind, error_message=message)).text.endswith("says: That belongs in core.")
+    only_asks = site(kind, fault="user", error_message="The user said:\nwhat does the parser do?")
+    assert hint_for(only_asks) == "fault_user"
+
+
+def test_a_correction_that_only_asks_gives_no_hint():
+    asks = site("correction", error_message="The user said:\nCan we have tabs instead?")
+    assert hint_for(asks) == "asks_for_more"
+
+
+def test_a_refusal_explained_afterwards_is_told_in_those_words():
+    refused = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+    message = f"{refused}\n\nThe user then said:\nNever push to main."
+    text = hint_for(site("user_rejection", fault="user", error_message=message)).text
+    assert text == "Reminder: about this step the user says: Never push to main."

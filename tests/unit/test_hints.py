@@ -415,7 +415,7 @@ def test_kinds_for_the_judge_have_no_other_layer(kind):
 
 
 @pytest.mark.usefixtures("_templates")
-@pytest.mark.parametrize("kind", [kind for kind in ERROR_KINDS if kind not in JUDGED])
+@pytest.mark.parametrize("kind", [kind for kind in ERROR_KINDS if kind not in JUDGED | {"correction"}])
 def test_other_kinds_fall_to_the_raw_error(kind):
     register(kind, lambda context: "word " * 200)
     hint = hint_for(site(kind, error_message="  file\n \x1b[1mmissing\x1b[0m "))
@@ -433,8 +433,8 @@ def test_a_raw_error_is_cut_and_an_empty_one_says_nothing():
 
 @pytest.mark.parametrize("kind", ERROR_KINDS)
 def test_routing_of_the_known_kinds(kind):
-    assert is_tool_runtime_kind(kind) == (kind not in JUDGED)
-    assert is_tool_runtime_kind(kind.upper()) == (kind not in JUDGED)
+    assert is_tool_runtime_kind(kind) == (kind not in JUDGED | {"correction"})
+    assert is_tool_runtime_kind(kind.upper()) == (kind not in JUDGED | {"correction"})
 
 
 @pytest.mark.parametrize(

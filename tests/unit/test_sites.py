@@ -278,6 +278,10 @@ FAILED_COMMANDS = {
         shell("pytest | tail -3; ruff check | tail -3", "== 4 passed in 0.1s ==\nerror: no rule X", False),
         "silent_failure",
     ),
+    "test files that did not load beside tests that passed": (
+        shell("vitest run | tail", " Test Files  1 failed | 2 passed (3)\n      Tests  9 passed (9)"),
+        "silent_failure",
+    ),
     "an error behind a program that silences its own": (
         shell("ls x 2>/dev/null; make", "Exit code 2\nmake: *** [all] Error 1", True),
         "exit_code",
@@ -324,6 +328,9 @@ HARMLESS_COMMANDS = {
     "a look whether files are there": shell("ls NOTES.md 2>&1; echo; ls", "ls: NOTES.md: No such file or directory"),
     "errors in the log of a run that passed": shell(
         "bun test 2>&1 | tail -20", "error: no database\n\n 12 pass\n 0 fail\nRan 12 tests"
+    ),
+    "a test run of which only the beginning is shown": shell(
+        "bun run test 2>&1 | head -9", "bun test v1\n\na.test.ts:\nerror: item 3 failed\n(pass) retries"
     ),
     "stopped by hand": shell("npm run dev", "Process exited with code 130", True, agent="codex"),
 }

@@ -11,14 +11,15 @@ LINE_TOKENS = 32
 
 # Best first. What a program says of itself comes before places in files, because searches print places.
 _EXCEPTION = re.compile(
-    r"^raised |^(?:E\s+|- )?(?:[A-Z]\d+ )?(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b(?::.*)?$"
+    r"^raised |^\*\* \(\w+\) "
+    r"|^(?:E\s+|- )?(?:[A-Z]\d+ )?(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b(?::.*)?$"
 )
 _TELLING = (
     re.compile(
         r"^[\w./-]+: .*(?:No such file|not found|cannot|can't|denied|illegal|invalid|unrecogni[sz]ed|not permitted)"
     ),
     re.compile(r"^\S*\w\S*:\d+(?::\d+)?:?\s+\S.*$"),
-    re.compile(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d|[✗✖] )"),
+    re.compile(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d|[✗✖×] )"),
     re.compile(r"^(?:\w+ )?(?:fatal|error|panic)\b.{0,40}:", re.IGNORECASE),
     re.compile(r"\b(?:fatal|error|panic)\b", re.IGNORECASE),
     re.compile(
@@ -37,7 +38,8 @@ _EMPTY_TALK = re.compile(
 )
 """Says that something failed, and not what."""
 _NOT_THE_FAILURE = re.compile(
-    r"\bskip(?:s|ped|ping)?\b|^-+ PASS|\bPASSED\b|\bwarn(?:ing)?\b|\w+Warning\b|^note: |not a problem with pip"
+    r"\bskip(?:s|ped|ping)?\b|^-+ PASS|\bPASSED\b|\bwarn(?:ing)?\b|\w+Warning\b|^note: |^Checked \d+ files"
+    r"|^(?:\d+ )*\d+ ?[│|]|^[│|] |not a problem with pip"
     r"|not pip\.?$|subprocess-exited-with-error",
     re.IGNORECASE,
 )

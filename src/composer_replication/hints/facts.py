@@ -17,6 +17,8 @@ from .error_line import error_line, first_line
 from .wording import clip, count_tokens, one_line, sentences, visible
 
 MAX_READ_CHARS = 4000
+SPOKEN_KINDS = frozenset({"user_rejection", "interruption", "correction"})
+EXPLAINED = "\n\nThe user then said:"
 TOOLBOX = "toolbox/"
 BROKEN_BY_EDIT = "/broken_by_edit"
 REASON_TOKENS = 40
@@ -40,7 +42,7 @@ def context_of(site: ErrorSite) -> dict[str, Any]:
         "tool_schema": site.tool_schema,
         "error_line": first_line(message) if "runtime_error" in kinds else error_line(message),
         "choices": choices_of(message),
-        "feedback": feedback_of(message) if kinds & {"user_rejection", "interruption"} else None,
+        "feedback": feedback_of(message) if kinds & SPOKEN_KINDS else None,
         "hook_reason": hook_reason(message) if "hook_block" in kinds else None,
         "failing_argument": failing_argument(message) if "type_error" in kinds else None,
         "refusal": refusal_of(message, site.tool_schema) if "type_error" in kinds else None,
@@ -57,20 +59,28 @@ _HARNESS_NOTE = re.compile(
 )
 # The harness speaks in the user's name when a question of the agent is turned down.
 _NOT_THE_USER = "The user wants to clarify these questions"
+_ASKS_FOR_MORE = re.compile(
+    r"\?\s*$|^(?:(?:hmm+|no|so|and|but|also|ok(?:ay)?|then|now|next)[,.]?\s+)*(?:(?:can|could|would|should|does|did|is|are)"
+    r"(?:n'?t)?|do (?:i|we|you)|what|how|why|which|where|when|who|explain|give|show|tell me|list|describe)\b",
+    re.IGNORECASE,
+)
+"""A question or a request: the user's next wish, which the agent could not know."""
 
 
 def feedback_of(message: str) -> str | None:
-    """The user's own words in a rejection or after an interruption: whole sentences, as many as fit."""
-    found = _SAID.search(message)
+    """The user's own words about the step: whole sentences, as many as fit, and nothing that asks for more work."""
+    # What came with the refusal and what the user explained afterwards: the last word counts.
+    found = _SAID.search(message, max(message.rfind(EXPLAINED), 0))
     words = one_line(_HARNESS_NOTE.sub("", found.group(1))) if found else ""
     if not words or words.startswith(_NOT_THE_USER):
         return None
     kept = ""
-    for sentence in sentences(words):
+    told = [sentence for sentence in sentences(words) if not _ASKS_FOR_MORE.search(sentence)]
+    for sentence in told:
         if count_tokens(f"{kept} {sentence}") > FEEDBACK_TOKENS:
             break
         kept = f"{kept} {sentence}".strip()
-    return kept or clip(words, FEEDBACK_TOKENS)
+    return kept or (clip(told[0], FEEDBACK_TOKENS) if told else None)
 
 
 _HOOK = re.compile(r"^\w+:\S+ hook (?:blocking )?(?:error|blocked)[^:]*:\s*(?:\[[^\]]*\]:\s*)?")

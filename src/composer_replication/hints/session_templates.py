@@ -114,6 +114,13 @@ def _user_rejection(context: HintContext) -> str:
     return "Reminder: the user does not want this step taken unasked. Say what it would do and ask first."
 
 
+def _correction(context: HintContext) -> str:
+    feedback = context.get("feedback")
+    if feedback:
+        return f"Reminder: about what is done here the user says: {feedback}"
+    return "Reminder: the user is going to find fault with this step. Hold it against what was asked for."
+
+
 def _interruption(context: HintContext) -> str:
     feedback = context.get("feedback")
     if feedback:
@@ -158,6 +165,7 @@ TEMPLATES: dict[str, Callable[[HintContext], str]] = {
     "hook_block": _hook_block,
     "user_rejection": _user_rejection,
     "interruption": _interruption,
+    "correction": _correction,
     "silent_failure": _silent_failure,
     "style": _style,
     "communication": _communication,

@@ -107,8 +107,8 @@ def _type_name(schema: Any) -> str:
 def _runtime_error(context: HintContext) -> str:
     message = context.get("error_message", "").strip()
     if _BROKEN_EDIT.search(message):
-        line = context.get("error_line")
-        shown = f" Here the linter says: {ended(line)}" if line else ""
+        line = context.get("error_line", "")
+        shown = f" Here the linter says: {ended(line)}" if "Error" in line else ""
         return (
             f"Reminder: an edit that leaves a syntax error in the file is not applied.{shown} "
             "Replace whole lines, with their indentation and with every bracket closed."
@@ -169,7 +169,8 @@ HINT_TEMPLATES: dict[str, Template] = {
 
 LEAK_LEVELS: dict[str, Literal["L0", "L1"]] = {
     **dict.fromkeys(HINT_TEMPLATES, "L0"),
-    **dict.fromkeys(("tool_not_found", "type_error", "repeated_failure", "user_rejection", "interruption"), "L1"),
+    **dict.fromkeys(("tool_not_found", "type_error", "repeated_failure"), "L1"),
+    **dict.fromkeys(("user_rejection", "interruption", "correction"), "L1"),
 }
 
 

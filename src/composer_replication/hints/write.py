@@ -53,6 +53,9 @@ def write_hints(
         if site.fault != "policy" and not (site.fault == "user" and "feedback" in context):
             dropped[f"fault_{site.fault}"] += 1
             continue
+        if site.error_kind == "correction" and site.error_message and "feedback" not in context:
+            dropped["asks_for_more"] += 1
+            continue
         facts = _facts(trace, site, context)
         if judge:
             facts["state_excerpt"] = excerpt_of(trace, site.turn)

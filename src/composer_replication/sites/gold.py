@@ -17,7 +17,7 @@ from .detect import find_sites
 MIN_CASES = 10
 """A kind with fewer labelled cases is shown, and left out of the pooled figures."""
 JUDGED: frozenset[ErrorKind] = frozenset({"style", "communication", "effort"})
-BY_THE_USER: frozenset[ErrorKind] = frozenset({"user_rejection", "interruption"})
+BY_THE_USER: frozenset[ErrorKind] = frozenset({"user_rejection", "interruption", "correction"})
 WILSON_Z = 1.96
 
 Place = tuple[int | None, str]

@@ -16,9 +16,9 @@ from composer_replication.records import Message, Trace
 INTERRUPTED = re.compile(r"\[Request interrupted by user|<turn_aborted>|^\[?The user interrupted")
 REASON = re.compile(r"the user said:\n(?!The user wants to clarify)(.+)", re.DOTALL)
 """How Claude Code passes on what the user typed instead of allowing a call."""
+MAX_CHARS = 2_000
 REJECTED = "The tool use was rejected"
-REPEATABLE_CHARS = 40
-"""A longer text that comes again word for word was copied by the harness."""
+SKILL_TOOL = "Skill"
 
 _BY_THE_HARNESS = (
     "system-reminder|local-command-\\w+|task-notification|system_notification|turn_aborted|environment_context|"
@@ -30,7 +30,7 @@ _PROMPT_COMMAND = "<command-message>"
 """How Claude Code begins a command that stands for a prompt; its own commands begin with the name."""
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 _NOTICE = re.compile(
-    r"\s*(<collaboration_mode>|\[Request interrupted|Caveat:|Base directory for this skill|Context summary:|"
+    r"\s*(/[\w:-]+(?:\s|$)|<collaboration_mode>|\[Request interrupted|Caveat:|Base directory for this skill|Context summary:|"
     r"This session is being continued|"
     r"\[encrypted summary|# AGENTS\.md instructions|\[bd prime\]|You are `/root`|Message Type: |System: |"
     r"Please continue working on the task|EXECUTION RESULT|OBSERVATION|\{\"raw_payload\")"
@@ -59,7 +59,8 @@ def spoken(trace: Trace) -> Iterator[Spoken]:
         content = message["content"]
         repeats = repeats or index in compacted
         if message["role"] == "assistant":
-            interrupted = rejected = expands = repeats = False
+            interrupted = rejected = repeats = False
+            expands = any(call["function"]["name"] == SKILL_TOOL for call in message.get("tool_calls", []))
         elif message["role"] == "tool":
             refused = REJECTED in content[:400]
             reason = REASON.search(content) if refused else None
@@ -69,11 +70,11 @@ def spoken(trace: Trace) -> Iterator[Spoken]:
         elif message["role"] == "user":
             interrupted = interrupted or INTERRUPTED.search(content) is not None
             text = own_words(message)
-            if text and not expands and not (text in seen and (repeats or len(text) > REPEATABLE_CHARS)):
+            if text and not expands and not (repeats and text in seen):
                 seen.add(text)
                 yield Spoken(index, text, before[index], interrupted, rejected)
                 interrupted = rejected = False
-            # A message behind a slash command is the text that the command stands for.
+            # A message behind a slash command or a skill is the text that it stands for.
             expands = content.startswith(_PROMPT_COMMAND) or (expands and not text)
 
 
