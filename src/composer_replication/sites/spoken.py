@@ -23,7 +23,7 @@ SKILL_TOOL = "Skill"
 _BY_THE_HARNESS = (
     "system-reminder|local-command-\\w+|task-notification|system_notification|turn_aborted|environment_context|"
     "user_instructions|permissions instructions|multi_agent_mode|recommended_plugins|current_datetime|reminder|"
-    "bash-stdout|bash-stderr|command-name|command-message|command-args"
+    "bash-input|bash-stdout|bash-stderr|command-name|command-message|command-args"
 )
 _BLOCK = re.compile(rf"<({_BY_THE_HARNESS})\b[^>]*>.*?(</\1>|$)", re.DOTALL)
 _PROMPT_COMMAND = "<command-message>"
