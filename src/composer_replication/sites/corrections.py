@@ -107,7 +107,7 @@ _DECLARES = re.compile(
     re.IGNORECASE,
 )
 _QUOTED = re.compile(
-    r"```.*?(?:```|$)|`[^`\n]*`|(?<!\w)\"(?=\S)[^\"\n]{12,}\"|^\s*>.*$|https?://\S+", re.DOTALL | re.MULTILINE
+    r"```.*?(?:```|\Z)|`[^`\n]*`|(?<!\w)\"(?=\S)[^\"\n]{12,}\"|^\s*>.*$|https?://\S+", re.DOTALL | re.MULTILINE
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\.\.+\s*|\n+")
 _ASKING_TOOLS = frozenset({"askuserquestion", "ask_followup_question", "exitplanmode", "ask_user"})
