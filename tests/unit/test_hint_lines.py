@@ -157,7 +157,7 @@ def test_a_path_of_the_call_is_cut_out_of_the_line_and_the_line_kept():
     assert "SyntaxError: no export named run in …/core/index.js." in text
 
 
-@pytest.mark.parametrize("kind", ["user_rejection", "interruption", "correction"])
+@pytest.mark.parametrize("kind", ["user_rejection", "interruption"])
 def test_what_the_user_asks_for_next_is_never_told(kind):
     message = "The user said:\nThat belongs in core. Can you also write the release notes? Explain how to publish them."
     assert hint_for(site(kind, error_message=message)).text.endswith("says: That belongs in core.")
@@ -165,9 +165,19 @@ def test_what_the_user_asks_for_next_is_never_told(kind):
     assert hint_for(only_asks) == "fault_user"
 
 
-def test_a_correction_that_only_asks_gives_no_hint():
-    asks = site("correction", error_message="The user said:\nCan we have tabs instead?")
-    assert hint_for(asks) == "asks_for_more"
+def test_a_correction_is_left_to_the_judge():
+    """Which turn it is about is not known, and the words may be the next request."""
+    assert hint_for(site("correction", error_message="The user said:\nIt belongs in core.")) == "no_layer"
+
+
+def test_a_script_that_is_there_to_fail_may_fail():
+    trace = one_turn("", '{"command":"python reproduce_error.py"}')
+    for kind, first in (("exit_code", None), ("repeated_failure", "exit_code")):
+        error = site(kind, secondary_kind=first, error_message=f"Exit code 1\n{REGEX}", call_id="c")
+        text = hint_for(error, trace).text
+        assert "re.error: missing ), unterminated subpattern" in text
+        assert "If that is the error to reproduce" in text
+        assert "change something" not in text
 
 
 def test_a_refusal_explained_afterwards_is_told_in_those_words():

@@ -26,6 +26,8 @@ class HintContext(TypedDict, total=False):
     failing_argument: FailingArgument
     refusal: str
     """What the tool says about one of its own arguments."""
+    reproduces: bool
+    """Whether the call runs a script whose purpose is to fail."""
     after_edit: bool
     """Whether the turn is an edit that broke a command which had passed."""
     any_tool_may_do: bool

@@ -17,7 +17,7 @@ from .error_line import error_line, first_line
 from .wording import clip, count_tokens, one_line, sentences, visible
 
 MAX_READ_CHARS = 4000
-SPOKEN_KINDS = frozenset({"user_rejection", "interruption", "correction"})
+SPOKEN_KINDS = frozenset({"user_rejection", "interruption"})
 EXPLAINED = "\n\nThe user then said:"
 TOOLBOX = "toolbox/"
 BROKEN_BY_EDIT = "/broken_by_edit"

@@ -18,7 +18,7 @@ from .wording import one_line
 
 JUDGED_KINDS = frozenset({"style", "communication", "effort"})
 NOT_RAW_KINDS = JUDGED_KINDS | {"correction"}
-"""The words of a user may hold the next request; only the template tells them apart."""
+"""What a user corrects may have been done turns before, and the words may hold the next request: raw they mislead."""
 RUNTIME_MARKS = (
     "error", "exception", "fail", "decode", "timeout", "traceback", "exit_code", "nonzero", "syntax", "import",
     "assertion", "tool", "runtime", "crash", "exec",

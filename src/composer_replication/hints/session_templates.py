@@ -13,6 +13,11 @@ def _exit_code(context: HintContext) -> str:
     message, line = context.get("error_message", ""), context.get("error_line")
     if context.get("after_edit"):
         return _broken_by_edit(line)
+    if context.get("reproduces") and line:
+        return (
+            f"Reminder: this script is about to end with: {ended(line)} "
+            "If that is the error to reproduce, look for its cause; if not, mend the script."
+        )
     if re.match(r"Exit code 127\b", message) or "command not found" in message:
         return "Reminder: not every program is installed here. Check that a command exists, or use the project's own."
     if line:
@@ -114,13 +119,6 @@ def _user_rejection(context: HintContext) -> str:
     return "Reminder: the user does not want this step taken unasked. Say what it would do and ask first."
 
 
-def _correction(context: HintContext) -> str:
-    feedback = context.get("feedback")
-    if feedback:
-        return f"Reminder: about what is done here the user says: {feedback}"
-    return "Reminder: the user is going to find fault with this step. Hold it against what was asked for."
-
-
 def _interruption(context: HintContext) -> str:
     feedback = context.get("feedback")
     if feedback:
@@ -165,7 +163,6 @@ TEMPLATES: dict[str, Callable[[HintContext], str]] = {
     "hook_block": _hook_block,
     "user_rejection": _user_rejection,
     "interruption": _interruption,
-    "correction": _correction,
     "silent_failure": _silent_failure,
     "style": _style,
     "communication": _communication,

@@ -125,6 +125,8 @@ _BROKEN_EDIT = re.compile(r"proposed edit has introduced new syntax error")
 def _repeated_failure(context: HintContext) -> str:
     first = context.get("secondary_kind", "")
     if first in HINT_TEMPLATES and first != "repeated_failure" and not context.get("any_tool_may_do"):
+        if context.get("reproduces"):
+            return HINT_TEMPLATES[first](context)
         advice = HINT_TEMPLATES[first](context).removeprefix("Reminder: ")
         if not advice.startswith(context.get("tool_name", " ")):
             advice = f"{advice[:1].upper()}{advice[1:]}"
@@ -170,7 +172,7 @@ HINT_TEMPLATES: dict[str, Template] = {
 LEAK_LEVELS: dict[str, Literal["L0", "L1"]] = {
     **dict.fromkeys(HINT_TEMPLATES, "L0"),
     **dict.fromkeys(("tool_not_found", "type_error", "repeated_failure"), "L1"),
-    **dict.fromkeys(("user_rejection", "interruption", "correction"), "L1"),
+    **dict.fromkeys(("user_rejection", "interruption"), "L1"),
 }
 
 

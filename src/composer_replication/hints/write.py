@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from .templates import LEAK_LEVELS, LeakLevel
 from .wording import count_tokens, fits
 
 # Quoted from the error, and left out where they repeat the call: the template then speaks without them.
+_REPRODUCTION = re.compile(r"\brepro(?:duce|duction)?\w*\.\w+")
 QUOTED_FACTS = ("error_line", "refusal", "feedback", "hook_reason", "choices")
 
 
@@ -53,9 +55,6 @@ def write_hints(
         if site.fault != "policy" and not (site.fault == "user" and "feedback" in context):
             dropped[f"fault_{site.fault}"] += 1
             continue
-        if site.error_kind == "correction" and site.error_message and "feedback" not in context:
-            dropped["asks_for_more"] += 1
-            continue
         facts = _facts(trace, site, context)
         if judge:
             facts["state_excerpt"] = excerpt_of(trace, site.turn)
@@ -76,8 +75,14 @@ def _facts(trace: Trace, site: ErrorSite, context: dict[str, Any]) -> dict[str, 
     if trace.tools_inferred:
         quoting |= {"available_tools", "tool_schema"}
     facts = {name: value for name, value in context.items() if name not in quoting}
-    place = {"trace_id": site.trace_id, "turn": site.turn}
+    place = {"trace_id": site.trace_id, "turn": site.turn, "reproduces": _reproduces(trace, site)}
     return facts | place | ({"task_id": trace.task_id} if trace.task_id else {})
+
+
+def _reproduces(trace: Trace, site: ErrorSite) -> bool:
+    """Whether the call runs a script that is there to show an error, by its name."""
+    calls = trace.messages[trace.turns[site.turn].start].get("tool_calls", [])
+    return any(_REPRODUCTION.search(call["function"]["arguments"]) for call in calls if call["id"] == site.call_id)
 
 
 def _write_hint(
