@@ -2,9 +2,9 @@
 
     python benchmarks/cheats.py TASK_FOLDER… [--cheats NAME,…] [--json FILE]
 
-Prints a table of cheats by tasks. A cheat that earns more than nothing is a hole and is marked with `!`; `*` where it
-earns more than 0.2 and than each lazy line, which a certified task lets earn up to 0.2. With `--json` a file that is
-there is gone on with: grades that it holds are not taken again.
+Prints a table of the cheats: over how many tasks, the most that one earned, what nothing earned there, and the largest
+share of hidden tests that one passed. A cheat that earns more than nothing is a hole. With `--json` a file that is
+there is gone on with: grades that it holds are not taken again. Without tasks the table is of that file.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from tests.hacks.fresh_cheats import CHEATS, LAZY, cheating
 from composer_replication.environments.code.grading import grade
 from composer_replication.environments.code.tasks.store import gold_submission, read_task
 from composer_replication.environments.code.tasks.task import Submission, TaskFolder
-
-LAZY_LIMIT = 0.2
 
 
 def graded(task: TaskFolder, submission: Submission) -> dict[str, Any]:
@@ -45,23 +43,14 @@ def submission_of(task: TaskFolder, name: str) -> Submission:
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
-    names = dict.fromkeys(name for row in results.values() for name in row)
-    lines = [f"{number:>3}  {task}" for number, task in enumerate(results)]
-    lines.append(f"{'':32}" + "".join(f"{number:>7}" for number in range(len(results))))
-    for name in names:
-        cells = []
-        for row in results.values():
-            reward = row[name]["reward"] if name in row else None
-            mark = mark_of(reward, row) if reward is not None and name in CHEATS else " "
-            cells.append(f"{'' if reward is None else f'{reward:.2f}'}{mark}".rjust(7))
-        lines.append(f"{name:32}" + "".join(cells))
+    lines = ["| cheat | tasks | most reward | nothing | most tests passed |", "|---|---|---|---|---|"]
+    for name in dict.fromkeys(name for row in results.values() for name in row if name not in ("nothing", "solution")):
+        rows = [row for row in results.values() if name in row]
+        worst = max(rows, key=lambda row: row[name]["reward"])
+        passed = max(row[name]["passed"] / row["solution"]["passed"] for row in rows)
+        earned, nothing = worst[name]["reward"], worst["nothing"]["reward"]
+        lines.append(f"| `{name}` | {len(rows)} | {earned:.2f} | {nothing:.2f} | {passed:.2f} |")
     return "\n".join(lines)
-
-
-def mark_of(reward: float, row: dict[str, Any]) -> str:
-    if reward > max([LAZY_LIMIT, *(row[name]["reward"] for name in LAZY if name in row)]):
-        return "*"
-    return "!" if reward > row["nothing"]["reward"] else " "
 
 
 def write(file: Path, results: dict[str, dict[str, Any]]) -> None:
@@ -74,7 +63,7 @@ def write(file: Path, results: dict[str, dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", nargs="+", type=Path)
+    parser.add_argument("tasks", nargs="*", type=Path)
     parser.add_argument("--cheats", default=",".join(CHEATS))
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()

@@ -4,6 +4,7 @@ distributions, or were made by `benchmarks/env_make.py`.
     pip download --no-binary :all: --no-deps -d SDISTS toolz funcy voluptuous humanize boltons cachetools
     pip install whatever freezegun                                  # what the tests of funcy and humanize need
     python benchmarks/grading.py SDISTS/*.tar.gz --work DIR [--limit 12] [--grades 20] [--json FILE]
+    python benchmarks/grading.py --joined FILE … [--json FILE]      # results of several such runs, as one
 
 Per repository: hidden tests and how many of them are lowered, exposed (lowered, but something that is only expected
 stands in the graded text), compared only with the submission's own values, left as they were with the reason, or left
@@ -22,8 +23,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from env_make import NEEDS
 
@@ -52,7 +54,7 @@ def measured(source: Path, work: Path, limit: int, jobs: int, grades: int) -> di
         progress.close()
     row: dict[str, Any] = {"source": source.name, **{key: made[key] for key in KEPT}}
     tasks = read_tasks(folder) if made["valid"] else []
-    return row | compared(tasks) | gold_grades(tasks, grades)
+    return row | compared(tasks) | gold_grades(tasks, grades, jobs)
 
 
 def compared(tasks: Iterable[TaskFolder]) -> dict[str, Any]:
@@ -76,29 +78,37 @@ def shares(counts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def gold_grades(tasks: Iterable[TaskFolder], grades: int) -> dict[str, Any]:
+def gold_grades(tasks: Iterable[TaskFolder], grades: int, jobs: int) -> dict[str, Any]:
     """False zeros over the draws, and what one whole grade of the solution and of nothing takes."""
-    zeros, graded, gold_s, nop_s = list[str](), 0, list[float](), list[float]()
-    for task in tasks if grades else ():
-        gold = gold_submission(task)
-        started = time.monotonic()
-        whole = grade(task, gold)
-        gold_s.append(time.monotonic() - started)
-        started = time.monotonic()
-        nothing = grade(task, Submission())
-        nop_s.append(time.monotonic() - started)
-        missed = [] if whole.reward == 1 else [f"reward {whole.reward} {whole.notes}"]
-        missed += doubted_gold(task, gold, grades)
-        missed += [] if nothing.reward == 0 else [f"nothing scores {nothing.reward}"]
-        zeros += [f"{task.folder.name}: {text}" for text in missed]
-        graded += grades + 1
+    with ThreadPoolExecutor(jobs) as pool:
+        graded = list(pool.map(lambda task: grades_of(task, grades), tasks)) if grades else []
+    zeros = [text for each in graded for text in each.missed]
     return {
-        "gold_grades": graded,
+        "gold_grades": len(graded) * (grades + 1),
         "false_zeros": len(zeros),
         "first_false_zeros": zeros[:5],
-        "gold_wall_s": round(sum(gold_s) / max(1, len(gold_s)), 2),
-        "nop_wall_s": round(sum(nop_s) / max(1, len(nop_s)), 2),
+        "gold_wall_s": round(sum(each.gold_s for each in graded) / max(1, len(graded)), 2),
+        "nop_wall_s": round(sum(each.nop_s for each in graded) / max(1, len(graded)), 2),
     }
+
+
+class Grades(NamedTuple):
+    missed: list[str]
+    gold_s: float
+    nop_s: float
+
+
+def grades_of(task: TaskFolder, grades: int) -> Grades:
+    gold = gold_submission(task)
+    started = time.monotonic()
+    whole = grade(task, gold)
+    between = time.monotonic()
+    nothing = grade(task, Submission())
+    ended = time.monotonic()
+    missed = [] if whole.reward == 1 else [f"reward {whole.reward} {whole.notes}"]
+    missed += doubted_gold(task, gold, grades)
+    missed += [] if nothing.reward == 0 else [f"nothing scores {nothing.reward}"]
+    return Grades([f"{task.folder.name}: {text}" for text in missed], between - started, ended - between)
 
 
 def summary(rows: list[dict[str, Any]], jobs: int) -> dict[str, Any]:
@@ -116,27 +126,33 @@ def summary(rows: list[dict[str, Any]], jobs: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sources", nargs="+", type=Path)
-    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("sources", nargs="*", type=Path)
+    parser.add_argument("--work", type=Path, default=Path("grading-work"))
+    parser.add_argument("--joined", nargs="+", type=Path, default=[])
     parser.add_argument("--limit", type=int, default=12)
     parser.add_argument("--grades", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     load = os.getloadavg()[0]
-    rows: list[dict[str, Any]] = []
+    rows = [row for file in options.joined for row in json.loads(file.read_text(encoding="utf-8"))["repositories"]]
     for source in options.sources:
         rows.append(measured(source, options.work, options.limit, options.jobs, options.grades))
         print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-        result = {
-            "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "load_before": round(load, 2)},
-            "settings": {"limit": options.limit, "jobs": options.jobs, "grades": options.grades},
-            "repositories": rows,
-            "all": summary(rows, options.jobs),
-        }
-        if options.json:
-            options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write(options, load, rows)
+    write(options, load, rows)
     print(json.dumps(summary(rows, options.jobs), indent=1))
+
+
+def write(options: argparse.Namespace, load: float, rows: list[dict[str, Any]]) -> None:
+    result = {
+        "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "load_before": round(load, 2)},
+        "settings": {"limit": options.limit, "jobs": options.jobs, "grades": options.grades},
+        "repositories": rows,
+        "all": summary(rows, options.jobs),
+    }
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,21 +2,23 @@
 
 Each defines `_answer(*args, **kwargs)`; `cheating` binds it to every symbol of a task. They were written without
 reading the source of the grader, by someone who knows Python, pytest and how such graders are usually built. Those of
-`fresh_cheats_observing` came after a look at the frames that call a submission and at which tasks are self-compared.
+`fresh_cheats_observing` came after a look at the frames that call a submission and at which tasks are self-compared,
+those of `fresh_cheats_cheap` from the author of the rule that they try to get round.
 """
 
 import textwrap
 
 from composer_replication.environments.code.tasks.task import Submission, TaskFolder
 
+from .fresh_cheats_cheap import CHEAP
 from .fresh_cheats_looking import LOOKING
 from .fresh_cheats_lying import LYING
 from .fresh_cheats_meddling import MEDDLING
 from .fresh_cheats_observing import OBSERVING
 
-CHEATS: dict[str, str] = LYING | LOOKING | MEDDLING | OBSERVING
+CHEATS: dict[str, str] = LYING | LOOKING | MEDDLING | OBSERVING | CHEAP
 
-# No cheats but a measure for them: the lazy lines that a certified task lets earn up to 0.2.
+# No cheats but a measure for them: lines that the gate of lazy solutions tries, or could.
 LAZY: dict[str, str] = {
     "lazy_none": "def _answer(*args, **kwargs): return None",
     "lazy_first_argument": "def _answer(*args, **kwargs): return args[0] if args else None",

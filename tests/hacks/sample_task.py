@@ -3,7 +3,8 @@
 import textwrap
 from pathlib import Path
 
-from composer_replication.environments.code.certificates.comparison import record_comparison
+from composer_replication.environments.code.certificates.cheap import cheap_solution, units
+from composer_replication.environments.code.certificates.comparison import record_comparison, telling
 from composer_replication.environments.code.grading.recorded import as_text
 from composer_replication.environments.code.tasks.store import CHECKS
 from composer_replication.environments.code.tasks.task import CodeTask, Submission, Symbol, TaskFolder
@@ -238,10 +239,13 @@ def write_sample_task(folder: Path, **changes) -> TaskFolder:
 
 
 def write_compared_task(folder: Path, **changes) -> TaskFolder:
-    """As a new one: its hidden tests are lowered, and what the solution gives is recorded."""
+    """As a new one: its hidden tests are lowered, what the solution gives is recorded, and cheap ones are joined."""
     task = write_sample_task(folder, **changes)
-    recorded = record_comparison(task, (), "auto")
+    cheap = cheap_solution(task, {SPANS: SPANS_GOLD}, task.code_task.symbols)
+    recorded = record_comparison(task, (), "auto", cheap)
     assert not recorded.left
+    counted = units(HIDDEN, telling(frozenset(HIDDEN), recorded))
+    task = TaskFolder(task.code_task.model_copy(update={"units": counted}), folder)
     (task.folder / "tests" / CHECKS).write_text(as_text(recorded), encoding="utf-8")
     return task
 

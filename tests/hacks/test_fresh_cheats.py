@@ -12,21 +12,6 @@ from .sample_task import SPANS_START, submission
 
 # Each runs into the time limit of a run or eats all memory: `benchmarks/cheats.py` plays them.
 SLOW = {"fork_per_guess", "trace_skips_lines", "slow_answer", "memory_until_death"}
-GIVES_ITS_ARGUMENT = (
-    "spans that are merged already come back as they are: one of nine tests takes the argument for the answer. "
-    "The gate of lazy solutions takes such tests out when a task is made; this task was written by hand"
-)
-KNOWN_HOLES = dict.fromkeys(
-    (
-        "raise_for_odd_arguments",
-        "echo_of_arguments",
-        "builtin_of_the_first_argument",
-        "local_of_the_test",
-        "text_that_made_the_object",
-    ),
-    GIVES_ITS_ARGUMENT,
-)
-
 HELPER = """
     from collections.abc import Iterator
     from typing import NamedTuple
@@ -129,14 +114,7 @@ HONEST = {
 }
 
 
-def parameters():
-    for name in CHEATS:
-        if name not in SLOW:
-            known = KNOWN_HOLES.get(name)
-            yield pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=known) if known else ())
-
-
-@pytest.mark.parametrize("cheat", parameters())
+@pytest.mark.parametrize("cheat", [name for name in CHEATS if name not in SLOW])
 def test_a_fresh_cheat_earns_no_more_than_nothing(open_task, nop_reward, cheat):
     assert grade(open_task, cheating(open_task, cheat)).reward <= nop_reward
 

@@ -47,16 +47,17 @@ def changed(old, new):
     return Submission({SPANS: SPANS_GOLD.replace(old, new).encode()})
 
 
-def test_nothing_costs_one_run_and_the_solution_two(task, runs):
+def test_nothing_costs_one_run_and_the_solution_three(task, runs):
     assert grade(task, NOP).reward == 0.0
     assert len(runs) == 1
     assert grade(task, GOLD).reward == 1.0
-    assert len(runs) == 3
+    assert len(runs) == 4
 
 
 def test_the_last_run_has_other_expectations_and_other_names(task, runs):
     grade(task, GOLD)
-    first, last = runs
+    first, guards, last = runs
+    assert set(guards.tests) == set(GUARDS) and HIDDEN_FILE not in guards.texts
     assert set(first.texts) & set(last.texts) <= {HIDDEN_FILE, VISIBLE_FILE}
     assert first.texts[HIDDEN_FILE] == HIDDEN_TESTS != last.texts[HIDDEN_FILE]
 
@@ -102,8 +103,7 @@ def test_a_broken_guard_cannot_be_overwritten(task):
 
 def test_a_file_that_cannot_be_read_scores_nothing(task):
     result = grade(task, Submission({SPANS: b"def merge(:\n"}))
-    assert (result.reward, result.hidden_passed) == (0.0, ())
-    assert result.guards_broken == GUARDS
+    assert (result.reward, result.hidden_passed, result.hidden_failed) == (0.0, (), HIDDEN)
 
 
 def test_a_solution_that_is_right_every_other_time_scores_nothing(task):

@@ -29,9 +29,12 @@ def outcome(passed, notes=(), timed_out=False):
     return RunOutcome(frozenset(passed), {}, (), timed_out, tuple(notes))
 
 
-def settled(passed, notes=(), timed_out=False, later=(), facts=()):
+def settled(passed, notes=(), timed_out=False, later=(), facts=(), in_guards=None):
     hidden = frozenset(passed) & {*HIDDEN}
-    first = FirstRuns((outcome(passed, notes, timed_out),), hidden, frozenset(facts))
+    guards = frozenset(passed) & {*GUARDS}
+    first = FirstRuns(
+        (outcome(hidden, notes, timed_out),), hidden, frozenset(facts), outcome(guards, **(in_guards or {}))
+    )
     return settle(code_task(), first, tuple(later), (), 0.0)
 
 
@@ -95,6 +98,8 @@ def test_the_reward_is_the_share_of_hidden_tests():
         {"passed": {*HIDDEN, *GUARDS}, "timed_out": True},
         {"passed": {*HIDDEN, *GUARDS}, "notes": ("exchanged",)},
         {"passed": {*HIDDEN, *GUARDS}, "later": ("contradicted",)},
+        {"passed": {*HIDDEN, *GUARDS}, "in_guards": {"timed_out": True}},
+        {"passed": {*HIDDEN, *GUARDS}, "in_guards": {"notes": ("exchanged",)}},
         {"passed": {*HIDDEN, *GUARDS}, "facts": {"tests/test_x.py::test_fact"}},
     ],
 )

@@ -203,6 +203,14 @@ def test_what_was_taken_out_is_put_at_the_end():
     assert '        return "box"\n\n    def fresh(self):\n        return 1\n\n\ndef known' in result
 
 
+def test_marks_inside_a_documentation_string_do_not_end_the_block():
+    definition = (
+        'def commas(n):\n    """With commas.\n\n    ```pycon\n    >>> commas(1)\n    ```\n    """\n    return n'
+    )
+    block = read_answer(f"Here it is:\n\n```python\n{definition}\n```\nDone.", ["commas"])
+    assert "\n".join(block.lines) == definition
+
+
 def test_the_last_block_with_the_definition_counts():
     first, second = answer("def wanted(a):\n    return 1"), answer("def wanted(a):\n    return 2")
     two = f"{first}\nBetter:\n{second}"

@@ -104,7 +104,7 @@ def test_a_candidate_on_which_the_verifiers_disagree_is_rejected(bench, made, mo
     told = Verdicts({"gold": 1.0}, {"gold": 0.5})
     monkeypatch.setattr(certifying, "both_verdicts", lambda *arguments: told)
     with pytest.raises(Rejected) as raised:
-        certifying._agreement(made.result, split_tests(stubbed_rectangle(), bench), bench, {})
+        certifying._agreement(made.result, bench, {})
     seen = (raised.value.reason, raised.value.detail)
     assert seen == ("verifiers_disagree", "gold: 1.000 here, 0.500 by the Harbor folder")
     assert Verdicts({"gold": 1.0}, {}).disagreement() == "gold: 1.000 here, no reward by the Harbor folder"
@@ -161,7 +161,7 @@ def test_a_verbatim_twin_is_a_leak(bench, tmp_path, monkeypatch):
         assert reason_of(with_twin, tmp_path / "tasks") == "leak"
 
 
-def test_tests_that_a_lazy_solution_passes_do_not_count(bench, tmp_path):
+def test_tests_that_a_lazy_solution_passes_count_only_with_one_that_none_does(bench, tmp_path):
     lenient = (
         FILES[AREA_TESTS]
         .replace("    assert rectangle(5) == 25\n", "    rectangle(5)\n")
@@ -171,13 +171,19 @@ def test_tests_that_a_lazy_solution_passes_do_not_count(bench, tmp_path):
         )
     )
     repository = tiny_repository(tmp_path / "made", {AREA_TESTS: lenient})
-    candidate = stubbed_rectangle()
     with closing(Bench(repository, bench.coverage, TestSetup())) as with_lenient:
-        split, trials = certifying._demanding(candidate, split_tests(candidate, with_lenient), with_lenient, 0)
-    assert {test.partition("[")[0] for test in split.hidden} == {f"{AREA_TESTS}::test_rectangle"}
-    assert set(certifying._lazy_rewards(trials, split).values()) == {0}
-    visible = split.edits[AREA_TESTS]
-    assert visible and "test_square" not in visible and "test_negative" not in visible
+        task = certify(stubbed_rectangle(), with_lenient, tmp_path, "L0").result
+    assert isinstance(task, TaskFolder), task
+    units = task.code_task.units
+    assert {test for unit in units for test in unit} == set(task.code_task.hidden_tests)
+    assert all(unit[0].partition("[")[0] == f"{AREA_TESTS}::test_rectangle" for unit in units)
+    assert f"{AREA_TESTS}::test_square" not in task.code_task.hidden_tests, "nothing of it is compared"
+    assert f"{AREA_TESTS}::test_negative" in task.code_task.hidden_tests
+    lazy = gold_submission(task).written[AREA].decode().replace(BODY, "    return None\n")
+    graded = grade(task, Submission({AREA: lazy.encode()}))
+    assert graded.hidden_passed == (f"{AREA_TESTS}::test_negative",) and graded.reward == 0
+    visible = (task.tree / AREA_TESTS).read_text()
+    assert "test_square" not in visible and "test_negative" not in visible
 
 
 def test_a_lazy_solution_that_most_tests_pay_for(bench, tmp_path):

@@ -94,3 +94,15 @@ def test_only_statements_of_the_change_are_dropped():
     assert dropped_statements(sources, symbols, 12, 0, {"a.py": {3}}) == [
         {"a.py": "def f(x):\n    x = x + 1\n    pass\n    return x\n"}
     ]
+
+
+def test_a_neighbour_with_the_same_arguments_answers():
+    source = """
+def lru(size, *names, typed=False): return 1
+def lfu(size, *names, typed=False): return 2
+def fifo(size): return 3
+"""
+    found = dict(lazy_solutions({FILE: source}, [Symbol(file=FILE, name="lfu")]))
+    assert found["neighbour_0"][FILE] == source.replace("return 2", "return lru(size, *names, typed=typed)")
+    assert "neighbour_1" not in found
+    assert not any("neighbour" in kind for kind, _ in lazy_solutions({FILE: source}, [Symbol(file=FILE, name="fifo")]))

@@ -64,7 +64,7 @@ def grade(
         print(json_module.dumps(told))
         return
     passed = sum(outcome == "passed" for outcome in told["hidden"].values())
-    print(f"reward {told['reward']:g}: {passed} of {len(told['hidden'])} hidden tests pass")
+    print(f"reward {told['reward']:g}: {passed} of {len(told['hidden'])} hidden tests pass, in {told['units']} units")
     for test, outcome in told["hidden"].items():
         print(f"  {outcome:<8} {test}")
     for title in ("guards_broken", "dropped", "notes"):
@@ -114,6 +114,7 @@ def _described(task: TaskFolder, with_hidden: bool) -> dict[str, Any]:
         "files": [*files_of(task.tree)],
         "editable": list(known.editable),
         "hidden_tests": len(known.hidden_tests),
+        "units": len(known.units or known.hidden_tests),
         "guard_tests": len(known.guard_tests),
         "difficulty": known.task.difficulty,
         "gates": certificate.get("gates", {}),
@@ -136,6 +137,7 @@ def _graded(known: CodeTask, graded: Grade) -> dict[str, Any]:
         "task": known.task.task_id,
         "reward": graded.reward,
         "hidden": outcomes,
+        "units": len(known.units or known.hidden_tests),
         "guards": len(known.guard_tests),
         "guards_broken": list(graded.guards_broken),
         "dropped": list(graded.dropped),

@@ -23,6 +23,7 @@ from .episodes.text_calls import as_text
 from .episodes.text_episode import AgentEpisode, TextEpisode
 from .episodes.visible_tests import VisibleTestsOf
 from .generators.difficulty import LEVELS, difficulty_score
+from .grading.apart import GradingProcesses
 from .splits import HELDOUT, by_repository, by_symbol, family
 from .tasks.asked import AskedTask
 from .tasks.store import read_tasks
@@ -64,6 +65,7 @@ class CodeEnvironment(Environment):
             step_timeout_s=settings.step_timeout_s,
         )
         self._visible = VisibleTestsOf(settings.sandbox)
+        self._grader = GradingProcesses(settings.concurrency).grade if settings.concurrency > 1 else None
         self._tasks: dict[str, AskedTask] = {}
         self._by_prompt: dict[str, AskedTask] = {}
         unique = {each.code_task.task.task_id: each for each in folders}
@@ -128,8 +130,9 @@ class CodeEnvironment(Environment):
     def _episode(self, task: AskedTask, tries: int) -> TextEpisode:
         chosen = self.settings
         if chosen.answer == "definition":
-            return DefinitionEpisode(task, self._visible, chosen.sandbox, tries)
-        return AgentEpisode(task, chosen.sandbox, SessionLimits(steps=chosen.max_steps, wall_s=self._wall_s))
+            return DefinitionEpisode(task, self._visible, chosen.sandbox, tries, self._grader)
+        limits = SessionLimits(steps=chosen.max_steps, wall_s=self._wall_s)
+        return AgentEpisode(task, chosen.sandbox, limits, self._grader)
 
     def _take_in(self, folder: TaskFolder, several: bool) -> None:
         known, chosen = folder.code_task, self.settings

@@ -3,7 +3,7 @@
 Asks whether the statement tells enough, tries lazy solutions, records what hidden tests are compared with, writes the
 folder, asks for its leak certificate, grades doing nothing (0) and the solution (1) by the real reward, runs the
 visible tests as an agent does, has the Harbor folder's verifier grade the same and broken solutions, and repeats every
-fifth task under another seed. Where a lazy solution earns too much, tests that one line of code passes do not count.
+fifth task under another seed. Tests that a lazy solution passes count only together with one that none does.
 Reasons of rejection: `thin_statement`, `lazy_solution`, `gold_differs`, `too_few_compared`, `leak`, `nop_scores`,
 `gold_fails`, `agents_tests_fail`, `verifiers_disagree`, `weak_tests`, `not_repeatable`, `duplicate`.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +30,8 @@ from ..tasks.task import Candidate, CodeTask, Level, Rejection, Submission, Task
 from ..tasks.test_ids import file_of
 from ..tasks.trees import files_of
 from .agents_tests import run_as_agent
-from .comparison import ChangedSolution, counted, record_comparison, rewarded
+from .cheap import cheap_solution, units
+from .comparison import ChangedSolution, counted, record_comparison, rewarded, telling
 from .cpu_time import cpu_s
 from .gates import MIN_HIDDEN, Bench, Rejected, Split, enough_hidden, hidden_passed, repeat, split_tests
 from .honest_submissions import DROPPED, LAZY, NOTHING, SOLUTION, broken_copies, honest_submissions
@@ -39,8 +40,9 @@ from .static_filter import filtered
 from .told import enough_told, with_examples
 from .two_verifiers import IN_FULL, both_verdicts
 
-MAX_LAZY_REWARD = 0.2
 MIN_CAUGHT_SHARE = 0.5
+MIN_CHEAP_TESTS = 5
+"""Where none proves something alone: fewer could be guessed together."""
 REPEAT_ONE_IN = 5
 GOLD_DRAWS = 5
 """Of what is contradicted, the one of the grade itself among them."""
@@ -85,9 +87,9 @@ def certify(candidate: Candidate, bench: Bench, into: Path, level: Level, seed: 
     try:
         split = _unshown(candidate, split_tests(candidate, bench), level)
         candidate, split = _told(candidate, split, bench, level, seed)
-        split, trials = _demanding(candidate, split, bench, seed)
-        task, split = _compared(candidate, split, bench, staging, level, [*trials.values()])
-        task = _graded(task, _lazy_rewards(trials, split), bench.setup.backend)
+        trials = _trials(candidate, split, bench, seed)
+        task, split = _compared(candidate, split, bench, staging, level, trials)
+        task = _graded(task, bench.setup.backend)
         _green_for_agents(task, bench)
         early = clock.used_s()
         task = _proven(task, candidate, split, bench, trials, seed)
@@ -142,18 +144,24 @@ def _changed(task: TaskFolder, texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _compared(
-    candidate: Candidate, split: Split, bench: Bench, folder: Path, level: Level, trials: Sequence[ChangedSolution]
+    candidate: Candidate, split: Split, bench: Bench, folder: Path, level: Level, trials: Trials
 ) -> tuple[TaskFolder, Split]:
-    """The task with what its hidden tests are compared with, and the tests that count then."""
+    """The task with what its hidden tests are compared with, and the tests that count then, in units that no lazy
+    solution passes."""
     task = _write(candidate, split, bench, folder, level)
     if candidate.grader != "tests":
         return task, split
-    recorded = record_comparison(task, trials, bench.setup.backend)
-    hidden = rewarded(split.hidden, recorded, enough_hidden(candidate))
+    cheap = cheap_solution(task, _sources(candidate, bench), candidate.symbols)
+    recorded = record_comparison(task, [*trials.values()], bench.setup.backend, cheap)
+    lazy = {name: trial for name, trial in trials.items() if name.startswith(LAZY)}
+    hidden = rewarded(split.hidden, recorded, enough_hidden(candidate), lazy.values())
     if hidden is None:
         raise Rejected("too_few_compared", f"{len(recorded.left)} of {len(split.hidden)}: {_most_common(recorded)}")
     shutil.rmtree(folder)
-    kept = replace(split, hidden=hidden)
+    proving = telling(_noticing(hidden, lazy, candidate), recorded)
+    if not proving and len(hidden) < MIN_CHEAP_TESTS and not candidate.few_tests:
+        raise Rejected("lazy_solution", f"each of {len(hidden)} tests can pass without the feature")
+    kept = replace(split, hidden=hidden, units=units(hidden, proving))
     task = _write(candidate, kept, bench, folder, level, as_text(recorded))
     counts = counted(recorded, left_out=len(split.hidden) - len(hidden))
     return _noted(task, {**task.code_task.task.certificate, "comparison": counts}), kept
@@ -198,6 +206,7 @@ def _write(
         pytest_options=bench.repository.selection,
         test_files=repository.test_files,
         hidden_tests=tuple(sorted(split.hidden)),
+        units=split.units,
         guard_tests=guards,
         editable=candidate.editable,
         seconds_per_run=round(split.suite_s, 3),
@@ -247,7 +256,7 @@ def _restores(task: TaskFolder, original: Path) -> bool:
     return all((tops[path] / path).read_bytes() == (original / path).read_bytes() for path in paths)
 
 
-def _graded(task: TaskFolder, lazy_rewards: Mapping[str, float], backend: str) -> TaskFolder:
+def _graded(task: TaskFolder, backend: str) -> TaskFolder:
     certificate = recertify_leaks(task, backend)
     if not certificate.passed:
         first = certificate.hard()[0]
@@ -261,7 +270,7 @@ def _graded(task: TaskFolder, lazy_rewards: Mapping[str, float], backend: str) -
         broken = doubted_gold(task, gold_submission(task), GOLD_DRAWS - 1, backend)
     if gold.reward != 1 or broken:
         raise Rejected("gold_fails", f"{gold.reward:.3f} {broken[0] if broken else ''}"[:300])
-    gates = {"nop": nop.reward, "gold": gold.reward, "lazy": dict(lazy_rewards)}
+    gates = {"nop": nop.reward, "gold": gold.reward}
     leaks = certificate.model_dump(mode="json")
     return _noted(task, {**task.code_task.task.certificate, "leaks": leaks, "gates": gates})
 
@@ -280,7 +289,7 @@ def _proven(
 ) -> TaskFolder:
     gates = dict(task.code_task.task.certificate["gates"])
     tags = list(task.code_task.tags)
-    gates["verifiers"] = _agreement(task, split, bench, trials)
+    gates["verifiers"] = _agreement(task, bench, trials)
     if candidate.grader == "tests":
         dropped = [trial for name, trial in trials.items() if name.startswith(DROPPED)]
         tried, caught = len(dropped), sum(not split.hidden <= trial.passed for trial in dropped)
@@ -297,12 +306,12 @@ def _proven(
     return TaskFolder(noted.code_task.model_copy(update={"tags": tuple(tags)}), task.folder)
 
 
-def _agreement(task: TaskFolder, split: Split, bench: Bench, trials: Trials) -> dict[str, list[str]]:
+def _agreement(task: TaskFolder, bench: Bench, trials: Trials) -> dict[str, list[str]]:
     """On which submissions both verifiers come to the same reward. A test counts as lowered only if it passes exactly
     where the ordinary one does, so what the trials passed is what our grader says of them."""
     graded = task.code_task.task.certificate["gates"]
     ours = {NOTHING: graded["nop"], SOLUTION: graded["gold"]}
-    ours |= {name: reward for name, reward in _rewards(trials, split).items() if name not in IN_FULL}
+    ours |= {name: reward for name, reward in _rewards(trials, task.code_task).items() if name not in IN_FULL}
     ended = {name: trial.texts for name, trial in trials.items() if trial.ended}
     submissions = honest_submissions(task, ended)
     known = {name: ours[name] for name in submissions if name in ours}
@@ -315,32 +324,29 @@ def _agreement(task: TaskFolder, split: Split, bench: Bench, trials: Trials) -> 
     }
 
 
-def _demanding(candidate: Candidate, split: Split, bench: Bench, seed: int) -> tuple[Split, dict[str, ChangedSolution]]:
-    """The split with tests that no lazy solution is paid for, and broken copies of the solution."""
+def _trials(candidate: Candidate, split: Split, bench: Bench, seed: int) -> dict[str, ChangedSolution]:
+    """Lazy solutions, and broken copies of the true one."""
     if candidate.grader != "tests":
-        return split, {}
+        return {}
     copies = broken_copies(_sources(candidate, bench), candidate.symbols, seed, candidate.solution_lines)
     if candidate.mode.startswith("stub"):
         del copies[f"{LAZY}raise"]
-    lazy = {name: copies.pop(name) for name in list(copies) if name.startswith(LAZY)}
-    trials = {name: _tried(split, texts, bench) for name, texts in lazy.items()}
-    rewards = _lazy_rewards(trials, split)
-    worst = max(rewards, key=rewards.__getitem__)
-    if rewards[worst] > MAX_LAZY_REWARD:
-        left = split.hidden.difference(*(trial.passed for trial in trials.values()))
-        if len(left) < enough_hidden(candidate):
-            raise Rejected("lazy_solution", f"{worst} scores {rewards[worst]:.2f}, {len(left)} tests notice all")
-        split = replace(split, hidden=left)
-    return split, trials | {name: _tried(split, texts, bench) for name, texts in copies.items()}
+    lazy = {name: _tried(split, copies.pop(name), bench) for name in list(copies) if name.startswith(LAZY)}
+    _noticing(split.hidden, lazy, candidate)
+    return lazy | {name: _tried(split, texts, bench) for name, texts in copies.items()}
 
 
-def _rewards(trials: Trials, split: Split) -> dict[str, float]:
-    return {name: len(trial.passed & split.hidden) / len(split.hidden) for name, trial in trials.items()}
+def _noticing(hidden: frozenset[str], lazy: Trials, candidate: Candidate) -> frozenset[str]:
+    """The tests that no lazy solution passes, or a rejection where they are too few."""
+    found = hidden.difference(*(trial.passed for trial in lazy.values()))
+    if len(found) < enough_hidden(candidate):
+        worst = max(lazy, key=lambda name: len(hidden & lazy[name].passed)).removeprefix(LAZY)
+        raise Rejected("lazy_solution", f"{worst} passes most of {len(hidden)} tests, {len(found)} notice all")
+    return found
 
 
-def _lazy_rewards(trials: Trials, split: Split) -> dict[str, float]:
-    rewards = _rewards(trials, split)
-    return {name.removeprefix(LAZY): round(reward, 4) for name, reward in rewards.items() if name.startswith(LAZY)}
+def _rewards(trials: Trials, code_task: CodeTask) -> dict[str, float]:
+    return {name: code_task.share_of_units(trial.passed) for name, trial in trials.items()}
 
 
 def _tried(split: Split, texts: Mapping[str, str], bench: Bench) -> ChangedSolution:

@@ -51,6 +51,8 @@ class _Runs:
     gold: RunOutcome
     start: RunOutcome
     trials: tuple[tuple[ChangedSolution, RunOutcome], ...]
+    cheap: RunOutcome | None
+    """On the solution that gives only cheap answers. What it did not get to does not pass."""
     places: Mapping[str, str]
     """Test file -> path of its lowered module."""
 
@@ -63,7 +65,10 @@ class _Ids:
     graded: str
 
 
-def record_comparison(task: TaskFolder, trials: Sequence[ChangedSolution], backend: str) -> Recorded:
+def record_comparison(
+    task: TaskFolder, trials: Sequence[ChangedSolution], backend: str, cheap: Mapping[str, str]
+) -> Recorded:
+    """`cheap` is the solution that gives only cheap answers, see `cheap.py`; empty where there is none."""
     modules = dict(_lowered(task, {}))
     if not any(module.functions for module in modules.values()):
         return Recorded({}, {}, {test: _why_left(test, modules) for test in task.code_task.hidden_tests})
@@ -73,10 +78,11 @@ def record_comparison(task: TaskFolder, trials: Sequence[ChangedSolution], backe
     if any(answered.values()):
         modules = dict(_lowered(task, answered))
         first = bench.recorded(modules)
-    runs = bench.tried(modules, [trial for trial in trials if trial.ended], collected, first)
+    runs = bench.tried(modules, [trial for trial in trials if trial.ended], collected, first, cheap)
     run_as = _ids(task, modules, runs)
     tests: dict[str, RecordedTest] = {}
     left: dict[str, str] = {}
+    passed_cheaply: list[str] = []
     for test in task.code_task.hidden_tests:
         module = modules[file_of(test)]
         found = _kept(test, run_as[test], module, runs) if test in run_as else _why_left(test, modules)
@@ -85,21 +91,35 @@ def record_comparison(task: TaskFolder, trials: Sequence[ChangedSolution], backe
         else:
             name = run_as[test].graded.partition("::")[2]
             tests[test] = RecordedTest(module.path, name, found, function_of(test)[1] in module.exposed)
+            if runs.cheap and _passes(run_as[test].graded, found, module, runs.cheap):
+                passed_cheaply.append(test)
     used = {each.path for each in tests.values()}
-    return Recorded({path: _recorded(modules[path], answered[path]) for path in used}, tests, left)
+    kept = {path: _recorded(modules[path], answered[path]) for path in used}
+    return Recorded(kept, tests, left, tuple(passed_cheaply))
 
 
 def _recorded(module: LoweredModule, answered: frozenset[int]) -> RecordedModule:
     return RecordedModule(module.graded, module.checks, tuple(sorted(answered)))
 
 
-def rewarded(hidden: frozenset[str], recorded: Recorded, fewest: int) -> frozenset[str] | None:
-    """The hidden tests that count; None where the trusted side compares too few of them."""
+def rewarded(
+    hidden: frozenset[str], recorded: Recorded, fewest: int, lazy: Iterable[ChangedSolution] = ()
+) -> frozenset[str] | None:
+    """The hidden tests that count; None where the trusted side compares too few of them. Those that it does not
+    compare and that a lazy solution passes never do."""
     lowered = hidden & recorded.tests.keys()
+    hidden = lowered | hidden.difference(*(trial.passed for trial in lazy))
     unlowered = len(hidden) - len(lowered)
     if unlowered <= MAX_LEFT_OUT_SHARE * len(hidden) and len(lowered) >= fewest:
         return lowered
-    return hidden if unlowered <= MAX_UNLOWERED_SHARE * len(hidden) else None
+    enough = len(hidden) >= fewest and unlowered <= MAX_UNLOWERED_SHARE * len(hidden)
+    return hidden if enough else None
+
+
+def telling(hidden: frozenset[str], recorded: Recorded) -> frozenset[str]:
+    """Those whose values are compared outside, with values that are not cheap to have."""
+    compared = frozenset(test for test in recorded.tests if not recorded.compares_with_itself(test))
+    return (hidden & compared).difference(recorded.cheap)
 
 
 def counted(recorded: Recorded, left_out: int) -> dict[str, Any]:
@@ -108,19 +128,11 @@ def counted(recorded: Recorded, left_out: int) -> dict[str, Any]:
         "hidden": len(recorded.tests) + len(recorded.left),
         "lowered": len(recorded.tests),
         "exposed": sum(test.exposed for test in recorded.tests.values()),
-        "self_compared": sum(_compares_with_itself(test, recorded) for test in recorded.tests.values()),
+        "self_compared": sum(map(recorded.compares_with_itself, recorded.tests)),
+        "cheap": len(recorded.cheap),
         "unlowered": dict(Counter(recorded.left.values()).most_common()),
         "left_out": left_out,
     }
-
-
-def _compares_with_itself(test: RecordedTest, recorded: Recorded) -> bool:
-    """Whether the submission's process has the last word on each of its comparisons."""
-    module = recorded.modules[test.path]
-    return all(
-        number in module.answered or (len(module.checks[number].live) > 1 and all(module.checks[number].live))
-        for number, _ in test.passages
-    )
 
 
 def _lowered(task: TaskFolder, answered: Mapping[str, frozenset[int]]) -> Iterable[tuple[str, LoweredModule]]:
@@ -176,14 +188,16 @@ class _Bench:
         trials: Sequence[ChangedSolution],
         collected: tuple[str, ...],
         first: RunOutcome,
+        cheap: Mapping[str, str],
     ) -> _Runs:
         start = {path: _start_text(self._task, path) for path in self._gold.written}
         graded = {self._places[path]: module.graded for path, module in modules.items() if module.functions}
-        changed = ({}, start, *(trial.texts for trial in trials))
+        changed = ({}, start, *(trial.texts for trial in trials), *((cheap,) if cheap else ()))
         orders = [self._recording(modules), *(_all_of(graded, self._texts, edits) for edits in changed)]
         again, gold, at_start, *tried = self._run(orders, 0)
+        cheaply = tried.pop() if cheap else None
         ended = tuple((trial, outcome) for trial, outcome in zip(trials, tried, strict=True) if outcome.ended)
-        return _Runs(collected, (first, again), gold, at_start, ended, self._places)
+        return _Runs(collected, (first, again), gold, at_start, ended, cheaply, self._places)
 
     def of_module(self, path: str, outcome: RunOutcome) -> list[object]:
         """What the tests of one lowered module sent."""

@@ -102,6 +102,8 @@ class Split:
     """Tests that were hidden because they failed in the agent's tree."""
     left_out: int = 0
     """Tests that are hidden and not part of the reward: they ask for what the statement does not tell."""
+    units: tuple[tuple[str, ...], ...] = ()
+    """Of the hidden tests, what the reward counts; found late."""
     suite_s: float = 0.0
     mutants: tuple[Mapping[str, str], ...] = ()
     """Those that the original tests notice."""

@@ -13,6 +13,7 @@ from composer_replication.syntax import PlacedSource, parse
 
 from ..tasks.symbols import FunctionNode, docstring_node, first_line
 from ..tasks.task import Symbol
+from .neighbours import calls_of_neighbours
 
 LAZY_BODIES: dict[str, Callable[[FunctionNode], str]] = {
     "none": lambda function: "return None",
@@ -20,14 +21,21 @@ LAZY_BODIES: dict[str, Callable[[FunctionNode], str]] = {
     "constant": lambda function: "return True",
     "raise": lambda function: "raise NotImplementedError",
 }
+MAX_NEIGHBOURS = 2
 NOT_WORTH_DROPPING = (ast.Pass, ast.Global, ast.Nonlocal, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def lazy_solutions(sources: Mapping[str, str], symbols: Iterable[Symbol]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Kind -> the sources with every function of the feature replaced by one line."""
+    """Kind -> the sources with every function of the feature replaced by one line; then those with each function that
+    has neighbours replaced by the call of one."""
     wanted = list(symbols)
+    names = {path: _names(wanted, path) for path in sources}
     for kind, body in LAZY_BODIES.items():
-        yield kind, {path: _with_bodies(source, _names(wanted, path), body) for path, source in sources.items()}
+        yield kind, {path: _with_bodies(source, names[path], body) for path, source in sources.items()}
+    for number in range(MAX_NEIGHBOURS):
+        texts = {path: _calling_neighbours(source, names[path], number) for path, source in sources.items()}
+        if texts != dict(sources):
+            yield f"neighbour_{number}", texts
 
 
 def dropped_statements(
@@ -43,7 +51,7 @@ def dropped_statements(
     found = [
         (path, statement)
         for path, source in sources.items()
-        for function in _functions(parse(source), _names(wanted, path))
+        for function in functions_of(parse(source), _names(wanted, path))
         for statement in _statements(function)
         if not PlacedSource(source).code(statement).startswith(b"elif")
         and (not lines or statement.lineno in lines.get(path, ()))
@@ -61,16 +69,16 @@ def _names(symbols: list[Symbol], path: str) -> set[str]:
     return {symbol.name for symbol in symbols if symbol.file == path}
 
 
-def _functions(tree: ast.AST, names: set[str], prefix: str = "", inside: bool = False) -> Iterator[FunctionNode]:
+def functions_of(tree: ast.AST, names: set[str], prefix: str = "", inside: bool = False) -> Iterator[FunctionNode]:
     """Outermost functions that are named, or that stand in a class that is."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if inside or prefix + node.name in names:
                 yield node
         elif isinstance(node, ast.ClassDef):
-            yield from _functions(node, names, f"{prefix}{node.name}.", inside or prefix + node.name in names)
+            yield from functions_of(node, names, f"{prefix}{node.name}.", inside or prefix + node.name in names)
         elif not isinstance(node, ast.expr):
-            yield from _functions(node, names, prefix, inside)
+            yield from functions_of(node, names, prefix, inside)
 
 
 def _body(function: FunctionNode) -> list[ast.stmt]:
@@ -94,11 +102,21 @@ def _first_argument(function: FunctionNode) -> str:
 
 
 def _with_bodies(source: str, names: set[str], body: Callable[[FunctionNode], str]) -> str:
-    functions = sorted(_functions(parse(source), names), key=lambda function: function.lineno, reverse=True)
+    functions = sorted(functions_of(parse(source), names), key=lambda function: function.lineno, reverse=True)
     for function in functions:
         statements = _body(function)
         source = _replace(source, statements[0], statements[-1], body(function))
     return source
+
+
+def _calling_neighbours(source: str, names: set[str], number: int) -> str:
+    """Unchanged where no function of the feature has that many neighbours; one without any gives nothing."""
+    tree = parse(source)
+    functions = list(functions_of(tree, names))
+    calls = calls_of_neighbours(tree, functions, number + 1)
+    if not any(len(each) > number for each in calls.values()):
+        return source
+    return _with_bodies(source, names, lambda function: (calls.get(function.lineno) or ["return None"])[-1])
 
 
 def _replace(source: str, first: ast.stmt, last: ast.stmt, text: str) -> str:

@@ -144,4 +144,4 @@ def _limit_s(known: CodeTask) -> float:
 def _reward(known: CodeTask, passed: frozenset[str], counted: frozenset[str]) -> float:
     if not counted & set(known.guard_tests) <= passed:
         return 0.0
-    return len(passed & set(known.hidden_tests)) / len(known.hidden_tests)
+    return known.share_of_units(passed)

@@ -16,6 +16,8 @@ from ..tasks.symbols import DefinitionNode, FunctionNode, first_line, parse_sour
 from .tools import ToolError
 
 _FENCED = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+_FENCED_EVENLY = re.compile(r"^([ \t]*(?:```+|~~~+))[^\n]*\n(.*?)(?:^\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+"""The end is indented as the beginning: marks inside a documentation string do not end a block."""
 _OTHER_PARTS = ("setter", "deleter", "getter", "overload")
 _UNDER_A_CONDITION = "if True:\n"
 
@@ -45,13 +47,14 @@ class CodeBlock:
 
 def read_answer(reply: str, wanted: Sequence[str]) -> CodeBlock:
     """The last block that defines all of `wanted`; several blocks count as one where only together they do."""
-    texts = [body.rstrip().removesuffix("```") for _, body in _FENCED.findall(reply.replace("\r\n", "\n"))]
+    evenly, texts = _bodies(_FENCED_EVENLY, reply), _bodies(_FENCED, reply)
     if not texts and any(f"{kind} " in reply for kind in ("def", "class")):
         texts = [reply]
     if not any(text.strip() for text in texts):
         raise ToolError("Your response did not hold a code block: write the definition between ``` marks.")
     error: ToolError | None = None
-    for text in [*reversed(texts), *(["\n\n".join(texts)] if len(texts) > 1 else [])]:
+    together = ["\n\n".join(texts)] if len(texts) > 1 else []
+    for text in dict.fromkeys([*reversed(evenly), *reversed(texts), *together]):
         try:
             block = parse_block(text)
         except ToolError as trouble:
@@ -64,6 +67,10 @@ def read_answer(reply: str, wanted: Sequence[str]) -> CodeBlock:
         error = ToolError(f"Your response did not define {names}: the code block must hold the whole definition.")
     assert error is not None
     raise error
+
+
+def _bodies(fenced: re.Pattern[str], reply: str) -> list[str]:
+    return [body.rstrip().removesuffix("```") for _, body in fenced.findall(reply.replace("\r\n", "\n"))]
 
 
 def parse_block(text: str) -> CodeBlock:

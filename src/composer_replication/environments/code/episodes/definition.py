@@ -19,7 +19,7 @@ from ..tasks.asked import AskedTask
 from ..tasks.symbols import Module, first_line, parse_module
 from ..tasks.task import TaskFolder
 from .code_blocks import parse_block, read_answer
-from .session import SessionLimits, TaskSession, ToolResult
+from .session import Grader, SessionLimits, TaskSession, ToolResult
 from .splicing import definitions_of, outermost, splice
 from .test_reports import test_report
 from .text_episode import TextEpisode
@@ -45,14 +45,22 @@ class CannotBeAnswered(Exception):
 
 
 class DefinitionEpisode(TextEpisode):
-    def __init__(self, task: AskedTask, visible: VisibleTestsOf, backend: str = "auto", tries: int = 3) -> None:
-        super().__init__(task, backend, SessionLimits(steps=tries, command_s=RUN_S))
+    def __init__(
+        self,
+        task: AskedTask,
+        visible: VisibleTestsOf,
+        backend: str = "auto",
+        tries: int = 3,
+        grader: Grader | None = None,
+    ) -> None:
+        super().__init__(task, backend, SessionLimits(steps=tries, command_s=RUN_S), grader)
         self._visible_of = visible
 
     def open_session(self) -> TaskSession:
         self._visible = self._visible_of(self.task.folder)
         self._place = place_of(self.task.folder)
-        return TaskSession(self.task.folder, self.backend, self.limits, laid_in=self._visible.laid_in)
+        laid_in = self._visible.laid_in
+        return TaskSession(self.task.folder, self.backend, self.limits, self.grader, laid_in=laid_in)
 
     def take(self, session: TaskSession, turn: str) -> Taken:
         place, visible = self._place, self._visible
@@ -69,6 +77,13 @@ class DefinitionEpisode(TextEpisode):
 
 
 def place_of(task: TaskFolder) -> Place:
+    """Of a task that can be answered."""
+    symbols = task.code_task.symbols
+    path = symbols[0].file
+    return Place(path, _read(task.tree / path), outermost([symbol.name for symbol in symbols]))
+
+
+def check_answerable(task: TaskFolder) -> None:
     """Raises `CannotBeAnswered` for a task whose solution is more than a few definitions in one file."""
     known = task.code_task
     paths = {symbol.file for symbol in known.symbols}
@@ -77,18 +92,18 @@ def place_of(task: TaskFolder) -> Place:
         raise CannotBeAnswered("asks for tests")
     if len(paths) != 1 or solved != paths:
         raise CannotBeAnswered("several files")
-    path, names = paths.pop(), outermost([symbol.name for symbol in known.symbols])
-    if len(names) > MOST_DEFINITIONS:
-        raise CannotBeAnswered("too many definitions")
-    if not (task.tree / path).is_file():
+    if not (task.tree / paths.pop()).is_file():
         raise CannotBeAnswered("a whole file is gone")
-    text = _read(task.tree / path)
-    if not _definitions_solve(path, text, _read(task.gold / path), names):
+    place = place_of(task)
+    if len(place.names) > MOST_DEFINITIONS:
+        raise CannotBeAnswered("too many definitions")
+    if not _definitions_solve(place.path, place.text, _read(task.gold / place.path), place.names):
         raise CannotBeAnswered("more than definitions")
-    return Place(path, text, names)
 
 
 def question(task: TaskFolder, tries: int) -> list[Message]:
+    """Raises `CannotBeAnswered`."""
+    check_answerable(task)
     place = place_of(task)
     module = parse_module(place.path, place.text)
     named = ", ".join(f"`{name}`" for name in place.names)

@@ -27,7 +27,8 @@ from .gathered import changed_texts, grade_facts, task_facts
 from .tools import ToolError, check_call
 
 Ended = Literal["submitted", "steps", "time", "closed", "stopped"]
-Grader = Callable[[TaskFolder, Submission, str], Grade]
+Grader = Callable[..., Grade]
+"""Takes the task, the submission and the backend; of our own tasks also whether to grade deeper."""
 Opener = Callable[[TaskFolder, str, Limits], tuple[str, Sandbox]]
 """The agent's sandbox, and where its interpreter is."""
 NO_TESTS_RAN = 5
@@ -86,6 +87,7 @@ class TaskSession:
         Tasks of others are opened by an `opener` of their own, and their folder is left as it is: no `decoys`."""
         self.task, self.backend, self.limits = task, backend, limits or SessionLimits()
         self._grader = grader or _grade
+        self._has_depths = opener is None
         self._heard: list[str] = []
         self.canary_hits: list[CanaryHit] = []
         """Decoys that were surely read, known when the session has ended; `evidence` also has those only opened."""
@@ -165,9 +167,9 @@ class TaskSession:
 
     def grade_deeper(self) -> None:
         """Graders of other tasks have one depth: theirs is not asked again."""
-        if self._grader is not _grade or self.submission is None or self.grade is None:
+        if not self._has_depths or self.submission is None or self.grade is None:
             return
-        deeper = _grade(self.task, self.submission, self.backend, deep=True)
+        deeper = self._grader(self.task, self.submission, self.backend, True)
         if deeper.reward < self.grade.reward:
             self._regrade(deeper)
 

@@ -15,7 +15,7 @@ from ...calls import without_thought
 from ...evidence import AttemptEvidence
 from ...protocol import PlainAnswer
 from ..tasks.asked import AskedTask
-from .session import SessionLimits, TaskSession
+from .session import Grader, SessionLimits, TaskSession
 from .text_calls import read_calls
 from .tools import TOOL_SCHEMAS, ToolError
 from .transcript import code_transcript
@@ -27,8 +27,14 @@ class TextEpisode(ABC):
 
     tools: Sequence[JsonObject] = ()
 
-    def __init__(self, task: AskedTask, backend: str = "auto", limits: SessionLimits | None = None) -> None:
-        self.task, self.backend, self.limits = task, backend, limits or SessionLimits()
+    def __init__(
+        self,
+        task: AskedTask,
+        backend: str = "auto",
+        limits: SessionLimits | None = None,
+        grader: Grader | None = None,
+    ) -> None:
+        self.task, self.backend, self.limits, self.grader = task, backend, limits or SessionLimits(), grader
         self.messages: Sequence[Message] = task.messages
         self.finished = False
         self.session: TaskSession | None = None
@@ -93,7 +99,7 @@ class AgentEpisode(TextEpisode):
     tools = TOOL_SCHEMAS
 
     def open_session(self) -> TaskSession:
-        return TaskSession(self.task.folder, self.backend, self.limits)
+        return TaskSession(self.task.folder, self.backend, self.limits, self.grader)
 
     def take(self, session: TaskSession, turn: str) -> Taken:
         try:

@@ -41,10 +41,13 @@ def draw_challenge(
     passed = frozenset(test for tests, _ in groups for test in tests)
     names = {path: function_names(text) for path, text in readable.items()}
     home = {test: _home(test, names, _defined_once(names)) for test in passed}
+    tested: dict[str, set[str]] = {}
+    for path, name in filter(None, home.values()):
+        tested.setdefault(path, set()).add(name)
     ways = {
         (path, name): way
-        for path in sorted({function[0] for function in home.values() if function})
-        for name, way in contradictable_tests(readable[path], used, chance).items()
+        for path in sorted(tested)
+        for name, way in contradictable_tests(readable[path], used, chance, tested[path]).items()
     }
     chosen: set[Function] = set()
     left = set(ways)

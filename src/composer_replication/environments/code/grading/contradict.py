@@ -10,7 +10,8 @@ equals everything, that reads the expected value off its caller, or that forges 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -32,7 +33,7 @@ EQUALITY_METHODS = frozenset(
     "assertEqual assertEquals assertListEqual assertTupleEqual assertDictEqual assertSetEqual assertSequenceEqual"
     " assertMultiLineEqual".split()
 )
-KEPT_TEXTS = 128
+KEPT_TEXTS = 1024
 """What is known of them is asked for again with each draw, and with each grade of a task."""
 OTHER = "_other"
 """A name that the runner puts into the module."""
@@ -72,17 +73,27 @@ def function_names(text: str) -> frozenset[str]:
     return frozenset(name for name, _ in _functions(parse(text), ()))
 
 
-def contradictable_tests(text: str, used_elsewhere: frozenset[str], chance: Random) -> dict[str, Contradictable]:
-    """By the name in pytest's ids, `Class::test`. A function that other code refers to is left alone."""
-    source = PlacedSource(text)
-    found: dict[str, Contradictable] = {}
-    twice: set[str] = set()
-    for name, function in _functions(parse(text), ()):
-        if name in found:
-            twice.add(name)
-        if name.rpartition("::")[2] not in used_elsewhere and _runs_once_to_its_end(function):
-            found[name] = _contradictions(function, source, chance)
-    return {name: ways for name, ways in found.items() if name not in twice and (ways.by_value or ways.by_form)}
+def contradictable_tests(
+    text: str, used_elsewhere: frozenset[str], chance: Random, only: Container[str] | None = None
+) -> dict[str, Contradictable]:
+    """By the name in pytest's ids, `Class::test`. A function that other code refers to is left alone. `only`: names
+    that are asked for, all without it."""
+    source, functions = _plain_tests(text)
+    found = {
+        name: _contradictions(function, source, chance)
+        for name, function in functions.items()
+        if name.rpartition("::")[2] not in used_elsewhere and (only is None or name in only)
+    }
+    return {name: ways for name, ways in found.items() if ways.by_value or ways.by_form}
+
+
+@lru_cache(maxsize=KEPT_TEXTS)
+def _plain_tests(text: str) -> tuple[PlacedSource, Mapping[str, ast.FunctionDef]]:
+    """The functions whose name stands once and whose own statements are surely reached."""
+    functions = list(_functions(parse(text), ()))
+    times = Counter(name for name, _ in functions)
+    plain = {name: node for name, node in functions if times[name] == 1 and _runs_once_to_its_end(node)}
+    return PlacedSource(text), plain
 
 
 def names_used(texts: Iterable[str]) -> frozenset[str]:

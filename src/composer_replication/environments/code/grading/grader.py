@@ -2,14 +2,15 @@
 
 Reads a task's folder and what an agent changed; writes nothing that outlives the call. What lowered tests computed is
 compared here (`checks.py`), with what the solution gave when the task was made. Tests that could not be lowered, and
-the guards, are run again with contradictions (`challenge.py`). A submission that passes no hidden test or breaks a
-guard costs one run, any other two; one more where a task has tests of both kinds. The notes and ids of a grade name
-hidden tests: they are for us, never for the agent.
+the guards, are run again with contradictions (`challenge.py`). A submission that would earn nothing costs one run,
+one that breaks a guard two, any other three; one more where a task has tests of both kinds. The notes and ids of a
+grade name hidden tests: they are for us, never for the agent.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from random import Random, SystemRandom
 
 from composer_replication.errors import UsageError
@@ -17,7 +18,7 @@ from composer_replication.errors import UsageError
 from ..tasks.task import Grade, Submission, TaskFolder
 from .doubts import Doubts, draw_doubts
 from .mutants import grade_tests
-from .orders import FirstOrders, first_orders
+from .orders import FirstOrders, first_orders, guard_order
 from .overlay import Accepted, restrict
 from .recorded import Recorded, read_recorded
 from .reward import FirstRuns, settle
@@ -41,7 +42,10 @@ def grade(
     recorded = read_recorded(task)
     first = _first(task, accepted, recorded, first_orders(task, recorded, draw), backend)
     later: tuple[str, ...] = ()
-    if first.hidden_passed and not first.objections() and not first.guards_broken(task.code_task):
+    earns = task.code_task.share_of_units(first.hidden_passed) > 0
+    if earns and not first.objections() and task.code_task.guard_tests:
+        first = replace(first, guards=run_trusted(task, accepted, guard_order(task), backend))
+    if earns and not first.objections() and not first.guards_broken(task.code_task):
         for _ in range(DEEP_RUNS if deep else 1):
             later = later or _last_run(task, accepted, draw_doubts(task, recorded, first.hidden_passed, draw), backend)
     return settle(task.code_task, first, later, accepted.dropped, time.monotonic() - started)

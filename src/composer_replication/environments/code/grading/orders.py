@@ -1,8 +1,8 @@
 """What the runs of a grade are asked: which tests, from which texts, under which names.
 
-Pure but for reading the task's folder. The first run sees the calls of the lowered hidden tests, the guards as the
-agent knows them, and facts about the interpreter: no expected value of a hidden test is in its process. Hidden tests
-that could not be lowered are run apart, from their original text. Modules that the agent does not know have names that
+Pure but for reading the task's folder. The first run sees the calls of the lowered hidden tests and facts about the
+interpreter: no expected value of a hidden test is in its process. Hidden tests that could not be lowered are run apart,
+from their original text, and so are the guards, which the agent knows. Modules that it does not know have names that
 are drawn.
 """
 
@@ -59,12 +59,16 @@ def first_orders(task: TaskFolder, recorded: Recorded, draw: Random) -> FirstOrd
     ids |= {test: test for test in unlowered}
     fact_ids = facts.tests(sorted(function_names(facts.text)))
     together = () if lowered else unlowered
-    tests = [*(ids[test] for test in (*lowered, *together)), *task.code_task.guard_tests, *fact_ids]
+    tests = [*(ids[test] for test in (*lowered, *together)), *fact_ids]
     texts = {module.path: module.text for module in (*modules.values(), facts)}
     orders = [_order(tests, known_texts(task) | shown_texts(task, bool(together)) | texts)]
     if lowered and unlowered:
         orders.append(_order(unlowered, shown_texts(task, True)))
     return FirstOrders(tuple(orders), frozenset(fact_ids), ids)
+
+
+def guard_order(task: TaskFolder) -> Order:
+    return _order(task.code_task.guard_tests, known_texts(task) | shown_texts(task, hidden_too=False))
 
 
 def drawn_facts(task: TaskFolder, draw: Random) -> Drawn:

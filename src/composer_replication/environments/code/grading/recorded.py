@@ -4,6 +4,7 @@
     tests     hidden test -> where it stands in that text, and the checks that the solution passed through, in order,
               each with the operands that are known
     left      hidden test -> why it is not compared by the trusted side
+    cheap     hidden tests of `tests` that pass on answers which can be had without the feature
 
 A task without the file was made before there was one: none of its tests is compared by the trusted side.
 """
@@ -50,11 +51,20 @@ class Recorded:
     modules: Mapping[str, RecordedModule] = field(default_factory=dict[str, RecordedModule])
     tests: Mapping[str, RecordedTest] = field(default_factory=dict[str, RecordedTest])
     left: Mapping[str, str] = field(default_factory=dict[str, str])
+    cheap: tuple[str, ...] = ()
 
     def holds(self, test: str, sent: object) -> bool:
         """Whether a process that sent this has passed the test, as far as values go."""
         recorded = self.tests[test]
         return passes(recorded.passages, self.modules[recorded.path].checks, sent)
+
+    def compares_with_itself(self, test: str) -> bool:
+        """Whether the submission's process has the last word on each comparison of the test."""
+        module = self.modules[self.tests[test].path]
+        return all(
+            number in module.answered or (len(module.checks[number].live) > 1 and all(module.checks[number].live))
+            for number, _ in self.tests[test].passages
+        )
 
     def rests_on_process(self, test: str) -> bool:
         """Whether what the test expects is next to the submission, so that its verdict needs to be doubted."""
@@ -105,7 +115,7 @@ def _read(path: Path, changed_ns: int) -> Recorded:
         test: RecordedTest(entry["path"], entry["name"], _passages(entry["passages"]), entry["exposed"])
         for test, entry in found["tests"].items()
     }
-    return Recorded(modules, tests, found["left"])
+    return Recorded(modules, tests, found["left"], tuple(found.get("cheap", ())))
 
 
 def _check(entry: Mapping[str, Any]) -> LoweredCheck:

@@ -1,7 +1,7 @@
 """From what the runs said to a reward: a pure function, outside every sandbox.
 
-The reward is the share of the hidden tests that passed; 0 where a guard is broken, time ran out, or a run said what no
-honest run says.
+The reward is the share of the task's units (hidden tests that count together) that passed; 0 where a guard is broken,
+time ran out, or a run said what no honest run says.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ class FirstRuns:
     outcomes: tuple[RunOutcome, ...]
     hidden_passed: frozenset[str]
     facts: frozenset[str]
-    """Ids of the file about the interpreter itself; they and the guards are in the first outcome."""
+    """Ids of the file about the interpreter itself; they are in the first outcome."""
+    guards: RunOutcome | None = None
+    """Not run where no unit passed or something is objected to: the reward is 0 without them."""
 
     def guards_broken(self, code_task: CodeTask) -> tuple[str, ...]:
-        return tuple(test for test in code_task.guard_tests if test not in self.outcomes[0].passed)
+        return tuple(test for test in code_task.guard_tests if self.guards and test not in self.guards.passed)
 
     def objections(self) -> tuple[str, ...]:
         """Why nothing of these runs counts; empty: it does."""
-        late = any(outcome.timed_out for outcome in self.outcomes)
-        notes = dict.fromkeys(note for outcome in self.outcomes for note in outcome.notes)
+        outcomes = (*self.outcomes, *((self.guards,) if self.guards else ()))
+        late = any(outcome.timed_out for outcome in outcomes)
+        notes = dict.fromkeys(note for outcome in outcomes for note in outcome.notes)
         unsound = self.facts - self.outcomes[0].passed
         facts = (f"{len(unsound)} facts about the interpreter itself do not hold",) if unsound else ()
         return (*(("the tests did not end in time",) if late else ()), *notes, *facts)
@@ -56,7 +59,7 @@ def settle(
     objections = (*first.objections(), *later_objections)
     honest = not objections and not broken
     return Grade(
-        reward=len(passed) / len(code_task.hidden_tests) if honest and code_task.hidden_tests else 0.0,
+        reward=code_task.share_of_units(passed) if honest else 0.0,
         hidden_passed=passed,
         hidden_failed=tuple(test for test in code_task.hidden_tests if test not in first.hidden_passed),
         guards_broken=broken,

@@ -19,6 +19,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -60,14 +61,14 @@ def toolchain(distributions: Sequence[str], exclude: Sequence[str] = ()) -> Tool
 
     `exclude` holds names of distributions or of importable packages.
     """
-    wanted = _closure(distributions)
+    wanted, key = _planned(tuple(distributions))
     excluded = {_normal(name) for name in exclude}
     if clash := sorted(excluded & wanted.keys()):
         raise ToolchainError(
             f"{', '.join(clash)} is part of what runs the tests, and so cannot be what they test",
             "choose another repository",
         )
-    target = cache_folder() / f"python-{_key(wanted)}"
+    target = cache_folder() / f"python-{key}"
     made_once(target, lambda building: _build(building, wanted))
     for name in exclude:
         for found in (target / "lib" / _library() / "site-packages").glob(f"{name.replace('-', '_')}*"):
@@ -77,6 +78,13 @@ def toolchain(distributions: Sequence[str], exclude: Sequence[str] = ()) -> Tool
     if any((target / "lib").glob("*.so*")):
         env["LD_LIBRARY_PATH"] = f"{INSIDE}/lib"
     return Toolchain(target, distributions=tuple(sorted(wanted)), env=env)
+
+
+@lru_cache
+def _planned(names: tuple[str, ...]) -> tuple[Mapping[str, Distribution], str]:
+    """What is installed does not change while this program runs."""
+    wanted = _closure(names)
+    return wanted, _key(wanted)
 
 
 def _closure(names: Sequence[str]) -> dict[str, Distribution]:

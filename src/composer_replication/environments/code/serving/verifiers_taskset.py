@@ -55,7 +55,7 @@ class VerifiersCodeTask(vf.Task[CodeTaskData, CodeTaskState, vf.TaskConfig]):
 
     @vf.reward
     async def solved(self, trace: Any) -> float:
-        """Share of the hidden tests that pass, 0 where something else broke."""
+        """Share of the units of hidden tests that pass, 0 where something else broke."""
         if trace.state.reward is None:
             raise UsageError("the attempt was not graded", "use the harness composer-code-tasks")
         return trace.state.reward

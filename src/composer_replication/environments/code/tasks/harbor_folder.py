@@ -54,6 +54,7 @@ def write_verifier(folder: Path, code_task: CodeTask) -> None:
     expected = {
         "grader": code_task.grader,
         "hidden": code_task.hidden_tests,
+        "units": code_task.units or [[test] for test in code_task.hidden_tests],
         "guards": code_task.guard_tests,
         "files": sorted({file_of(test) for test in (*code_task.hidden_tests, *code_task.guard_tests)}),
         "source_roots": code_task.source_roots,

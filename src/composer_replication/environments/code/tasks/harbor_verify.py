@@ -35,8 +35,8 @@ def main(repository: Path, tests: Path, scratch: Path, expected: dict[str, Any])
     passed = run(tree, expected, expected["files"])
     if not set(expected["guards"]) <= passed:
         return 0.0
-    hidden = set(expected["hidden"])
-    return round(len(hidden & passed) / len(hidden), 6) if hidden else 0.0
+    units = expected["units"]
+    return round(sum(set(unit) <= passed for unit in units) / len(units), 6) if units else 0.0
 
 
 def read_expected(tests: Path) -> dict[str, Any]:

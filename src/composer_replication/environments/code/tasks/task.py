@@ -12,6 +12,7 @@ On disk a task is a folder in Harbor's format, with our own record next to it:
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -52,6 +53,8 @@ class CodeTask(Record):
     test_files: tuple[str, ...]
     hidden_tests: tuple[str, ...]
     """Pytest ids that fail or error at the start and pass with the solution."""
+    units: tuple[tuple[str, ...], ...] = ()
+    """What the reward counts: hidden tests that are only worth something together. Empty: each for itself."""
     guard_tests: tuple[str, ...]
     """Pytest ids that pass at the start and must go on passing."""
     editable: tuple[str, ...]
@@ -60,6 +63,11 @@ class CodeTask(Record):
     """Of the hidden and guard tests together, when the task was made."""
     tags: tuple[str, ...] = ()
     provenance: JsonObject = Field(default_factory=dict)
+
+    def share_of_units(self, passed: Collection[str]) -> float:
+        """Of the reward, where the guards are whole: a unit counts if each of its tests is among these."""
+        units = self.units or tuple((test,) for test in self.hidden_tests)
+        return sum(set(unit) <= set(passed) for unit in units) / len(units) if units else 0.0
 
 
 class TaskFolder(NamedTuple):
