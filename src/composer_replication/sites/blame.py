@@ -18,7 +18,7 @@ _PATH_KEYS = ("file_path", "path", "filename", "target_file", "notebook_path")
 _ONLY_LOOKS = frozenset({"view", "undo_edit"})
 
 
-class Edit(NamedTuple):
+class FileChange(NamedTuple):
     turn: int
     tool: str
     file: str
@@ -28,7 +28,7 @@ class EditsSince:
     """What was changed since each command last passed."""
 
     def __init__(self) -> None:
-        self._edits: list[Edit] = []
+        self._edits: list[FileChange] = []
         self._commands: list[tuple[int, str]] = []
         self._passed: dict[str, int] = {}
 
@@ -46,7 +46,7 @@ class EditsSince:
         if command is not None and may_write(command):
             self._commands.append((turn, _key(command)))
 
-    def broken_by(self, call: ToolCall | None, output: str) -> Edit | None:
+    def broken_by(self, call: ToolCall | None, output: str) -> FileChange | None:
         """The edit to blame for a command that fails now; None where there is none or more than one."""
         command = command_of(call)
         passed = self._passed.get(_key(command)) if command else None
@@ -63,9 +63,9 @@ def _key(command: str) -> str:
     return " ".join(command.split())
 
 
-def _edit_of(turn: int, call: ToolCall) -> Edit | None:
+def _edit_of(turn: int, call: ToolCall) -> FileChange | None:
     name, fields = call["function"]["name"], arguments_of(call)
     path = next((str(fields[key]) for key in _PATH_KEYS if fields.get(key)), "")
     if not _EDITS.search(name.lower()) or fields.get("command") in _ONLY_LOOKS:
         return None
-    return Edit(turn, name, path.replace("\\", "/").rsplit("/", 1)[-1])
+    return FileChange(turn, name, path.replace("\\", "/").rsplit("/", 1)[-1])

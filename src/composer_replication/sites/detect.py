@@ -15,7 +15,7 @@ from composer_replication.records import (
     content_id,
 )
 
-from .blame import Edit, EditsSince
+from .blame import EditsSince, FileChange
 from .corrections import Correction, corrections, said_site
 from .results import Failure, failure_of, passed
 
@@ -129,7 +129,9 @@ def _site(
     )
 
 
-def _broken(trace: Trace, edit: Edit, call_id: str, failure: Failure, schemas: dict[str, JsonObject]) -> ErrorSite:
+def _broken(
+    trace: Trace, edit: FileChange, call_id: str, failure: Failure, schemas: dict[str, JsonObject]
+) -> ErrorSite:
     """The site of an edit that broke a command: the turn is the edit's, the call that failed is the command's."""
     return ErrorSite(
         site_id=content_id(trace.trace_id, edit.turn, call_id),
