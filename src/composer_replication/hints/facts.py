@@ -12,15 +12,14 @@ from typing import Any, Literal, NotRequired, cast
 from typing_extensions import TypedDict
 
 from composer_replication.records import ErrorSite, JsonObject
+from composer_replication.sites.detect import BROKEN_BY_EDIT, EXPLAINED
 
 from .error_line import error_line, first_line
 from .wording import clip, count_tokens, one_line, sentences, visible
 
 MAX_READ_CHARS = 4000
 SPOKEN_KINDS = frozenset({"user_rejection", "interruption"})
-EXPLAINED = "\n\nThe user then said:"
 TOOLBOX = "toolbox/"
-BROKEN_BY_EDIT = "/broken_by_edit"
 REASON_TOKENS = 40
 FEEDBACK_TOKENS = 64
 
@@ -46,7 +45,7 @@ def context_of(site: ErrorSite) -> dict[str, Any]:
         "hook_reason": hook_reason(message) if "hook_block" in kinds else None,
         "failing_argument": failing_argument(message) if "type_error" in kinds else None,
         "refusal": refusal_of(message, site.tool_schema) if "type_error" in kinds else None,
-        "after_edit": site.detector.endswith(BROKEN_BY_EDIT),
+        "after_edit": site.detector.endswith(f"/{BROKEN_BY_EDIT}"),
         "any_tool_may_do": site.detector.startswith(TOOLBOX),
     }
     known = {name: value for name, value in facts.items() if value}

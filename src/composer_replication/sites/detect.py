@@ -21,6 +21,8 @@ from .results import Failure, failure_of, passed
 
 STREAK = 3
 BROKEN_BY_EDIT = "broken_by_edit"
+EXPLAINED = "\n\nThe user then said:\n"
+"""Between a refusal and the reason that the user gave in the next message."""
 
 
 def find_sites(trace: Trace) -> list[ErrorSite]:
@@ -154,7 +156,7 @@ def _explained(failure: Failure, heard: Correction | None) -> Failure:
     """A refused call with the reason that the user gave in the next message, unless it came with the refusal."""
     if failure.kind != "user_rejection" or heard is None or heard.words in failure.text:
         return failure
-    return failure._replace(text=f"{failure.text}\n\nThe user then said:\n{heard.words}")
+    return failure._replace(text=f"{failure.text}{EXPLAINED}{heard.words}")
 
 
 def _heard(trace: Trace, turn: int, heard: Correction) -> ErrorSite:
