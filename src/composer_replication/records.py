@@ -24,7 +24,7 @@ SCHEMA_VERSION: Literal[1] = 1
 ErrorKind = Literal[
     "tool_not_found", "json_decode", "type_error", "runtime_error", "repeated_failure", "exit_code", "edit_mismatch",
     "edit_precondition", "file_not_found", "timeout", "permission", "limit", "hook_block", "user_rejection",
-    "interruption", "silent_failure", "style", "communication", "effort",
+    "interruption", "correction", "silent_failure", "style", "communication", "effort",
 ]  # fmt: skip
 ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
 Fault = Literal["policy", "user", "harness", "environment"]
@@ -185,7 +185,8 @@ class ErrorSite(StoredRecord):
     fault: Fault = "policy"
     error_message: str
     call_id: str | None = None
-    """The tool call that failed; None where the user spoke about the whole turn."""
+    """The tool call that failed; None where the user spoke about the whole turn. It is a later turn's where the turn is
+    an edit that broke a command."""
     tool_name: str | None = None
     tool_schema: JsonObject | None = None
     available_tools: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ import pytest
 
 from composer_replication.config import HintsConfig, ToolboxConfig
 from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
-from composer_replication.hints import SiblingHintGenerator, dispatch, write_hints
+from composer_replication.hints import HINT_TEMPLATES, SiblingHintGenerator, dispatch, write_hints
 from composer_replication.hints.leakage import correction_of, gives_the_answer, leak_level, quotes_the_call
 from composer_replication.hints.sham import sham_of
 from composer_replication.hints.wording import count_tokens
@@ -163,7 +163,7 @@ def test_a_sham_is_about_as_long_as_the_hint(kind, tokens):
         assert sham.count("Reminder") == 1
 
 
-@pytest.mark.parametrize("kind", ERROR_KINDS)
+@pytest.mark.parametrize("kind", HINT_TEMPLATES)
 def test_a_sham_says_nothing_of_its_own_kind(kind):
     own = dispatch(kind).removeprefix("Reminder: ").split(". ")[0].removesuffix(".")
     assert not [sham for sham in shams(kind, 60) if own in sham]

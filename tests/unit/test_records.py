@@ -188,7 +188,7 @@ def test_error_kinds_are_the_closed_list():
     assert " ".join(ERROR_KINDS) == (
         "tool_not_found json_decode type_error runtime_error repeated_failure exit_code edit_mismatch "
         "edit_precondition file_not_found timeout permission limit hook_block user_rejection interruption "
-        "silent_failure style communication effort"
+        "correction silent_failure style communication effort"
     )
     with pytest.raises(ValidationError):
         ErrorSite.model_validate(SITE.model_dump() | {"error_kind": "typo"})

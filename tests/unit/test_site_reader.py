@@ -28,11 +28,11 @@ from composer_replication.sites.reader import LLMSiteReader, open_reader
 from composer_replication.sites.reader_prompt import ANSWER_SCHEMA, PROMPT_VERSION, SYSTEM, ReaderQuestion, read_answer
 
 MODEL = "local/reader"
-WORDS = "I asked for a yes or a no and got an essay. Next, fix the tests."
+WORDS = "A yes or a no was all it took, and I got an essay. Next, fix the tests."
 QUOTE = "got an essay"
 COST_USD = 0.0002
 # Of `question()` on any machine. It changes with the prompt version only: answers that were paid stay found.
-GOLDEN_KEY = "cd9b0950bb898b9fcb1385bb8562d3080d8ad854f03abc755702a0add345c278"
+GOLDEN_KEY = "fb1b2ad9b667c346977aa2a863331b04a523d9e99535552fc31a6d0d3e8816d0"
 
 
 def answer(kind="communication", quote=QUOTE):
@@ -155,14 +155,14 @@ def test_what_was_asked_and_what_it_cost(server, tmp_path):
     assert len(server.requests) == 2
 
 
-def test_the_verdict_replaces_the_phrase_rule_only_where_there_is_one(server, tmp_path):
+def test_the_verdict_replaces_the_rules_only_where_there_is_one(server, tmp_path):
     phrase = "This is too verbose."
     [by_rule] = find_sites(session(phrase))
-    assert by_rule.detector == "claude_code/communication_phrase"
+    assert by_rule.detector == "claude_code/wording"
     for given, expected in [
         (answer("none", ""), []),
-        (answer("style", "too verbose"), [("style", "reader/1")]),
-        (answer("communication", "too verbose"), [("communication", "reader/1")]),
+        (answer("style", "too verbose"), [("style", "reader/2")]),
+        (answer("communication", "too verbose"), [("communication", "reader/2")]),
         (answer("style", "not his words"), [("communication", by_rule.detector)]),
         ("no idea", [("communication", by_rule.detector)]),
     ]:
@@ -263,7 +263,7 @@ def test_the_key_is_the_content_and_nothing_else():
 
 def test_other_words_are_another_version_of_the_prompt():
     digest = hashlib.sha256(f"{SYSTEM}{canonical_json(ANSWER_SCHEMA)}".encode()).hexdigest()[:16]
-    assert {PROMPT_VERSION: digest} == {1: "0d72538f70be6e7e"}
+    assert {PROMPT_VERSION: digest} == {2: "05f45c60ce677537"}
 
 
 def test_a_later_process_pays_nothing_and_finds_a_paid_answer_in_the_ledger(server, tmp_path):

@@ -239,11 +239,12 @@ def test_an_unknown_agent_gets_the_general_rule() -> None:
     assert (site.error_kind, site.confidence) == ("runtime_error", 0.5)
 
 
-def shell(command: str, output: str, failed: bool = False, agent: str = "claude_code", said: str = "") -> Trace:
+def shell(
+    command: str, output: str, failed: bool = False, agent: str = "claude_code", said: str = "", about: str = ""
+) -> Trace:
     """One turn that runs one command."""
-    call: ToolCall = {
-        "id": "c", "type": "function", "function": {"name": "Bash", "arguments": json.dumps({"command": command})},
-    }  # fmt: skip
+    arguments = json.dumps({"command": command, "description": about})
+    call: ToolCall = {"id": "c", "type": "function", "function": {"name": "Bash", "arguments": arguments}}
     result: Message = {"role": "tool", "content": output, "tool_call_id": "c"}
     if failed:
         result["is_error"] = True
@@ -255,6 +256,7 @@ def shell(command: str, output: str, failed: bool = False, agent: str = "claude_
     )
 
 
+CONFLICT = "Auto-merging a.py\nCONFLICT (content): Merge conflict in a.py\nAutomatic merge failed; fix conflicts"
 TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: no'
 FAILED_COMMANDS = {
     "flagged": (shell("make", "Exit code 2\nmake: *** [all] Error 1", True), "exit_code"),
@@ -266,6 +268,22 @@ FAILED_COMMANDS = {
     "a probe that broke": (shell("grep x nowhere", "Exit code 2\ngrep: nowhere: No such file", True), "exit_code"),
     "a reproduction that broke before": (
         shell("python a.py", "Exit code 1\nModuleNotFoundError: No module named x", True, said="Reproduce the bug."),
+        "exit_code",
+    ),
+    "a merge that has nothing to do with conflicts": (
+        shell("git merge nowhere", "Exit code 1\nmerge: nowhere - not something we can merge", True),
+        "exit_code",
+    ),
+    "a failure behind a run that passed": (
+        shell("pytest | tail -3; ruff check | tail -3", "== 4 passed in 0.1s ==\nerror: no rule X", False),
+        "silent_failure",
+    ),
+    "test files that did not load beside tests that passed": (
+        shell("vitest run | tail", " Test Files  1 failed | 2 passed (3)\n      Tests  9 passed (9)"),
+        "silent_failure",
+    ),
+    "an error behind a program that silences its own": (
+        shell("ls x 2>/dev/null; make", "Exit code 2\nmake: *** [all] Error 1", True),
         "exit_code",
     ),
     "a fix that did not help": (
@@ -281,6 +299,11 @@ def test_commands_that_failed(case: str) -> None:
     assert [site.error_kind for site in find_sites(trace)] == [kind]
 
 
+def test_what_a_passing_run_printed_is_not_the_error() -> None:
+    [site] = find_sites(shell("bun test && bun lint | tail", "error: no database\n 12 pass\n 0 fail\nerror: bad style"))
+    assert site.error_message == "error: bad style"
+
+
 HARMLESS_COMMANDS = {
     "reading a log with a traceback": shell("cat build.log | tail -50", TRACEBACK),
     "reading a source, no status recorded": shell("sed -n 1,9p a.py", TRACEBACK, agent="swe_agent"),
@@ -293,6 +316,22 @@ HARMLESS_COMMANDS = {
     "a closed pipe": shell("find . | head -1", "./a\nfind: write error: Broken pipe", agent="swe_agent"),
     "a wanted failure": shell("python a.py", "Exit code 1\n" + TRACEBACK, True, said="Let me reproduce the bug."),
     "a status that the harness would have told": shell("pytest", "=== 1 failed in 0.1s ==="),
+    "a probe that silences its errors": shell(
+        "ls src 2>/dev/null; git -C other branch 2>/dev/null", "Exit code 128", True
+    ),
+    "a merge conflict": shell("git merge main", f"Exit code 1\n{CONFLICT}", True),
+    "a rebase conflict behind a pipe": shell("git rebase main 2>&1 | tail -5", CONFLICT),
+    "a look at what fails": shell("make test", "Exit code 2\nFAIL", True, said="Let me check the failing output."),
+    "a negative check": shell("./app bad.toml", "Exit code 2\nbad", True, said="Verify that a bad file is rejected."),
+    "a negative check in the call's own words": shell("./app x", "Exit code 2\nbad", True, about="Should be refused"),
+    "a file that was to go": shell("rm a && ls a", "Exit code 1\nls: a: No such file or directory", True),
+    "a look whether files are there": shell("ls NOTES.md 2>&1; echo; ls", "ls: NOTES.md: No such file or directory"),
+    "errors in the log of a run that passed": shell(
+        "bun test 2>&1 | tail -20", "error: no database\n\n 12 pass\n 0 fail\nRan 12 tests"
+    ),
+    "a test run of which only the beginning is shown": shell(
+        "bun run test 2>&1 | head -9", "bun test v1\n\na.test.ts:\nerror: item 3 failed\n(pass) retries"
+    ),
     "stopped by hand": shell("npm run dev", "Process exited with code 130", True, agent="codex"),
 }
 

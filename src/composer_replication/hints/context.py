@@ -24,6 +24,14 @@ class HintContext(TypedDict, total=False):
     tool_name: str
     tool_schema: dict[str, Any]
     failing_argument: FailingArgument
+    refusal: str
+    """What the tool says about one of its own arguments."""
+    reproduces: bool
+    """Whether the call runs a script whose purpose is to fail."""
+    after_edit: bool
+    """Whether the turn is an edit that broke a command which had passed."""
+    any_tool_may_do: bool
+    """Whether each listed tool could be the right one, as in the toolbox; in a session the others do other work."""
     feedback: str
     """The user's own words, where the user rejected or stopped the turn."""
     hook_reason: str

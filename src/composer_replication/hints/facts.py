@@ -11,13 +11,15 @@ from typing import Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from composer_replication.records import ErrorSite
+from composer_replication.records import ErrorSite, JsonObject
+from composer_replication.sites.detect import BROKEN_BY_EDIT, EXPLAINED
 
+from .error_line import error_line, first_line
 from .wording import clip, count_tokens, one_line, sentences, visible
 
 MAX_READ_CHARS = 4000
-MAX_LINE_CHARS = 400
-LINE_TOKENS = 32
+SPOKEN_KINDS = frozenset({"user_rejection", "interruption"})
+TOOLBOX = "toolbox/"
 REASON_TOKENS = 40
 FEEDBACK_TOKENS = 64
 
@@ -37,11 +39,14 @@ def context_of(site: ErrorSite) -> dict[str, Any]:
         "secondary_kind": site.secondary_kind,
         "tool_name": site.tool_name,
         "tool_schema": site.tool_schema,
-        "error_line": error_line(message),
+        "error_line": first_line(message) if "runtime_error" in kinds else error_line(message),
         "choices": choices_of(message),
-        "feedback": feedback_of(message) if kinds & {"user_rejection", "interruption"} else None,
+        "feedback": feedback_of(message) if kinds & SPOKEN_KINDS else None,
         "hook_reason": hook_reason(message) if "hook_block" in kinds else None,
         "failing_argument": failing_argument(message) if "type_error" in kinds else None,
+        "refusal": refusal_of(message, site.tool_schema) if "type_error" in kinds else None,
+        "after_edit": site.detector.endswith(f"/{BROKEN_BY_EDIT}"),
+        "any_tool_may_do": site.detector.startswith(TOOLBOX),
     }
     known = {name: value for name, value in facts.items() if value}
     return {"error_message": site.error_message, "available_tools": list(site.available_tools), **known}
@@ -53,49 +58,28 @@ _HARNESS_NOTE = re.compile(
 )
 # The harness speaks in the user's name when a question of the agent is turned down.
 _NOT_THE_USER = "The user wants to clarify these questions"
+_ASKS_FOR_MORE = re.compile(
+    r"\?\s*$|^(?:(?:hmm+|no|so|and|but|also|ok(?:ay)?|then|now|next)[,.]?\s+)*(?:(?:can|could|would|should|does|did|is|are)"
+    r"(?:n'?t)?|do (?:i|we|you)|what|how|why|which|where|when|who|explain|give|show|tell me|list|describe)\b",
+    re.IGNORECASE,
+)
+"""A question or a request: the user's next wish, which the agent could not know."""
 
 
 def feedback_of(message: str) -> str | None:
-    """The user's own words in a rejection or after an interruption: whole sentences, as many as fit."""
-    found = _SAID.search(message)
+    """The user's own words about the step: whole sentences, as many as fit, and nothing that asks for more work."""
+    # What came with the refusal and what the user explained afterwards: the last word counts.
+    found = _SAID.search(message, max(message.rfind(EXPLAINED), 0))
     words = one_line(_HARNESS_NOTE.sub("", found.group(1))) if found else ""
     if not words or words.startswith(_NOT_THE_USER):
         return None
     kept = ""
-    for sentence in sentences(words):
+    told = [sentence for sentence in sentences(words) if not _ASKS_FOR_MORE.search(sentence)]
+    for sentence in told:
         if count_tokens(f"{kept} {sentence}") > FEEDBACK_TOKENS:
             break
         kept = f"{kept} {sentence}".strip()
-    return kept or clip(words, FEEDBACK_TOKENS)
-
-
-# Best first: the exception that was raised, a place in a file, a line that calls itself an error, one that sounds so.
-_TELLING = (
-    re.compile(r"^(?:E\s+)?(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning)\b(?::.*)?$"),
-    re.compile(r"^\S*\w\S*:\d+(?::\d+)?:?\s+\S.*$"),
-    re.compile(r"\b(?:fatal|error|panic)\b", re.IGNORECASE),
-    re.compile(
-        r"fail|cannot|can't|could not|unable|not found|\bno \w+|denied|undefined|unrecogni[sz]ed|invalid|unexpected"
-        r"|expected|missing|refused|exception|ignored|not allowed|not permitted|unknown|✗|✖",
-        re.IGNORECASE,
-    ),
-)
-_EMPTY_TALK = re.compile(
-    r"^Exit code -?\d+$|^Traceback |^\[[^\]]*\] (?:\$|ERROR task failed)|^\[rerun: |^error: (?:Recipe|script) |^FAIL$"
-    r"|^npm (?:ERR!|error) (?:code|errno|A complete log)|^\W*$|^make(?:\[\d+\])?: \*\*\*|exited with code \d+\.?$",
-)
-
-
-def error_line(message: str) -> str | None:
-    """The line of a longer output that says most about what went wrong; None where no line does."""
-    lines = [line for raw in visible(message).splitlines() if (line := " ".join(raw[:MAX_LINE_CHARS].split()))]
-    telling = [line for line in lines if not _EMPTY_TALK.search(line)]
-    for number, pattern in enumerate(_TELLING):
-        found = [line for line in telling if pattern.search(line)]
-        if found:
-            # A traceback ends with its exception; compilers and tools put the cause first.
-            return clip(found[-1 if number == 0 else 0], LINE_TOKENS).rstrip(" .:")
-    return None
+    return kept or (clip(told[0], FEEDBACK_TOKENS) if told else None)
 
 
 _HOOK = re.compile(r"^\w+:\S+ hook (?:blocking )?(?:error|blocked)[^:]*:\s*(?:\[[^\]]*\]:\s*)?")
@@ -125,6 +109,7 @@ _ARGUMENT: tuple[tuple[Literal["type", "missing", "unexpected"], re.Pattern[str]
     ("missing", re.compile(rf"required (?:parameter|property|argument):? {_NAMED}(?: is missing)?")),
     ("missing", re.compile(rf"missing \d+ required (?:positional|keyword-only) arguments?: {_NAMED}")),
     ("missing", re.compile(rf"{_NAMED} is a required property")),
+    ("missing", re.compile(r"[`'\"](?P<name>[A-Za-z_]\w*)[`'\"] is required")),
     ("missing", re.compile(rf"^{_NAMED}\n\s+(?:Field required|Missing required)", re.MULTILINE)),
     ("unexpected", re.compile(rf"unexpected (?:parameter|keyword argument|property) {_NAMED}")),
     ("unexpected", re.compile(rf"^{_NAMED}\n\s+(?:Extra inputs|Unexpected keyword)", re.MULTILINE)),
@@ -144,6 +129,14 @@ def failing_argument(message: str) -> FailingArgument | None:
             argument = FailingArgument(name=found["name"], problem=problem)
             expected = found.groupdict().get("expected")
             return {**argument, "expected": expected} if expected else argument
+    return None
+
+
+def refusal_of(message: str, schema: JsonObject | None) -> str | None:
+    """The sentence of a tool that names a parameter of its own and says when it may not stand so."""
+    declared: JsonObject = (schema or {}).get("properties", {})
+    if any(f"`{name}`" in message for name in declared):
+        return first_line(message)
     return None
 
 

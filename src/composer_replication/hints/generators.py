@@ -17,6 +17,8 @@ from .templates import HintContext, LeakLevel, dispatch
 from .wording import one_line
 
 JUDGED_KINDS = frozenset({"style", "communication", "effort"})
+NOT_RAW_KINDS = JUDGED_KINDS | {"correction"}
+"""What a user corrects may have been done turns before, and the words may hold the next request: raw they mislead."""
 RUNTIME_MARKS = (
     "error", "exception", "fail", "decode", "timeout", "traceback", "exit_code", "nonzero", "syntax", "import",
     "assertion", "tool", "runtime", "crash", "exec",
@@ -56,7 +58,7 @@ def is_tool_runtime_kind(error_kind: str) -> bool:
     """Whether an error's raw text makes a useful hint. Unknown kinds follow the origin's substring rule."""
     kind = error_kind.lower()
     if kind in ERROR_KINDS:
-        return kind not in JUDGED_KINDS
+        return kind not in NOT_RAW_KINDS
     if any(mark in kind for mark in STYLE_MARKS):
         return False
     return any(mark in kind for mark in RUNTIME_MARKS)

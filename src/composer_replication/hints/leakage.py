@@ -9,6 +9,7 @@ answer. Where the trace holds no such success nothing is known about the answer,
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -29,6 +30,8 @@ MIN_STRETCH_WORDS = 3
 # Errors that are about the tool's name or about no call at all: any later success may be the answer.
 UNTIED_KINDS = frozenset({"tool_not_found", "json_decode", "repeated_failure"})
 
+_PATH = re.compile(rf"[\w.~-]*(?:/[\w.@-]+)+/?(?<=.{{{MIN_QUOTED_CHARS}}})")
+
 
 def leak_level(text: str, trace: Trace, site: ErrorSite, declared: LeakLevel) -> LeakLevel:
     """The level of a hint: what its layer declares, unless it holds the answer."""
@@ -44,6 +47,15 @@ def quotes_the_call(text: str, trace: Trace, turn: int) -> bool:
         return True
     values = [" ".join(value.split())[:QUOTED_CHARS] for call in calls for value in _texts(call)]
     return any(len(value) >= MIN_QUOTED_CHARS and value in said for value in values)
+
+
+def without_paths(line: str, trace: Trace, turn: int) -> str:
+    """The line with a dot for each path that the failed call gave: programs name the folder they were started in."""
+    calls = trace.messages[trace.turns[turn].start].get("tool_calls", [])
+    paths = [value for call in calls for value in _texts(call["function"]["arguments"]) if _PATH.fullmatch(value)]
+    for path in sorted(paths, key=len, reverse=True):
+        line = line.replace(path, "…")
+    return line
 
 
 def gives_the_answer(text: str, trace: Trace, site: ErrorSite) -> bool:

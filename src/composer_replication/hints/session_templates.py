@@ -11,6 +11,13 @@ from .wording import ended
 
 def _exit_code(context: HintContext) -> str:
     message, line = context.get("error_message", ""), context.get("error_line")
+    if context.get("after_edit"):
+        return _broken_by_edit(line)
+    if context.get("reproduces") and line:
+        return (
+            f"Reminder: this script is about to end with: {ended(line)} "
+            "If that is the error to reproduce, look for its cause; if not, mend the script."
+        )
     if re.match(r"Exit code 127\b", message) or "command not found" in message:
         return "Reminder: not every program is installed here. Check that a command exists, or use the project's own."
     if line:
@@ -24,6 +31,11 @@ def _exit_code(context: HintContext) -> str:
         "Reminder: the command of this step fails. Run its parts one at a time, "
         "and let the last lines of the output say which one it is."
     )
+
+
+def _broken_by_edit(line: str | None) -> str:
+    shown = f" with: {ended(line)}" if line else "."
+    return f"Reminder: after this edit a command that passed fails{shown} Keep it passing."
 
 
 def _edit_mismatch(context: HintContext) -> str:
@@ -116,10 +128,12 @@ def _interruption(context: HintContext) -> str:
 
 def _silent_failure(context: HintContext) -> str:
     line = context.get("error_line")
+    if context.get("after_edit"):
+        return _broken_by_edit(line)
     shown = f" Here the output says: {ended(line)}" if line else ""
     return (
         f"Reminder: a command can end well and still have failed.{shown} "
-        "Read the output, and do not hide the exit status behind a pipe or a fallback."
+        "Read the output before going on, and let the exit status be seen."
     )
 
 

@@ -18,7 +18,7 @@ _TOOLBOX_KINDS = frozenset({"tool_not_found", "json_decode", "type_error", "runt
 _TOPICS = (
     frozenset({"edit_mismatch", "edit_precondition", "file_not_found"}),
     frozenset({"exit_code", "silent_failure", "timeout", "runtime_error", "repeated_failure"}),
-    frozenset({"permission", "hook_block", "user_rejection", "interruption"}),
+    frozenset({"permission", "hook_block", "user_rejection", "interruption", "correction"}),
     frozenset({"style", "communication", "effort"}),
 )
 

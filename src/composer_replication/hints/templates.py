@@ -16,11 +16,16 @@ from typing import Any, Literal, cast
 from . import session_templates
 from .context import HintContext
 from .facts import FailingArgument
+from .wording import ended
 
 MAX_NAMED_TOOLS = 8
 MAX_SUGGESTED = 3
 SIMILAR = 0.6
 MAX_NAMED_VALUES = 6
+ENDING_OR_IDLE = frozenset({
+    "finish", "submit", "exit", "done", "complete", "attempt_completion", "task_complete", "final_answer", "think",
+})  # fmt: skip
+"""Tools that end the work or only ponder: never the answer to a call that failed."""
 JSON_TYPES = {"string": "str", "integer": "int", "number": "number", "boolean": "bool"}
 
 
@@ -30,7 +35,7 @@ def _tool_not_found(context: HintContext) -> str:
         return f"Reminder: the names that exist here are {', '.join(choices[:MAX_NAMED_TOOLS])}."
     if _NOT_A_TOOL.match(context.get("error_message", "")):
         return "Reminder: use only skills and agents that are listed, under the names they are listed with."
-    if len(context.get("available_tools", [])) > MAX_NAMED_TOOLS:
+    if len(_offered(context)) > MAX_NAMED_TOOLS:
         alike = _alike(context)
         if alike:
             return f"Reminder: call only tools that are listed. Did you mean {' or '.join(alike)}?"
@@ -44,6 +49,8 @@ _NOT_A_TOOL = re.compile(r"Unknown skill|Skill \S+ is not|Agent type ")
 
 
 def _json_decode(context: HintContext) -> str:
+    if "multiple commands" in context.get("error_message", ""):
+        return "Reminder: this tool takes one command at a time. Join the parts with && or ;, or send them one by one."
     text = 'Reminder: a call is one JSON object. Close every " and every }.'
     if _PARSER_TALK.search(context.get("error_message", "")):
         return text + ' Inside a text, write a line break as \\n and a quote as \\".'
@@ -59,6 +66,9 @@ def _type_error(context: HintContext) -> str:
     argument, tool = context.get("failing_argument"), context.get("tool_name")
     if argument:
         return _about_argument(argument, tool or "the tool", properties)
+    refusal = context.get("refusal")
+    if refusal:
+        return f"Reminder: {tool or 'the tool'} refuses a call like this one: {ended(refusal)}"
     if not properties or not tool:
         return "Reminder: arguments must be of the type that the tool takes."
     types = [f"{name}:{_type_name(schema)}" for name, schema in properties.items()]
@@ -96,25 +106,44 @@ def _type_name(schema: Any) -> str:
 
 def _runtime_error(context: HintContext) -> str:
     message = context.get("error_message", "").strip()
+    if _BROKEN_EDIT.search(message):
+        line = context.get("error_line", "")
+        shown = f" Here the linter says: {ended(line)}" if "Error" in line else ""
+        return (
+            f"Reminder: an edit that leaves a syntax error in the file is not applied.{shown} "
+            "Replace whole lines, with their indentation and with every bracket closed."
+        )
     if "\n" in message:
         message = context.get("error_line", "")
     reason = f" It says: {message}." if message else ""
     return f"Reminder: a tool can refuse a call.{reason} Use what exists."
 
 
+_BROKEN_EDIT = re.compile(r"proposed edit has introduced new syntax error")
+
+
 def _repeated_failure(context: HintContext) -> str:
-    first, few = context.get("secondary_kind", ""), len(context.get("available_tools", [])) <= MAX_NAMED_TOOLS
-    names = [name for name in _nearest(context) if name != context.get("tool_name")] if few else []
-    if names or first not in HINT_TEMPLATES or first == "repeated_failure":
-        others = f" Listed: {', '.join(names)}." if names else ""
-        return f"Reminder: that call has failed before. Try another one.{others}"
-    advice = HINT_TEMPLATES[first](context).removeprefix("Reminder: ")
-    return f"Reminder: this has failed before in the same way, so change the approach. {advice[:1].upper()}{advice[1:]}"
+    first = context.get("secondary_kind", "")
+    if first in HINT_TEMPLATES and first != "repeated_failure" and not context.get("any_tool_may_do"):
+        if context.get("reproduces"):
+            return HINT_TEMPLATES[first](context)
+        advice = HINT_TEMPLATES[first](context).removeprefix("Reminder: ")
+        if not advice.startswith(context.get("tool_name", " ")):
+            advice = f"{advice[:1].upper()}{advice[1:]}"
+        return f"Reminder: this has failed before, so change something first. {advice}"
+    names = [name for name in _nearest(context) if name != context.get("tool_name")]
+    others = f" Listed: {', '.join(names)}." if names else ""
+    return f"Reminder: that call has failed before. Try another one.{others}"
+
+
+def _offered(context: HintContext) -> list[str]:
+    """Listed tools that could do the work of a failed call."""
+    return [name for name in context.get("available_tools", []) if name.lower() not in ENDING_OR_IDLE]
 
 
 def _nearest(context: HintContext) -> list[str]:
     """Listed tools, those spelt most like the failing one when there are too many to name."""
-    names = context.get("available_tools", [])
+    names = _offered(context)
     if len(names) <= MAX_NAMED_TOOLS:
         return names
     return difflib.get_close_matches(context.get("tool_name", ""), names, n=MAX_NAMED_TOOLS, cutoff=0.0)
@@ -122,7 +151,7 @@ def _nearest(context: HintContext) -> list[str]:
 
 def _alike(context: HintContext) -> list[str]:
     """Listed tools whose names could be meant; case is not held against a name."""
-    by_lower = {name.lower(): name for name in context.get("available_tools", [])}
+    by_lower = {name.lower(): name for name in _offered(context)}
     wanted = context.get("tool_name", "").lower()
     close = difflib.get_close_matches(wanted, list(by_lower), n=MAX_SUGGESTED, cutoff=SIMILAR)
     return [by_lower[name] for name in close]
@@ -142,7 +171,8 @@ HINT_TEMPLATES: dict[str, Template] = {
 
 LEAK_LEVELS: dict[str, Literal["L0", "L1"]] = {
     **dict.fromkeys(HINT_TEMPLATES, "L0"),
-    **dict.fromkeys(("tool_not_found", "type_error", "repeated_failure", "user_rejection", "interruption"), "L1"),
+    **dict.fromkeys(("tool_not_found", "type_error", "repeated_failure"), "L1"),
+    **dict.fromkeys(("user_rejection", "interruption"), "L1"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -11,13 +12,14 @@ from composer_replication.records import ErrorSite, Hint, JsonObject, Trace, con
 from .facts import context_of
 from .generators import HintGenerator, Layer, LeveledHintGenerator, build_layers
 from .judge_prompt import excerpt_of
-from .leakage import leak_level, quotes_the_call
+from .leakage import leak_level, quotes_the_call, without_paths
 from .sham import sham_of
 from .templates import LEAK_LEVELS, LeakLevel
 from .wording import count_tokens, fits
 
 # Quoted from the error, and left out where they repeat the call: the template then speaks without them.
-QUOTED_FACTS = ("error_line", "feedback", "hook_reason", "choices")
+_REPRODUCTION = re.compile(r"\brepro(?:duce|duction)?\w*\.\w+")
+QUOTED_FACTS = ("error_line", "refusal", "feedback", "hook_reason", "choices")
 
 
 class HintSet(NamedTuple):
@@ -66,13 +68,21 @@ def write_hints(
 
 def _facts(trace: Trace, site: ErrorSite, context: dict[str, Any]) -> dict[str, Any]:
     """The context of a site, less what would quote the call and what only later calls of the trace tell."""
+    if "error_line" in context:
+        context = context | {"error_line": without_paths(context["error_line"], trace, site.turn)}
     quoted = {name: str(context[name]) for name in QUOTED_FACTS if name in context}
     quoting = {name for name, text in quoted.items() if quotes_the_call(text, trace, site.turn)}
     if trace.tools_inferred:
         quoting |= {"available_tools", "tool_schema"}
     facts = {name: value for name, value in context.items() if name not in quoting}
-    place = {"trace_id": site.trace_id, "turn": site.turn}
+    place = {"trace_id": site.trace_id, "turn": site.turn, "reproduces": _reproduces(trace, site)}
     return facts | place | ({"task_id": trace.task_id} if trace.task_id else {})
+
+
+def _reproduces(trace: Trace, site: ErrorSite) -> bool:
+    """Whether the call runs a script that is there to show an error, by its name."""
+    calls = trace.messages[trace.turns[site.turn].start].get("tool_calls", [])
+    return any(_REPRODUCTION.search(call["function"]["arguments"]) for call in calls if call["id"] == site.call_id)
 
 
 def _write_hint(

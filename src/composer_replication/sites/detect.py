@@ -15,33 +15,45 @@ from composer_replication.records import (
     content_id,
 )
 
-from .results import Failure, failure_of
-from .steering import Steering, said_site, steering, words_after
+from .blame import EditsSince, FileChange
+from .corrections import Correction, corrections, said_site
+from .results import Failure, failure_of, passed
 
-PHRASE_CONFIDENCE = 0.5
 STREAK = 3
+BROKEN_BY_EDIT = "broken_by_edit"
+EXPLAINED = "\n\nThe user then said:\n"
+"""Between a refusal and the reason that the user gave in the next message."""
 
 
 def find_sites(trace: Trace) -> list[ErrorSite]:
     """At most one site per tool call, in the order of the trace, then what the user said about the turn."""
     # The toolbox environment itself only counts a call that failed before.
     repeats = Repeats(None if trace.source.agent == "toolbox" else STREAK)
-    schemas = _schemas(trace)
+    schemas, edits = _schemas(trace), EditsSince()
+    heard = {found.said.turn: found for found in reversed([*corrections(trace)])}
     sites: list[ErrorSite] = []
     for turn in range(len(trace.turns)):
         at = trace.turns[turn]
         agent, said = trace.source.agent, trace.messages[at.start]["content"] or at.thinking
         outcomes = [(call, result, failure_of(agent, said, call, result)) for call, result in _answers(trace, turn)]
         found = [(call, result, failure) for call, result, failure in outcomes if failure]
+        refused = any(failure.kind == "user_rejection" for _, _, failure in found)
         for call, result, failure in found:
-            sites.append(_site(trace, turn, call, result.get("tool_call_id", ""), failure, repeats, schemas))
-        if not any(failure.kind == "user_rejection" for _, _, failure in found):
-            sites += [_heard(trace, turn, heard) for heard in steering(*words_after(trace, turn))]
+            edit = edits.broken_by(call, failure.text) if failure.fault == "policy" else None
+            if edit:
+                sites.append(_broken(trace, edit, result.get("tool_call_id", ""), failure, schemas))
+            else:
+                explained = _explained(failure, heard.get(turn))
+                sites.append(_site(trace, turn, call, result.get("tool_call_id", ""), explained, repeats, schemas))
+        for call, result, failure in outcomes:
+            edits.feed(turn, call, failed=failure is not None or not passed(call, result))
+        if turn in heard and not refused:
+            sites.append(_heard(trace, turn, heard[turn]))
         own: list[tuple[str | None, ErrorKind]] = [
             (_key(call), failure.kind) for call, _, failure in found if failure.fault == "policy"
         ]
         repeats.end_turn(own, succeeded=any(not failure for _, _, failure in outcomes))
-    return sites
+    return sorted(sites, key=lambda site: site.turn)
 
 
 class Repeats:
@@ -119,11 +131,39 @@ def _site(
     )
 
 
-def _heard(trace: Trace, turn: int, heard: Steering) -> ErrorSite:
+def _broken(
+    trace: Trace, edit: FileChange, call_id: str, failure: Failure, schemas: dict[str, JsonObject]
+) -> ErrorSite:
+    """The site of an edit that broke a command: the turn is the edit's, the call that failed is the command's."""
+    return ErrorSite(
+        site_id=content_id(trace.trace_id, edit.turn, call_id),
+        trace_id=trace.trace_id,
+        turn=edit.turn,
+        state_id=trace.state_id(edit.turn),
+        error_kind=failure.kind,
+        fault=failure.fault,
+        error_message=failure.text,
+        call_id=call_id or None,
+        tool_name=edit.tool,
+        tool_schema=schemas.get(edit.tool),
+        available_tools=tuple(schemas),
+        detector=f"{trace.source.agent}/{BROKEN_BY_EDIT}",
+        confidence=failure.confidence,
+    )
+
+
+def _explained(failure: Failure, heard: Correction | None) -> Failure:
+    """A refused call with the reason that the user gave in the next message, unless it came with the refusal."""
+    if failure.kind != "user_rejection" or heard is None or heard.words in failure.text:
+        return failure
+    return failure._replace(text=f"{failure.text}{EXPLAINED}{heard.words}")
+
+
+def _heard(trace: Trace, turn: int, heard: Correction) -> ErrorSite:
     detector = f"{trace.source.agent}/{heard.rule}"
-    if heard.kind == "interruption":
-        return said_site(trace, turn, heard.kind, heard.words, detector, confidence=1.0, fault="user")
-    return said_site(trace, turn, heard.kind, heard.words, detector, PHRASE_CONFIDENCE)
+    if heard.said.interrupted:
+        return said_site(trace, turn, "interruption", heard.words, detector, confidence=1.0, fault="user")
+    return said_site(trace, turn, heard.kind, heard.words, detector, heard.confidence)
 
 
 def _schemas(trace: Trace) -> dict[str, JsonObject]:

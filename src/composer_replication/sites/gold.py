@@ -17,7 +17,7 @@ from .detect import find_sites
 MIN_CASES = 10
 """A kind with fewer labelled cases is shown, and left out of the pooled figures."""
 JUDGED: frozenset[ErrorKind] = frozenset({"style", "communication", "effort"})
-BY_THE_USER: frozenset[ErrorKind] = frozenset({"user_rejection", "interruption"})
+BY_THE_USER: frozenset[ErrorKind] = frozenset({"user_rejection", "interruption", "correction"})
 WILSON_Z = 1.96
 
 Place = tuple[int | None, str]
@@ -88,18 +88,17 @@ def _tallies(
 
 
 def _by_turn(trace: Trace, sites: Sequence[ErrorSite]) -> dict[int, frozenset[Place]]:
-    """Underlying kinds: whether a failure repeats an earlier one is not labelled."""
+    """Underlying kinds: whether a failure repeats an earlier one, and which edit caused it, is not labelled."""
+    where = {
+        call["id"]: (turn, position)
+        for turn, at in enumerate(trace.turns)
+        for position, call in enumerate(trace.messages[at.start].get("tool_calls", []))
+    }
     places: dict[int, set[Place]] = {}
     for site in sites:
-        places.setdefault(site.turn, set()).add((_position(trace, site), site.secondary_kind or site.error_kind))
+        turn, position = where.get(site.call_id or "", (site.turn, None))
+        places.setdefault(turn, set()).add((position, site.secondary_kind or site.error_kind))
     return {turn: frozenset(found) for turn, found in places.items()}
-
-
-def _position(trace: Trace, site: ErrorSite) -> int | None:
-    if site.call_id is None:
-        return None
-    calls = trace.messages[trace.turns[site.turn].start].get("tool_calls", [])
-    return next((position for position, call in enumerate(calls) if call["id"] == site.call_id), None)
 
 
 def _sum(tallies: Iterable[Tally]) -> Tally:

@@ -35,8 +35,26 @@ RUN_FAILURES = re.compile(
     r"|^(?:failed|unable) to \w[^\n]*: |^Killed$|^CONFLICT |^error Command failed|^FAIL: |^Uncaught |^\w*Error \[",
     re.MULTILINE,
 )  # fmt: skip
+PASSED = re.compile(
+    r"^\s*[1-9]\d* pass\n\s*0 fail\b.*|^=+ [1-9]\d* passed\b(?!.*\b(?:failed|errors?)\b).*"
+    r"|^\s*Test Files +[1-9]\d* passed (?!.*failed).*\n\s*Tests? +[1-9]\d* passed (?!.*failed).*|^OK(?: \(.*\))?$|^test result: ok\..*",
+    re.MULTILINE,
+)
+"""A run that counts its failures and has none: what stands above it are errors that its tests provoked."""
 LAST_WORDS = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception)(?::|$)", re.MULTILINE)
 LAST_LINES = 3
+CUT_RUN = re.compile(r"\btests?\b.*\|\s*head\b")
+
+
+def behind_passing_runs(output: str) -> str:
+    """What stands after the last run that passed."""
+    return output[max((match.end() for match in PASSED.finditer(output)), default=0) :]
+
+
+def _without_logged_errors(output: str) -> str:
+    """Where the summary of a test run is cut off, a line `error: …` may be one that a test provoked."""
+    lines = output.splitlines()
+    return "\n".join([*lines[:LAST_LINES], *(line for line in lines[LAST_LINES:] if not line.startswith("error: "))])
 
 
 def shows_failure(command: str, output: str) -> str | None:
@@ -46,6 +64,7 @@ def shows_failure(command: str, output: str) -> str | None:
     shown = "\n".join(lines[:TAIL_LINES] + lines[-TAIL_LINES:] if len(lines) > 2 * TAIL_LINES else lines)
     places = [(OWN_ERRORS, shown)]
     if not only_reads(command):
+        shown = behind_passing_runs(shown if not CUT_RUN.search(command) else _without_logged_errors(shown))
         places += [(RUN_FAILURES, shown), (LAST_WORDS, "\n".join(shown.rstrip().splitlines()[-LAST_LINES:]))]
     for pattern, where in places:
         if match := pattern.search(where):

@@ -1,7 +1,7 @@
-"""Asks a model whether the user's words after a turn criticise its style, its tone or its effort. Off unless set.
+"""Asks a model whether the user's words after a turn correct it or criticise how it worked. Off unless set.
 
-Most corrections are worded in ways that no list of phrases finds. Where the model answers, its verdict stands in place
-of the phrase rule's; where it does not, or its answer is refused, the phrase rule's stays.
+Many corrections are worded in ways that no rule finds. Where the model answers, its verdict stands in place of the
+rules'; where it does not, or its answer is refused, that of the rules stays.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from composer_replication.llm.chat import ChatClient
 from composer_replication.llm.chat_client import open_chat
 from composer_replication.records import ErrorKind, ErrorSite, JsonObject, Trace
 
+from .corrections import said_site
 from .reader_prompt import KINDS, PROMPT_VERSION, ReaderQuestion, ReaderVerdict, read_answer
-from .steering import said_site, words_after
+from .spoken import MAX_CHARS, Spoken, spoken
 
 CACHE = "reader"
 CONFIDENCE = 0.8
@@ -50,10 +51,22 @@ class LLMSiteReader:
         by_turn: dict[int, list[ErrorSite]] = {turn: [] for turn in range(len(trace.turns))}
         for site in sites:
             by_turn[site.turn].append(site)
-        return [site for turn, found in by_turn.items() for site in self._read_turn(trace, turn, found)]
+        words = {said.turn: said.text[:MAX_CHARS] for said in reversed([*spoken(trace)])}
+        return [
+            site for turn, found in by_turn.items() for site in self._read_turn(trace, turn, found, words.get(turn))
+        ]
 
-    def _read_turn(self, trace: Trace, turn: int, found: list[ErrorSite]) -> list[ErrorSite]:
-        words, _ = words_after(trace, turn)
+    def corrections(self, trace: Trace) -> list[Spoken]:
+        """What the user said that the reader takes for a correction of any kind, whatever the rules say."""
+        return [
+            said
+            for said in spoken(trace)
+            if said.turn is not None
+            and (verdict := self._verdict(ReaderQuestion.of(trace, said.turn, said.text[:MAX_CHARS])))
+            and verdict.kind
+        ]
+
+    def _read_turn(self, trace: Trace, turn: int, found: list[ErrorSite], words: str | None) -> list[ErrorSite]:
         if not words or any(site.error_kind in SETTLED for site in found):
             return found
         verdict = self._verdict(ReaderQuestion.of(trace, turn, words))

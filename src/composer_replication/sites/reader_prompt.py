@@ -13,33 +13,37 @@ from composer_replication.llm.chat import json_fields, json_request
 from composer_replication.llm.fence import FENCE_RULE, fenced, neutralise
 from composer_replication.records import ErrorKind, JsonObject, Trace, canonical_json, render_action
 
-from .steering import MAX_CHARS
+from .spoken import MAX_CHARS
 
-PROMPT_VERSION = 1
+PROMPT_VERSION = 2
 """Part of the cache key and of the detector's name. Raise it with every change of the words below."""
 MAX_TURN_CHARS = 1500
 MIN_QUOTE_CHARS = 4
 """A shorter quote says nothing, unless the user said no more than that."""
 REPLY_TOKENS = 256
-KINDS: tuple[ErrorKind, ...] = ("style", "communication", "effort")
+KINDS: tuple[ErrorKind, ...] = ("style", "communication", "effort", "correction")
 NONE = "none"
 
 SYSTEM = (
     "You help to train a coding agent. You are shown one step of a recorded session and what the user said right after "
-    "it. Decide whether these words criticise how the agent worked in that step.\n"
+    "it. Decide whether these words find fault with that step: whether they say or show that something the agent did, "
+    "said, proposed or left out is wrong, unwanted or not enough, and of which kind the fault is.\n"
     "style: the form of the code or text it wrote, such as naming, comments, formatting, or rules and conventions of "
     "the user or the project that it broke.\n"
     "communication: how it spoke to the user, such as too long, too vague, wrong tone, not answering the question, "
     "claiming what is not so, asking too much or too little.\n"
     "effort: too little or too much work, such as stopping early, leaving things unchecked, guessing instead of looking, "
     "taking shortcuts, or doing more than was asked for.\n"
-    "none: everything else, such as a new task, an answer to a question, thanks, a report of an error or a bug, a change "
-    "of mind, or a wish for later that does not find fault with the step.\n"
+    "correction: any other fault, such as the wrong place, thing or way, a result that does not work, something that the "
+    "user does not want, or a proposal that the user overrules. A doubting question counts if it says what is wrong or "
+    "what would be right.\n"
+    "none: everything else, such as a new task or an addition to it, a plain question, an answer to the agent's question "
+    "or the choice of one of its options, consent, thanks, or facts without blame.\n"
     "If several fit, take the one that the user minds most. In doubt, take none.\n"
     f"There are two records, the step of the agent and the words of the user. {FENCE_RULE}\n"
-    'Answer with a JSON object of two fields, {"kind": "style" or "communication" or "effort" or "none", "quote": '
-    '"..."}. The quote is the criticism, at most 20 words copied letter by letter from the user\'s words, and empty for '
-    "none."
+    'Answer with a JSON object of two fields, {"kind": "style" or "communication" or "effort" or "correction" or '
+    '"none", "quote": "..."}. The quote is the criticism, at most 20 words copied letter by letter from the user\'s '
+    "words, and empty for none."
 )
 ANSWER_SCHEMA: JsonObject = {
     "type": "object",

@@ -14,6 +14,7 @@ SHELL_TOOLS = frozenset({
     "shell_command", "command", "cmd", "run_in_terminal", "execute_ipython_cell", "run_ipython", "ipython", "python",
     "bash_command", "execute", "unified_exec", "write_stdin",
 })  # fmt: skip
+PURPOSE_KEYS = ("description", "summary", "explanation")
 COMMAND_KEYS = ("command", "cmd", "commands", "keystrokes", "script", "code", "input", "chars")
 
 READERS = frozenset({
@@ -28,12 +29,18 @@ PROBES = frozenset({
 })  # fmt: skip
 """Programs that answer a question by their exit status; `gh` says so when what it looks up does not exist."""
 
+REMOVERS = frozenset({"rm", "rmdir", "mv", "unlink", "trash"})
+LOOKERS = frozenset({"ls", "stat", "test", "[", "find", "cat", "file"})
+
 IN_A_SCRIPT = "tools.exec_command("
 """Codex can run commands from a script; the harness then reports the script's status."""
 _SEPARATOR = re.compile(r"\|\||&&|[|;\n&]")
 _HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?.*?^\1$", re.DOTALL | re.MULTILINE)
 _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
 _REDIRECTION = re.compile(r"\d?>>?&?\s*(/dev/null|\d)|&>\s*/dev/null")
+_WRITES = re.compile(r"\bsed\b[^|;&]*\s-i|>|\btee\b")
+_SILENCED = re.compile(r"(?:2|&)>\s*/dev/null\b")
+_END_OF_PART = re.compile(r"&&|\|\||[;\n]")
 _ASSIGNMENT = re.compile(r"^\w+=\S*$")
 _WRAPPERS = frozenset({
     "sudo", "time", "timeout", "nohup", "env", "command", "exec", "xvfb-run", "stdbuf", "nice", "then", "do", "else", "if",
@@ -97,6 +104,11 @@ def only_reads(command: str) -> bool:
     return bool(found) and all(program.reads for program in found)
 
 
+def may_write(command: str) -> bool:
+    """Whether a file may be another one afterwards."""
+    return not only_reads(command) or _WRITES.search(_bare(command)) is not None
+
+
 def is_probe(command: str) -> bool:
     """Whether the last program answers a question by its exit status."""
     found = programs(command)
@@ -113,5 +125,35 @@ def expects_failure(command: str) -> bool:
     return _EXPECTS_FAILURE.search(_bare(command)) is not None
 
 
+def silences_errors(command: str) -> bool:
+    """Whether the last program throws its own complaints away: it may well find nothing."""
+    return _SILENCED.search(_END_OF_PART.split(_unquoted(command).strip())[-1]) is not None
+
+
+def looks_for_what_it_removed(command: str) -> bool:
+    """Whether the last program shows that something is gone."""
+    found = programs(command)
+    removed = any(p.name in REMOVERS or (p.name == "git" and p.argument == "rm") for p in found[:-1])
+    return removed and found[-1].name in LOOKERS
+
+
+def purpose_of(call: ToolCall | None) -> str:
+    """What the agent says in the call itself that the call is for."""
+    fields = arguments_of(call) if call else {}
+    return "\n".join(str(fields[key]) for key in PURPOSE_KEYS if fields.get(key))
+
+
+def arguments_of(call: ToolCall) -> dict[str, Any]:
+    try:
+        arguments: Any = json.loads(call["function"]["arguments"])
+    except (ValueError, RecursionError):
+        return {}
+    return cast(dict[str, Any], arguments) if isinstance(arguments, dict) else {}
+
+
 def _bare(command: str) -> str:
-    return _REDIRECTION.sub(" ", _QUOTED.sub("Q", _HEREDOC.sub(" ", command)))
+    return _REDIRECTION.sub(" ", _unquoted(command))
+
+
+def _unquoted(command: str) -> str:
+    return _QUOTED.sub("Q", _HEREDOC.sub(" ", command))
