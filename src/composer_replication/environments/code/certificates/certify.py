@@ -43,6 +43,8 @@ from .two_verifiers import IN_FULL, both_verdicts
 MIN_CAUGHT_SHARE = 0.5
 MIN_CHEAP_TESTS = 5
 """Where none proves something alone: fewer could be guessed together."""
+MIN_NOTICING = 3
+"""Tests that no lazy solution passes. The others are counted together with one of them."""
 REPEAT_ONE_IN = 5
 GOLD_DRAWS = 5
 """Of what is contradicted, the one of the grade itself among them."""
@@ -339,7 +341,7 @@ def _trials(candidate: Candidate, split: Split, bench: Bench, seed: int) -> dict
 def _noticing(hidden: frozenset[str], lazy: Trials, candidate: Candidate) -> frozenset[str]:
     """The tests that no lazy solution passes, or a rejection where they are too few."""
     found = hidden.difference(*(trial.passed for trial in lazy.values()))
-    if len(found) < enough_hidden(candidate):
+    if len(found) < min(MIN_NOTICING, enough_hidden(candidate)):
         worst = max(lazy, key=lambda name: len(hidden & lazy[name].passed)).removeprefix(LAZY)
         raise Rejected("lazy_solution", f"{worst} passes most of {len(hidden)} tests, {len(found)} notice all")
     return found
