@@ -1,4 +1,4 @@
-"""What four kinds of server refuse, written from their documents and apart from our own table of rules.
+"""What four kinds of server refuse, as far as known (see `Dialect.documents`), apart from our own table of rules.
 
 OpenAI      platform.openai.com/docs/api-reference/chat/create; guides/function-calling; guides/reasoning
 Anthropic   platform.claude.com/docs/en/api/messages/create; agents-and-tools/tool-use/implement-tool-use;

@@ -18,7 +18,8 @@ _NAME = r"[a-zA-Z0-9_-]{1,64}"
 
 class Dialect(NamedTuple):
     documents: tuple[str, ...]
-    """Where its rules stand, read on `CHECKED`."""
+    """Where its rules stand. On `CHECKED` the sources of Mistral and vLLM were read; for the others, excerpts and the
+    refusals that users of these servers report."""
     path: str = "/chat/completions"
     key_header: str = "Authorization"
     headers: tuple[tuple[str, str], ...] = ()
