@@ -73,6 +73,11 @@ def test_variants_are_of_what_nothing_tells(candidate, split, bench):
     assert {each.literal for each in variants(told, split, bench, 0)} == {None}
 
 
+def test_what_the_hidden_tests_spell_out_comes_first(candidate, split, bench):
+    for seed in range(6):
+        assert variants(candidate, split, bench, seed)[0].literal == "crate number seven"
+
+
 def test_what_only_a_hidden_test_knows_is_shown(candidate, split, bench):
     told = enough_told(candidate, split, bench, 0)
     assert (told.hidden, told.examples, told.left_out) == (OTHERS, (BOX,), 0)

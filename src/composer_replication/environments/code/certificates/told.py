@@ -28,7 +28,8 @@ from .gates import Bench, Rejected, Split, enough_hidden
 
 MAX_LITERALS = 6
 MAX_CHOICES = 4
-MAX_MORE_EXAMPLES = 2
+SHORTEST_MESSAGE = 4
+MAX_MORE_EXAMPLES = 4
 CHOICES = ("drop_branch", "off_by_one", "remove_early_return", "drop_exception_handling")
 """Operators that change what a short description often leaves open."""
 OBVIOUS = (0, 1, -1, 2, "", " ", True, False, None)
@@ -163,7 +164,7 @@ def shows_examples(docstring: str, statement: str) -> bool:
 
 
 def variants(candidate: Candidate, split: Split, bench: Bench, seed: int) -> list[Variant]:
-    """Those of untold texts and numbers, then a draw of other choices."""
+    """Those of untold texts and numbers, first what the hidden tests spell out; then a draw of other choices."""
     seen = "\n".join([candidate.statement["L0"], *_remaining_texts(split, bench)])
     literals: list[Variant] = []
     choices: list[Variant] = []
@@ -182,7 +183,15 @@ def variants(candidate: Candidate, split: Split, bench: Bench, seed: int) -> lis
     draw = Random(f"{seed} {candidate.name}")
     draw.shuffle(literals)
     draw.shuffle(choices)
+    asked = "\n".join(bench.original(path) or "" for path in sorted(set(map(file_of, split.hidden))))
+    literals.sort(key=lambda variant: not _is_spelled_out(variant.literal, asked))
     return [*literals[:MAX_LITERALS], *choices[:MAX_CHOICES]]
+
+
+def _is_spelled_out(literal: str | int | float | None, tests: str) -> bool:
+    """Whether the tests hold a text, or what stands between its placeholders."""
+    parts = re.split(r"%\w|\{[^}]*\}|\n", literal) if isinstance(literal, str) else []
+    return any(len(part.strip()) >= SHORTEST_MESSAGE and part.strip() in tests for part in parts)
 
 
 def _remaining_texts(split: Split, bench: Bench) -> Iterator[str]:
