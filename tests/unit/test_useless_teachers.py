@@ -81,6 +81,10 @@ def test_nobody_is_asked_on_when_those_that_are_left_make_no_pair(ledger):
             replay_asking(asking, teachers, ledger, CONFIG, None, Quorum(2, by_family=True))
         assert server.models().count("bad/model") == 4
         assert server.models().count("ok/model") < len(MANY)
+        paid = server.models().count("ok/model")
+        with pytest.raises(PartialError, match="no pair can come of it without the others"):
+            replay_asking(asking, teachers, ledger, CONFIG, None, Quorum(2, by_family=True))
+        assert server.models().count("ok/model") == paid, "the same command pays for no more of it"
 
 
 def test_one_good_answer_in_the_first_few_is_enough(ledger):
