@@ -1,8 +1,8 @@
 """Questions asked through batch endpoints, at half the price, within a day.
 
 Each question is reserved in the ledger like any other call. The id of a batch is in `RUN/batches` before it is waited
-for, so that a run that was killed looks for the same batch again. Between the provider's word and that file lies a
-moment in which a kill leaves the batch's questions in doubt, as it does with calls in flight.
+for, so that a run that was killed looks for the same batch again. A kill while it is handed over leaves its questions
+in doubt, as it does with calls in flight.
 """
 
 from __future__ import annotations
