@@ -121,6 +121,14 @@ def test_names_that_the_user_vouches_for_are_its_own():
             written_teachers([written], ReplayConfig(), [alias])
 
 
+def test_the_family_of_a_deployment_is_told_by_its_other_names():
+    here = "http://127.0.0.1:9/v1"
+    assert Teacher("my-deployment", here).family == "my-deployment"
+    assert Teacher("my-deployment", here, label="azure-gpt").family == "gpt"
+    assert Teacher("prod-7", here, served_as=("qwen3-coder",)).family == "qwen"
+    assert Teacher("devstral", here, label="gpt").family == "mistral"
+
+
 def test_an_entry_without_an_address_is_told_so():
     config = ReplayConfig(simulated=False, models={"gpt-5-mini": TeacherSettings(prices=(1, 1))})
     for choose in (lambda: configured_teachers(config), lambda: written_teachers(["gpt-5-mini"], config)):
