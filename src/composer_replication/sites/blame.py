@@ -66,6 +66,6 @@ def _key(command: str) -> str:
 def _edit_of(turn: int, call: ToolCall) -> FileChange | None:
     name, fields = call["function"]["name"], arguments_of(call)
     path = next((str(fields[key]) for key in _PATH_KEYS if fields.get(key)), "")
-    if not _EDITS.search(name.lower()) or fields.get("command") in _ONLY_LOOKS:
+    if not _EDITS.search(name.lower()) or str(fields.get("command")) in _ONLY_LOOKS:
         return None
     return FileChange(turn, name, path.replace("\\", "/").rsplit("/", 1)[-1])
