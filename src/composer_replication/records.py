@@ -305,6 +305,19 @@ def canonical_call(name: str, arguments: object) -> str:
     return canonical_json({"name": name, "arguments": arguments})
 
 
+def json_object(text: str) -> JsonObject | None:
+    """The object that a text holds; None for any other text, also where Python would read NaN or Infinity."""
+    try:
+        value: Any = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return cast("JsonObject", value) if isinstance(value, dict) else None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
 def canonical_tool_call(call: ToolCall) -> str:
     function = call["function"]
     try:

@@ -340,6 +340,12 @@ def test_a_malformed_call_in_the_history_is_shown_as_text_and_counted(tmp_path, 
     assert "no file" in text
 
 
+def test_a_number_that_json_has_not_is_malformed_and_loses_no_pair(tmp_path):
+    prompts = {"p0": (*PROMPT[:2], call("set_key", '{"value": NaN}'), PROMPT[3])}
+    exported = export(PAIRS, "trl", tmp_path, prompts)
+    assert (exported.rows, exported.left_out, exported.malformed_histories) == (2, {}, 1)
+
+
 def test_a_malformed_side_can_be_written_as_text_alone(tmp_path):
     pair = make_pair(2, PAIRS[0].chosen, BROKEN)
     assert export([PAIRS[1], pair], "trl", tmp_path / "calls").left_out == {"a side's arguments are no JSON object": 1}

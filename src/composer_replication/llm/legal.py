@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from jsonschema import Draft7Validator, SchemaError
 
-from composer_replication.records import JsonObject, canonical_json
+from composer_replication.records import JsonObject, canonical_json, json_object
 
 from .dialects import Dialect
 
@@ -181,21 +181,10 @@ def _legal_id(id_: str, seen: set[str], dialect: Dialect) -> str:
 def _legal_call(call: JsonObject, id_: str, dialect: Dialect) -> JsonObject:
     function: JsonObject = call["function"]
     arguments: str = function["arguments"]
-    if dialect.argument_objects and not isinstance(_parsed(arguments), dict):
+    if dialect.argument_objects and json_object(arguments) is None:
         arguments = json.dumps({MALFORMED: arguments}, ensure_ascii=False) if arguments.strip() else "{}"
     named = {**function, "name": legal_name(function["name"], dialect), "arguments": arguments}
     return {**call, "type": "function", "id": id_, "function": named}
-
-
-def _parsed(arguments: str) -> Any:
-    try:
-        return json.loads(arguments, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
 
 
 def _merged(messages: Sequence[JsonObject], roles: Sequence[str]) -> _Messages:

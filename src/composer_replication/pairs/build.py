@@ -21,10 +21,11 @@ from composer_replication.records import (
     canonical_tool_call,
     content_id,
 )
+from composer_replication.replay.roster import ENOUGH_FAMILIES
 
 from .majority import majority_pairs
 from .sides import action_message, even_sides, is_well_formed
-from .vote import MIN_FAMILIES, Chamber, Equivalence, Tier, VoteVerdict, vote
+from .vote import Chamber, Equivalence, Tier, VoteVerdict, vote
 
 Samples = Mapping[str, Sequence[Message]]
 Rule = Literal["agreement", "majority"]
@@ -80,7 +81,7 @@ def extract_dpo_pairs(
                 critical,
                 free_text,
                 trace.tools_inferred,
-                1 if one_teacher else MIN_FAMILIES,
+                1 if one_teacher else ENOUGH_FAMILIES,
             )
             fresh = (samples or {}).get(trace.state_id(turn), ())
             voting = answers if own_family else _without_family(answers, trace.turns[turn].family)

@@ -17,7 +17,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from composer_replication.records import JsonObject, canonical_call, canonical_json
+from composer_replication.records import JsonObject, canonical_call, canonical_json, json_object
 
 PATH_ARGUMENTS = frozenset(
     "path file_path filepath absolute_path notebook_path directory dir cwd workdir target_file".split()
@@ -55,13 +55,12 @@ class ActionCall(NamedTuple):
 def parse_action(action: str | None) -> ActionCall | None:
     """The call that a canonical text holds; None for anything that is not exactly one well-formed call."""
     try:
-        value: Any = json.loads(action or "", parse_constant=_refuse)
-        (action or "").encode()
-    except (ValueError, RecursionError):
+        (action or "").encode()  # a lone surrogate could not be written down
+    except UnicodeEncodeError:
         return None
-    if not isinstance(value, dict):
+    fields = json_object(action or "")
+    if fields is None:
         return None
-    fields = cast("JsonObject", value)
     name, arguments = fields.get("name"), fields.get("arguments")
     if fields.keys() != {"name", "arguments"} or not isinstance(name, str) or not name:
         return None
@@ -188,7 +187,3 @@ def _types(schema: JsonObject) -> set[str]:
     found: Any = schema.get("type")
     listed = cast("list[Any]", found) if isinstance(found, list) else [found]
     return {name for name in listed if isinstance(name, str)}
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")

@@ -9,9 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence, Set, Sized
-from typing import Any, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
-from composer_replication.records import JsonObject, Message, PreferencePair, ToolCall, Trace, canonical_json
+from composer_replication.records import (
+    JsonObject,
+    Message,
+    PreferencePair,
+    ToolCall,
+    Trace,
+    canonical_json,
+    json_object,
+)
 from composer_replication.windows import CHARACTERS_PER_TOKEN, TurnHistory, fit_rendered
 
 
@@ -140,8 +148,5 @@ def _malformed_calls(messages: Iterable[Message]) -> set[str]:
 def _arguments(call: ToolCall) -> JsonObject | str:
     """As an object, or as they were written where they are none."""
     text = call["function"]["arguments"]
-    try:
-        value: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return cast("JsonObject", value) if isinstance(value, dict) else text
+    found = json_object(text)
+    return text if found is None else found

@@ -18,11 +18,11 @@ from fractions import Fraction
 from typing import Literal, NamedTuple, Protocol
 
 from composer_replication.records import Agreement, JsonObject, TeacherReply, TraceState, canonical_json
+from composer_replication.replay.roster import ENOUGH_FAMILIES
 from composer_replication.replay.valid_calls import Objection, objection
 
 from .canonical import canonical_action, critical_key, parse_action
 
-MIN_FAMILIES = 2
 TWO_THIRDS = Fraction(2, 3)
 Tier = Literal["execution", "exact", "critical", "text", "single"]
 
@@ -52,7 +52,7 @@ class Chamber:
         critical: bool = True,
         free_text: bool = False,
         inferred: bool = False,
-        needed: int = MIN_FAMILIES,
+        needed: int = ENOUGH_FAMILIES,
     ) -> None:
         """`inferred` tools are those that calls of the session show; `needed` families must vote."""
         self.tools = tools
@@ -145,7 +145,7 @@ def _elect(ballots: dict[str, list[str]], tier: Tier, same: Callable[[str, str],
     spellings = Counter(votes[family] for family in winners)
     action = min(spellings, key=lambda spelling: (-spellings[spelling], spelling))
     families = tuple(sorted(winners))
-    kind: Tier = "text" if parse_action(action) is None else "single" if len(votes) < MIN_FAMILIES else tier
+    kind: Tier = "text" if parse_action(action) is None else "single" if len(votes) < ENOUGH_FAMILIES else tier
     agreement = Agreement(tier=kind, votes=len(families), n=len(votes), families=families)
     return VoteVerdict(action, agreement, "agreed")
 

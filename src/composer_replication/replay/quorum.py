@@ -12,10 +12,8 @@ from composer_replication.config import Config, ReplayConfig
 from composer_replication.errors import UsageError
 
 from .askable import Asking
-from .roster import DEFAULT_TEACHERS
+from .roster import DEFAULT_TEACHERS, ENOUGH_FAMILIES
 from .teachers import Teacher
-
-ENOUGH = 2
 
 
 class Quorum(NamedTuple):
@@ -25,7 +23,7 @@ class Quorum(NamedTuple):
     @classmethod
     def of(cls, config: Config, replay: ReplayConfig) -> Quorum:
         """`replay` is the run's, with what the command line adds."""
-        return cls(1 if replay.one_teacher else ENOUGH, config.pairs.rule == "agreement")
+        return cls(1 if replay.one_teacher else ENOUGH_FAMILIES, config.pairs.rule == "agreement")
 
     def is_met(self, teachers: Iterable[Teacher]) -> bool:
         return len({teacher.family if self.by_family else teacher.name for teacher in teachers}) >= self.needed
@@ -51,7 +49,7 @@ def refuse_hopeless(asking: Asking, teachers: Sequence[Teacher], quorum: Quorum)
         )
     raise UsageError(
         f"no pair can come of it, and nobody was asked: at none of {len(asking.teachers)} states may "
-        f"{'two families' if quorum.needed == ENOUGH else 'anybody'} be asked. Of {names}, "
+        f"{'two families' if quorum.needed == ENOUGH_FAMILIES else 'anybody'} be asked. Of {names}, "
         f"{_times(asking.own_family.total())} one is of the family that made the turn and "
         f"{_times(asking.too_long.total())} a context is too short",
         f"add {_another(asking, teachers)}"
