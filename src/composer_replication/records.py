@@ -337,8 +337,10 @@ VENDORS = {
 MEMBERS = {
     "codestral": "mistral", "devstral": "mistral", "magistral": "mistral", "ministral": "mistral",
     "mixtral": "mistral", "pixtral": "mistral", "voxtral": "mistral", "gemma": "gemini", "qwq": "qwen",
+    "chatgpt": "gpt", "codex": "gpt",
 }  # fmt: skip
 """Models whose name is not their family's."""
+_OF_OPENAI = re.compile(r"o[1-9](-|$)")
 _FAMILY = re.compile(rf"(?<![a-z])({'|'.join((*FAMILIES, *MEMBERS))})")
 
 
@@ -350,4 +352,4 @@ def family_of(model: str | None) -> str | None:
     named = _FAMILY.search(model.lower())
     is_path = model.startswith((".", "/", "~"))
     own = MEMBERS.get(named[1], named[1]) if named else parts[-1 if is_path else 0]
-    return VENDORS.get(parts[0]) or own
+    return VENDORS.get(parts[0]) or ("gpt" if _OF_OPENAI.match(parts[0]) else own)

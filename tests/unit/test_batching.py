@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -13,8 +14,10 @@ import pytest
 
 from composer_replication.config import Config, ReplayConfig, TeacherSettings
 from composer_replication.errors import BudgetError, PartialError, RecomposeError, UsageError
+from composer_replication.llm import batches
 from composer_replication.llm.ledger import Ledger
 from composer_replication.llm.pricing import Prices
+from composer_replication.llm.transport import Ambiguous, HttpTransport, Response
 from composer_replication.llm.wire import ChatWire
 from composer_replication.records import Source, Trace, Turn
 from composer_replication.replay import State, Teacher, batching, replay_states
@@ -23,6 +26,7 @@ from composer_replication.replay.model_settings import batched
 from composer_replication.replay.requests import questions
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
+from tests import dialect_servers
 from tests.command_line import recompose
 from tests.dialect_servers import ANSWER_TOKENS, CACHED_TOKENS, PROMPT_TOKENS, WRITTEN_TOKENS, DialectServer
 from tests.unit.test_replay import failed_trace
@@ -82,11 +86,13 @@ def test_an_error_is_that_of_its_question_alone(dialect, ledger):
         keys = [reply.key for reply in replay_states(asked[:1], [teacher(server)], ledger, CONFIG)]
         [broken] = [one.key for one in questions([(asked[1], [teacher(server)])], CONFIG.max_tokens)]
         server.broken_items = {broken}
-        replies = replay_states(asked, [teacher(server)], ledger, CONFIG)
-        assert [reply.outcome for reply in replies] == ["answered", "failed", "answered"]
-        assert ledger.rows("SELECT state, cost_micros, reason FROM attempts WHERE key = ?", broken) == [
-            ("refused", 0, "in a batch: x")
-        ]
+        with pytest.raises(PartialError, match=r"1 questions got no answer in a batch \(x"):
+            replay_states(asked, [teacher(server)], ledger, CONFIG)
+        assert [state for state, _, _ in rows(ledger)].count("settled") == 2
+        query = "SELECT state, cost_micros, reason, words FROM attempts WHERE key = ?"
+        [(state, cost, reason, words)] = ledger.rows(query, broken)
+        assert (state, cost, reason) == ("refused", 0, "in a batch")
+        assert words.split()[0] == "x"
         server.broken_items = set()
         replies = replay_states(asked, [teacher(server)], ledger, CONFIG)
     assert [reply.outcome for reply in replies] == ["answered"] * 3
@@ -164,6 +170,106 @@ def test_the_words_of_a_provider_that_takes_no_batch_reach_the_user(ledger, monk
             replay_states(states(1), [wrong], ledger, CONFIG)
     assert rows(ledger) == [("refused", 1, 0)]
     assert ledger.totals().held_micros == 0
+
+
+def test_the_file_of_a_batch_that_a_killed_run_had_just_read_is_no_dead_end(ledger):
+    with DialectServer("openai") as server:
+        replay_states(states(2), [teacher(server)], ledger, CONFIG)
+        attempts = dict(ledger.rows("SELECT key, id FROM attempts"))
+        batching.PendingBatch(ledger.path.parent / "batches" / "1.json", "m", "batch_0", attempts).store()
+        replies = replay_states(states(2), [teacher(server)], ledger, CONFIG)
+    assert [reply.outcome for reply in replies] == ["answered"] * 2
+    assert pending_batches(ledger) == []
+    assert (server.accepted, [state for state, _, _ in rows(ledger)]) == (2, ["settled"] * 2)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "result"),
+    [
+        ("openai", {"response": None, "error": {"code": "batch_expired", "message": "too late"}}),
+        ("anthropic", {"result": {"type": "expired"}}),
+    ],
+)
+def test_what_came_too_late_leaves_the_replay_open(dialect, result, ledger):
+    """A finished replay would never ask it again."""
+    read = {"openai": batches._openai_result, "anthropic": batches._anthropic_result}[dialect]
+    assert read({"custom_id": "k", **result}).may_pass
+
+
+@pytest.mark.parametrize(
+    ("dialect", "result"),
+    [
+        ("openai", {"response": {"status_code": 400, "body": {"error": {"message": "bad"}}}}),
+        ("anthropic", {"result": {"type": "errored", "error": {"error": {"type": "invalid_request_error"}}}}),
+    ],
+)
+def test_a_request_that_is_wrong_itself_is_given_up(dialect, result):
+    read = {"openai": batches._openai_result, "anthropic": batches._anthropic_result}[dialect]
+    assert not read({"custom_id": "k", **result}).may_pass
+
+
+def test_a_batch_that_was_not_begun_is_told_and_asked_again(ledger, monkeypatch):
+    full = {
+        "id": "b",
+        "status": "failed",
+        "errors": {"data": [{"code": "token_limit_exceeded", "message": "Enqueued"}]},
+    }
+    with DialectServer("openai") as server:
+        with monkeypatch.context() as patch:
+            patch.setattr(batches._Calls, "get_object", lambda self, path: asyncio.sleep(0, full))
+            with pytest.raises(PartialError, match=r"2 questions got no .* \(Enqueued token_limit_exceeded × 2\)"):
+                replay_states(states(2), [teacher(server)], ledger, CONFIG)
+        assert ledger.spent_micros() == 0
+        replies = replay_states(states(2), [teacher(server)], ledger, CONFIG)
+    assert [reply.outcome for reply in replies] == ["answered"] * 2
+
+
+def failing(monkeypatch, path: str, answer: Response | Exception) -> None:
+    real = HttpTransport.post
+
+    async def post(self, url, *rest):
+        if not url.endswith(path):
+            return await real(self, url, *rest)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(HttpTransport, "post", post)
+
+
+@pytest.mark.parametrize("answer", [Response(500, b"{}"), Response(200, b"{}"), Ambiguous("timeout")])
+def test_a_file_that_was_not_taken_is_not_in_doubt(answer, ledger, monkeypatch):
+    failing(monkeypatch, "/files", answer)
+    with DialectServer("openai") as server, pytest.raises(RecomposeError, match="took no batch"):
+        replay_states(states(2), [teacher(server)], ledger, CONFIG)
+    assert rows(ledger) == [("refused", 1, 0)] * 2
+
+
+def test_a_provider_that_is_overloaded_has_not_begun(ledger, monkeypatch):
+    failing(monkeypatch, "/batches", Response(529, b'{"error": {"type": "overloaded_error", "message": "Overloaded"}}'))
+    with DialectServer("anthropic") as server, pytest.raises(PartialError, match="HTTP 529: Overloaded"):
+        replay_states(states(2), [teacher(server)], ledger, CONFIG)
+    assert rows(ledger) == [("refused", 1, 0)] * 2
+
+
+def test_no_credit_for_a_batch_is_a_budget_stop_and_the_key_is_not_shown(ledger, monkeypatch):
+    key = "unusual-key-of-a-proxy"
+    monkeypatch.setenv("BATCH_KEY", key)
+    said = {"error": {"message": f"Your credit balance is too low for {key}"}}
+    failing(monkeypatch, "/batches", Response(400, json.dumps(said).encode()))
+    with DialectServer("anthropic") as server, pytest.raises(BudgetError, match="credit balance is too low") as caught:
+        replay_states(states(1), [teacher(server, key_variable="BATCH_KEY")], ledger, CONFIG)
+    assert key not in str(caught.value) + str(ledger.rows("SELECT reason, words FROM attempts"))
+
+
+def test_a_usage_that_cannot_be_is_not_believed_in_a_batch_either(ledger, monkeypatch):
+    monkeypatch.setattr(dialect_servers, "PROMPT_TOKENS", 1)
+    monkeypatch.setattr(dialect_servers, "CACHED_TOKENS", 0)
+    with DialectServer("openai") as server:
+        replay_states(states(1), [teacher(server)], ledger, CONFIG)
+    [(state, exact, cost)] = rows(ledger)
+    assert (state, exact) == ("settled", 0)
+    assert [(cost,)] == ledger.rows("SELECT worst_micros FROM attempts")
 
 
 def test_a_teacher_without_a_batch_endpoint_is_refused():

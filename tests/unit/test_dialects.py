@@ -293,6 +293,8 @@ def test_the_dialect_of_a_server(model, base_url, dialect):
         ("claude-opus-4-7", Parameters(temperature=None)),
         ("anthropic/claude-opus-4.8", Parameters(temperature=None)),
         ("claude-sonnet-4-5", Parameters()),
+        ("claude-opus-4-20250514", Parameters()),
+        ("claude-opus-4-7-20260416", Parameters(temperature=None)),
         ("qwen/qwen3-coder-next", Parameters()),
     ],
 )

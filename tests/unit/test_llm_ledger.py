@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -202,6 +203,18 @@ def test_a_ledger_is_alive_until_it_is_closed(path):
     assert leases(path) == []
     assert not is_alive(path, owner) and not seen_alive(path, owner)
     assert not is_alive(path, DEAD)
+
+
+def test_a_lease_can_be_looked_at_by_the_user_of_another_container(path):
+    before = os.umask(0o022)
+    try:
+        ledger = Ledger(path)
+        reserved(ledger)
+    finally:
+        os.umask(before)
+    [lease] = path.parent.glob("*.lease")
+    assert lease.stat().st_mode & 0o777 == 0o644
+    ledger.close()
 
 
 def test_what_a_killed_process_leaves_is_removed_by_who_takes_over(path):

@@ -49,6 +49,13 @@ def test_a_family_and_the_actors_own_are_not_two():
 def test_contexts_that_are_too_short_are_refused():
     short = [one._replace(context_tokens=CONFIG.max_tokens) for one in (QWEN, GLM)]
     assert "times a context is too short" in refused(short, None)
+    nobodys = [state for state in states(None) if state.turn != 1]
+    with pytest.raises(UsageError, match=r"4 times a context is too short; next: add --teacher [^ ]*$"):
+        refuse_hopeless(with_quorum(askable(nobodys, short, CONFIG), TWO), short, TWO)
+
+
+def test_nobody_is_told_to_add_a_teacher_that_has_no_batches():
+    assert "add a teacher of another family, or" in refused([DEVSTRAL._replace(batch=True)], None)
 
 
 def test_a_state_where_too_few_may_be_asked_costs_nothing_and_the_others_are_asked():

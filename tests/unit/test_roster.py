@@ -9,7 +9,7 @@ from composer_replication.errors import UsageError
 from composer_replication.llm.pricing import Prices
 from composer_replication.records import TeacherReply, Usage
 from composer_replication.replay import DEFAULT_TEACHERS, ORIGIN_TEACHERS, Teacher
-from composer_replication.replay.choice import written_teachers
+from composer_replication.replay.choice import configured_teachers, written_teachers
 from composer_replication.replay.roster import teachers_to_ask, without_family
 from composer_replication.replay.teachers import same_model
 
@@ -117,8 +117,23 @@ def test_names_that_the_user_vouches_for_are_its_own():
     assert written_teachers([written], config)[0].served_as == ("prod-7",)
     assert written_teachers([written], ReplayConfig(), ["a=x", "a=y"])[0].served_as == ("x", "y")
     for alias in ("b=x", "a", "a="):
-        with pytest.raises(UsageError, match="is not NAME=SERVED"):
+        with pytest.raises(UsageError, match=r"is not NAME=SERVED.*; next: --teacher NAME --alias NAME=SERVED"):
             written_teachers([written], ReplayConfig(), [alias])
+
+
+def test_the_family_of_a_deployment_is_told_by_its_other_names():
+    here = "http://127.0.0.1:9/v1"
+    assert Teacher("my-deployment", here).family == "my-deployment"
+    assert Teacher("my-deployment", here, label="azure-gpt").family == "gpt"
+    assert Teacher("prod-7", here, served_as=("qwen3-coder",)).family == "qwen"
+    assert Teacher("devstral", here, label="gpt").family == "mistral"
+
+
+def test_an_entry_without_an_address_is_told_so():
+    config = ReplayConfig(simulated=False, models={"gpt-5-mini": TeacherSettings(prices=(1, 1))})
+    for choose in (lambda: configured_teachers(config), lambda: written_teachers(["gpt-5-mini"], config)):
+        with pytest.raises(UsageError, match=r"gpt-5-mini is not in the roster; .* with a base_url"):
+            choose()
 
 
 def test_the_family_that_made_a_turn_has_no_vote_on_it():

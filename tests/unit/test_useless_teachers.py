@@ -39,6 +39,11 @@ def other(request: dict) -> tuple[int, dict]:
     return 200, calls("prod-deployment", "get_key", {"key": "k"})
 
 
+def declined(request: dict) -> tuple[int, dict]:
+    """As Anthropic's own API says it."""
+    return 200, {"type": "message", "model": request["model"], "content": [], "stop_reason": "refusal"}
+
+
 def bad_request(request: dict) -> tuple[int, dict]:
     return 400, {"error": {"message": "Unsupported parameter: 'temperature'"}}
 
@@ -55,6 +60,7 @@ def ledger(tmp_path):
     [
         (cut, "4 × cut at max_tokens 2048 (raise replay.max_tokens)"),
         (filtered, "4 × refused (content_filter)"),
+        (declined, "4 × refused (refusal)"),
         (other, "4 × of another model, prod-deployment (if it is the same: --alias bad/model=prod-deployment)"),
         (bad_request, "4 × HTTP 400: Unsupported parameter: 'temperature'"),
     ],
@@ -81,6 +87,10 @@ def test_nobody_is_asked_on_when_those_that_are_left_make_no_pair(ledger):
             replay_asking(asking, teachers, ledger, CONFIG, None, Quorum(2, by_family=True))
         assert server.models().count("bad/model") == 4
         assert server.models().count("ok/model") < len(MANY)
+        paid = server.models().count("ok/model")
+        with pytest.raises(PartialError, match="no pair can come of it without the others"):
+            replay_asking(asking, teachers, ledger, CONFIG, None, Quorum(2, by_family=True))
+        assert server.models().count("ok/model") == paid, "the same command pays for no more of it"
 
 
 def test_one_good_answer_in_the_first_few_is_enough(ledger):

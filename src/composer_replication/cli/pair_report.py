@@ -138,7 +138,7 @@ def _show_export(done: Mapping[str, Any]) -> None:
     tokens, longer = done["tokens"], done["over_trl_default"]
     print(f"    tokens: median {tokens['median']}, longest {tokens['longest']}, by {done['counted_by']}")
     if longer:
-        print(f"    {longer} are longer than 1,024 tokens: raise TRL's max_length, or give --max-tokens")
+        print(f"    {longer} are longer than 1,024 tokens: raise TRL's max_length, or give --max-tokens 1024")
     if done["calls_are_unseen"]:
         print("    this chat template writes no calls: give --calls-as-text")
 

@@ -12,7 +12,12 @@ from typing import Any, cast
 from composer_replication.records import JsonObject
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
-_FINISH = {"max_tokens": "length", "tool_use": "tool_calls", "model_context_window_exceeded": "length"}
+_FINISH = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+    "tool_use": "tool_calls",
+}
 
 
 def messages_request(request: JsonObject, cache_marks: bool) -> JsonObject:

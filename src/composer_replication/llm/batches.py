@@ -13,14 +13,16 @@ from urllib.parse import quote
 
 import orjson
 
-from composer_replication.errors import RecomposeError
-
 from .client import Endpoint
 from .dialects import DialectName
-from .transport import Response, Transport
+from .http_answers import judge
+from .provider_words import words_of_error
+from .transport import Ambiguous, NotSent, Response, Transport
 
-MAX_WORDS = 200
-"""Of what a provider says about an error, in characters."""
+MAX_ID = 200
+TOO_LATE = 408
+LASTING_ERRORS = ("invalid_request_error", "request_too_large")
+"""What Anthropic says of a request that it will never answer."""
 
 
 class BatchItem(NamedTuple):
@@ -31,20 +33,23 @@ class BatchItem(NamedTuple):
 
 
 class BatchResult(NamedTuple):
-    """`answer` is the body of a good answer; without one `reason` says what went wrong, and nothing was charged."""
+    """`answer` is the body of a good answer; without one `words` say what went wrong, and nothing was charged.
+    `may_pass`: the same request may be answered later."""
 
     custom_id: str
     answer: bytes | None
-    reason: str = ""
+    words: str = ""
+    may_pass: bool = False
 
 
-class BatchRefused(RecomposeError):
+class BatchRefused(Exception):
     """The provider said no. `charged`: it may have begun all the same. `may_pass`: the same may work later."""
 
-    def __init__(self, words: str, charged: bool, may_pass: bool = False) -> None:
-        super().__init__(words, "mend what it says, then run the same command again")
+    def __init__(self, words: str, charged: bool, may_pass: bool = False, no_credit: bool = False) -> None:
+        super().__init__(words)
         self.charged = charged
         self.may_pass = may_pass
+        self.no_credit = no_credit
 
 
 class NeverBegun(Exception):
@@ -89,8 +94,10 @@ class _Calls:
     def _checked(self, response: Response) -> bytes:
         if response.status == 200:
             return response.body
-        words = f"{self._endpoint.name}'s provider answered HTTP {response.status}: {_words(response.body)}"
-        raise BatchRefused(words, response.status >= 500, response.status >= 500 or response.status == 429)
+        verdict, key = judge(response), self._endpoint.key
+        words = key.hidden_in(verdict.words) if key else verdict.words
+        told = f"HTTP {response.status}{words and f': {words}'}"
+        raise BatchRefused(told, verdict.state == "in_doubt", verdict.action == "retry_soon", verdict.no_credit)
 
 
 class OpenAIBatches:
@@ -102,14 +109,21 @@ class OpenAIBatches:
         lines = b"\n".join(form % (item.custom_id.encode(), item.body) for item in items)
         boundary = secrets.token_hex(16)
         upload = _multipart(boundary, {"purpose": b"batch"}, "requests.jsonl", lines)
-        file = await self._calls.post("/files", upload, f"multipart/form-data; boundary={boundary}")
-        asked = {"input_file_id": file["id"], "endpoint": "/v1/chat/completions", "completion_window": "24h"}
+        try:
+            file = _id(await self._calls.post("/files", upload, f"multipart/form-data; boundary={boundary}"))
+        except Ambiguous as error:
+            raise NotSent(str(error)) from error  # a file alone costs nothing
+        except BatchRefused as error:
+            error.charged = False
+            raise
+        asked = {"input_file_id": file, "endpoint": "/v1/chat/completions", "completion_window": "24h"}
         return _id(await self._calls.post("/batches", orjson.dumps(asked)))
 
     async def ended(self, batch: str) -> JsonStatus | None:
         status = await self._calls.get_object(f"/batches/{quote(batch, safe='')}")
         if status.get("status") == "failed":
-            raise NeverBegun(_words(orjson.dumps(status)))
+            errors: Any = status.get("errors")
+            raise NeverBegun(words_of_error(200, errors.get("data") if isinstance(errors, dict) else errors).text)
         return status if status.get("status") in ("completed", "expired", "cancelled") else None
 
     async def results(self, batch: str, status: JsonStatus) -> list[BatchResult]:
@@ -147,18 +161,22 @@ BATCHES: dict[DialectName, Callable[[Transport, Endpoint], BatchService]] = {
 
 
 def _openai_result(line: dict[str, Any]) -> BatchResult:
-    response = line.get("response") or {}
-    if response.get("status_code") == 200:
-        return BatchResult(line["custom_id"], orjson.dumps(response["body"]))
-    return BatchResult(line["custom_id"], None, _words(orjson.dumps(response.get("body") or line)))
+    """One that came too late has no response."""
+    given: JsonStatus = line.get("response") or {"status_code": TOO_LATE, "body": line}
+    response = Response(given["status_code"], orjson.dumps(given["body"]))
+    if response.status == 200:
+        return BatchResult(line["custom_id"], response.body)
+    verdict = judge(response)
+    return BatchResult(line["custom_id"], None, verdict.words, verdict.action != "retry_never")
 
 
 def _anthropic_result(line: dict[str, Any]) -> BatchResult:
     result = line["result"]
     if result["type"] == "succeeded":
         return BatchResult(line["custom_id"], orjson.dumps(result["message"]))
-    error = result.get("error")
-    return BatchResult(line["custom_id"], None, _words(orjson.dumps(error)) if error else str(result["type"]))
+    error = result.get("error") or {"type": result["type"]}
+    kind = (error.get("error") or error).get("type")
+    return BatchResult(line["custom_id"], None, words_of_error(200, error).text, kind not in LASTING_ERRORS)
 
 
 def _read(lines: bytes, read: Callable[[dict[str, Any]], BatchResult]) -> Iterator[BatchResult]:
@@ -172,8 +190,8 @@ def _read(lines: bytes, read: Callable[[dict[str, Any]], BatchResult]) -> Iterat
 
 def _id(answer: Mapping[str, Any]) -> str:
     found = answer.get("id")
-    if not isinstance(found, str) or not 0 < len(found) <= MAX_WORDS or not found.isascii():
-        raise BatchRefused("the provider named no batch", charged=True)
+    if not isinstance(found, str) or not 0 < len(found) <= MAX_ID or not found.isascii():
+        raise BatchRefused("its answer names no id", charged=True)
     return found
 
 
@@ -183,29 +201,8 @@ def _object(body: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         found = None
     if not isinstance(found, dict):
-        raise BatchRefused("the provider's answer makes no sense", charged=True)
+        raise BatchRefused("its answer makes no sense", charged=True)
     return cast("dict[str, Any]", found)
-
-
-def _words(body: bytes) -> str:
-    """The first message in a provider's answer, wherever it stands."""
-    try:
-        found = next(_messages(orjson.loads(body)), "no reason given")
-    except orjson.JSONDecodeError:
-        found = body.decode("utf-8", "replace")
-    return " ".join("".join(one if one.isprintable() else " " for one in found[:MAX_WORDS]).split())
-
-
-def _messages(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        fields = cast("dict[str, Any]", value)
-        if isinstance(fields.get("message"), str):
-            yield fields["message"]
-        for one in fields.values():
-            yield from _messages(one)
-    elif isinstance(value, list):
-        for one in cast("list[Any]", value):
-            yield from _messages(one)
 
 
 def _multipart(boundary: str, fields: Mapping[str, bytes], filename: str, file: bytes) -> bytes:

@@ -95,6 +95,7 @@ class Calls:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
+        self._without_useless()  # a lane may come with answers of earlier runs
         await asyncio.gather(*(self._serve(lane) for lane in self.lanes))
         self.error = self.error or self._refused
 

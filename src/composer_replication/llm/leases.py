@@ -23,7 +23,7 @@ class Lease:
 
     def take(self) -> None:
         if self._lock is None:
-            self._lock = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            self._lock = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def end(self) -> None:

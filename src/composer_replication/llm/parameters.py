@@ -50,7 +50,7 @@ MODELS: tuple[tuple[str, Parameters, str], ...] = (
         "platform.openai.com/docs/guides/reasoning: max_tokens is refused, and any temperature but 1",
     ),
     (
-        r"(^|/)claude-(opus-4[-.]([7-9]|\d\d)|(opus|sonnet|haiku|fable)-[5-9])",
+        r"(^|/)claude-(opus-4[-.]([7-9]|\d\d)(?!\d)|(opus|sonnet|haiku|fable)-[5-9])",
         _NO_TEMPERATURE,
         "platform.claude.com/docs/en/about-claude/models/migration-guide: sampling parameters are refused",
     ),

@@ -1,8 +1,8 @@
 """Questions asked through batch endpoints, at half the price, within a day.
 
 Each question is reserved in the ledger like any other call. The id of a batch is in `RUN/batches` before it is waited
-for, so that a run that was killed looks for the same batch again. Between the provider's word and that file lies a
-moment in which a kill leaves the batch's questions in doubt, as it does with calls in flight.
+for, so that a run that was killed looks for the same batch again. A kill while it is handed over leaves its questions
+in doubt, as it does with calls in flight.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import orjson
 
-from composer_replication.errors import BudgetError, PartialError, UsageError
+from composer_replication.errors import BudgetError, PartialError, RecomposeError, UsageError
 from composer_replication.llm.addresses import host_of, require_allowed
 from composer_replication.llm.batches import BATCHES, BatchItem, BatchRefused, BatchResult, BatchService, NeverBegun
 from composer_replication.llm.client import Endpoint, ending_of, worst_of
@@ -44,12 +44,12 @@ LOOKS_THAT_MAY_FAIL = 10
 
 @dataclass(frozen=True)
 class PendingBatch:
-    """`attempts`: the ledger's number and the worst case of each question, by its key."""
+    """`attempts`: the ledger's number of each question, by its key."""
 
     file: Path
     teacher: str
     batch: str
-    attempts: Mapping[str, tuple[int, int]]
+    attempts: Mapping[str, int]
 
     def store(self) -> None:
         self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -62,8 +62,7 @@ def pending_batches(ledger: Ledger) -> list[PendingBatch]:
     found: list[PendingBatch] = []
     for file in sorted((ledger.path.parent / FOLDER).glob("*.json")):
         fields: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        attempts = {key: (number, worst) for key, (number, worst) in fields["attempts"].items()}
-        found.append(PendingBatch(file, fields["teacher"], fields["batch"], attempts))
+        found.append(PendingBatch(file, fields["teacher"], fields["batch"], fields["attempts"]))
     return found
 
 
@@ -79,7 +78,8 @@ def refuse_pending(ledger: Ledger) -> None:
 def ask_in_batches(
     asked: Mapping[Endpoint, Sequence[TeacherQuestion]], ledger: Ledger, progress: Progress, poll_s: float
 ) -> None:
-    """Every question that has no answer yet goes into a batch; all are waited for. Errors of single ones are kept."""
+    """Every question that has no answer yet goes into a batch; all are waited for. Raises where some are to be asked
+    again, because their batch came too late or was not begun. A request that is refused itself is given up."""
     with _only_process(ledger.path.parent / FOLDER):
         asyncio.run(_Asking(asked, ledger, progress, poll_s).run())
 
@@ -93,6 +93,8 @@ class _Asking:
         self._progress = progress
         self._poll_s = poll_s
         self._tried: set[str] = set()
+        self._left_over: dict[str, str] = {}
+        """What was said of questions that a further batch may answer."""
         self._ended = 0
         self._total = sum(map(len, asked.values()))
 
@@ -105,6 +107,13 @@ class _Asking:
                 if not begun and self._left():
                     self._out_of_money()
                 await self._wait(begun, transport)
+        unanswered = self._left_over.keys() - self._ledger.settled_keys()
+        if unanswered:
+            why = _mostly(Counter(self._left_over[key] for key in unanswered))
+            raise PartialError(
+                f"{len(unanswered)} questions got no answer in a batch ({why}); all answers are saved",
+                "run the same command again, or without --batch",
+            )
 
     def _left(self) -> list[tuple[Endpoint, list[TeacherQuestion]]]:
         known = self._ledger.settled_keys() | self._tried
@@ -127,8 +136,8 @@ class _Asking:
             if any(one.key not in self._tried for one, _ in chunk):
                 return
 
-    async def _reserve(self, endpoint: Endpoint, question: TeacherQuestion, body: bytes) -> tuple[int, int] | None:
-        """Number and worst case of the attempt. Whoever gets no room is not tried yet."""
+    async def _reserve(self, endpoint: Endpoint, question: TeacherQuestion, body: bytes) -> int | None:
+        """The number of the attempt. Whoever gets no room is not tried yet."""
         worst = worst_of(endpoint.prices, question.call(), body)
         reservation = await self._ledger.areserve(question.key, endpoint.name, worst, question.prompt_bytes)
         if reservation.status != "over_cap":
@@ -139,13 +148,13 @@ class _Asking:
             reason = f"not sent: the request holds a secret ({kind})"
             await self._ledger.afinish(reservation.attempt, Ending("refused", reason=reason))
             return None
-        return reservation.attempt, worst
+        return reservation.attempt
 
     async def _hand_over(
         self,
         endpoint: Endpoint,
         items: Sequence[BatchItem],
-        attempts: Mapping[str, tuple[int, int]],
+        attempts: Mapping[str, int],
         transport: Transport,
     ) -> PendingBatch:
         try:
@@ -154,9 +163,7 @@ class _Asking:
             in_doubt = isinstance(error, Ambiguous) or (isinstance(error, BatchRefused) and error.charged)
             ending = Ending("in_doubt" if in_doubt else "refused", exact=not in_doubt, reason=str(error))
             await self._end(attempts, dict.fromkeys(attempts, ending))
-            if isinstance(error, BatchRefused):
-                raise
-            raise PartialError(f"{endpoint.name} took no batch: {error}", "run the same command later") from error
+            raise _told(endpoint, error) from error
         file = self._ledger.path.parent / FOLDER / f"{time.time_ns()}.json"
         pending = PendingBatch(file, endpoint.name, batch, attempts)
         pending.store()
@@ -197,21 +204,26 @@ class _Asking:
             status = await service.ended(pending.batch)
             return None if status is None else await service.results(pending.batch, status)
         except NeverBegun as error:
-            return [BatchResult(key, None, str(error)) for key in pending.attempts]
+            return [BatchResult(key, None, str(error), may_pass=True) for key in pending.attempts]
 
     async def _settle(self, pending: PendingBatch, endpoint: Endpoint, results: Sequence[BatchResult]) -> None:
         """The file goes last: a kill before that reads the same results again, and what is settled stays so."""
         found = {result.custom_id: result for result in results}
-        endings = {key: _ending(found.get(key), endpoint, worst) for key, (_, worst) in pending.attempts.items()}
+        query = "SELECT worst_micros, prompt_bytes FROM attempts WHERE id = ?"
+        endings: dict[str, Ending] = {}
+        for key, number in pending.attempts.items():
+            result = found.get(key)
+            endings[key] = _ending(result, endpoint, *self._ledger.rows(query, number)[0])
+            if result is None or result.may_pass:
+                self._left_over[key] = endings[key].words or ""
         await self._end(pending.attempts, endings)
         pending.file.unlink()
         self._ended += len(endings)
-        if reasons := Counter(one.reason for one in endings.values() if one.state != "settled"):
-            worst, count = reasons.most_common(1)[0]
-            self._progress.note(f"{reasons.total()} questions to {endpoint.name} got no answer ({worst} × {count})")
+        if words := Counter(one.words or one.reason or "" for one in endings.values() if one.state != "settled"):
+            self._progress.note(f"{words.total()} questions to {endpoint.name} got no answer ({_mostly(words)})")
 
-    async def _end(self, attempts: Mapping[str, tuple[int, int]], endings: Mapping[str, Ending]) -> None:
-        await asyncio.gather(*(self._ledger.afinish(number, endings[key]) for key, (number, _) in attempts.items()))
+    async def _end(self, attempts: Mapping[str, int], endings: Mapping[str, Ending]) -> None:
+        await asyncio.gather(*(self._ledger.afinish(number, endings[key]) for key, number in attempts.items()))
 
     def _out_of_money(self) -> NoReturn:
         totals = self._ledger.totals()
@@ -222,13 +234,28 @@ class _Asking:
         )
 
 
-def _ending(result: BatchResult | None, endpoint: Endpoint, worst: int) -> Ending:
+def _told(endpoint: Endpoint, error: Exception) -> RecomposeError:
+    if isinstance(error, BatchRefused) and error.no_credit:
+        what = f"{endpoint.name}'s provider wants credit ({error}); all answers are saved"
+        return BudgetError(what, "add credit and run again")
+    what = f"{endpoint.name}'s provider took no batch: {error}"
+    if isinstance(error, BatchRefused) and not error.may_pass:
+        return RecomposeError(what, "mend what it says, then run the same command again")
+    return PartialError(what, "run the same command later")
+
+
+def _mostly(words: Counter[str]) -> str:
+    worst, count = words.most_common(1)[0]
+    return f"{worst or 'no reason given'} × {count}"
+
+
+def _ending(result: BatchResult | None, endpoint: Endpoint, worst: int, prompt_bytes: int) -> Ending:
     if result is None:
-        return Ending("in_doubt", exact=False, reason="missing from its batch")
+        return Ending("in_doubt", reason="missing from its batch")
     if result.answer is None:
-        return Ending("refused", reason=f"in a batch: {result.reason}")
+        return Ending("refused", reason="in a batch", words=result.words or None)
     response = Response(200, result.answer)
-    return ending_of(response, judge(response), endpoint, endpoint.prices, worst)
+    return ending_of(response, judge(response), endpoint, endpoint.prices, worst, prompt_bytes)
 
 
 def _chunks(own: Sequence[TeacherQuestion]) -> Iterator[list[tuple[TeacherQuestion, bytes]]]:

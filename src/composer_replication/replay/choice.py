@@ -28,7 +28,9 @@ def written_teachers(texts: Sequence[str], config: ReplayConfig, aliases: Sequen
     for alias in aliases:
         name, equals, served = alias.partition("=")
         if not equals or not served or name not in names:
-            raise UsageError(f"--alias {alias} is not NAME=SERVED of a teacher of this command", FORM)
+            raise UsageError(
+                f"--alias {alias} is not NAME=SERVED of a teacher of this command", "--teacher NAME --alias NAME=SERVED"
+            )
         teachers = [one._replace(served_as=(*one.served_as, served)) if one.name == name else one for one in teachers]
     return [_trainable(teacher) for teacher in teachers]
 
@@ -93,7 +95,7 @@ def _of_roster(name: str) -> list[Teacher]:
         return list(DEFAULT_TEACHERS)
     found = [teacher for teacher in _roster() if teacher.model == name]
     if not found:
-        raise UsageError(f"{name} is not in the roster", FORM)
+        raise UsageError(f"{name} is not in the roster", f"{FORM}, or one of [replay.models] with a base_url")
     return found[:1]
 
 

@@ -54,7 +54,8 @@ def refuse_hopeless(asking: Asking, teachers: Sequence[Teacher], quorum: Quorum)
         f"{'two families' if quorum.needed == ENOUGH else 'anybody'} be asked. Of {names}, "
         f"{_times(asking.own_family.total())} one is of the family that made the turn and "
         f"{_times(asking.too_long.total())} a context is too short",
-        f"add {_another(asking, teachers)}, or let a family judge its own turns: --own-family",
+        f"add {_another(asking, teachers)}"
+        + (", or let a family judge its own turns: --own-family" if asking.own_family else ""),
     )
 
 
@@ -63,8 +64,9 @@ def _times(count: int) -> str:
 
 
 def _another(asking: Asking, teachers: Sequence[Teacher]) -> str:
-    """A teacher of the roster whose vote would count."""
+    """A teacher of the roster whose vote would count. None of these has batches."""
     families = {teacher.family for teacher in teachers}
     families |= {state.trace.turns[state.turn].family or "" for state, _ in asking.teachers}
-    found = next((teacher for teacher in DEFAULT_TEACHERS if teacher.family not in families), None)
+    others = (teacher for teacher in DEFAULT_TEACHERS if teacher.family not in families)
+    found = None if teachers[0].batch else next(others, None)
     return f"--teacher {found.model}" if found else "a teacher of another family"

@@ -31,7 +31,7 @@ from composer_replication.progress import Progress, Silent
 from composer_replication.records import TeacherReply, Trace
 
 from .askable import Asking, askable
-from .batching import ask_in_batches, refuse_pending
+from .batching import ask_in_batches, pending_batches, refuse_pending
 from .gate import State
 from .panel import Panel
 from .parse import Parsed, parse_reply
@@ -161,8 +161,15 @@ def ask(
     open_questions = [question for key, question in unique.items() if key not in known]
     poisoned = ledger.poisoned_keys() if open_questions else set[str]()
     left = [question for question in open_questions if question.key not in poisoned]
-    if any(question.teacher.batch for question in left):
-        own = {admitted(teacher, ledger): questions for teacher, questions in _by_teacher(left).items()}
+    if any(question.teacher.batch for question in unique.values()):
+        # One whose answers are all there may have a batch on file that a killed run had just read.
+        waiting = {batch.teacher for batch in pending_batches(ledger)} | {question.teacher.name for question in left}
+        to_ask = _by_teacher(left)
+        own = {
+            admitted(teacher, ledger): to_ask.get(teacher, [])
+            for teacher in _by_teacher(list(unique.values()))
+            if teacher.name in waiting
+        }
         ask_in_batches(own, ledger, progress, config.batch_poll_s)
         return
     refuse_pending(ledger)

@@ -11,7 +11,7 @@ from composer_replication.llm.dialects import dialect_of
 from composer_replication.llm.parameters import parameters_of
 from composer_replication.llm.pricing import Prices
 from composer_replication.llm.wire import ChatWire
-from composer_replication.records import family_of
+from composer_replication.records import FAMILIES, family_of
 
 OPENROUTER = "https://openrouter.ai/api/v1"
 OPENROUTER_KEY = "OPENROUTER_API_KEY"
@@ -82,7 +82,9 @@ class Teacher(NamedTuple):
 
     @property
     def family(self) -> str:
-        return family_of(self.model) or self.model
+        """By the first of its names that tells one: a deployment may be called anything."""
+        told = map(family_of, (self.model, self.label, *self.served_as))
+        return next((family for family in told if family in FAMILIES), family_of(self.model) or self.model)
 
 
 def same_model(requested: str, served: str | None, served_as: Collection[str] = ()) -> bool:

@@ -57,7 +57,10 @@ def replay(
         written = write_records(run.stage("replay").path / RECORDS, _counted(replies, outcomes))
         names = {teacher.name for teacher in teachers}
         if summary(ledger, names)["in_doubt_micros"]:
-            progress.note(f"{reconcile(ledger)} calls in doubt were looked up at their provider")
+            try:
+                progress.note(f"{reconcile(ledger)} calls in doubt were looked up at their provider")
+            except UsageError as error:  # a key of an earlier command is not there now
+                progress.note(f"calls in doubt stay at their worst case: {error}")
         spent, said = summary(ledger, names), last_words(ledger, names)
     if written.records and outcomes["failed"] == written.records:
         raise RecomposeError(
@@ -166,6 +169,8 @@ def refuse_other_options(
     wrong = ""
     if chosen and {teacher.model for teacher in chosen} != (asked := _asked_models(stage, chosen)):
         wrong = f"with other teachers ({', '.join(sorted(asked)) or 'none'})"
+    elif alias := _alias_it_lacks(stage, chosen):
+        wrong = f"without --alias {quoted(alias)}"
     elif own_family and not with_own_family:
         wrong = "without --own-family"
     elif one_teacher and not stage.counts.get("one_teacher", False):
@@ -179,6 +184,15 @@ def refuse_other_options(
             f"{run.path} was replayed {wrong}",
             f"delete {quoted(stage.path)} and what comes after, then run the same command: no answer is paid again",
         )
+
+
+def _alias_it_lacks(stage: StageFolder, chosen: Sequence[Teacher]) -> str | None:
+    """A name that would make answers count which the stage holds as those of another model."""
+    aliases = {(one.model, served): f"{one.name}={served}" for one in chosen for served in one.served_as}
+    if not aliases or not stage.counts.get("outcomes", {}).get("mismatched"):
+        return None
+    other = (reply for reply in stage.read(TeacherReply) if reply.outcome == "mismatched")
+    return next(filter(None, (aliases.get((reply.teacher, reply.served_model or "")) for reply in other)), None)
 
 
 def _asked_models(stage: StageFolder, chosen: Sequence[Teacher]) -> set[str]:
