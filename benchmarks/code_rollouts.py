@@ -11,10 +11,8 @@ others with a definition that gives None. Steps run as training runs them, monit
 from __future__ import annotations
 
 import argparse
-import cProfile
 import json
 import os
-import pstats
 import time
 from pathlib import Path
 from random import Random
@@ -39,13 +37,7 @@ def main() -> None:
     asked = [tasks[number % len(tasks)] for number in range(options.rollouts)]
     turns = [answer(task, draw.random() < options.right) for task in asked]
     once = played(environment, tasks, [answer(task, right=False) for task in tasks], options.concurrency)
-    profile = cProfile.Profile() if options.profile else None
-    if profile:
-        profile.enable()
     every = played(environment, asked, turns, options.concurrency)
-    if profile:
-        profile.disable()
-        pstats.Stats(profile).sort_stats("tottime").print_stats(25)
     result = {
         "rollouts": len(asked),
         "tasks": len(tasks),
@@ -96,7 +88,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--concurrency", type=int, default=15)
     parser.add_argument("--right", type=float, default=0.4)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--profile", action="store_true", help="of this process's calling thread")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 
