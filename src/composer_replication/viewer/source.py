@@ -8,19 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from composer_replication.errors import RecomposeError
-from composer_replication.ingestion import find_inputs
-from composer_replication.ingestion.reading import BUFFER_BYTES, InputFile, ReadingReport
 from composer_replication.records import JsonObject
 
 from .lookup import View
 
-MAX_BYTES = 1 << 20
+if TYPE_CHECKING:
+    from composer_replication.ingestion.reading import InputFile
+
+MAX_BYTES, BLOCK_BYTES = 1 << 20, 1 << 18
 EMBEDDED = "claude_code_session.jsonl"
 
 
 def source_bytes(view: View, trace_id: str, turn: int) -> JsonObject:
+    from composer_replication.ingestion.reading import InputFile, ReadingReport
+
     trace = view.get("trace", trace_id)
     found = view.cache.part(trace_id, "t", turn, turn + 1)
     if not found:
@@ -42,6 +46,8 @@ def source_bytes(view: View, trace_id: str, turn: int) -> JsonObject:
 
 def _candidates(view: View, name: str) -> Iterator[tuple[Path, str]]:
     """Paths with the key of their hash; the quick guesses first. Names may be redacted, so the last way reads all."""
+    from composer_replication.ingestion import find_inputs
+
     config = view.run.config.ingestion
     paths = [Path(path) for path in config.paths]
     if config.embedded_session and name == EMBEDDED:
@@ -60,6 +66,6 @@ def _read(file: InputFile, start: int, end: int) -> bytes:
         return b"".join(line.raw for line in file.lines() if line.start >= start and line.end <= end)
     with file.open() as handle:
         skipped = 0
-        while skipped < start and (block := handle.read(min(BUFFER_BYTES, start - skipped))):
+        while skipped < start and (block := handle.read(min(BLOCK_BYTES, start - skipped))):
             skipped += len(block)  # a compressed file cannot be sought
         return handle.read(end - start)

@@ -35,7 +35,7 @@ def _turn(view: View, record_id: str) -> Way:
     trace_id, _, text = record_id.rpartition(":")
     turn = int(text)
     made = view.all("state_id = ? AND kind IN ('site', 'reply', 'pair') ORDER BY number", state_of(trace_id, turn))
-    return _bytes(view, trace_id, turn), [*_labelled(made), *_steps(view, trace_id)]
+    return _bytes(view, trace_id, turn)[1:], [*_labelled(made), *_steps(view, trace_id)]
 
 
 def _site(view: View, record_id: str) -> Way:

@@ -11,9 +11,6 @@ from typing import Any
 
 from composer_replication import __version__
 from composer_replication.errors import UsageError, quoted
-from composer_replication.evaluation.stats import mean_interval, paired_difference
-from composer_replication.llm.bill import bills
-from composer_replication.llm.ledger import Ledger
 from composer_replication.records import JsonObject
 from composer_replication.runs import NEXT_COMMAND
 
@@ -59,6 +56,8 @@ def run(view: View, query: Mapping[str, str]) -> JsonObject:
 
 def compare(view: View, query: Mapping[str, str], other: View | None = None) -> JsonObject:
     """Arms on the same tasks: before and after of one run, or one phase of two runs."""
+    from composer_replication.evaluation.stats import mean_interval, paired_difference
+
     phases = query.get("phase") or ("after" if other else "before"), query.get("with_phase") or "after"
     arms = list(zip((view, other or view), phases, strict=True))
     rewards = [_rewards(each, phase) for each, phase in arms]
@@ -71,7 +70,12 @@ def compare(view: View, query: Mapping[str, str], other: View | None = None) -> 
         "splits": splits,
         "split": split,
         "arms": [
-            {"run": each.name, "phase": phase, "label": f"{each.name}, {phase}", "success": _mean(values)}
+            {
+                "run": each.name,
+                "phase": phase,
+                "label": f"{each.name}, {phase}",
+                "success": mean_interval(values).model_dump() if values else None,
+            }
             for (each, phase), values in zip(arms, (a, b), strict=True)
         ],
         "difference": paired_difference(a, b).model_dump() if tasks else None,
@@ -152,6 +156,9 @@ def _funnel_row(counts: Mapping[str, Any], noun: str, label: str, page: str, why
 
 
 def _spend(view: View, counts: Mapping[str, Any]) -> JsonObject | None:
+    from composer_replication.llm.bill import bills
+    from composer_replication.llm.ledger import Ledger
+
     path = view.run.path / "ledger.sqlite"
     if not path.exists():
         return None
@@ -220,10 +227,6 @@ def _rewards(view: View, phase: str) -> dict[str, dict[str, list[float]]]:
     if not found:
         raise UsageError(f"{view.run.path} has no outcomes {phase} training", f"recompose evaluate {quoted(view.run.path)}")
     return found
-
-
-def _mean(values: Sequence[float]) -> JsonObject | None:
-    return mean_interval(values).model_dump() if values else None
 
 
 def _json_file(view: View, name: str) -> JsonObject | None:
