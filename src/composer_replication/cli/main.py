@@ -37,7 +37,6 @@ VERBS = {
 
 EXTRAS = {
     "train": {"torch", "transformers", "trl", "datasets", "accelerate", "tokenizers", "gguf"},
-    "viewer": {"starlette", "uvicorn"},
     "env": {
         "packaging", "networkx", "openenv", "fastapi", "uvicorn", "starlette", "websockets", "mcp", "fastmcp", "pytest",
         "inotify_simple",

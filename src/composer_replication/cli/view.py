@@ -35,9 +35,14 @@ def view(
 
     Serves on this machine only and changes nothing but RUN/annotations (votes) and RUN/cache.
     """
+    try:
+        import uvicorn
+
+        from composer_replication.viewer.server import application, page_files
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name} is not installed", "pip install 'composer-replication[viewer]'") from error
     from composer_replication.viewer.api import Library
     from composer_replication.viewer.export import export as write_export
-    from composer_replication.viewer.server import application, page_files
 
     if not 0 <= port <= 65535:
         raise UsageError("--port is a number up to 65535", "recompose view RUN")
@@ -50,8 +55,6 @@ def view(
             progress.close()
         print(f"{number} answers; open {export / 'index.html'}")
         return
-    import uvicorn
-
     with _listening(port) as listener:
         port, token = listener.getsockname()[1], secrets.token_urlsafe(24)
         address = f"http://{HOST}:{port}/?token={token}"

@@ -19,7 +19,6 @@ from composer_replication.records import JsonObject
 from .api import Library, encoded
 from .lookup import FACETS, MAX_ROWS, View
 from .search import texts_of
-from .visible import visible
 
 WINDOW, MAX_LISTED = 50, 5000
 PAGES = {"site": "site", "pair": "pair", "rollout": "rollout", "finding": "finding"}
@@ -58,11 +57,20 @@ def _answers(library: Library) -> Iterator[tuple[str, JsonObject]]:
     for run, view in library.views.items():
         view.fresh()
         for name, query in _questions(library, run, view):
-            try:
-                yield address(run, name, query), library.answer(run, name, query)
-            except RecomposeError as error:
-                yield address(run, name, query), {"error": visible(str(error.args[0])), "next": error.next_command}
+            yield from _answered(library, run, name, query)
         yield address(run, "texts", {}), {"texts": list(_texts(view))}
+
+
+def _answered(library: Library, run: str, name: str, query: dict[str, str]) -> Iterator[tuple[str, JsonObject]]:
+    at = address(run, name, query)
+    try:
+        answer = library.answer(run, name, query)
+    except RecomposeError as error:
+        yield at, {"error": str(error.args[0]), "next": error.next_command}
+        return
+    yield at, answer
+    if name == "trace" and answer["to"] < min(int(query["to"]), answer["n_turns"]):
+        yield from _answered(library, run, name, {**query, "from": str(answer["to"])})
 
 
 def _questions(library: Library, run: str, view: View) -> Iterator[tuple[str, dict[str, str]]]:

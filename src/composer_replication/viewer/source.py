@@ -6,6 +6,7 @@ What stands there is not redacted, unlike everything else in a run.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,13 +35,11 @@ def source_bytes(view: View, trace_id: str, turn: int) -> JsonObject:
     if name is None or place is None:
         return {**answer, "why": "it was played, not read from a file"}
     promised = (view.run.stage("ingestion").require()["inputs"]).get
-    try:
+    with suppress(OSError, RecomposeError):  # a file that cannot be read is as good as gone
         for path, key in _candidates(view, name):
             file = InputFile(path, ReadingReport())
             if path.exists() and file.sha256() == promised(key):
                 return {**answer, "text": _read(file, *place).decode("utf-8", "replace"), "found": True, "why": ""}
-    except (OSError, RecomposeError) as error:
-        return {**answer, "why": f"the file cannot be read: {error}"}
     return {**answer, "why": "the file is gone, was moved, or has changed since it was ingested"}
 
 
