@@ -7,9 +7,9 @@ export const whole = (value: number | null | undefined) => (value == null ? "–
 
 export function decimal(value: number | null | undefined): string {
   if (value == null || Number.isNaN(value)) return "–";
+  if (value < 0) return `−${decimal(-value)}`;
   if (value === 0) return "0";
-  const size = Math.abs(value);
-  if (size >= 1e5 || size < 1e-3) return value.toExponential(2).replace("e+", "e");
+  if (value >= 1e5 || value < 1e-3) return value.toExponential(2).replace("e+", "e");
   return Number.isInteger(value) ? WHOLE.format(value) : String(Number(value.toPrecision(4)));
 }
 
@@ -22,7 +22,8 @@ export function cents(micros: number | null | undefined): string {
 
 export function dollars(micros: number | null | undefined): string {
   if (micros == null) return "–";
-  return micros !== 0 && micros < 1e4 ? cents(micros) : `$${(micros / 1e6).toFixed(micros < 1e6 ? 3 : 2)}`;
+  if (micros === 0) return "$0";
+  return micros < 1e4 ? cents(micros) : `$${(micros / 1e6).toFixed(micros < 1e6 ? 3 : 2)}`;
 }
 
 export function seconds(value: number | null | undefined): string {

@@ -94,14 +94,14 @@ function Pair({ answer }: { answer: PairAnswer }) {
 
 function reason({ why, pair }: PairAnswer): string {
   const who = why.chosen_from === "teachers" ? `${why.votes} of ${why.n} teachers gave the same call (${words(why.tier)} match)` : `The chosen side is from ${words(why.chosen_from)}`;
-  return `${who}; the ${words(why.rejected_from)}'s turn had ${words(pair.kind)}.`;
+  return `${who}. The turn of the ${words(why.rejected_from)} failed: ${words(pair.kind)}.`;
 }
 
 function Half({ title, side, tone }: { title: string; side: Side; tone: string }) {
   return (
     <section class={`side ${tone}`}>
       <h2>{title}</h2>
-      {side.text && <Prose text={side.text} />}
+      {side.text && (/^\s*[{[<]/.test(side.text) ? <pre class="text">{side.text}</pre> : <Prose text={side.text} />)}
       {side.calls.map((call) => (
         <CallView call={call} />
       ))}

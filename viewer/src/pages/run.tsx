@@ -20,7 +20,7 @@ export function RunPage() {
               Next: <code>{answer.next}</code>
             </p>
           )}
-          <Section title="What became of everything" note="a bar or a reason opens the list">
+          <Section title="From traces to training" note="a bar or a reason opens the list">
             <Funnel rows={answer.funnel} run={run} />
           </Section>
           {answer.result && <Result of={answer.result} />}

@@ -22,7 +22,7 @@ export function Link(props: { kind: string; id: string; children?: ComponentChil
 export function RefLink({ to }: { to: Ref }) {
   return (
     <Link kind={to.kind} id={to.id}>
-      {words(to.kind)} {to.label ? `${to.label.slice(0, 80)} ` : ""}
+      {words(to.kind)} {to.label ? `${(["site", "pair"].includes(to.kind) ? words(to.label) : to.label).slice(0, 80)} ` : ""}
       <span class="mono faint">{short(to.id)}</span>
     </Link>
   );

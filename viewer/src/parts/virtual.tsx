@@ -21,6 +21,7 @@ interface Props {
 
 export function Virtual({ count, guess, label, render, onView, scroller, role, extra = 4 }: Props) {
   const outer = useRef<HTMLDivElement>(null);
+  const sized = useRef<HTMLDivElement>(null);
   const inner = useRef<HTMLDivElement>(null);
   const heights = useMemo(() => new Heights(count, guess), [count, guess]);
   const [range, setRange] = useState<[number, number]>([0, Math.min(count - 1, 20)]);
@@ -47,12 +48,13 @@ export function Virtual({ count, guess, label, render, onView, scroller, role, e
       isChanged = heights.set(Number(child.dataset.item), child.offsetHeight) || isChanged;
     }
     if (!isChanged) return;
-    redraw((n) => n + 1);
+    // At once, so that nothing is drawn, and no scroll event comes, with new heights at the old place.
+    if (sized.current) sized.current.style.height = `${heights.top(count)}px`;
+    list.style.transform = `translateY(${heights.top(Number((list.firstElementChild as HTMLElement).dataset.item))}px)`;
     const wanted = heights.top(item) + into;
-    requestAnimationFrame(() => {
-      if (Math.abs(element.scrollTop - wanted) > 1) element.scrollTop = wanted;
-      look();
-    });
+    if (Math.abs(element.scrollTop - wanted) > 1) element.scrollTop = wanted;
+    redraw((n) => n + 1);
+    look();
   };
 
   useLayoutEffect(measure);
@@ -88,7 +90,7 @@ export function Virtual({ count, guess, label, render, onView, scroller, role, e
   }
   return (
     <div class="scroller" ref={outer} onScroll={look} tabIndex={0} role={role ?? "region"} aria-label={label}>
-      <div class="scrolled" style={{ height: `${heights.top(count)}px` }}>
+      <div class="scrolled" ref={sized} style={{ height: `${heights.top(count)}px` }}>
         <div ref={inner} style={{ transform: `translateY(${heights.top(first)}px)` }}>
           {items}
         </div>
