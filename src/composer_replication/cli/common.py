@@ -18,6 +18,7 @@ from composer_replication.pipeline import run_stage
 from composer_replication.progress import Progress
 from composer_replication.runs import Run
 
+from .examples import OF, examples
 from .progress import open_progress
 
 RunFolder = Annotated[Path, Parameter(help="A run folder.")]
@@ -64,6 +65,8 @@ def tell(noun: str, run: Run, as_json: bool, more: Mapping[str, Any] | None = No
     print(f"{noun} of {run.path}")
     for name, value in counts.items():
         print(f"  {name:<14} {_plain(value)}")
+    if noun in OF:
+        print("\n".join(examples(run, noun)))
 
 
 def quiet_libraries() -> None:
