@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from composer_replication.runs import Run
 
-from .common import Json, RunFolder
+from .arguments import Json, RunFolder
 
 
 def show(

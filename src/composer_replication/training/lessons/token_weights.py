@@ -22,7 +22,6 @@ from ..stored.records import TokenWeights
 from .distillation import importance
 from .online_sites import OnlineSite, Rolled
 
-
 PIECES = 1 << 16
 
 
