@@ -1,4 +1,4 @@
-"""A run to look at, made without a model: a real session, its sites and hints by the real stages, and the rest by hand."""
+"""A run to look at, without a model: a real session, its sites and hints by the real stages, the rest by hand."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def viewed_run(path: Path) -> Run:
         provenance=tuple(reply.key for reply in replies[:2]),
         simulated=True,
     )
-    counts = {"replies": 3, "outcomes": {"answered": 3}, "simulated": True}
+    counts = {"states": 1, "replies": 3, "outcomes": {"answered": 3}, "simulated": True}
     run.stage("replay").finish(replies, counts, [run.stage("sites")], time.monotonic())
     verdicts = {"pairs": 1, "verdicts": {"paired": 1, "no_majority": 1}}
     run.stage("pairs").finish([pair], verdicts, [run.stage("replay")], time.monotonic())

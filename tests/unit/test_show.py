@@ -33,7 +33,9 @@ def test_without_an_id_the_funnel_and_where_to_go(run):
 
 def ids_of(run):
     text = shown(run)
-    return {line.split(":")[0].removeprefix("a "): line.split()[-1] for line in text.splitlines() if line.startswith("a ")}
+    return {
+        line.split(":")[0].removeprefix("a "): line.split()[-1] for line in text.splitlines() if line.startswith("a ")
+    }
 
 
 KINDS = {
@@ -85,7 +87,7 @@ def test_terminal_escapes_are_inert(tmp_path):
     for words in ((), ("--raw",), ("--json",)):
         for record_id in (trace.trace_id, f"{trace.trace_id}:1"):
             text = shown(run, record_id, *words)
-            assert not any(ord(char) < 32 and char != "\n" or 127 <= ord(char) < 160 for char in text)
+            assert not any((ord(char) < 32 and char != "\n") or 127 <= ord(char) < 160 for char in text)
             assert not any(char in text for char in "\u202e\u200b\U000e0041")
     assert "␛[2J⟦202E⟧gnp.exe" in shown(run, f"{trace.trace_id}:1")
 

@@ -10,7 +10,7 @@ from composer_replication.objective import SdpoSettings
 from composer_replication.runs import read_records
 from composer_replication.training import ComposerDataCollator
 from composer_replication.training.channels import ReplayPreference, SelfDistillation
-from composer_replication.training.lessons.token_weights import TokenWeightsFolder
+from composer_replication.training.lessons.token_weights import TokenWeightsFolder, WeighedRow
 from composer_replication.training.rollouts.samples import RolloutSamples
 from composer_replication.training.stored.records import TokenWeights
 from tests.distributed.scenes import Scene, build, new_model, run, stored_examples
@@ -62,6 +62,31 @@ def test_the_policy_pulls_at_sampled_tokens(step):
         row = rows[record.ids]
         assert record.weights == pytest.approx(model.norms(term, record.ids, len(row.prompt)), abs=1e-6)
         assert any(record.weights)
+
+
+def test_mask_and_entropy_are_those_of_the_step(step):
+    """The mask marks what was sampled; entropy is the policy's own before each of these tokens."""
+    case, found = step
+    rows = {tuple(row.prompt + row.completion): row for row in case.rows}
+    for record in (record for record in found if record.channel == "policy"):
+        row = rows[record.ids]
+        assert list(record.mask) == [0] * len(row.prompt) + row.mask
+        logprobs = new_model().double()(torch.tensor([record.ids])).logits[0, :-1].log_softmax(-1)
+        entropy = [0.0, *(-(logprobs.exp() * logprobs).sum(-1)).tolist()]
+        expected = [own if marked else 0.0 for own, marked in zip(entropy, record.mask, strict=True)]
+        assert record.entropy == pytest.approx(expected, abs=1e-5)
+        assert any(record.entropy)
+    for record in (record for record in found if record.channel == "sdpo"):
+        assert all(bool(weight) <= bool(marked) for weight, marked in zip(record.weights, record.mask, strict=True))
+        assert 0 < sum(record.mask) < len(record.ids)
+
+
+def test_pieces_are_the_texts_of_the_ids(tmp_path):
+    folder = TokenWeightsFolder(tmp_path, piece=lambda token: f"<{token}>")
+    folder.add(1, "policy", WeighedRow("rollout", [3, 4], [0.0, 1.0]))
+    folder.write()
+    (record,) = read_records(tmp_path / "step_0000001.jsonl.zst", TokenWeights)
+    assert record.pieces == ("<3>", "<4>")
 
 
 def test_distillation_pulls_at_error_turns(step):

@@ -1,4 +1,4 @@
-"""What the viewer says of a run: provenance down to the bytes, windows, lists, votes, tokens; and hostile text as glyphs."""
+"""What the viewer says of a run: provenance to the bytes, windows, lists, votes, tokens; hostile text as glyphs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from composer_replication.errors import UsageError
 from composer_replication.records import ErrorSite, Trace, emptied, render_action
 from composer_replication.runs import RECORDS, Run
 from composer_replication.viewer.api import Library, encoded
-from composer_replication.viewer.cache import Entry
+from composer_replication.viewer.cache import CacheEntry
 from composer_replication.viewer.visible import one_line, visible
 from tests.samples import sample_files
 from tests.viewed_run import FAMILIES, HOSTILE, add_trace, long_trace, viewed_run
@@ -56,7 +56,7 @@ def test_what_hides_is_shown_as_a_glyph(hidden, shown):
 @given(st.text(alphabet=st.characters(codec=None)))
 def test_no_control_is_left_and_every_encoder_takes_the_rest(text):
     shown = visible(text)
-    assert not any(ord(char) < 32 and char not in "\n\t" or 127 <= ord(char) < 160 for char in shown)
+    assert not any((ord(char) < 32 and char not in "\n\t") or 127 <= ord(char) < 160 for char in shown)
     shown.encode()
     assert visible(shown) == shown
     assert "\n" not in one_line(text, 40)
@@ -87,7 +87,12 @@ def test_the_bytes_are_found_in_files_of_a_folder_and_compressed(tmp_path, suffi
     folder.mkdir()
     (folder / source.name).write_bytes(source.read_bytes())
     base = Config()
-    opened = Run.start(tmp_path / "run", base.model_copy(update={"ingestion": base.ingestion.model_copy(update={"paths": (str(folder),), "redact": False})}))
+    opened = Run.start(
+        tmp_path / "run",
+        base.model_copy(
+            update={"ingestion": base.ingestion.model_copy(update={"paths": (str(folder),), "redact": False})}
+        ),
+    )
     run_stage(opened, "ingestion", Silent())
     library, trace = Library([opened.path]), opened.stage("ingestion").read(Trace)[0]
     found = library.answer("run", "source", {"trace": trace.trace_id, "turn": "0"})
@@ -145,7 +150,12 @@ def test_lists_filter_sort_and_count(ask):
     assert [row["turn"] for row in ask("list", kind="site", sort="-turn")["rows"]] == [5, 2]
     assert ask("list", kind="pair", off_policy="true")["total"] == 1
     assert ask("list", kind="site", q="PROMPT")["total"] == 1
-    for query in ({"kind": "nothing"}, {"kind": "site", "a b": "1"}, {"kind": "site", "has": "x"}, {"kind": "site", "offset": "-1"}):
+    for query in (
+        {"kind": "nothing"},
+        {"kind": "site", "a b": "1"},
+        {"kind": "site", "has": "x"},
+        {"kind": "site", "offset": "-1"},
+    ):
         with pytest.raises(UsageError):
             ask("list", **query)
 
@@ -172,7 +182,13 @@ def test_a_blind_site_tells_no_name_before_the_vote(tmp_path, site):
     assert ask_as("me")["votes"]["tally"] == {"actor": 1, "none": 1}
     lines = (tmp_path / "run/annotations/human.jsonl").read_text().splitlines()
     assert len(lines) == 3, "a vote is added, never changed"
-    for wrong in ({}, [], {"site": site.site_id, "choice": "Z"}, {"site": "no", "choice": "A"}, {"site": 1, "choice": 2}):
+    for wrong in (
+        {},
+        [],
+        {"site": site.site_id, "choice": "Z"},
+        {"site": "no", "choice": "A"},
+        {"site": 1, "choice": 2},
+    ):
         with pytest.raises(UsageError):
             library.vote("run", wrong, "me")
 
@@ -180,7 +196,9 @@ def test_a_blind_site_tells_no_name_before_the_vote(tmp_path, site):
 def test_the_letters_of_a_blind_site_lead_to_the_same_reply(tmp_path, ask, site):
     library = Library([viewed_run(tmp_path / "run").path])
     hidden = library.answer("run", "site", {"id": site.site_id, "blind": "1"}, "me")["replies"]
-    told = {json.dumps(reply["action"]) + reply["text"]: reply["key"] for reply in ask("site", id=site.site_id)["replies"]}
+    told = {
+        json.dumps(reply["action"]) + reply["text"]: reply["key"] for reply in ask("site", id=site.site_id)["replies"]
+    }
     for reply in hidden:
         state = library.vote("run", {"site": site.site_id, "choice": reply["name"]}, "me")
         assert state["mine"]["choice"] == told[json.dumps(reply["action"]) + reply["text"]]
@@ -237,7 +255,7 @@ def test_a_window_of_a_very_long_trace_is_quick(tmp_path, monkeypatch):
     messages = [{"role": "assistant", "content": f"turn {place}"} for place in range(number)]
     turns = [{"start": place, "end": place + 1} for place in range(number)]
     facts = {**head.facts, "turns": number, "messages": number}
-    entry = Entry("trace", "long", facts, head.body, "long", parts=(("m", messages), ("t", turns)))
+    entry = CacheEntry("trace", "long", facts, head.body, "long", parts=(("m", messages), ("t", turns)))
     library.views["run"].cache.replace("long", "mark", [entry])
     started = time.process_time()
     for start in (0, 50_000, 99_980):

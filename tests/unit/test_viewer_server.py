@@ -1,4 +1,4 @@
-"""Who the local server answers, and what it never does: other hosts, other sites, no token, other files, other methods."""
+"""Who the local server answers, and what it never does: other hosts, other sites, no token, other files or methods."""
 
 from __future__ import annotations
 

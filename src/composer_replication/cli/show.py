@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from composer_replication.runs import Run
 
-from .common import Json, RunFolder
+from .arguments import Json, RunFolder
 
 
 def show(
@@ -30,9 +30,9 @@ def show(
     """
     from composer_replication.viewer import terminal
     from composer_replication.viewer.api import ANSWERS
-    from composer_replication.viewer.lookup import View
+    from composer_replication.viewer.lookup import RunView
 
-    view = View(Run.open(run))
+    view = RunView(Run.open(run))
     view.fresh()
     if record_id is None:
         if json or raw:

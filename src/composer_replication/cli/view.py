@@ -15,7 +15,7 @@ from cyclopts import Parameter
 
 from composer_replication.errors import UsageError
 
-from .common import RunFolder
+from .arguments import RunFolder
 from .progress import open_progress
 
 HOST = "127.0.0.1"

@@ -31,7 +31,7 @@ from composer_replication.objective import CHANNELS, ChannelSettings, Schedule, 
 from composer_replication.sections import explain
 
 from .lessons.distillation import SiteStates, distil, places, repeated
-from .lessons.token_weights import WeighedRow, site_weights, turn_logits
+from .lessons.token_weights import WeighedRow, site_weights, turn_logits, weighed_row
 from .models.states import last_hidden, output_head
 
 
@@ -103,8 +103,8 @@ class SelfDistillation:
             hinted: list[int] = batch["ctx_teacher_input_ids"][site].tolist()[: int(mask_T.nonzero()[0])]
             ids: list[int] = batch["input_ids"][row].tolist()[: start + len(turn)]
             student_NV, teacher_NV = turn_logits(model, ids[:start], turn), turn_logits(model, hinted, turn)
-            weights = site_weights(student_NV, teacher_NV, turn, self.settings, weight / number).tolist()
-            found.append(WeighedRow("site", ids, [0.0] * start + weights))
+            weights_N = site_weights(student_NV, teacher_NV, turn, self.settings, weight / number)
+            found.append(weighed_row("site", ids, weights_N, student_NV))
         return found
 
 
@@ -185,8 +185,8 @@ class ReplayPreference:
                 logits_NV = turn_logits(model, ids[:start], ids[start:end])
                 labels_N = torch.tensor(ids[start:end], device=logits_NV.device)
                 slopes_N = logits_NV.new_full((end - start,), slope)
-                weights = logprob_token_weights(logits_NV, labels_N, slopes_N).tolist()
-                found.append(WeighedRow(side, ids[:end], [0.0] * start + weights))
+                weights_N = logprob_token_weights(logits_NV, labels_N, slopes_N)
+                found.append(weighed_row(side, ids[:end], weights_N, logits_NV))
         return found
 
 

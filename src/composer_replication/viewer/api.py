@@ -17,12 +17,12 @@ from .answers.run import about, agreement, compare, finding, monitor, run
 from .answers.sites import cast_vote, pair, site, votes
 from .answers.traces import message, saw, source, trace
 from .answers.training import rollout, task, tokens, training
-from .lookup import View, listing
+from .lookup import RunView, listing
 from .search import Indexer, search
 from .visible import visible_json
 
 Query = Mapping[str, str]
-ANSWERS: dict[str, Callable[[View, Query], JsonObject]] = {
+ANSWERS: dict[str, Callable[[RunView, Query], JsonObject]] = {
     "run": run,
     "agreement": agreement,
     "list": listing,
@@ -47,11 +47,11 @@ class Library:
     """The runs that are open."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self.views: dict[str, View] = {}
+        self.views: dict[str, RunView] = {}
         for folder in folders:
             base = folder.resolve().name
             name = next(n for n in (base, *(f"{base}-{i}" for i in range(2, 99))) if n not in self.views)
-            self.views[name] = View(Run.open(folder), name)
+            self.views[name] = RunView(Run.open(folder), name)
         self._indexers = {name: Indexer(view) for name, view in self.views.items()}
 
     def about(self) -> JsonObject:
@@ -72,7 +72,7 @@ class Library:
     def vote(self, run: str, given: Any, who: str) -> JsonObject:
         return cast_vote(self.view(run), given, who)
 
-    def view(self, run: str) -> View:
+    def view(self, run: str) -> RunView:
         if run not in self.views:
             raise UsageError(f"no run called {run[:100]} is open", f"open: {', '.join(self.views)}")
         return self.views[run]

@@ -45,7 +45,7 @@ CREATE TABLE IF NOT EXISTS parts (
 """
 
 
-class Entry(NamedTuple):
+class CacheEntry(NamedTuple):
     """One record as the cache keeps it. `facts` are what lists show and filter by."""
 
     kind: str
@@ -102,7 +102,7 @@ class Cache:
     def marks(self) -> dict[str, str]:
         return dict(self.rows("SELECT name, mark FROM sources"))
 
-    def replace(self, source: str, mark: str | None, entries: Iterable[Entry]) -> None:
+    def replace(self, source: str, mark: str | None, entries: Iterable[CacheEntry]) -> None:
         """What the source holds now; `mark` None where it is gone."""
         with self.writing() as db:
             if self.marks().get(source) == mark:
@@ -149,7 +149,7 @@ def unpacked(body: bytes) -> Any:
     return orjson.loads(zstandard.ZstdDecompressor().decompress(body))
 
 
-def _insert(db: sqlite3.Connection, source: str, entry: Entry) -> None:
+def _insert(db: sqlite3.Connection, source: str, entry: CacheEntry) -> None:
     for what, values in entry.parts:
         for first in range(0, len(values), CHUNK):
             chunk = values[first : first + CHUNK]

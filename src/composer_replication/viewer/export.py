@@ -1,7 +1,7 @@
 """A run as a folder that opens from `file://`: the page's own files, and each answer in a script of its own.
 
-Writes DIR/index.html and the like, and DIR/data/*.js. Holds everything that the page may ask for but the bytes of source
-files, which are not redacted. A folder that is there and not empty is refused.
+Writes DIR/index.html and the like, and DIR/data/*.js. Holds all that the page may ask for, but not the bytes of
+source files, which are not redacted. A folder that is there and not empty is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from composer_replication.progress import Progress
 from composer_replication.records import JsonObject
 
 from .api import Library, encoded
-from .lookup import FACETS, MAX_ROWS, View
+from .lookup import FACETS, MAX_ROWS, RunView
 from .search import texts_of
 
 WINDOW, MAX_LISTED = 50, 5000
@@ -73,7 +73,7 @@ def _answered(library: Library, run: str, name: str, query: dict[str, str]) -> I
         yield from _answered(library, run, name, {**query, "from": str(answer["to"])})
 
 
-def _questions(library: Library, run: str, view: View) -> Iterator[tuple[str, dict[str, str]]]:
+def _questions(library: Library, run: str, view: RunView) -> Iterator[tuple[str, dict[str, str]]]:
     for name in ("run", "agreement", "training", "monitor", "compare", "tokens"):
         yield name, {}
     yield from (("compare", {"with": other}) for other in library.views if other != run)
@@ -88,7 +88,9 @@ def _questions(library: Library, run: str, view: View) -> Iterator[tuple[str, di
                 yield "show", {"id": record_id}
             for start in range(0, turns, WINDOW):
                 yield "trace", {"id": record_id, "from": str(start), "to": str(start + WINDOW)}
-    yield from (("tokens", {"id": row[0]}) for row in view.cache.rows("SELECT DISTINCT id FROM records WHERE kind = 'tokens'"))
+    yield from (
+        ("tokens", {"id": row[0]}) for row in view.cache.rows("SELECT DISTINCT id FROM records WHERE kind = 'tokens'")
+    )
     yield from (("saw", {"trace": row[0], "turn": str(row[1])}) for row in view.cache.rows(_STATES))
     yield from (("task", {"id": row[0]}) for row in view.cache.rows(_TASKS))
 
@@ -97,11 +99,11 @@ _STATES = "SELECT DISTINCT trace_id, turn FROM records WHERE kind IN ('site', 'p
 _TASKS = "SELECT DISTINCT facts ->> 'task_id' FROM records WHERE facts ->> 'task_id' IS NOT NULL"
 
 
-def _count(view: View, kind: str) -> int:
+def _count(view: RunView, kind: str) -> int:
     return view.cache.rows("SELECT COUNT(*) FROM records WHERE kind = ?", kind)[0][0]
 
 
-def _ids(view: View, kind: str) -> Iterator[tuple[str, int]]:
+def _ids(view: RunView, kind: str) -> Iterator[tuple[str, int]]:
     """Of kinds that are shown alone; traces with their number of turns."""
     if kind in ("outcome", "verdict", "tokens"):
         return
@@ -110,7 +112,7 @@ def _ids(view: View, kind: str) -> Iterator[tuple[str, int]]:
         yield record_id, int(turns) if kind == "trace" else 0
 
 
-def _texts(view: View) -> Iterator[JsonObject]:
+def _texts(view: RunView) -> Iterator[JsonObject]:
     """What a page without a server searches."""
     query = "SELECT kind, id, turn, trace_id, body FROM records WHERE kind != 'tokens' ORDER BY number"
     for kind, record_id, turn, trace_id, body in view.cache.rows(query):

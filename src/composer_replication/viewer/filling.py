@@ -22,7 +22,7 @@ from composer_replication.records import (
 )
 from composer_replication.runs import Run, read_records
 
-from .cache import Cache, Entry
+from .cache import Cache, CacheEntry
 
 SHORT = 200
 """Characters of a text in a list."""
@@ -32,9 +32,9 @@ class AnyFields(RootModel[JsonObject]):
     """A record of a package that this one does not import."""
 
 
-class Stage(NamedTuple):
+class CachedStage(NamedTuple):
     record_type: type[BaseModel]
-    entry: Callable[[Any], Entry]
+    entry: Callable[[Any], CacheEntry]
 
 
 def _short(text: str) -> str:
@@ -45,7 +45,7 @@ def _plain(record: BaseModel) -> JsonObject:
     return record.model_dump(mode="json", exclude={"schema_version"})
 
 
-def _trace(trace: Trace) -> Entry:
+def _trace(trace: Trace) -> CacheEntry:
     first = next((message["content"] for message in trace.messages if message["role"] == "user"), "")
     head = trace.model_dump(mode="json", exclude={"schema_version", "messages", "turns"})
     models = {turn.source_model for turn in trace.turns if turn.source_model}
@@ -61,30 +61,30 @@ def _trace(trace: Trace) -> Entry:
         "title": _short(first),
     }
     turns = [turn.model_dump(mode="json", exclude_defaults=True) for turn in trace.turns]
-    return Entry("trace", trace.trace_id, facts, head, trace.trace_id, parts=(("m", trace.messages), ("t", turns)))
+    return CacheEntry("trace", trace.trace_id, facts, head, trace.trace_id, parts=(("m", trace.messages), ("t", turns)))
 
 
-def _site(site: ErrorSite) -> Entry:
+def _site(site: ErrorSite) -> CacheEntry:
     body = _plain(site)
     facts = {name: value for name, value in body.items() if name not in ("tool_schema", "available_tools", "span")}
     facts["error_message"] = _short(site.error_message)
-    return Entry("site", site.site_id, facts, body, site.trace_id, site.turn, site.state_id)
+    return CacheEntry("site", site.site_id, facts, body, site.trace_id, site.turn, site.state_id)
 
 
-def _hint(hint: Hint) -> Entry:
+def _hint(hint: Hint) -> CacheEntry:
     body = _plain(hint)
-    return Entry("hint", hint.hint_id, body, body, parent=hint.site_id)
+    return CacheEntry("hint", hint.hint_id, body, body, parent=hint.site_id)
 
 
-def _reply(reply: TeacherReply) -> Entry:
+def _reply(reply: TeacherReply) -> CacheEntry:
     body = _plain(reply)
     left_out = ("raw", "usage", "served_model")
     facts = {name: value for name, value in body.items() if name not in left_out}
     facts |= {"action": _short(reply.action or ""), "call": reply.action and content_id(reply.action)}
-    return Entry("reply", reply.key, facts, body, reply.trace_id, reply.turn, reply.state_id)
+    return CacheEntry("reply", reply.key, facts, body, reply.trace_id, reply.turn, reply.state_id)
 
 
-def _pair(pair: PreferencePair) -> Entry:
+def _pair(pair: PreferencePair) -> CacheEntry:
     facts = {
         "pair_id": pair.pair_id,
         "trace_id": pair.trace_id,
@@ -102,72 +102,68 @@ def _pair(pair: PreferencePair) -> Entry:
         "chosen": _acted(pair.chosen),
         "rejected": _acted(pair.rejected),
     }
-    return Entry("pair", pair.pair_id, facts, _plain(pair), pair.trace_id, pair.turn, pair.state_id)
+    return CacheEntry("pair", pair.pair_id, facts, _plain(pair), pair.trace_id, pair.turn, pair.state_id)
 
 
-def _finding(finding: Finding) -> Entry:
+def _finding(finding: Finding) -> CacheEntry:
     facts = {**_plain(finding), "lines": [_short(line) for line in finding.lines[:3]]}
-    return Entry("finding", finding.finding_id, facts, _plain(finding), finding.trace_id)
+    return CacheEntry("finding", finding.finding_id, facts, _plain(finding), finding.trace_id)
 
 
 def _bare(record: AnyFields) -> JsonObject:
     return {name: value for name, value in record.root.items() if name != "schema_version"}
 
 
-def _outcome(record: AnyFields) -> Entry:
+def _outcome(record: AnyFields) -> CacheEntry:
     body = _bare(record)
     name = f"{body['phase']}/{body['task_id']}/{body.get('sample', 0)}"
-    return Entry("outcome", name, body, {}, parent=body["task_id"])
+    return CacheEntry("outcome", name, body, {}, parent=body["task_id"])
 
 
-def _verdict(record: AnyFields) -> Entry:
+def _verdict(record: AnyFields) -> CacheEntry:
     body = _bare(record)
-    return Entry("verdict", body["trace_id"], body, {}, body["trace_id"])
+    return CacheEntry("verdict", body["trace_id"], body, {}, body["trace_id"])
 
 
-def _evidence(record: AnyFields) -> Entry:
-    return Entry("evidence", record.root["trace_id"], {}, record.root, record.root["trace_id"])
+def _evidence(record: AnyFields) -> CacheEntry:
+    return CacheEntry("evidence", record.root["trace_id"], {}, record.root, record.root["trace_id"])
 
 
-def _asked(record: AnyFields) -> Entry:
-    return Entry("asked", record.root["state_id"], record.root, {}, state_id=record.root["state_id"])
+def _asked(record: AnyFields) -> CacheEntry:
+    return CacheEntry("asked", record.root["state_id"], record.root, {}, state_id=record.root["state_id"])
 
 
-def rollout_id(body: JsonObject) -> str:
-    return f"{body['step']}-{body['trace_id']}"
-
-
-def _rollout(record: AnyFields) -> Entry:
+def _rollout(record: AnyFields) -> CacheEntry:
     body = record.root
-    facts = {
-        "id": rollout_id(body),
+    facts: JsonObject = {
+        "id": f"{body['step']}-{body['trace_id']}",
         **{name: body[name] for name in ("step", "trace_id", "task_id", "reward", "sampled_tokens")},
         "solved": body["reward"] >= 1,
         "turns": len(body["turns"]),
         "errors": sorted({kind for turn in body["turns"] for kind in turn.get("error_kinds", ())}),
     }
-    return Entry("rollout", facts["id"], facts, body, body["trace_id"], parent=body["task_id"])
+    return CacheEntry("rollout", facts["id"], facts, body, body["trace_id"], parent=body["task_id"])
 
 
-def _tokens(record: AnyFields) -> Entry:
+def _tokens(record: AnyFields) -> CacheEntry:
     body = record.root
     owner = body.get("trace_id") or "stored"
-    facts = {
+    facts: JsonObject = {
         "id": f"{body['step']}-{owner}",
         **{name: body.get(name) for name in ("step", "trace_id", "channel", "part")},
         "n_tokens": len(body["ids"]),
     }
-    return Entry("tokens", facts["id"], facts, body, body.get("trace_id"))
+    return CacheEntry("tokens", facts["id"], facts, body, body.get("trace_id"))
 
 
 STAGES = {
-    "ingestion": Stage(Trace, _trace),
-    "sites": Stage(ErrorSite, _site),
-    "hints": Stage(Hint, _hint),
-    "replay": Stage(TeacherReply, _reply),
-    "pairs": Stage(PreferencePair, _pair),
-    "evaluation": Stage(AnyFields, _outcome),
-    "monitor": Stage(Finding, _finding),
+    "ingestion": CachedStage(Trace, _trace),
+    "sites": CachedStage(ErrorSite, _site),
+    "hints": CachedStage(Hint, _hint),
+    "replay": CachedStage(TeacherReply, _reply),
+    "pairs": CachedStage(PreferencePair, _pair),
+    "evaluation": CachedStage(AnyFields, _outcome),
+    "monitor": CachedStage(Finding, _finding),
 }
 FILES = {
     "monitor/verdicts.jsonl.zst": _verdict,
@@ -181,12 +177,13 @@ FILES = {
 
 def fill(run: Run, cache: Cache) -> None:
     """Read what is new. Cheap where nothing is."""
-    known, current = cache.marks(), dict[str, tuple[str, Callable[[], Iterator[Entry]]]]()
+    known, current = cache.marks(), dict[str, tuple[str, Callable[[], Iterator[CacheEntry]]]]()
     for noun, stage in STAGES.items():
         folder = run.stage(noun)
         if folder.is_done:
-            current[noun] = folder.sha256, lambda folder=folder, stage=stage: map(
-                stage.entry, folder.stream(stage.record_type)
+            current[noun] = (
+                folder.sha256,
+                lambda folder=folder, stage=stage: map(stage.entry, folder.stream(stage.record_type)),
             )
     for pattern, entry in FILES.items():
         for path in run.path.glob(pattern):
@@ -200,7 +197,7 @@ def fill(run: Run, cache: Cache) -> None:
             cache.replace(name, mark, entries())
 
 
-def _read(path: Path, entry: Callable[[AnyFields], Entry]) -> Iterator[Entry]:
+def _read(path: Path, entry: Callable[[AnyFields], CacheEntry]) -> Iterator[CacheEntry]:
     return map(entry, read_records(path, AnyFields))
 
 

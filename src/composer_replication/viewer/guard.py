@@ -1,6 +1,6 @@
 """Who may ask the server: only the page that it served itself, in the browser of whoever has the printed address.
 
-A page of another site can make a browser send requests here, also under our own name by rebinding DNS. So `Host` must be
+A page of another site can make a browser send requests here, also under our name by rebinding DNS. So `Host` must be
 ours, `Origin` and `Sec-Fetch-Site` must say that our page asks, and every answer about a run needs the token.
 """
 
@@ -30,7 +30,7 @@ HEADERS = {
 }
 
 
-class Guard:
+class PageGuard:
     """Middleware around everything. `who`, a random name of the browser, is in the scope of requests with a cookie."""
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:

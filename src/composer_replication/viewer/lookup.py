@@ -46,7 +46,7 @@ _JOINS = {
 """What `has=` and `lacks=` may name, and which numbers rows of a list carry."""
 
 
-class Found(NamedTuple):
+class CachedRecord(NamedTuple):
     kind: str
     id: str
     trace_id: str | None
@@ -57,7 +57,7 @@ class Found(NamedTuple):
     body: JsonObject
 
 
-class View:
+class RunView:
     """One run that is looked at."""
 
     def __init__(self, run: Run, name: str | None = None) -> None:
@@ -71,18 +71,21 @@ class View:
             fill(self.run, self.cache)
         return self.cache
 
-    def get(self, kind: str, record_id: str) -> Found:
+    def get(self, kind: str, record_id: str) -> CachedRecord:
         found = self.all("kind = ? AND id = ?", kind, record_id)
         if not found:
             raise self.missing(f"{kind} {record_id}")
         return found[0]
 
-    def first(self, where: str, *values: Any) -> Found | None:
+    def first(self, where: str, *values: Any) -> CachedRecord | None:
         return next(iter(self.all(f"{where} LIMIT 1", *values)), None)
 
-    def all(self, where: str, *values: Any) -> list[Found]:
+    def all(self, where: str, *values: Any) -> list[CachedRecord]:
         query = f"SELECT kind, id, trace_id, turn, state_id, parent, facts, body FROM records WHERE {where}"  # noqa: S608
-        return [Found(*row[:6], orjson.loads(row[6]), unpacked(row[7])) for row in self.cache.rows(query, *values)]
+        return [
+            CachedRecord._make((*row[:6], orjson.loads(row[6]), unpacked(row[7])))
+            for row in self.cache.rows(query, *values)
+        ]
 
     def facts(self, where: str, *values: Any) -> list[JsonObject]:
         query = f"SELECT facts FROM records WHERE {where}"  # noqa: S608
@@ -126,7 +129,7 @@ def state_of(trace_id: str, turn: int) -> str:
     return content_id(trace_id, turn)
 
 
-def listing(view: View, query: Mapping[str, str]) -> JsonObject:
+def listing(view: RunView, query: Mapping[str, str]) -> JsonObject:
     """Rows of a kind, with filters; see `design/010-viewer.md`."""
     rest = dict(query)
     kind = rest.pop("kind", "site")
@@ -181,10 +184,10 @@ def _order(sort: str) -> tuple[str, list[str]]:
 
 
 def _facet(cache: Cache, field: str, where: str, values: list[Any]) -> list[JsonObject]:
-    grouped = (
-        f"SELECT facts -> ?, COUNT(*) FROM records WHERE {where} GROUP BY 1 ORDER BY 2 DESC LIMIT {FACET_VALUES}"  # noqa: S608
-    )
-    return [{"value": orjson.loads(value or "null"), "count": count} for value, count in cache.rows(grouped, field, *values)]
+    grouped = f"SELECT facts -> ?, COUNT(*) FROM records WHERE {where} GROUP BY 1 ORDER BY 2 DESC LIMIT {FACET_VALUES}"  # noqa: S608
+    return [
+        {"value": orjson.loads(value or "null"), "count": count} for value, count in cache.rows(grouped, field, *values)
+    ]
 
 
 def number(text: str, otherwise: int) -> int:

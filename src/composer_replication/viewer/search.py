@@ -17,7 +17,7 @@ from composer_replication.errors import UsageError
 from composer_replication.records import JsonObject, render_action
 
 from .cache import CHUNK, Cache, unpacked
-from .lookup import View, number
+from .lookup import RunView, number
 
 TEXTS: dict[str, tuple[str, ...]] = {
     "site": ("error_message",),
@@ -40,7 +40,7 @@ CREATE VIRTUAL TABLE IF NOT EXISTS trigrams USING fts5(text, content='', detail=
 """
 
 
-class Document(NamedTuple):
+class SearchText(NamedTuple):
     """A text: a field of a record, or a message of a trace (`place`)."""
 
     field: str
@@ -51,7 +51,7 @@ class Document(NamedTuple):
 class Indexer:
     """Builds in a thread of its own; `show` never starts it."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: RunView) -> None:
         self._view, self._lock = view, threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
@@ -93,7 +93,7 @@ class Indexer:
 def pending(cache: Cache) -> list[tuple[str, str]]:
     """Sources with records that are not indexed yet, or were made again since."""
     return cache.rows(
-        "SELECT sources.name, sources.mark FROM sources LEFT JOIN indexed ON source = name AND indexed.mark = sources.mark "
+        "SELECT name, sources.mark FROM sources LEFT JOIN indexed ON source = name AND indexed.mark = sources.mark "
         "WHERE COALESCE(last, -1) < COALESCE((SELECT MAX(number) FROM records WHERE records.source = name), -1)"
     )  # pyright: ignore[reportReturnType]
 
@@ -121,17 +121,17 @@ def _index_some(cache: Cache, source: str, mark: str) -> None:
         db.execute("INSERT OR REPLACE INTO indexed VALUES (?, ?, ?)", (source, mark, last))
 
 
-def texts_of(cache: Cache, kind: str, record_id: str, body: bytes) -> Iterator[Document]:
+def texts_of(cache: Cache, kind: str, record_id: str, body: bytes) -> Iterator[SearchText]:
     if kind == "trace":
         query = "SELECT first, body FROM parts WHERE trace_id = ? AND what = 'm' ORDER BY first"
         for first, chunk in cache.db.execute(query, (record_id,)):
             for place, message in enumerate(unpacked(chunk), first):
-                yield Document(message["role"], place, render_action(message))
+                yield SearchText(message["role"], place, render_action(message))
         return
     fields = TEXTS.get(kind)
     if fields:
         record = unpacked(body)
-        yield from (Document(field, None, _text(record.get(field))) for field in fields if record.get(field))
+        yield from (SearchText(field, None, _text(record.get(field))) for field in fields if record.get(field))
 
 
 def _text(value: Any) -> str:
@@ -142,18 +142,16 @@ def _text(value: Any) -> str:
     return orjson.dumps(value).decode()
 
 
-def search(view: View, indexer: Indexer, query: Mapping[str, str]) -> JsonObject:
+def search(view: RunView, indexer: Indexer, query: Mapping[str, str]) -> JsonObject:
     words = [phrase or word for phrase, word in _WORDS.findall(query.get("q", "")[:400])]
     if not words or max(map(len, words)) < 3:
         raise UsageError("search needs three characters", "type more")
     limit = min(number(query.get("limit", ""), 50), MAX_RESULTS)
     indexing = indexer.ensure()
     results: list[JsonObject] = []
-    tried = 0
-    for row in _candidates(view.cache, words, query.get("kind")):
+    for tried, row in enumerate(_candidates(view.cache, words, query.get("kind"))):
         if len(results) >= limit or tried >= MAX_CANDIDATES:
             return {"q": query["q"], "indexing": indexing, "results": results, "more": True}
-        tried += 1
         if found := _hit(view.cache, row, words):
             results.append(found)
     return {"q": query["q"], "indexing": indexing, "results": results, "more": False}

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from composer_replication.errors import RecomposeError, UsageError
 
 from .api import Library, encoded
-from .guard import Guard, refused
+from .guard import PageGuard, refused
 from .visible import visible
 
 MAX_VOTE_BYTES = 16_384
@@ -73,7 +73,7 @@ def application(library: Library, port: int, token: str, page: dict[str, bytes])
             Route("/api/{run}/votes", vote, methods=["POST"]),
             Route("/api/{run}/{name}", answer),
         ],
-        middleware=[Middleware(Guard, port=port, token=token)],
+        middleware=[Middleware(PageGuard, port=port, token=token)],
         exception_handlers={HTTPException: _http_error},
     )
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from composer_replication.errors import RecomposeError
 from composer_replication.records import JsonObject
 
-from .lookup import View
+from .lookup import RunView
 
 if TYPE_CHECKING:
     from composer_replication.ingestion.reading import InputFile
@@ -23,7 +23,7 @@ MAX_BYTES, BLOCK_BYTES = 1 << 20, 1 << 18
 EMBEDDED = "claude_code_session.jsonl"
 
 
-def source_bytes(view: View, trace_id: str, turn: int) -> JsonObject:
+def source_bytes(view: RunView, trace_id: str, turn: int) -> JsonObject:
     from composer_replication.ingestion.reading import InputFile, ReadingReport
 
     trace = view.get("trace", trace_id)
@@ -43,7 +43,7 @@ def source_bytes(view: View, trace_id: str, turn: int) -> JsonObject:
     return {**answer, "why": "the file is gone, was moved, or has changed since it was ingested"}
 
 
-def _candidates(view: View, name: str) -> Iterator[tuple[Path, str]]:
+def _candidates(view: RunView, name: str) -> Iterator[tuple[Path, str]]:
     """Paths with the key of their hash; the quick guesses first. Names may be redacted, so the last way reads all."""
     from composer_replication.ingestion import find_inputs
 

@@ -12,13 +12,13 @@ from typing import Any
 from composer_replication.errors import quoted
 from composer_replication.records import JsonObject, canonical_json, render_action
 
-from .api import ANSWERS
 from .answers.parts import shown_turn
 from .answers.run import run as run_answer
 from .answers.sites import pair as pair_answer
 from .answers.sites import site as site_answer
 from .answers.traces import source as source_answer
-from .lookup import View
+from .api import ANSWERS
+from .lookup import RunView
 from .visible import one_line, visible
 
 WIDTH, LONG, TURNS, LINKS = 110, 1500, 12, 12
@@ -33,7 +33,7 @@ def as_json(value: JsonObject) -> str:
     return json.dumps(value, indent=1).replace("\x7f", "\\u007f")
 
 
-def funnel(view: View) -> Iterator[str]:
+def funnel(view: RunView) -> Iterator[str]:
     """The whole run, with the commands that go deeper."""
     answer = run_answer(view, {})
     yield f"{view.run.path}: {answer['environment']}, {answer['model']}, seed {answer['seed']}"
@@ -52,7 +52,7 @@ def funnel(view: View) -> Iterator[str]:
     yield f"in a browser: recompose view {quoted(view.run.path)}"
 
 
-def record(view: View, record_id: str) -> Iterator[str]:
+def record(view: RunView, record_id: str) -> Iterator[str]:
     """One record, found by its id."""
     answer = ANSWERS["show"](view, {"id": record_id})
     kind, found = answer["kind"], answer["id"]
@@ -66,7 +66,7 @@ def record(view: View, record_id: str) -> Iterator[str]:
     yield f"more: recompose show {quoted(view.run.path)} {quoted(found)} --raw"
 
 
-def whole(view: View, record_id: str) -> JsonObject:
+def whole(view: RunView, record_id: str) -> JsonObject:
     """The record and its provenance, for programs."""
     answer = ANSWERS["show"](view, {"id": record_id})
     kind, found = answer["kind"], answer["id"]
@@ -76,7 +76,7 @@ def whole(view: View, record_id: str) -> JsonObject:
     return {**answer, "record": ANSWERS["task"](view, {"id": found}) if kind == "task" else view.get(kind, found).body}
 
 
-def raw(view: View, record_id: str) -> str:
+def raw(view: RunView, record_id: str) -> str:
     """The record as it is stored; of a turn, the bytes that it was read from."""
     kind, found = view.resolve(record_id)
     if kind == "turn":
@@ -94,7 +94,7 @@ def raw(view: View, record_id: str) -> str:
     return as_json(body)
 
 
-def _trace(view: View, record_id: str) -> Iterator[str]:
+def _trace(view: RunView, record_id: str) -> Iterator[str]:
     found = view.get("trace", record_id)
     facts, source = found.facts, found.body["source"]
     outcome = "" if facts["outcome"] is None else f", outcome {facts['outcome']:g}"
@@ -115,7 +115,7 @@ def _trace(view: View, record_id: str) -> Iterator[str]:
         yield f"        {left} more turns; one of them: recompose show {quoted(view.run.path)} {record_id}:{wanted[-1]}"
 
 
-def _turn(view: View, record_id: str) -> Iterator[str]:
+def _turn(view: RunView, record_id: str) -> Iterator[str]:
     trace_id, _, number = record_id.rpartition(":")
     for message in _turn_messages(view, trace_id, int(number)):
         failed = " (error)" if message.get("is_error") else ""
@@ -123,7 +123,7 @@ def _turn(view: View, record_id: str) -> Iterator[str]:
         yield from _text(render_action(message))
 
 
-def _site(view: View, record_id: str) -> Iterator[str]:
+def _site(view: RunView, record_id: str) -> Iterator[str]:
     answer = site_answer(view, {"id": record_id})
     site, hint = answer["site"], answer["hint"]
     yield f"{site['error_kind']}, fault of the {site['fault']}, by {site['detector']} ({site['confidence']:g})"
@@ -142,7 +142,7 @@ def _site(view: View, record_id: str) -> Iterator[str]:
         yield f"  {agreement['needed']} are needed"
 
 
-def _hint(view: View, record_id: str) -> Iterator[str]:
+def _hint(view: RunView, record_id: str) -> Iterator[str]:
     hint = view.get("hint", record_id).body
     yield f"layer {hint['layer']}, leak level {hint['leak_level']}, {hint['tokens']} tokens"
     yield from _text(hint["text"])
@@ -150,7 +150,7 @@ def _hint(view: View, record_id: str) -> Iterator[str]:
     yield from _text(hint["sham_text"])
 
 
-def _reply(view: View, record_id: str) -> Iterator[str]:
+def _reply(view: RunView, record_id: str) -> Iterator[str]:
     reply = view.get("reply", record_id).body
     served = "" if reply["served_model"] == reply["teacher"] else f", served by {reply['served_model']}"
     yield f"{reply['teacher']}{served}{' (simulated)' if reply['simulated'] else ''}"
@@ -158,7 +158,7 @@ def _reply(view: View, record_id: str) -> Iterator[str]:
     yield from _text(reply["action"] or reply["raw"])
 
 
-def _pair(view: View, record_id: str) -> Iterator[str]:
+def _pair(view: RunView, record_id: str) -> Iterator[str]:
     answer = pair_answer(view, {"id": record_id})
     why, pair = answer["why"], view.get("pair", record_id).body
     off = ", off-policy" if why["off_policy"] else ""
@@ -172,7 +172,7 @@ def _pair(view: View, record_id: str) -> Iterator[str]:
     yield from _replies(answer["replies"])
 
 
-def _rollout(view: View, record_id: str) -> Iterator[str]:
+def _rollout(view: RunView, record_id: str) -> Iterator[str]:
     body = view.get("rollout", record_id).body
     yield f"step {body['step']}, reward {body['reward']:g}, {body['sampled_tokens']} sampled tokens, {body['task_id']}"
     for message in body["prompt"]:
@@ -187,7 +187,7 @@ def _rollout(view: View, record_id: str) -> Iterator[str]:
             yield from _text(observation)
 
 
-def _finding(view: View, record_id: str) -> Iterator[str]:
+def _finding(view: RunView, record_id: str) -> Iterator[str]:
     finding = view.get("finding", record_id).body
     where = "whole attempt" if finding["step"] < 0 else f"step {finding['step']}"
     yield f"{finding['hack_class']}, {finding['evidence']} evidence, {finding['layer']}/{finding['rule']}, {where}"
@@ -195,15 +195,16 @@ def _finding(view: View, record_id: str) -> Iterator[str]:
         yield from _text(line)
 
 
-def _task(view: View, record_id: str) -> Iterator[str]:
+def _task(view: RunView, record_id: str) -> Iterator[str]:
     answer = ANSWERS["task"](view, {"id": record_id})
     for outcome in answer["outcomes"]:
-        yield f"{outcome['phase']} training: reward {outcome['reward']:g} in {outcome['turns']} turns ({outcome['split']})"
+        when = f"{outcome['phase']} training ({outcome['split']})"
+        yield f"{when}: reward {outcome['reward']:g} in {outcome['turns']} turns"
     for name in ("traces", "rollouts", "findings"):
         yield f"{len(answer[name])} {name}"
 
 
-_SHOWN: dict[str, Callable[[View, str], Iterator[str]]] = {
+_SHOWN: dict[str, Callable[[RunView, str], Iterator[str]]] = {
     "trace": _trace,
     "turn": _turn,
     "site": _site,
@@ -224,7 +225,7 @@ def _replies(replies: Sequence[JsonObject]) -> Iterator[str]:
         yield f"{mark} {reply['teacher']:<32} {cents:>10} {reply['latency_s']:>6.2f} s  {one_line(said, WIDTH)}"
 
 
-def _links(view: View, name: str, links: Sequence[JsonObject]) -> Iterator[str]:
+def _links(view: RunView, name: str, links: Sequence[JsonObject]) -> Iterator[str]:
     for link in links[:LINKS]:
         if link["kind"] in ("bytes", "file"):
             span = link.get("byte_range")
@@ -236,7 +237,7 @@ def _links(view: View, name: str, links: Sequence[JsonObject]) -> Iterator[str]:
         yield f"  {name}  {len(links) - LINKS} more: --json"
 
 
-def _examples(view: View) -> Iterator[str]:
+def _examples(view: RunView) -> Iterator[str]:
     command = f"recompose show {quoted(view.run.path)}"
     view.fresh()
     for kind in ("trace", "site", "hint", "pair", "rollout", "finding"):
@@ -244,7 +245,7 @@ def _examples(view: View) -> Iterator[str]:
             yield f"a {kind + ':':<9} {command} {example.id}"
 
 
-def _turn_messages(view: View, trace_id: str, number: int) -> list[Any]:
+def _turn_messages(view: RunView, trace_id: str, number: int) -> list[Any]:
     (turn,) = view.cache.part(trace_id, "t", number, number + 1)
     return view.cache.part(trace_id, "m", turn["start"], turn["end"])
 

@@ -1,6 +1,6 @@
 """Hostile text made visible: what could steer a terminal, reorder a line or hide in it is shown as a glyph.
 
-Every string that leaves the viewer, to a terminal, a browser or an export, goes through `visible`. It is the only place.
+Every string that leaves the viewer, to a terminal, a browser or an export, goes through `visible`, the only place.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ Costs a forward pass per row without a gradient, in the steps whose rollouts are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,24 +22,30 @@ from ..stored.records import TokenWeights
 from .distillation import importance
 from .online_sites import OnlineSite, Rolled
 
+PIECES = 1 << 16
+
 
 class WeighedRow(NamedTuple):
-    """`weights` has one entry per id, 0 where the channel does not look."""
+    """`weights` has one entry per id, 0 where the channel does not look; so have `mask` and `entropy`, if they are."""
 
     part: str
     ids: list[int]
     weights: list[float]
+    mask: Sequence[int] = ()
+    entropy: Sequence[float] = ()
 
 
 class TokenWeightsFolder:
-    """Collects the rows of a step and writes them as `step_<number>.jsonl.zst`."""
+    """Collects the rows of a step and writes them as `step_<number>.jsonl.zst`; `piece` is the text of an id."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, piece: Callable[[int], str] | None = None) -> None:
+        self._folder, self._piece = folder, lru_cache(PIECES)(piece) if piece else None
         self._records: list[TokenWeights] = []
 
     def add(self, step: int, channel: str, row: WeighedRow, trace_id: str | None = None) -> None:
-        self._records.append(TokenWeights(step=step, channel=channel, trace_id=trace_id, **row._asdict()))
+        pieces = tuple(map(self._piece, row.ids)) if self._piece else ()
+        record = TokenWeights(step=step, channel=channel, trace_id=trace_id, pieces=pieces, **row._asdict())
+        self._records.append(record)
 
     def write(self) -> None:
         if self._records:
@@ -62,8 +69,24 @@ def policy_row(model: Any, rolled: Rolled, slope: float, temperature: float) -> 
     logits_NV = turn_logits(model, rolled.prompt_ids, rolled.completion_ids)
     labels_N = torch.tensor(rolled.completion_ids, device=logits_NV.device)
     slopes_N = slope * torch.tensor(rolled.sampled_mask, device=logits_NV.device, dtype=logits_NV.dtype)
-    weights = logprob_token_weights(logits_NV, labels_N, slopes_N, temperature).tolist()
-    return WeighedRow("rollout", rolled.prompt_ids + rolled.completion_ids, [0.0] * len(rolled.prompt_ids) + weights)
+    weights_N = logprob_token_weights(logits_NV, labels_N, slopes_N, temperature)
+    ids = rolled.prompt_ids + rolled.completion_ids
+    return weighed_row("rollout", ids, weights_N, logits_NV, rolled.sampled_mask, temperature)
+
+
+def weighed_row(
+    part: str,
+    ids: list[int],
+    weights_N: Tensor,
+    logits_NV: Tensor,
+    sampled: Sequence[int] | None = None,
+    temperature: float = 1.0,
+) -> WeighedRow:
+    """The weights of the last tokens, all of which the channel looks at, or those that `sampled` marks."""
+    ahead, mask = [0] * (len(ids) - len(weights_N)), list(sampled or [1] * len(weights_N))
+    logprobs_NV = (logits_NV.float() / temperature).log_softmax(-1)
+    entropy_N = -(logprobs_NV.exp() * logprobs_NV).sum(-1) * torch.tensor(mask, device=logits_NV.device)
+    return WeighedRow(part, ids, [*ahead, *weights_N.tolist()], [*ahead, *mask], [*ahead, *entropy_N.tolist()])
 
 
 def site_weights(
@@ -100,7 +123,7 @@ def online_row(
 ) -> WeighedRow:
     """All sites of a rollout; `weight` is that of one site."""
     ids, offset = rolled.prompt_ids + rolled.completion_ids, len(rolled.prompt_ids)
-    weights = [0.0] * len(ids)
+    weights, mask = [0.0] * len(ids), [0] * len(ids)
     for site in sites:
         start, end = offset + site.start, offset + site.end
         student_NV = turn_logits(model, ids[:start], site.turn_ids)
@@ -111,7 +134,8 @@ def online_row(
             teacher_NV = torch.lerp(teacher_NV, live_NV, own.trust_region_rate)
         ratio_N = 1.0 if own.importance_clip is None else _clipped_ratio(student_NV, site, own, sampling_temperature)
         weights[start:end] = site_weights(student_NV, teacher_NV, site.turn_ids, own, weight, ratio_N).tolist()
-    return WeighedRow("rollout", ids, weights)
+        mask[start:end] = [1] * (end - start)
+    return WeighedRow("rollout", ids, weights, mask)
 
 
 def _clipped_ratio(student_NV: Tensor, site: OnlineSite, own: SdpoSettings, temperature: float) -> Tensor:

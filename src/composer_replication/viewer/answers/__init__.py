@@ -1,1 +1,1 @@
-"""What the viewer knows, one function per answer: reads a `View` and a query, gives JSON. `api.py` names them all."""
+"""What the viewer knows, one function per answer: reads a `RunView` and a query, gives JSON. `api.py` names all."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from composer_replication.records import JsonObject, Message, Turn, json_object
 
-from ..lookup import Found, View, state_of
+from ..lookup import CachedRecord, RunView, state_of
 
 MAX_MESSAGE_CHARS = 20_000
 """Of one message in a window; `message` gives all of it."""
@@ -18,7 +18,7 @@ def ref(kind: str, record_id: str, label: str = "") -> JsonObject:
     return {"kind": kind, "id": record_id, "label": label}
 
 
-def refs(found: Sequence[Found], label: str) -> list[JsonObject]:
+def refs(found: Sequence[CachedRecord], label: str) -> list[JsonObject]:
     return [ref(each.kind, each.id, str(each.facts.get(label) or "")) for each in found]
 
 
@@ -28,7 +28,7 @@ def shown_message(message: Message, number: int, limit: int | None = MAX_MESSAGE
     shown: JsonObject = {"n": number, "role": message["role"], "content": content[:limit] if cut else content}
     if message.get("tool_calls"):
         shown["tool_calls"] = calls_of(message)
-    shown |= {name: message[name] for name in ("tool_call_id", "is_error") if name in message}
+    shown |= {name: value for name, value in message.items() if name in ("tool_call_id", "is_error")}
     return {**shown, "cut": cut}
 
 
@@ -44,7 +44,7 @@ def calls_of(message: Mapping[str, Any]) -> list[JsonObject]:
     ]
 
 
-def shown_turn(view: View, trace_id: str, number: int, limit: int | None = MAX_MESSAGE_CHARS) -> JsonObject:
+def shown_turn(view: RunView, trace_id: str, number: int, limit: int | None = MAX_MESSAGE_CHARS) -> JsonObject:
     (turn,) = view.cache.part(trace_id, "t", number, number + 1)
     messages = view.cache.part(trace_id, "m", turn["start"], turn["end"])
     attached = view.all("trace_id = ? AND kind IN ('site', 'pair') AND turn = ?", trace_id, number)
@@ -56,7 +56,7 @@ def assembled(
     number: int,
     turn: JsonObject,
     messages: Sequence[Message],
-    attached: Sequence[Found],
+    attached: Sequence[CachedRecord],
     limit: int | None = MAX_MESSAGE_CHARS,
 ) -> JsonObject:
     """A turn as the page gets it."""
@@ -70,7 +70,7 @@ def assembled(
     }
 
 
-def trace_card(view: View, trace_id: str) -> JsonObject:
+def trace_card(view: RunView, trace_id: str) -> JsonObject:
     trace = view.get("trace", trace_id)
     return {
         "trace_id": trace_id,
@@ -120,7 +120,7 @@ def letters(place: int) -> str:
     return chr(65 + place % 26) * (1 + place // 26)
 
 
-def replies_at(view: View, state_id: str) -> list[JsonObject]:
+def replies_at(view: RunView, state_id: str) -> list[JsonObject]:
     return [found.body for found in view.all("state_id = ? AND kind = 'reply' ORDER BY number", state_id)]
 
 
@@ -135,6 +135,8 @@ def _said(raw: str) -> str:
         return str(cast("JsonObject", message).get("content") or "") if isinstance(message, dict) else ""
     blocks = body.get("content")
     if isinstance(blocks, list):
-        texts = [cast("JsonObject", block).get("text") for block in cast("list[Any]", blocks) if isinstance(block, dict)]
+        texts = [
+            cast("JsonObject", block).get("text") for block in cast("list[Any]", blocks) if isinstance(block, dict)
+        ]
         return "\n".join(str(text) for text in texts if text)
     return raw[:MAX_MESSAGE_CHARS]

@@ -7,13 +7,13 @@ from typing import Any
 
 from composer_replication.records import JsonObject
 
-from ..lookup import Found, View, state_of
+from ..lookup import CachedRecord, RunView, state_of
 from .parts import ref, refs
 from .run import turn_of_step
 from .training import read_in_training
 
 
-def show(view: View, query: Mapping[str, str]) -> JsonObject:
+def show(view: RunView, query: Mapping[str, str]) -> JsonObject:
     view.fresh()
     kind, record_id = view.resolve(query.get("id", ""))
     came_from, made = _WAYS[kind](view, record_id)
@@ -23,7 +23,7 @@ def show(view: View, query: Mapping[str, str]) -> JsonObject:
 Way = tuple[list[JsonObject], list[JsonObject]]
 
 
-def _trace(view: View, record_id: str) -> Way:
+def _trace(view: RunView, record_id: str) -> Way:
     found = view.get("trace", record_id)
     place = {"kind": "file", "file": found.body["source"]["file"], "agent": found.body["source"]["agent"]}
     made = view.all("trace_id = ? AND kind IN ('site', 'pair', 'finding') ORDER BY turn LIMIT 200", record_id)
@@ -31,35 +31,38 @@ def _trace(view: View, record_id: str) -> Way:
     return [place, *task], [*refs(made, "error_kind"), *_steps(view, record_id)]
 
 
-def _turn(view: View, record_id: str) -> Way:
+def _turn(view: RunView, record_id: str) -> Way:
     trace_id, _, text = record_id.rpartition(":")
     turn = int(text)
     made = view.all("state_id = ? AND kind IN ('site', 'reply', 'pair') ORDER BY number", state_of(trace_id, turn))
     return _bytes(view, trace_id, turn)[1:], [*_labelled(made), *_steps(view, trace_id)]
 
 
-def _site(view: View, record_id: str) -> Way:
+def _site(view: RunView, record_id: str) -> Way:
     found = view.get("site", record_id)
     hints = view.all("parent = ? AND kind = 'hint'", record_id)
     made = view.all("state_id = ? AND kind IN ('reply', 'pair') ORDER BY number", found.state_id)
     return _turn_of(view, found), [*_labelled([*hints, *made]), *_steps(view, str(found.trace_id))]
 
 
-def _hint(view: View, record_id: str) -> Way:
+def _hint(view: RunView, record_id: str) -> Way:
     found = view.get("hint", record_id)
     site = view.get("site", str(found.parent))
     return [*_labelled([site]), *_turn_of(view, site)], _steps(view, str(site.trace_id))
 
 
-def _reply(view: View, record_id: str) -> Way:
+def _reply(view: RunView, record_id: str) -> Way:
     found = view.get("reply", record_id)
     pairs = view.all("state_id = ? AND kind = 'pair'", found.state_id)
     sites = view.all("state_id = ? AND kind = 'site'", found.state_id)
     made = [pair for pair in pairs if record_id in pair.body["provenance"]]
-    return [*_labelled(sites), *_turn_of(view, found)], [*_labelled(made), *(_steps(view, str(found.trace_id)) if made else [])]
+    return [*_labelled(sites), *_turn_of(view, found)], [
+        *_labelled(made),
+        *(_steps(view, str(found.trace_id)) if made else []),
+    ]
 
 
-def _pair(view: View, record_id: str) -> Way:
+def _pair(view: RunView, record_id: str) -> Way:
     found = view.get("pair", record_id)
     voters = set(found.body["provenance"])
     around = view.all("state_id = ? AND kind IN ('reply', 'site') ORDER BY number", found.state_id)
@@ -67,7 +70,7 @@ def _pair(view: View, record_id: str) -> Way:
     return [*_labelled(before), *_turn_of(view, found)], _steps(view, str(found.trace_id))
 
 
-def _rollout(view: View, record_id: str) -> Way:
+def _rollout(view: RunView, record_id: str) -> Way:
     found = view.get("rollout", record_id)
     task = [ref("task", found.parent)] if found.parent else []
     tokens = view.facts("kind = 'tokens' AND id = ?", record_id)
@@ -75,13 +78,16 @@ def _rollout(view: View, record_id: str) -> Way:
     return task, [*weights, ref("step", str(found.facts["step"]), "trained on in this step")]
 
 
-def _finding(view: View, record_id: str) -> Way:
+def _finding(view: RunView, record_id: str) -> Way:
     found = view.get("finding", record_id)
     turn = turn_of_step(view, str(found.trace_id), found.body["step"])
-    return [ref("trace", str(found.trace_id)), *(_bytes(view, str(found.trace_id), turn) if turn is not None else [])], []
+    return [
+        ref("trace", str(found.trace_id)),
+        *(_bytes(view, str(found.trace_id), turn) if turn is not None else []),
+    ], []
 
 
-def _task(view: View, record_id: str) -> Way:
+def _task(view: RunView, record_id: str) -> Way:
     traces = view.all("kind = 'trace' AND facts ->> 'task_id' = ? LIMIT 200", record_id)
     others = view.all("parent = ? AND kind = 'rollout' ORDER BY number LIMIT 200", record_id)
     outcomes = view.facts("parent = ? AND kind = 'outcome'", record_id)
@@ -89,7 +95,7 @@ def _task(view: View, record_id: str) -> Way:
     return [], [*refs([*traces, *others], "reward"), *told]
 
 
-_WAYS: dict[str, Callable[[View, str], Way]] = {
+_WAYS: dict[str, Callable[[RunView, str], Way]] = {
     "trace": _trace,
     "turn": _turn,
     "site": _site,
@@ -103,20 +109,20 @@ _WAYS: dict[str, Callable[[View, str], Way]] = {
 _LABELS = {"site": "error_kind", "hint": "text", "reply": "teacher", "pair": "tier"}
 
 
-def _labelled(found: list[Found]) -> list[JsonObject]:
+def _labelled(found: list[CachedRecord]) -> list[JsonObject]:
     return [ref(each.kind, each.id, str(each.facts.get(_LABELS[each.kind]) or "")) for each in found]
 
 
-def _turn_of(view: View, found: Found) -> list[JsonObject]:
+def _turn_of(view: RunView, found: CachedRecord) -> list[JsonObject]:
     return _bytes(view, str(found.trace_id), int(found.turn or 0))
 
 
-def _bytes(view: View, trace_id: str, turn: int) -> list[JsonObject]:
+def _bytes(view: RunView, trace_id: str, turn: int) -> list[JsonObject]:
     stored: list[Any] = view.cache.part(trace_id, "t", turn, turn + 1)
     source = view.get("trace", trace_id).body["source"]
     place = {"kind": "bytes", "file": source["file"], "byte_range": stored[0].get("byte_range")}
     return [ref("turn", f"{trace_id}:{turn}", source["agent"]), ref("trace", trace_id), place]
 
 
-def _steps(view: View, trace_id: str) -> list[JsonObject]:
+def _steps(view: RunView, trace_id: str) -> list[JsonObject]:
     return [ref("step", str(step), "read by the added channels") for step in read_in_training(view, trace_id)]

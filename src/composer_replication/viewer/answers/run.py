@@ -14,7 +14,7 @@ from composer_replication.errors import UsageError, quoted
 from composer_replication.records import JsonObject
 from composer_replication.runs import NEXT_COMMAND
 
-from ..lookup import View
+from ..lookup import RunView
 from .parts import shown_turn, trace_card
 from .training import training
 
@@ -26,12 +26,12 @@ FUNNEL = (
     ("pairs", "pairs", "pairs", {"verdicts": None}),
     ("training", "steps", "training", {"skipped": None}),
 )
-"""Stage, count that it leaves, page, and counts that say why something is no longer there, with a filter for them."""
+"""CachedStage, count that it leaves, page, and counts that say why something is gone, with a filter for them."""
 KEPT = ("policy", "answered", "paired")
 POINTS, MAX_LISTED = 200, 500
 
 
-def run(view: View, query: Mapping[str, str]) -> JsonObject:
+def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
     stages = [(noun, view.run.stage(noun).manifest) for noun in NEXT_COMMAND]
     counts = {noun: manifest["counts"] for noun, manifest in stages if manifest}
     path, origin = view.run.path, _json_file(view, "manifest.json") or {}
@@ -54,7 +54,7 @@ def run(view: View, query: Mapping[str, str]) -> JsonObject:
     }
 
 
-def compare(view: View, query: Mapping[str, str], other: View | None = None) -> JsonObject:
+def compare(view: RunView, query: Mapping[str, str], other: RunView | None = None) -> JsonObject:
     """Arms on the same tasks: before and after of one run, or one phase of two runs."""
     from composer_replication.evaluation.stats import mean_interval, paired_difference
 
@@ -84,7 +84,7 @@ def compare(view: View, query: Mapping[str, str], other: View | None = None) -> 
     }
 
 
-def monitor(view: View, query: Mapping[str, str]) -> JsonObject:
+def monitor(view: RunView, query: Mapping[str, str]) -> JsonObject:
     view.fresh()
     stage = view.run.stage("monitor")
     order = "ORDER BY facts ->> 'alarm' DESC, facts ->> 'p' DESC LIMIT ?"
@@ -97,7 +97,7 @@ def monitor(view: View, query: Mapping[str, str]) -> JsonObject:
     }
 
 
-def finding(view: View, query: Mapping[str, str]) -> JsonObject:
+def finding(view: RunView, query: Mapping[str, str]) -> JsonObject:
     view.fresh()
     found = view.get("finding", query.get("id", ""))
     turn = turn_of_step(view, str(found.trace_id), found.body["step"])
@@ -108,7 +108,7 @@ def finding(view: View, query: Mapping[str, str]) -> JsonObject:
     }
 
 
-def turn_of_step(view: View, trace_id: str, step: int) -> int | None:
+def turn_of_step(view: RunView, trace_id: str, step: int) -> int | None:
     """The turn of a tool call, counted over the whole trace; None for an attempt as a whole."""
     turns, calls = view.get("trace", trace_id).facts["turns"], 0
     if step < 0:
@@ -124,7 +124,7 @@ def turn_of_step(view: View, trace_id: str, step: int) -> int | None:
     return None
 
 
-def about(views: Sequence[View]) -> JsonObject:
+def about(views: Sequence[RunView]) -> JsonObject:
     shown = [
         {
             "run": view.name,
@@ -141,7 +141,11 @@ def about(views: Sequence[View]) -> JsonObject:
 
 def _stage(noun: str, manifest: JsonObject | None) -> JsonObject:
     found = manifest or {}
-    return {"noun": noun, "done": bool(manifest), **{name: found.get(name) for name in ("records", "seconds", "counts")}}
+    return {
+        "noun": noun,
+        "done": bool(manifest),
+        **{name: found.get(name) for name in ("records", "seconds", "counts")},
+    }
 
 
 def _funnel_row(counts: Mapping[str, Any], noun: str, label: str, page: str, why: Mapping[str, Any]) -> JsonObject:
@@ -155,7 +159,7 @@ def _funnel_row(counts: Mapping[str, Any], noun: str, label: str, page: str, why
     return {"noun": noun, "label": label, "count": own and own.get(label, 0), "page": page, "drops": drops}
 
 
-def _spend(view: View, counts: Mapping[str, Any]) -> JsonObject | None:
+def _spend(view: RunView, counts: Mapping[str, Any]) -> JsonObject | None:
     from composer_replication.llm.bill import bills
     from composer_replication.llm.ledger import Ledger
 
@@ -196,7 +200,7 @@ def _cumulative(costs: Sequence[int]) -> list[JsonObject]:
     return points
 
 
-def agreement(view: View, query: Mapping[str, str]) -> JsonObject:
+def agreement(view: RunView, query: Mapping[str, str]) -> JsonObject:
     """How often two teachers gave the same canonical call, where both gave one."""
     by_state: dict[str, dict[str, str]] = defaultdict(dict)
     answered = (
@@ -218,18 +222,20 @@ def agreement(view: View, query: Mapping[str, str]) -> JsonObject:
     }
 
 
-def _rewards(view: View, phase: str) -> dict[str, dict[str, list[float]]]:
+def _rewards(view: RunView, phase: str) -> dict[str, dict[str, list[float]]]:
     """Whether each episode got the full reward, by split and task."""
     view.fresh()
     found: dict[str, dict[str, list[float]]] = {}
     for facts in view.facts("kind = 'outcome' AND facts ->> 'phase' = ? ORDER BY number", phase):
         found.setdefault(facts["split"], {}).setdefault(facts["task_id"], []).append(float(facts["reward"] >= 1))
     if not found:
-        raise UsageError(f"{view.run.path} has no outcomes {phase} training", f"recompose evaluate {quoted(view.run.path)}")
+        raise UsageError(
+            f"{view.run.path} has no outcomes {phase} training", f"recompose evaluate {quoted(view.run.path)}"
+        )
     return found
 
 
-def _json_file(view: View, name: str) -> JsonObject | None:
+def _json_file(view: RunView, name: str) -> JsonObject | None:
     path = view.run.path / name
     try:
         return json.loads(path.read_text(encoding="utf-8"))

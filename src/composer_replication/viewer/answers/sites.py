@@ -11,12 +11,12 @@ from composer_replication.errors import UsageError
 from composer_replication.records import JsonObject
 
 from ..annotations import NOT_A_REPLY, add_vote, tally, votes_on
-from ..lookup import Found, View
+from ..lookup import CachedRecord, RunView
 from .parts import blinded, by_letter, ref, refs, replies_at, shown_reply, shown_turn, side, trace_card
 from .training import read_in_training
 
 
-def site(view: View, query: Mapping[str, str], who: str = "") -> JsonObject:
+def site(view: RunView, query: Mapping[str, str], who: str = "") -> JsonObject:
     view.fresh()
     found = view.get("site", query.get("id", ""))
     hint = view.first("parent = ? AND kind = 'hint'", found.id)
@@ -38,7 +38,7 @@ def site(view: View, query: Mapping[str, str], who: str = "") -> JsonObject:
     }
 
 
-def pair(view: View, query: Mapping[str, str]) -> JsonObject:
+def pair(view: RunView, query: Mapping[str, str]) -> JsonObject:
     view.fresh()
     found = view.get("pair", query.get("id", ""))
     body = found.body
@@ -85,18 +85,18 @@ def agreement_at(replies: Sequence[JsonObject]) -> JsonObject:
     }
 
 
-def vote_state(view: View, site_id: str, who: str, blind: bool = False) -> JsonObject:
+def vote_state(view: RunView, site_id: str, who: str, blind: bool = False) -> JsonObject:
     votes = votes_on(view.run.path, site_id)
     mine = votes.get(who) if who else None
     return {"mine": mine, "tally": None if blind and mine is None else tally(votes)}
 
 
-def votes(view: View, query: Mapping[str, str], who: str = "") -> JsonObject:
+def votes(view: RunView, query: Mapping[str, str], who: str = "") -> JsonObject:
     view.fresh()
     return vote_state(view, view.get("site", query.get("site", "")).id, who, query.get("blind") == "1")
 
 
-def cast_vote(view: View, given: Any, who: str) -> JsonObject:
+def cast_vote(view: RunView, given: Any, who: str) -> JsonObject:
     """A vote from the page; anything that is not one is refused."""
     view.fresh()
     fields = cast("JsonObject", given) if isinstance(given, dict) else {}
@@ -113,7 +113,7 @@ def cast_vote(view: View, given: Any, who: str) -> JsonObject:
     return vote_state(view, found.id, who)
 
 
-def _voters(pairs: Sequence[Found]) -> list[str]:
+def _voters(pairs: Sequence[CachedRecord]) -> list[str]:
     return [key for pair in pairs for key in pair.body["provenance"]]
 
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 from composer_replication.records import JsonObject, Message, Segment, Turn, emptied, seen_before
 
-from ..lookup import Found, View, number
+from ..lookup import CachedRecord, RunView, number
 from ..source import source_bytes
 from .parts import assembled, shown_message
 
 MAX_TURNS, MAX_WINDOW_CHARS = 200, 1 << 20
 
 
-def trace(view: View, query: Mapping[str, str]) -> JsonObject:
+def trace(view: RunView, query: Mapping[str, str]) -> JsonObject:
     view.fresh()
     found = view.get("trace", query.get("id", ""))
     head, turns = found.body, found.facts["turns"]
@@ -39,7 +39,7 @@ def trace(view: View, query: Mapping[str, str]) -> JsonObject:
     }
 
 
-def message(view: View, query: Mapping[str, str]) -> JsonObject:
+def message(view: RunView, query: Mapping[str, str]) -> JsonObject:
     view.fresh()
     trace_id, place = query.get("trace", ""), number(query.get("n", ""), 0)
     found = view.cache.part(trace_id, "m", place, place + 1)
@@ -48,7 +48,7 @@ def message(view: View, query: Mapping[str, str]) -> JsonObject:
     return shown_message(found[0], place, limit=None)
 
 
-def saw(view: View, query: Mapping[str, str]) -> JsonObject:
+def saw(view: RunView, query: Mapping[str, str]) -> JsonObject:
     """The history before a turn, the latest last."""
     view.fresh()
     found, place = view.get("trace", query.get("trace", "")), number(query.get("turn", ""), 0)
@@ -63,25 +63,25 @@ def saw(view: View, query: Mapping[str, str]) -> JsonObject:
     return {"total": len(seen), "from": start, "to": end, "messages": shown}
 
 
-def source(view: View, query: Mapping[str, str]) -> JsonObject:
+def source(view: RunView, query: Mapping[str, str]) -> JsonObject:
     view.fresh()
     return source_bytes(view, query.get("trace", ""), number(query.get("turn", ""), 0))
 
 
-def _seen(view: View, trace_id: str, place: int, is_cleared: bool) -> Message:
+def _seen(view: RunView, trace_id: str, place: int, is_cleared: bool) -> Message:
     (found,) = view.cache.part(trace_id, "m", place, place + 1)
     return emptied(found) if is_cleared else found
 
 
 def _window(
-    view: View, trace_id: str, start: int, stored: list[JsonObject], attached: list[Found]
+    view: RunView, trace_id: str, start: int, stored: list[JsonObject], attached: list[CachedRecord]
 ) -> list[JsonObject]:
     """At least one turn, and no more than a page can take at once."""
     if not stored:
         return []
     first, last = stored[0]["start"], stored[-1]["end"]
     messages = view.cache.part(trace_id, "m", first, last)
-    by_turn: dict[int, list[Found]] = defaultdict(list)
+    by_turn: dict[int, list[CachedRecord]] = defaultdict(list)
     for each in attached:
         if each.turn is not None:
             by_turn[each.turn].append(each)
@@ -96,12 +96,12 @@ def _window(
     return shown
 
 
-def _before(view: View, found: Found, stored: list[JsonObject]) -> list[JsonObject]:
+def _before(view: RunView, found: CachedRecord, stored: list[JsonObject]) -> list[JsonObject]:
     """Messages ahead of the first turn."""
     end = stored[0]["start"] if stored else found.facts["messages"]
     return [shown_message(each, place) for place, each in enumerate(view.cache.part(found.id, "m", 0, end))]
 
 
-def _mark(each: Found) -> JsonObject:
+def _mark(each: CachedRecord) -> JsonObject:
     label = each.facts.get("hack_class") or each.facts.get("error_kind") or ""
     return {"turn": each.turn, "kind": each.kind, "id": each.id, "label": label}

@@ -11,7 +11,7 @@ import orjson
 
 from composer_replication.records import JsonObject
 
-from ..lookup import View, number
+from ..lookup import RunView, number
 from .parts import ref
 
 METRICS, ALARMS, READ = "training/metrics.jsonl", "training/alarms.jsonl", "training/read.jsonl"
@@ -34,7 +34,7 @@ def json_lines(path: Path) -> Iterator[JsonObject]:
                 yield cast("JsonObject", value)
 
 
-def training(view: View, query: Mapping[str, str]) -> JsonObject:
+def training(view: RunView, query: Mapping[str, str]) -> JsonObject:
     """Needs no cache, so that a page can ask every few seconds."""
     path, after = view.run.path / METRICS, number(query.get("after", ""), 0)
     updated = path.stat().st_mtime if path.exists() else None
@@ -53,13 +53,13 @@ def training(view: View, query: Mapping[str, str]) -> JsonObject:
     }
 
 
-def read_in_training(view: View, trace_id: str) -> list[int]:
+def read_in_training(view: RunView, trace_id: str) -> list[int]:
     """Steps in which the stored trace was read by the added channels."""
     lines = json_lines(view.run.path / READ)
     return [line["step"] for line in lines if trace_id in line.get("traces", ())]
 
 
-def rollout(view: View, query: Mapping[str, str]) -> JsonObject:
+def rollout(view: RunView, query: Mapping[str, str]) -> JsonObject:
     view.fresh()
     found = view.get("rollout", query.get("id", ""))
     body = found.body
@@ -73,11 +73,13 @@ def rollout(view: View, query: Mapping[str, str]) -> JsonObject:
         "findings": view.facts("kind = 'finding' AND trace_id = ?", found.trace_id),
         "canaries": facts.get("canary_hits", []),
         "tests": facts.get("grade"),
-        "others": [ref("rollout", other["id"], f"step {other['step']}, reward {other['reward']:g}") for other in others],
+        "others": [
+            ref("rollout", other["id"], f"step {other['step']}, reward {other['reward']:g}") for other in others
+        ],
     }
 
 
-def task(view: View, query: Mapping[str, str]) -> JsonObject:
+def task(view: RunView, query: Mapping[str, str]) -> JsonObject:
     view.fresh()
     name = query.get("id", "")
     traces = view.facts("kind = 'trace' AND facts ->> 'task_id' = ? LIMIT 500", name)
@@ -89,7 +91,7 @@ def task(view: View, query: Mapping[str, str]) -> JsonObject:
     return {"task_id": name, "traces": traces, "rollouts": rollouts, "outcomes": outcomes, "findings": findings}
 
 
-def tokens(view: View, query: Mapping[str, str]) -> JsonObject:
+def tokens(view: RunView, query: Mapping[str, str]) -> JsonObject:
     view.fresh()
     if "id" not in query:
         return {"rows": _token_rows(view)}
@@ -109,7 +111,7 @@ def tokens(view: View, query: Mapping[str, str]) -> JsonObject:
     return {"id": found[0].id, "step": first["step"], "trace_id": first["trace_id"], "rows": list(rows.values())}
 
 
-def _token_rows(view: View) -> list[JsonObject]:
+def _token_rows(view: RunView) -> list[JsonObject]:
     rows: dict[str, JsonObject] = {}
     for facts in view.facts("kind = 'tokens' ORDER BY number"):
         empty = {"id": facts["id"], "step": facts["step"], "trace_id": facts["trace_id"], "n_tokens": 0}
@@ -121,5 +123,5 @@ def _token_rows(view: View) -> list[JsonObject]:
     return list(rows.values())
 
 
-def _findings(view: View, trace_id: str) -> list[JsonObject]:
+def _findings(view: RunView, trace_id: str) -> list[JsonObject]:
     return view.facts("trace_id = ? AND kind = 'finding'", trace_id)
