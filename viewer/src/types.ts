@@ -274,7 +274,7 @@ export interface TaskAnswer {
 export interface TokenCard {
   id: string;
   step: number;
-  trace_id: string;
+  trace_id: string | null;
   parts: string[];
   channels: string[];
   n_tokens: number;
@@ -292,7 +292,7 @@ export interface TokenRow {
 export interface TokensAnswer {
   id: string;
   step: number;
-  trace_id: string;
+  trace_id: string | null;
   rows: TokenRow[];
 }
 

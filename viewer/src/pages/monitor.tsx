@@ -105,7 +105,7 @@ function FindingView({ finding }: { finding: Finding }) {
         </Link>
         <span class="note">
           {words(finding.rule)}, {finding.evidence} evidence in the {finding.layer}, <Link kind="trace" id={finding.trace_id} />
-          {finding.step >= 0 ? `, call ${finding.step + 1}` : ""}
+          {finding.step >= 0 ? `, call ${finding.step}` : ""}
         </span>
       </h3>
       <pre class="text offending">{finding.lines.join("\n")}</pre>
@@ -127,7 +127,7 @@ export function FindingPage() {
                 finding <span class="mono">{short(id)}</span> in{" "}
                 {turn ? (
                   <Link kind="turn" id={`${trace.trace_id}:${turn.turn}`}>
-                    turn {turn.turn + 1} of trace <span class="mono">{short(trace.trace_id)}</span>
+                    turn {turn.turn} of trace <span class="mono">{short(trace.trace_id)}</span>
                   </Link>
                 ) : (
                   <Link kind="trace" id={trace.trace_id} />

@@ -32,7 +32,7 @@ function Pair({ answer }: { answer: PairAnswer }) {
         title={<>Pair: {words(answer.pair.kind)}</>}
         sub={
           <>
-            <span class="mono">{short(id)}</span>, turn {turn.turn + 1} of{" "}
+            <span class="mono">{short(id)}</span>, turn {turn.turn} of{" "}
             <Link kind="turn" id={`${trace.trace_id}:${turn.turn}`}>
               trace <span class="mono">{short(trace.trace_id)}</span>
             </Link>

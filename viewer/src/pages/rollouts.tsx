@@ -123,7 +123,7 @@ export function RolloutPage() {
             {answer.turns.map((turn, place) => (
               <article class={`turn${turn.error_kinds.length ? " site" : ""}`}>
                 <div class="turn-head">
-                  <span class="number">turn {place + 1}</span>
+                  <span class="number">turn {place}</span>
                   {turn.error_kinds.map((kind) => (
                     <span class="mark site">✕ {words(kind)}</span>
                   ))}

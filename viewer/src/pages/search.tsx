@@ -67,7 +67,7 @@ export function SearchPage() {
           <li>
             <a href={place(run, result)}>
               {result.kind} <span class="mono">{short(result.id)}</span>
-              {result.turn === null ? "" : `, turn ${result.turn + 1}`}
+              {result.turn === null ? "" : `, turn ${result.turn}`}
             </a>
             <span class="note">{words(result.field)}</span>
             <p class="mono">

@@ -55,7 +55,7 @@ function Site({ answer, isBlind, voted }: { answer: SiteAnswer; isBlind: boolean
         title={<>✕ {words(site.error_kind)}</>}
         sub={
           <>
-            site <span class="mono">{short(id)}</span>, turn {site.turn + 1} of{" "}
+            site <span class="mono">{short(id)}</span>, turn {site.turn} of{" "}
             <Link kind="turn" id={`${site.trace_id}:${site.turn}`}>
               trace <span class="mono">{short(site.trace_id)}</span>
             </Link>{" "}
@@ -69,9 +69,9 @@ function Site({ answer, isBlind, voted }: { answer: SiteAnswer; isBlind: boolean
           </label>
         )}
       </Heading>
+      <pre class="text bad">{site.error_message}</pre>
       <Facts
         of={[
-          ["message", <span class="mono">{site.error_message}</span>],
           ["tool", String(site.tool_name ?? "")],
           ["fault", String(site.fault ?? "")],
           ["found by", String(site.detector ?? "")],

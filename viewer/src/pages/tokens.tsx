@@ -39,7 +39,7 @@ function TokenList() {
                   {rows.map((row) => (
                     <tr>
                       <th scope="row">
-                        <a class="mono" href={link(run, "tokens", row.id)}>{short(row.trace_id ?? row.id)}</a>
+                        <a class="mono" href={link(run, "tokens", row.id)}>{row.trace_id ? short(row.trace_id) : "stored traces"}</a>
                       </th>
                       <td class="number">{row.step}</td>
                       <td class="number">{whole(row.n_tokens)}</td>
@@ -99,7 +99,7 @@ function Shaded(props: { answer: TokensAnswer; channels: string[]; channel: stri
         title="Tokens"
         sub={
           <>
-            step {answer.step}, <a href={link(props.run, "rollout", answer.id)}>rollout <span class="mono">{short(answer.trace_id ?? answer.id)}</span></a>
+            step {answer.step}, {answer.trace_id ? <a href={link(props.run, "rollout", answer.id)}>rollout <span class="mono">{short(answer.trace_id)}</span></a> : "what stored traces taught"}
           </>
         }
       />
@@ -169,7 +169,7 @@ function TokenText({ row, channel, most }: { row: TokenRow; channel: string; mos
           <Facts
             of={[
               ["token", <span class="mono">{visibleSpace(piece(at))}</span>],
-              ["place", `${whole(at + 1)} of ${whole(row.ids.length)}, id ${row.ids[at]}`],
+              ["place", `${whole(at)}, id ${row.ids[at]}`],
               ...layersOf(row).map((layer): [string, string] => [words(layer), decimal(valuesOf(row, layer)?.[at])]),
             ]}
           />

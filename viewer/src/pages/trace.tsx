@@ -93,8 +93,8 @@ function Transcript({ head }: { head: TraceAnswer }) {
           <input ref={box} type="search" placeholder="search this trace" aria-label="search in this trace" />
           <span class="number faint" role="status">{find.status}</span>
         </form>
-        <span class="number" aria-label={`turn ${current + 1} of ${head.n_turns}`}>
-          {whole(current + 1)} / {whole(head.n_turns)}
+        <span class="number">
+          turn {whole(current)} <span class="faint">of 0 to {whole(head.n_turns - 1)}</span>
         </span>
       </Heading>
       <div class="transcript">
@@ -114,7 +114,7 @@ function Transcript({ head }: { head: TraceAnswer }) {
                     <TurnView turn={turn} trace={id} before={place === 0 ? head.before : []} isCurrent={place === current} isRaw={isRaw} />
                   ) : (
                     <div class="turn blank">
-                      <span class="number faint">{place + 1}</span>
+                      <span class="number faint">turn {whole(place)}</span>
                     </div>
                   )
                 }
@@ -155,13 +155,13 @@ function TurnView(props: { turn: Turn; trace: string; before: Message[]; isCurre
   const { turn, trace, isRaw } = props;
   const { run } = useHere();
   return (
-    <article class={`turn${props.isCurrent ? " current" : ""}${turn.sites.length ? " site" : ""}`} id={`turn-${turn.turn}`} aria-label={`turn ${turn.turn + 1}`}>
+    <article class={`turn${props.isCurrent ? " current" : ""}${turn.sites.length ? " site" : ""}`} id={`turn-${turn.turn}`} aria-label={`turn ${turn.turn}`}>
       {props.before.map((message) => (
         <MessageView run={run} trace={trace} message={message} isRaw={isRaw} />
       ))}
       <div class="turn-head">
         <a class="number" href={link(run, "trace", trace, { turn: String(turn.turn) })}>
-          turn {whole(turn.turn + 1)}
+          turn {whole(turn.turn)}
         </a>
         {turn.source_model && <span class="faint">{turn.source_model}</span>}
         {turn.fidelity !== "exact" && <span class="faint">{words(turn.fidelity)}</span>}
