@@ -1,5 +1,5 @@
 // Reads src/ and writes the page that the Python package serves: one classic script, one style sheet, one HTML file.
-// `made-from.txt` names the hash of the sources, so that a test without npm can tell a stale page.
+// `made-from.txt` has the hash of the sources and of the page, so that a test without npm can tell a stale page.
 import { createHash } from "node:crypto";
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { build } from "esbuild";
@@ -13,11 +13,9 @@ function sources(folder) {
     .sort();
 }
 
-function hashOfSources() {
+function hashOf(folder, names) {
   const hash = createHash("sha256");
-  for (const name of ["build.mjs", "package-lock.json", "package.json", ...sources("src"), "tsconfig.json"].sort()) {
-    hash.update(`${name}\0`).update(readFileSync(`${here}${name}`)).update("\0");
-  }
+  for (const name of names.sort()) hash.update(`${name}\0`).update(readFileSync(`${folder}${name}`)).update("\0");
   return hash.digest("hex");
 }
 
@@ -38,4 +36,6 @@ await build({
   jsxImportSource: "preact",
 });
 copyFileSync(`${here}src/index.html`, `${page}index.html`);
-writeFileSync(`${page}made-from.txt`, `${hashOfSources()}\n`);
+const made = hashOf(page, readdirSync(page));
+const from = hashOf(here, ["build.mjs", "package-lock.json", "package.json", "tsconfig.json", ...sources("src")]);
+writeFileSync(`${page}made-from.txt`, `${from}\n${made}\n`);

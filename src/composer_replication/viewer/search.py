@@ -149,7 +149,7 @@ def search(view: RunView, indexer: Indexer, query: Mapping[str, str]) -> JsonObj
     limit = min(number(query.get("limit", ""), 50), MAX_RESULTS)
     indexing = indexer.ensure()
     results: list[JsonObject] = []
-    for tried, row in enumerate(_candidates(view.cache, words, query.get("kind"))):
+    for tried, row in enumerate(_candidates(view.cache, words, query.get("kind"), query.get("trace"))):
         if len(results) >= limit or tried >= MAX_CANDIDATES:
             return {"q": query["q"], "indexing": indexing, "results": results, "more": True}
         if found := _hit(view.cache, row, words):
@@ -157,16 +157,17 @@ def search(view: RunView, indexer: Indexer, query: Mapping[str, str]) -> JsonObj
     return {"q": query["q"], "indexing": indexing, "results": results, "more": False}
 
 
-def _candidates(cache: Cache, words: list[str], kind: str | None) -> Iterator[tuple[Any, ...]]:
+def _candidates(cache: Cache, words: list[str], kind: str | None, trace: str | None) -> Iterator[tuple[Any, ...]]:
     grams = {word[place : place + 3] for word in words for place in range(len(word) - 2)}
     matching = " AND ".join('"' + gram.replace('"', '""') + '"' for gram in sorted(grams))
-    of_kind = "AND kind = ?" if kind else ""
+    wanted = {"kind": kind, "records.trace_id": trace}
+    narrowed = "".join(f" AND {field} = ?" for field, value in wanted.items() if value)
     query = (
         "SELECT kind, id, turn, records.trace_id, field, place, body FROM trigrams "  # noqa: S608
         "JOIN documents ON documents.number = trigrams.rowid JOIN records ON records.number = record "
-        f"WHERE trigrams MATCH ? {of_kind} ORDER BY trigrams.rowid"
+        f"WHERE trigrams MATCH ?{narrowed} ORDER BY trigrams.rowid"
     )
-    return cache.db.execute(query, (matching, *([kind] if kind else [])))
+    return cache.db.execute(query, (matching, *filter(None, wanted.values())))
 
 
 def _hit(cache: Cache, row: tuple[Any, ...], words: list[str]) -> JsonObject | None:
