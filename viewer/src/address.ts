@@ -53,6 +53,7 @@ export function useAddress(): Address {
   useEffect(() => {
     const changed = () => set(parsed(location.hash));
     addEventListener("hashchange", changed);
+    changed(); // the address may have changed since the first drawing
     return () => removeEventListener("hashchange", changed);
   }, []);
   return address;

@@ -75,8 +75,8 @@ function skip(event: Event): void {
 }
 
 function openSearch(here: Address): void {
-  if (here.page !== "search") go(link(here.run, "search"));
-  requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById("search")?.focus()));
+  if (here.page === "search") document.getElementById("search")?.focus();
+  else go(link(here.run, "search"));
 }
 
 function Header({ here, runs, help }: { here: Address; runs: Runs | null; help: () => void }) {

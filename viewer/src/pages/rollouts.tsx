@@ -3,6 +3,7 @@ import { link } from "../address";
 import { addressOf, askList, useAnswer, useAsked } from "../answers";
 import { decimal, plain, short, whole, words } from "../format";
 import { Facts, Heading, JsonTree, Link, RefLink, Section, useHere, Waiting } from "../parts/common";
+import { ActionView } from "../parts/message";
 import { Table } from "../parts/table";
 import { Folded, Prose } from "../parts/text";
 import type { Fields, RolloutAnswer } from "../types";
@@ -139,7 +140,7 @@ export function RolloutPage() {
                 <div class="message assistant">
                   <div class="role">assistant</div>
                   <div class="body">
-                    <Folded text={turn.action} label="action" most={30} />
+                    <ActionView text={turn.action} />
                   </div>
                 </div>
                 {turn.observations.map((text) => (

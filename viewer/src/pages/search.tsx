@@ -1,5 +1,5 @@
 // Search over all text of the run. The index is built at the first search; until it is whole, the page asks again.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { linkTo, refine } from "../address";
 import { askSearch, type Refused } from "../answers";
 import { short, whole, words } from "../format";
@@ -15,6 +15,8 @@ export function SearchPage() {
   const [q, kind] = [filters.q ?? "", filters.kind ?? ""];
   const [answer, setAnswer] = useState<SearchAnswer | null>(null);
   const [problem, setProblem] = useState("");
+  const box = useRef<HTMLInputElement>(null);
+  useEffect(() => box.current?.focus(), []);
   useEffect(() => {
     let isOver = false;
     let timer = 0;
@@ -42,6 +44,7 @@ export function SearchPage() {
       <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
         <input
           id="search"
+          ref={box}
           type="search"
           aria-label="search the run"
           placeholder="three characters or more"

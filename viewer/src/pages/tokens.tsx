@@ -69,7 +69,8 @@ function Tokens() {
     <Waiting asked={asked}>
       {(answer) => {
         const channels = [...new Set(answer.rows.flatMap((row) => layersOf(row)))];
-        const channel = channels.includes(here.filters.channel ?? "") ? (here.filters.channel ?? "") : (channels.find((name) => largest(answer.rows, name) > 0) ?? channels[0] ?? "");
+        const asked = here.filters.channel ?? "";
+        const channel = channels.includes(asked) ? asked : (channels.findLast((name) => largest(answer.rows, name) > 0) ?? MASK);
         return <Shaded answer={answer} channels={channels} channel={channel} choose={(name) => refine(here, { channel: name })} run={run} />;
       }}
     </Waiting>
@@ -84,6 +85,9 @@ const valuesOf = (row: TokenRow, layer: string): (number | null)[] | null =>
 
 const largest = (rows: TokenRow[], layer: string) =>
   rows.reduce((most, row) => (valuesOf(row, layer) ?? []).reduce<number>((max, value) => Math.max(max, Math.abs(value ?? 0)), most), 0);
+
+const strongest = (row: TokenRow, layer: string) =>
+  (valuesOf(row, layer) ?? []).reduce<number>((best, value, place, all) => (Math.abs(value ?? 0) > Math.abs(all[best] ?? 0) ? place : best), 0);
 
 function Shaded(props: { answer: TokensAnswer; channels: string[]; channel: string; choose: (name: string) => void; run: string }) {
   const { answer, channels, channel } = props;
@@ -130,7 +134,7 @@ function Shaded(props: { answer: TokensAnswer; channels: string[]; channel: stri
 }
 
 function TokenText({ row, channel, most }: { row: TokenRow; channel: string; most: number }) {
-  const [at, setAt] = useState(0);
+  const [at, setAt] = useState(() => strongest(row, channel));
   const list = useRef<HTMLDivElement>(null);
   const values = valuesOf(row, channel);
   const piece = (place: number) => row.pieces?.[place] ?? String(row.ids[place]);
@@ -140,7 +144,7 @@ function TokenText({ row, channel, most }: { row: TokenRow; channel: string; mos
     event.preventDefault();
     const next = Math.max(0, Math.min(row.ids.length - 1, at + by));
     setAt(next);
-    (list.current?.children[next] as HTMLElement | undefined)?.focus();
+    list.current?.querySelector<HTMLElement>(`[data-place="${next}"]`)?.focus();
   };
   const over = (event: Event) => {
     const place = (event.target as HTMLElement).dataset.place;
@@ -152,7 +156,7 @@ function TokenText({ row, channel, most }: { row: TokenRow; channel: string; mos
         <div class="tokens" ref={list} role="group" aria-label={`tokens of ${row.part}`} onKeyDown={move} onMouseOver={over} onFocusIn={over}>
           {row.ids.map((_, place) => {
             const value = values?.[place] ?? 0;
-            return (
+            const token = (
               <span
                 data-place={place}
                 tabIndex={place === at ? 0 : -1}
@@ -163,6 +167,7 @@ function TokenText({ row, channel, most }: { row: TokenRow; channel: string; mos
                 {visibleSpace(piece(place))}
               </span>
             );
+            return piece(place).endsWith("\n") ? [token, <br />] : token;
           })}
         </div>
         <div class="values" aria-live="polite">

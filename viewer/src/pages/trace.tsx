@@ -200,6 +200,7 @@ function useTurns(run: string, id: string, head: TraceAnswer) {
   const windows = useRef(new Map<number, Turn[]>([[0, head.turns]]));
   const asked = useRef(new Set<number>());
   const timer = useRef(0);
+  const seen = useRef<[number, number]>([0, 0]);
   const [, redraw] = useState(0);
   useEffect(() => () => clearTimeout(timer.current), []);
   const load = async (window: number) => {
@@ -225,9 +226,10 @@ function useTurns(run: string, id: string, head: TraceAnswer) {
   return {
     get: (place: number) => windows.current.get(Math.floor(place / WINDOW))?.[place % WINDOW],
     see: (first: number, last: number) => {
-      clearTimeout(timer.current);
-      timer.current = window.setTimeout(() => {
-        for (let part = Math.floor(first / WINDOW); part <= Math.floor(Math.min(last + 5, head.n_turns - 1) / WINDOW); part++) load(part);
+      seen.current = [first, Math.min(last + 5, head.n_turns - 1)];
+      timer.current ||= window.setTimeout(() => {
+        timer.current = 0;
+        for (let part = Math.floor(seen.current[0] / WINDOW); part <= Math.floor(seen.current[1] / WINDOW); part++) load(part);
       }, SETTLE_MS);
     },
   };

@@ -76,6 +76,29 @@ export function CallView({ call }: { call: { name: string; arguments?: Json; par
   );
 }
 
+/** An action of a policy as it wrote it, its calls set apart where they can be read. */
+export function ActionView({ text }: { text: string }) {
+  const parts = text.split(/<tool_call>([\s\S]*?)<\/tool_call>/);
+  return (
+    <>
+      {parts.map((part, place) => {
+        const call = place % 2 ? readCall(part) : null;
+        if (call) return <CallView call={call} />;
+        return part && <Folded text={place % 2 ? `<tool_call>${part}</tool_call>` : part} label="action" most={30} />;
+      })}
+    </>
+  );
+}
+
+function readCall(text: string): { name: string; arguments: Json } | null {
+  try {
+    const found = JSON.parse(text) as Fields;
+    return typeof found.name === "string" ? { name: found.name, arguments: found.arguments ?? null } : null;
+  } catch {
+    return null;
+  }
+}
+
 const OLD = ["old_string", "old_str", "oldText", "old_text", "search"];
 const NEW = ["new_string", "new_str", "newText", "new_text", "replace"];
 

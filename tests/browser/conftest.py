@@ -1,0 +1,86 @@
+"""A Chromium that is already on the machine, and `recompose view` as a process of its own."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from .large_run import large_run
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+class Served(NamedTuple):
+    """`address` has the token, `origin` has not."""
+
+    address: str
+    origin: str
+    pid: int
+    run: Path
+
+
+class Watched(NamedTuple):
+    """A page, and what it asked for and complained of."""
+
+    page: Page
+    requests: list[str]
+    problems: list[str]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = next(filter(None, map(shutil.which, NAMES)), None)
+    assert program, "no Chromium: apt-get install -y chromium"
+    with sync_playwright() as playwright:
+        # Root may not use Chromium's own sandbox; in a container everything is root.
+        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory) -> Path:
+    return large_run(tmp_path_factory.mktemp("viewed") / "run").path
+
+
+@pytest.fixture(scope="session")
+def served(run_folder) -> Iterator[Served]:
+    command = [sys.executable, "-m", "composer_replication", "view", str(run_folder), "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        address = process.stdout.readline().strip()
+        yield Served(address, address.partition("/?")[0], process.pid, run_folder)
+        process.terminate()
+
+
+@pytest.fixture
+def context(browser) -> Iterator[BrowserContext]:
+    made = browser.new_context(viewport={"width": 1280, "height": 800})
+    made.set_default_timeout(15_000)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def watched(context, served) -> Watched:
+    """Signed in at the run's own page."""
+    found = watch(context)
+    found.page.goto(served.address)
+    found.page.wait_for_selector("h1")
+    return found
+
+
+def watch(context: BrowserContext) -> Watched:
+    found = Watched(context.new_page(), [], [])
+    context.on("request", lambda request: found.requests.append(request.url))
+    found.page.on("pageerror", lambda error: found.problems.append(str(error)))
+    found.page.on("console", lambda said: found.problems.append(said.text) if said.type == "error" else None)
+    found.page.on("dialog", lambda dialog: (found.problems.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    return found

@@ -1,0 +1,125 @@
+"""Every text of every answer, names of fields too, is an attack: no script runs, and nothing outside is asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import pytest
+from playwright.sync_api import Route, expect
+
+from composer_replication.viewer.api import encoded
+
+from .conftest import watch
+from .payloads import PAYLOADS
+
+FIXTURES = Path(__file__).parents[2] / "viewer/fixtures"
+KEPT = ("kind", "role", "byte_range")
+"""What the page branches on; `role` is attacked in a round of its own."""
+ROUND = 24
+"""Payloads per text: enough that all are through every text in a few rounds, few enough that none is cut off."""
+PAGES = (
+    "run", "traces", "sites", "hints", "replies", "pairs", "rollouts", "trace/x", "site/x", "site/x?blind=1", "pair/x",
+    "hint/x", "reply/x", "rollout/x", "task/x", "tokens", "tokens/x", "training", "compare", "monitor", "finding/x",
+    "search?q=script",
+)  # fmt: skip
+ROUNDS = [PAYLOADS[start : start + ROUND] for start in range(0, len(PAYLOADS), ROUND)]
+
+
+def test_there_are_three_hundred_attacks():
+    assert len(PAYLOADS) >= 300
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, object]:
+    """One whole answer of each name; of `tokens` and lists those with most in them."""
+    found: dict[str, object] = {}
+    for path in sorted(FIXTURES.glob("*.json"), key=lambda path: path.stat().st_size):
+        fixture = json.loads(path.read_text())
+        parts = urlsplit(fixture["address"])
+        name = parts.path.split("/")[-1]
+        found[f"{name}?list" if name == "tokens" and not parts.query else name] = fixture["answer"]
+    found["tokens"]["rows"][0] |= {"pieces": ["a"] * 89, "mask": [1] * 89, "entropy": [0.5] * 89}
+    return found
+
+
+def attacked(value: object, payloads: tuple[str, ...], name: str = "") -> object:
+    if isinstance(value, dict):
+        return {
+            key if key in SHAPE and name not in FREE else f"{payloads[place % len(payloads)]}{key}": attacked(inner, payloads, key)
+            for place, (key, inner) in enumerate(value.items())
+        }
+    if isinstance(value, list):
+        return [attacked(inner, payloads, name if isinstance(inner, str) else "") for inner in value]
+    if isinstance(value, str) and name not in KEPT:
+        return "\n".join(payloads) if name in LONG else payloads[len(value) % len(payloads)]
+    return value
+
+
+LONG = frozenset({"content", "text", "sham_text", "error_message", "lines", "arguments", "thinking", "action", "observations"})
+FREE = frozenset({"config", "parsed", "arguments", "channels", "counts", "tally", "not_answered", "tool_schema"})
+"""Objects whose names are texts of a run."""
+
+
+def names_in(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name.isidentifier():
+                yield name
+            yield from () if name in FREE and isinstance(inner, dict) else names_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from names_in(inner)
+
+
+SHAPE = frozenset(name for path in FIXTURES.glob("*.json") for name in names_in(json.loads(path.read_text())["answer"]))
+"""Names of fields that the page reads. Others, as of arguments, metrics and channels, are attacked too."""
+
+
+@pytest.mark.parametrize("payloads", ROUNDS, ids=range(len(ROUNDS)))
+def test_no_text_of_an_answer_runs_or_asks_outside(context, served, answers, payloads):
+    watched = watch(context)
+    page = watched.page
+
+    def answer(route: Route) -> None:
+        parts = urlsplit(route.request.url)
+        name = parts.path.split("/")[-1]
+        if name == "tokens" and "id=" not in parts.query:
+            name = "tokens?list"
+        # As the server sends it: controls and the like are glyphs.
+        route.fulfill(body=encoded(attacked(answers[name], payloads)), content_type="application/json")
+
+    context.route("**/api/**", answer)
+    page.goto(served.origin)
+    page.wait_for_selector("nav a")
+    run = page.locator("nav a").first.get_attribute("href").split("/")[1]
+    for name in PAGES:
+        page.evaluate("address => { location.hash = address }", f"#/{run}/{name}")
+        page.wait_for_selector(".waiting", state="detached")
+        assert watched.problems == [], name
+        page.wait_for_selector("main h1")
+        assert page.locator("main").inner_text().strip(), name
+        odd = page.evaluate(ODD)
+        assert odd == [], name
+    assert page.evaluate("window.ran") is None
+    assert not [url for url in watched.requests if not url.startswith((served.origin, "data:"))]
+    assert watched.problems == []
+
+
+ODD = """() => [...document.querySelectorAll('*')].filter(element =>
+    ['SCRIPT', 'IFRAME', 'IMG', 'OBJECT', 'EMBED', 'VIDEO', 'STYLE', 'BASE', 'MATH', 'IMAGE', 'USE'].includes(
+        element.tagName.toUpperCase()) && element.src !== location.origin + '/index.js'
+    || [...element.attributes].some(({name}) => name.startsWith('on'))
+    || element.tagName === 'A' && element.hasAttribute('href') && !element.getAttribute('href').startsWith('#')
+        && !(/^https?:/.test(element.href) && element.rel.includes('noopener') && element.textContent === element.getAttribute('href'))
+).map(element => element.outerHTML.slice(0, 200))"""
+
+
+def test_an_address_is_shown_as_text(watched, served):
+    for payload in PAYLOADS[:: len(PAYLOADS) // 40]:
+        watched.page.evaluate("address => { location.hash = address }", f"#/run/{quote(payload, safe='')}/{quote(payload, safe='')}")
+        expect(watched.page.get_by_role("alert")).to_be_visible()
+    assert watched.page.evaluate("window.ran") is None
+    assert watched.problems == []
