@@ -16,10 +16,10 @@ from .conftest import watch
 from .payloads import PAYLOADS
 
 FIXTURES = Path(__file__).parents[2] / "viewer/fixtures"
-KEPT = ("kind", "role", "byte_range")
-"""What the page branches on; `role` is attacked in a round of its own."""
-ROUND = 24
-"""Payloads per text: enough that all are through every text in a few rounds, few enough that none is cut off."""
+KEPT = ({"kind"}, {"kind", "role"})
+"""What the page branches on. Every other round attacks roles too, but then no message is of a tool."""
+ROUND = 60
+"""Payloads in each text: few enough that none is folded away, enough that a handful of rounds has them all."""
 PAGES = (
     "run", "traces", "sites", "hints", "replies", "pairs", "rollouts", "trace/x", "site/x", "site/x?blind=1", "pair/x",
     "hint/x", "reply/x", "rollout/x", "task/x", "tokens", "tokens/x", "training", "compare", "monitor", "finding/x",
@@ -45,20 +45,20 @@ def answers() -> dict[str, object]:
     return found
 
 
-def attacked(value: object, payloads: tuple[str, ...], name: str = "") -> object:
+def attacked(value: object, payloads: tuple[str, ...], kept: set[str], name: str = "") -> object:
     if isinstance(value, dict):
         return {
-            key if key in SHAPE and name not in FREE else f"{payloads[place % len(payloads)]}{key}": attacked(inner, payloads, key)
+            key if key in SHAPE and name not in FREE else f"{payloads[place % len(payloads)]}{key}": attacked(inner, payloads, kept, key)
             for place, (key, inner) in enumerate(value.items())
         }
     if isinstance(value, list):
-        return [attacked(inner, payloads, name if isinstance(inner, str) else "") for inner in value]
-    if isinstance(value, str) and name not in KEPT:
-        return "\n".join(payloads) if name in LONG else payloads[len(value) % len(payloads)]
+        return [attacked(inner, payloads, kept, name if isinstance(inner, str) else "") for inner in value]
+    if isinstance(value, str) and name not in kept:
+        first = len(value) % len(payloads)
+        return "\n".join((*payloads[first:], *payloads[:first]))
     return value
 
 
-LONG = frozenset({"content", "text", "sham_text", "error_message", "lines", "arguments", "thinking", "action", "observations"})
 FREE = frozenset({"config", "parsed", "arguments", "channels", "counts", "tally", "not_answered", "tool_schema"})
 """Objects whose names are texts of a run."""
 
@@ -78,8 +78,8 @@ SHAPE = frozenset(name for path in FIXTURES.glob("*.json") for name in names_in(
 """Names of fields that the page reads. Others, as of arguments, metrics and channels, are attacked too."""
 
 
-@pytest.mark.parametrize("payloads", ROUNDS, ids=range(len(ROUNDS)))
-def test_no_text_of_an_answer_runs_or_asks_outside(context, served, answers, payloads):
+@pytest.mark.parametrize("number", range(len(ROUNDS)))
+def test_no_text_of_an_answer_runs_or_asks_outside(context, served, answers, number):
     watched = watch(context)
     page = watched.page
 
@@ -89,7 +89,7 @@ def test_no_text_of_an_answer_runs_or_asks_outside(context, served, answers, pay
         if name == "tokens" and "id=" not in parts.query:
             name = "tokens?list"
         # As the server sends it: controls and the like are glyphs.
-        route.fulfill(body=encoded(attacked(answers[name], payloads)), content_type="application/json")
+        route.fulfill(body=encoded(attacked(answers[name], ROUNDS[number], KEPT[number % 2])), content_type="application/json")
 
     context.route("**/api/**", answer)
     page.goto(served.origin)
@@ -100,6 +100,7 @@ def test_no_text_of_an_answer_runs_or_asks_outside(context, served, answers, pay
         page.wait_for_selector(".waiting", state="detached")
         assert watched.problems == [], name
         page.wait_for_selector("main h1")
+        page.evaluate(UNFOLD)
         assert page.locator("main").inner_text().strip(), name
         odd = page.evaluate(ODD)
         assert odd == [], name
@@ -108,6 +109,10 @@ def test_no_text_of_an_answer_runs_or_asks_outside(context, served, answers, pay
     assert watched.problems == []
 
 
+UNFOLD = """async () => {
+    document.querySelectorAll('.more, .provenance, details:not([open]) > summary').forEach(element => element.click());
+    await new Promise(done => setTimeout(done, 100));
+}"""
 ODD = """() => [...document.querySelectorAll('*')].filter(element =>
     ['SCRIPT', 'IFRAME', 'IMG', 'OBJECT', 'EMBED', 'VIDEO', 'STYLE', 'BASE', 'MATH', 'IMAGE', 'USE'].includes(
         element.tagName.toUpperCase()) && element.src !== location.origin + '/index.js'

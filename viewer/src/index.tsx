@@ -81,6 +81,8 @@ function openSearch(here: Address): void {
 
 function Header({ here, runs, help }: { here: Address; runs: Runs | null; help: () => void }) {
   const [shown, setShown] = useState(theme());
+  const nav = useRef<HTMLElement>(null);
+  useEffect(() => nav.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [here.page, runs]);
   return (
     <header class="top">
       <a class="brand" href={link(here.run, "run")}>
@@ -93,7 +95,7 @@ function Header({ here, runs, help }: { here: Address; runs: Runs | null; help: 
           ))}
         </select>
       )}
-      <nav aria-label="pages">
+      <nav aria-label="pages" ref={nav}>
         {MENU.map(([page, title, , under]) => (
           <a href={link(here.run, page)} aria-current={page === here.page || under.includes(here.page) ? "page" : undefined}>
             {title}

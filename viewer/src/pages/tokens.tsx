@@ -126,7 +126,7 @@ function Shaded(props: { answer: TokensAnswer; channels: string[]; channel: stri
               : "L2 norm of the gradient of the weighted loss at the token's logits; darker pulls harder"}
         </span>
       </p>
-      {answer.rows.map((row) => (
+      {answer.rows.filter((row) => valuesOf(row, channel)).map((row) => (
         <TokenText row={row} channel={channel} most={most} />
       ))}
     </div>

@@ -94,7 +94,7 @@ function Transcript({ head }: { head: TraceAnswer }) {
           <span class="number faint" role="status">{find.status}</span>
         </form>
         <span class="number">
-          turn {whole(current)} <span class="faint">of 0 to {whole(head.n_turns - 1)}</span>
+          turn {whole(current)}
         </span>
       </Heading>
       <div class="transcript">

@@ -49,8 +49,8 @@ export function Chart(props: { title: string; series: Series[]; x?: string; form
         {step !== null && <line class="cursor" x1={x(step)} x2={x(step)} y1="0" y2={HEIGHT} />}
       </svg>
       <div class="ends number faint">
-        <span>{format(low)}</span>
-        <span>{format(high)}</span>
+        <span>{format(Number(low.toPrecision(2)))}</span>
+        <span>{format(Number(high.toPrecision(2)))}</span>
       </div>
       <ul class="legend">
         {series.map((one, place) => (

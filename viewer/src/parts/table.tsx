@@ -85,7 +85,7 @@ export function Table(props: { kind: string; id: (row: Fields) => [string, strin
 const narrow = (columns: Column[]) =>
   columns
     .filter(({ wide }) => !wide)
-    .map(({ width }) => width)
+    .map(({ width }) => width.replace(/^minmax\([^,]+/, "minmax(0"))
     .join(" ");
 
 function cell(column: Column, row: Fields): ComponentChildren {
