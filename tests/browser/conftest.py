@@ -17,6 +17,12 @@ from .large_run import large_run
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
+def chromium() -> str:
+    program = next(filter(None, map(shutil.which, NAMES)), None)
+    assert program, "no Chromium: apt-get install -y chromium"
+    return program
+
+
 class Served(NamedTuple):
     """`address` has the token, `origin` has not."""
 
@@ -36,11 +42,9 @@ class Watched(NamedTuple):
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    program = next(filter(None, map(shutil.which, NAMES)), None)
-    assert program, "no Chromium: apt-get install -y chromium"
     with sync_playwright() as playwright:
         # Root may not use Chromium's own sandbox; in a container everything is root.
-        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        started = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         yield started
         started.close()
 

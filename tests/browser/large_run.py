@@ -1,4 +1,4 @@
-"""A run of the size that people have: 5,000 pairs and a trace of 10,000 steps, beside the small one of the unit tests."""
+"""A run of the size that people have: 5,000 pairs and a trace of 10,000 steps, beside those of the unit tests."""
 
 from __future__ import annotations
 

@@ -20,7 +20,14 @@ SCHEMES = (
     "javascript:", "JaVaScRiPt:", "java\tscript:", "java\nscript:", " javascript:", "&#106;avascript:", "vbscript:",
     "data:text/html,<script>", "data:text/html;base64,PHNjcmlwdD4", "//evil.example/", "http:/\\evil.example/",
 )  # fmt: skip
-AS_LINK = ("[click]({})", "<{}>", "![x]({})", '<a href="{}">x</a>', '[x]: {} "t"', "<form action='{}'><input type=submit>")
+AS_LINK = (
+    "[click]({})",
+    "<{}>",
+    "![x]({})",
+    '<a href="{}">x</a>',
+    '[x]: {} "t"',
+    "<form action='{}'><input type=submit>",
+)
 SPECIAL = (
     f"<script>{RUN}</script>", f"<script src=//{OUTSIDE}/x.js></script>", f"<img src=http://{OUTSIDE}/x.png>",
     f"<link rel=stylesheet href=http://{OUTSIDE}/x.css>", f"<style>@import 'http://{OUTSIDE}/x'</style>",
@@ -30,14 +37,16 @@ SPECIAL = (
     f"<svg><use href=http://{OUTSIDE}/x#a /></svg>", f"<video poster=http://{OUTSIDE}/x>",
     f"<svg><script>{RUN}</script></svg>", f"<math><mtext><script>{RUN}</script></mtext></math>",
     f"<noscript><p title='</noscript><img src=x onerror={RUN}>'>", f"<template><script>{RUN}</script></template>",
-    f"<div style='background:url(http://{OUTSIDE}/x)'>x</div>", f"url(http://{OUTSIDE}/x)", f"1;background:url(//{OUTSIDE}/x)",
-    f"expression({RUN})", f"${{{RUN}}}", f"{{{{constructor.constructor('{RUN}')()}}}}", f"');{RUN}//", f'");{RUN}//',
+    f"<div style='background:url(http://{OUTSIDE}/x)'>x</div>", f"url(http://{OUTSIDE}/x)",
+    f"1;background:url(//{OUTSIDE}/x)", f"expression({RUN})", f"${{{RUN}}}", f"{{{{constructor.constructor('{RUN}')()}}}}", f"');{RUN}//", f'");{RUN}//',
     f"`;{RUN}//", f"\\u003cscript\\u003e{RUN}\\u003c/script\\u003e", f"%3Cscript%3E{RUN}%3C/script%3E",
     f"&lt;script&gt;{RUN}&lt;/script&gt;", "__proto__", "constructor", "toString", "../../../etc/passwd", "#/x/run?a=b",
     f"<x-a onfocus={RUN} tabindex=1 id=x>", f"<img src=x oneonerrorrror={RUN}>", "\x1b]8;;http://evil.example\x07x",
     "\u202egnp.exe", "\u200b\u200bhidden", "\x00<script>", f"<!--[if IE]><script>{RUN}</script><![endif]-->",
-    f"```html\n<script>{RUN}</script>\n```", f"# <img src=x onerror={RUN}>", f"- <script>{RUN}</script>", f"> <svg onload={RUN}>",
-    f"`<script>{RUN}</script>`", f"**<script>{RUN}</script>**", f"*<img src=x onerror={RUN}>*", f"[<img src=x onerror={RUN}>](http://{OUTSIDE})",
+    f"```html\n<script>{RUN}</script>\n```", f"# <img src=x onerror={RUN}>", f"- <script>{RUN}</script>",
+    f"> <svg onload={RUN}>",
+    f"`<script>{RUN}</script>`", f"**<script>{RUN}</script>**", f"*<img src=x onerror={RUN}>*",
+    f"[<img src=x onerror={RUN}>](http://{OUTSIDE})",
 )  # fmt: skip
 PAYLOADS: tuple[str, ...] = tuple(
     dict.fromkeys(

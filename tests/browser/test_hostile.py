@@ -47,8 +47,11 @@ def answers() -> dict[str, object]:
 
 def attacked(value: object, payloads: tuple[str, ...], kept: set[str], name: str = "") -> object:
     if isinstance(value, dict):
+        is_free = name in FREE
         return {
-            key if key in SHAPE and name not in FREE else f"{payloads[place % len(payloads)]}{key}": attacked(inner, payloads, kept, key)
+            f"{payloads[place % len(payloads)]}{key}" if is_free or key not in SHAPE else key: attacked(
+                inner, payloads, kept, key
+            )
             for place, (key, inner) in enumerate(value.items())
         }
     if isinstance(value, list):
@@ -89,7 +92,8 @@ def test_no_text_of_an_answer_runs_or_asks_outside(context, served, answers, num
         if name == "tokens" and "id=" not in parts.query:
             name = "tokens?list"
         # As the server sends it: controls and the like are glyphs.
-        route.fulfill(body=encoded(attacked(answers[name], ROUNDS[number], KEPT[number % 2])), content_type="application/json")
+        body = encoded(attacked(answers[name], ROUNDS[number], KEPT[number % 2]))
+        route.fulfill(body=body, content_type="application/json")
 
     context.route("**/api/**", answer)
     page.goto(served.origin)
@@ -118,13 +122,15 @@ ODD = """() => [...document.querySelectorAll('*')].filter(element =>
         element.tagName.toUpperCase()) && element.src !== location.origin + '/index.js'
     || [...element.attributes].some(({name}) => name.startsWith('on'))
     || element.tagName === 'A' && element.hasAttribute('href') && !element.getAttribute('href').startsWith('#')
-        && !(/^https?:/.test(element.href) && element.rel.includes('noopener') && element.textContent === element.getAttribute('href'))
+        && !(/^https?:/.test(element.href) && element.rel.includes('noopener')
+            && element.textContent === element.getAttribute('href'))
 ).map(element => element.outerHTML.slice(0, 200))"""
 
 
 def test_an_address_is_shown_as_text(watched, served):
     for payload in PAYLOADS[:: len(PAYLOADS) // 40]:
-        watched.page.evaluate("address => { location.hash = address }", f"#/run/{quote(payload, safe='')}/{quote(payload, safe='')}")
+        part = quote(payload, safe="")
+        watched.page.evaluate("address => { location.hash = address }", f"#/run/{part}/{part}")
         expect(watched.page.get_by_role("alert")).to_be_visible()
     assert watched.page.evaluate("window.ran") is None
     assert watched.problems == []

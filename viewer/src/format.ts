@@ -48,4 +48,17 @@ export function plain(value: Json | undefined): string {
   return Array.isArray(value) && value.every((each) => typeof each === "string") ? value.join(", ") || "–" : JSON.stringify(value);
 }
 
+/** A call as one line, `name(argument: value)`; anything else as it is. Lists hold only the beginning of long ones. */
+export function callLine(value: Json | undefined): string {
+  const text = plain(value).replace(/^<tool_call>|<\/tool_call>$/g, "");
+  try {
+    const call = JSON.parse(text) as { name?: Json; arguments?: Json };
+    if (typeof call.name !== "string" || typeof call.arguments !== "object" || call.arguments === null) return text;
+    const given = Object.entries(call.arguments).map(([name, inner]) => `${name}: ${JSON.stringify(inner)}`);
+    return `${call.name}(${given.join(", ")})`;
+  } catch {
+    return text;
+  }
+}
+
 export const when = (iso: string | null) => (iso ? iso.replace("T", " ").slice(0, 16) : "–");

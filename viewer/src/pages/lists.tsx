@@ -1,6 +1,6 @@
 // Lists of records, one table of columns per kind.
 import type { ComponentChildren } from "preact";
-import { cents, percent, plain, seconds, short, words } from "../format";
+import { callLine, cents, percent, plain, seconds, short, words } from "../format";
 import { Heading } from "../parts/common";
 import { type Column, Table } from "../parts/table";
 import type { Fields, Json } from "../types";
@@ -15,6 +15,7 @@ interface Listing {
 
 const own = (kind: string, field: string) => (row: Fields): [string, string] => [kind, String(row[field])];
 const asWords = (value: Json) => (value === null ? "–" : words(String(value)));
+const asCall = (value: Json): ComponentChildren => <span class="mono">{callLine(value)}</span>;
 const asMono = (value: Json): ComponentChildren => <span class="mono">{plain(value)}</span>;
 const count = (field: string, wide = true): Column => ({ field, width: "4.5rem", number: true, wide, sorts: false });
 
@@ -72,7 +73,7 @@ export const LISTS: Record<string, Listing> = {
     columns: [
       { field: "teacher", width: "minmax(9rem, 1fr)" },
       { field: "outcome", width: "7rem", show: asWords },
-      { field: "action", width: "minmax(10rem, 2fr)", show: asMono, wide: true },
+      { field: "action", width: "minmax(10rem, 2fr)", show: asCall, wide: true },
       { field: "finish_reason", title: "finished", width: "7rem", show: asWords, wide: true },
       { field: "cost_micros", title: "cost", width: "5.5rem", number: true, show: (value) => cents(value as number | null) },
       { field: "latency_s", title: "latency", width: "5.5rem", number: true, wide: true, show: (value) => seconds(value as number | null) },
@@ -85,8 +86,8 @@ export const LISTS: Record<string, Listing> = {
     id: own("pair", "pair_id"),
     columns: [
       { field: "error_kind", title: "kind", width: "9rem", show: asWords },
-      { field: "chosen", width: "minmax(9rem, 2fr)", show: asMono },
-      { field: "rejected", width: "minmax(9rem, 2fr)", show: asMono, wide: true },
+      { field: "chosen", width: "minmax(9rem, 2fr)", show: asCall },
+      { field: "rejected", width: "minmax(9rem, 2fr)", show: asCall, wide: true },
       { field: "tier", width: "5rem", wide: true },
       { field: "votes", width: "4.5rem", number: true, show: (value, row) => `${plain(value)} of ${plain(row.n)}` },
       { field: "precision", width: "5.5rem", number: true, wide: true, show: (value) => percent(value as number | null) },

@@ -64,6 +64,7 @@ function Funnel({ rows, run }: { rows: FunnelRow[]; run: string }) {
                 </a>
               );
             })}
+            {row.page === "pairs" && row.drops.length > 0 && <a href={link(run, "sites", "", { lacks: "pairs" })}>sites without a pair</a>}
           </span>
         </li>
       ))}

@@ -123,7 +123,7 @@ function Shaded(props: { answer: TokensAnswer; channels: string[]; channel: stri
             ? "1 where the token is learned from"
             : channel === ENTROPY
               ? "entropy of the policy before the token, in nats"
-              : "L2 norm of the gradient of the weighted loss at the token's logits; darker pulls harder"}
+              : "L2 norm of the gradient of the weighted loss at the token's logits; the stronger the shade, the harder it pulls"}
         </span>
       </p>
       {answer.rows.filter((row) => valuesOf(row, channel)).map((row) => (
