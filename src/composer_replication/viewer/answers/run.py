@@ -237,6 +237,8 @@ def _rewards(view: RunView, phase: str) -> dict[str, dict[str, list[float]]]:
 
 def _json_file(view: RunView, name: str) -> JsonObject | None:
     path = view.run.path / name
+    if path.is_symlink():
+        return None
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
