@@ -7,10 +7,12 @@ import torch
 
 from composer_replication.losses import generalized_jsd_loss
 from composer_replication.objective import SdpoSettings
+from composer_replication.records import Source, Trace
 from composer_replication.runs import read_records
 from composer_replication.training import ComposerDataCollator
 from composer_replication.training.channels import ReplayPreference, SelfDistillation
-from composer_replication.training.lessons.token_weights import TokenWeightsFolder, WeighedRow
+from composer_replication.training.lessons.online_sites import Rolled
+from composer_replication.training.lessons.token_weights import TokenWeightsFolder, WeighedRow, policy_row
 from composer_replication.training.rollouts.samples import RolloutSamples
 from composer_replication.training.stored.records import TokenWeights
 from tests.distributed.scenes import Scene, build, new_model, run, stored_examples
@@ -79,6 +81,19 @@ def test_mask_and_entropy_are_those_of_the_step(step):
     for record in (record for record in found if record.channel == "sdpo"):
         assert all(bool(weight) <= bool(marked) for weight, marked in zip(record.weights, record.mask, strict=True))
         assert 0 < sum(record.mask) < len(record.ids)
+
+
+def test_a_long_turn_is_weighed_in_chunks(monkeypatch):
+    """Logits of all tokens at once need not fit; the sums are the same."""
+    rolled = Rolled(
+        Trace(trace_id="t", source=Source(agent="a"), messages=(), turns=()), [3, 4, 5], [6, 7, 8, 9], [1, 1, 0, 1]
+    )
+    whole = policy_row(new_model(), rolled, 0.5, 1.0)
+    monkeypatch.setattr("composer_replication.training.lessons.token_weights.LOGITS_AT_ONCE", 1)
+    parts = policy_row(new_model(), rolled, 0.5, 1.0)
+    assert parts.weights == pytest.approx(whole.weights, abs=1e-7)
+    assert parts.entropy == pytest.approx(whole.entropy, abs=1e-5)
+    assert any(whole.weights)
 
 
 def test_pieces_are_the_texts_of_the_ids(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -160,6 +161,14 @@ def test_lists_filter_sort_and_count(ask):
             ask("list", **query)
 
 
+def test_what_is_gone_from_the_funnel_leads_to_a_list(ask):
+    rows = {row["noun"]: row for row in ask("run")["funnel"]}
+    (drop,) = rows["pairs"]["drops"]
+    assert drop == {"reason": "no_majority", "count": 1, "filters": {"page": "sites", "lacks": "pairs"}}
+    filters = {name: value for name, value in drop["filters"].items() if name != "page"}
+    assert ask("list", kind="site", **filters)["total"] == 1
+
+
 def test_a_blind_site_tells_no_name_before_the_vote(tmp_path, site):
     library = Library([viewed_run(tmp_path / "run").path])
 
@@ -291,3 +300,20 @@ def test_a_damaged_cache_is_made_again(tmp_path):
     (run.path / "cache").mkdir()
     (run.path / "cache/viewer.sqlite").write_bytes(b"not a database" * 1000)
     assert Library([run.path]).answer("run", "list", {"kind": "site"})["total"] == 2
+
+
+FIXTURES = Path(__file__).parents[2] / "viewer" / "fixtures"
+
+
+EXAMPLES = "run agreement trace site pair rollout tokens training monitor finding show votes".split()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_that_the_page_is_built_against_have_the_fields_of_today(ask, name):
+    ids = {"trace": "trace_id", "site": "site_id", "pair": "pair_id", "rollout": "id", "finding": "finding_id"}
+    query = {"id": ask("list", kind=name)["rows"][0][ids[name]]} if name in ids else {}
+    site_id = ask("list", kind="site")["rows"][0]["site_id"]
+    query |= {"show": {"id": site_id}, "votes": {"site": site_id}}.get(name, {})
+    examples = [json.loads(path.read_text())["answer"] for path in sorted(FIXTURES.glob(f"{name}-[0-9]*.json"))]
+    assert len(examples) >= 2
+    assert set(ask(name, **query)) == set(examples[0])

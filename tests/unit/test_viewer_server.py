@@ -11,6 +11,7 @@ from composer_replication.progress import Silent
 from composer_replication.viewer.api import Library
 from composer_replication.viewer.export import address, export
 from composer_replication.viewer.server import application
+from tests.command_line import recompose
 from tests.viewed_run import HOSTILE, add_trace, long_trace, viewed_run
 
 PORT, TOKEN = 8765, "the-token"
@@ -150,6 +151,39 @@ def test_votes_do_not_follow_a_link(tmp_path):
     vote = {"site": site, "choice": "tie"}
     assert client.post("/api/run/votes", json=vote, headers=BEARER).status_code == 500
     assert outside.read_text() == ""
+
+
+def test_links_of_a_run_are_not_followed(tmp_path):
+    """A run may come from anybody, and an export may go to anybody."""
+    run, outside = viewed_run(tmp_path / "run"), tmp_path / "outside.json"
+    outside.write_text('{"step": 7, "password": "hunter2", "target": {}}\n')
+    for name in ("training/metrics.jsonl", "training/alarms.jsonl", "training/read.jsonl", "report.json"):
+        (run.path / name).unlink(missing_ok=True)
+        (run.path / name).symlink_to(outside)
+    library = Library([run.path])
+    for name in ("run", "training"):
+        assert "hunter2" not in str(library.answer("run", name, {}))
+
+
+def test_view_prints_one_address_with_a_token(tmp_path, monkeypatch):
+    served = []
+    monkeypatch.setattr("composer_replication.viewer.server.page_files", lambda: PAGE)
+    monkeypatch.setattr(
+        "uvicorn.Server.run", lambda self, sockets: served.append((self.config.app, sockets[0].getsockname()))
+    )
+    run = viewed_run(tmp_path / "run")
+    ended = recompose("view", run.path, "--no-browser")
+    ((app, (host, port)),) = served
+    assert host == "127.0.0.1"
+    start, token = ended.stdout.strip().split("token=")
+    assert start == f"http://127.0.0.1:{port}/?"
+    assert len(token) >= 32
+    client = TestClient(app, base_url=f"http://127.0.0.1:{port}")
+    client.get(f"/?token={token}")
+    assert client.get("/api/run/run").json()["run"] == "run"
+    assert recompose("view", run.path, "--export", tmp_path / "out").returncode == 0
+    assert (tmp_path / "out/data/index.js").exists()
+    assert recompose("view", run.path, "--port", "70000").returncode == 2
 
 
 def test_an_export_holds_every_answer_as_scripts_that_end_nowhere_else(tmp_path):

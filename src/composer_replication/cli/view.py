@@ -65,7 +65,8 @@ def view(
         # Lines of its log would hold the token.
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, server_header=False))
         try:
-            server.run(sockets=[listener])
+            with contextlib.suppress(KeyboardInterrupt):  # how one leaves it
+                server.run(sockets=[listener])
         finally:
             library.close()
 

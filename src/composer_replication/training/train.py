@@ -130,6 +130,7 @@ def _online_trainer(
         open_sampler=sampler_opener(config, policy, folder),
     )
     samples = RolloutSamples(folder / "samples")
+    weighs = settings.token_weights is not False and state.num_processes == 1
     weights_folder = TokenWeightsFolder(folder / "token_weights", lambda token: policy.tokenizer.decode([token]))
     reads = [ReadFile(folder / "read.jsonl", batches)] if batches else []
     hinter = trace_hinter(config)
@@ -141,7 +142,7 @@ def _online_trainer(
         train_dataset=prompts_of(tasks),
         rollout_func=rollouts,
         samples=samples,
-        token_weights=weights_folder if settings.token_weights else None,
+        token_weights=weights_folder if weighs else None,
         callbacks=[*callbacks, samples, *([monitor] if monitor else []), *reads],
         alpha_sdpo=sdpo.weight,
         beta_replay=config.channel(TrdpoSettings).weight,

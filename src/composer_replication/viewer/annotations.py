@@ -28,8 +28,12 @@ NOT_A_REPLY = ("actor", "none", "tie")
 
 def human_lines(run: Path) -> Iterator[JsonObject]:
     """Every whole line; one that was torn is left out."""
-    path = run / HUMAN
-    if not path.is_file():
+    return (line for line in json_lines(run / HUMAN) if "target" in line)
+
+
+def json_lines(path: Path) -> Iterator[JsonObject]:
+    """Objects of a file that may still be written. Links are not followed: a run may come from anybody."""
+    if path.is_symlink() or not path.is_file():
         return
     with path.open("rb") as file:
         for line in file:
@@ -37,7 +41,7 @@ def human_lines(run: Path) -> Iterator[JsonObject]:
                 value: Any = orjson.loads(line)
             except orjson.JSONDecodeError:
                 continue
-            if isinstance(value, dict) and "target" in value:
+            if isinstance(value, dict):
                 yield cast("JsonObject", value)
 
 
@@ -66,6 +70,8 @@ def add_vote(run: Path, site_id: str, choice: str, who: str, blind: bool, note: 
         "who": who,
     }
     path = run / HUMAN
+    if path.parent.is_symlink():
+        raise UsageError(f"{path.parent} is a link", "put a folder in its place")
     path.parent.mkdir(exist_ok=True)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o644)

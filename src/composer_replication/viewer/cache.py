@@ -23,15 +23,15 @@ import zstandard
 from composer_replication.records import JsonObject
 from composer_replication.runs import Run
 
-VERSION = 1
+VERSION = 2
 CHUNK = 64
 """Messages, or turns, that are stored and read together."""
 BUSY_TIMEOUT_S = 600.0
 _TABLES = """
 CREATE TABLE IF NOT EXISTS sources (name TEXT PRIMARY KEY, mark TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS records (
-    number INTEGER PRIMARY KEY, source TEXT NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL, trace_id TEXT, turn INTEGER,
-    state_id TEXT, parent TEXT, facts TEXT NOT NULL, body BLOB NOT NULL
+    number INTEGER PRIMARY KEY AUTOINCREMENT, source TEXT NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL,
+    trace_id TEXT, turn INTEGER, state_id TEXT, parent TEXT, facts TEXT NOT NULL, body BLOB NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_id ON records (kind, id);
 CREATE INDEX IF NOT EXISTS by_any_id ON records (id);

@@ -20,7 +20,7 @@ from .api import Library, encoded
 from .lookup import FACETS, MAX_ROWS, RunView
 from .search import texts_of
 
-WINDOW, MAX_LISTED = 50, 5000
+WINDOW, MAX_LISTED, MAX_SEARCHED_CHARS = 50, 5000, 20_000_000
 PAGES = {"site": "site", "pair": "pair", "rollout": "rollout", "finding": "finding"}
 """Kinds whose records have an answer of their own, of the same name."""
 
@@ -58,7 +58,7 @@ def _answers(library: Library) -> Iterator[tuple[str, JsonObject]]:
         view.fresh()
         for name, query in _questions(library, run, view):
             yield from _answered(library, run, name, query)
-        yield address(run, "texts", {}), {"texts": list(_texts(view))}
+        yield address(run, "texts", {}), _texts(view)
 
 
 def _answered(library: Library, run: str, name: str, query: dict[str, str]) -> Iterator[tuple[str, JsonObject]]:
@@ -112,10 +112,20 @@ def _ids(view: RunView, kind: str) -> Iterator[tuple[str, int]]:
         yield record_id, int(turns) if kind == "trace" else 0
 
 
-def _texts(view: RunView) -> Iterator[JsonObject]:
-    """What a page without a server searches."""
+def _texts(view: RunView) -> JsonObject:
+    """What a page without a server searches, up to what a browser can hold."""
+    texts, chars = list[JsonObject](), 0
+    for text in _all_texts(view):
+        chars += len(text["text"])
+        if chars > MAX_SEARCHED_CHARS:
+            return {"texts": texts, "more": True}
+        texts.append(text)
+    return {"texts": texts, "more": False}
+
+
+def _all_texts(view: RunView) -> Iterator[JsonObject]:
     query = "SELECT kind, id, turn, trace_id, body FROM records WHERE kind != 'tokens' ORDER BY number"
-    for kind, record_id, turn, trace_id, body in view.cache.rows(query):
+    for kind, record_id, turn, trace_id, body in view.cache.db.execute(query):
         for document in texts_of(view.cache, kind, record_id, body):
             place = {"kind": kind, "id": record_id, "turn": turn, "trace_id": trace_id}
             yield {**place, "field": document.field, "message": document.place, "text": document.text}

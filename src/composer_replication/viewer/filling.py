@@ -186,7 +186,7 @@ def fill(run: Run, cache: Cache) -> None:
                 lambda folder=folder, stage=stage: map(stage.entry, folder.stream(stage.record_type)),
             )
     for pattern, entry in FILES.items():
-        for path in run.path.glob(pattern):
+        for path in (path for path in run.path.glob(pattern) if not path.is_symlink()):
             status = path.stat()
             mark = f"{status.st_size}/{status.st_mtime_ns}"
             current[path.relative_to(run.path).as_posix()] = mark, lambda path=path, entry=entry: _read(path, entry)

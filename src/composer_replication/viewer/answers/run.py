@@ -18,12 +18,13 @@ from ..lookup import RunView
 from .parts import shown_turn, trace_card
 from .training import training
 
+REASON = "{reason}"
 FUNNEL = (
     ("ingestion", "traces", "traces", {"skipped": None, "quarantined": None}),
-    ("sites", "sites", "sites", {"faults": "fault"}),
-    ("hints", "hints", "hints", {"dropped": None}),
-    ("replay", "replies", "replies", {"outcomes": "outcome", "not_asked": None}),
-    ("pairs", "pairs", "pairs", {"verdicts": None}),
+    ("sites", "sites", "sites", {"faults": {"page": "sites", "fault": REASON}}),
+    ("hints", "hints", "hints", {"dropped": {"page": "sites", "lacks": "hints"}}),
+    ("replay", "replies", "replies", {"outcomes": {"page": "replies", "outcome": REASON}, "not_asked": None}),
+    ("pairs", "pairs", "pairs", {"verdicts": {"page": "sites", "lacks": "pairs"}}),
     ("training", "steps", "training", {"skipped": None}),
 )
 """CachedStage, count that it leaves, page, and counts that say why something is gone, with a filter for them."""
@@ -151,12 +152,16 @@ def _stage(noun: str, manifest: JsonObject | None) -> JsonObject:
 def _funnel_row(counts: Mapping[str, Any], noun: str, label: str, page: str, why: Mapping[str, Any]) -> JsonObject:
     own = counts.get(noun)
     drops = [
-        {"reason": reason, "count": count, "filters": {"page": page, field: reason} if field else None}
-        for name, field in why.items()
+        {"reason": reason, "count": count, "filters": filters and _filled(filters, reason)}
+        for name, filters in why.items()
         for reason, count in ((own or {}).get(name) or {}).items()
         if count and reason not in KEPT
     ]
     return {"noun": noun, "label": label, "count": own and own.get(label, 0), "page": page, "drops": drops}
+
+
+def _filled(filters: Mapping[str, str], reason: str) -> JsonObject:
+    return {name: reason if value == REASON else value for name, value in filters.items()}
 
 
 def _spend(view: RunView, counts: Mapping[str, Any]) -> JsonObject | None:
@@ -237,6 +242,8 @@ def _rewards(view: RunView, phase: str) -> dict[str, dict[str, list[float]]]:
 
 def _json_file(view: RunView, name: str) -> JsonObject | None:
     path = view.run.path / name
+    if path.is_symlink():
+        return None
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

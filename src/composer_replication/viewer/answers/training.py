@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, cast
-
-import orjson
+from collections.abc import Mapping
 
 from composer_replication.records import JsonObject
 
+from ..annotations import json_lines
 from ..lookup import RunView, number
 from .parts import ref
 
 METRICS, ALARMS, READ = "training/metrics.jsonl", "training/alarms.jsonl", "training/read.jsonl"
-LIVE_S = 120.0
-"""A training without a manifest whose files were touched within this time is taken to run."""
+LIVE_S, LIVE_STEPS = 60.0, 5
+"""A training without a manifest that wrote within this time, or within that many steps, is taken to run."""
 MAX_STEPS = 5000
-
-
-def json_lines(path: Path) -> Iterator[JsonObject]:
-    """Whole lines only: the last one may still be written."""
-    if not path.is_file():
-        return
-    with path.open("rb") as file:
-        for line in file:
-            try:
-                value: Any = orjson.loads(line)
-            except orjson.JSONDecodeError:
-                continue
-            if isinstance(value, dict):
-                yield cast("JsonObject", value)
 
 
 def training(view: RunView, query: Mapping[str, str]) -> JsonObject:
@@ -40,9 +23,10 @@ def training(view: RunView, query: Mapping[str, str]) -> JsonObject:
     updated = path.stat().st_mtime if path.exists() else None
     is_done = view.run.stage("training").is_done
     rows = [line for line in json_lines(path) if line.get("step", 0) > after and "train_runtime" not in line]
+    patience_s = max(LIVE_S, LIVE_STEPS * float(rows[-1].get("step_time", 0)) if rows else 0)
     samples = sorted(int(file.name[5:12]) for file in (view.run.path / "training/samples").glob("step_*.jsonl.zst"))
     return {
-        "live": not is_done and updated is not None and time.time() - updated < LIVE_S,
+        "live": not is_done and updated is not None and time.time() - updated < patience_s,
         "done": is_done,
         "steps": view.run.config.training.steps,
         "rows": rows[-MAX_STEPS:],
