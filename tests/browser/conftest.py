@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from .large_run import large_run
 
+WAIT_MS = 15_000
+expect.set_options(timeout=WAIT_MS)
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -67,18 +69,16 @@ def served(run_folder) -> Iterator[Served]:
 @pytest.fixture
 def context(browser) -> Iterator[BrowserContext]:
     made = browser.new_context(viewport={"width": 1280, "height": 800})
-    made.set_default_timeout(15_000)
+    made.set_default_timeout(WAIT_MS)
     yield made
     made.close()
 
 
 @pytest.fixture
 def watched(context, served) -> Watched:
-    """Signed in at the run's own page."""
-    found = watch(context)
-    found.page.goto(served.address)
-    found.page.wait_for_selector("h1")
-    return found
+    """Signed in: the printed address gave its cookie. No page is open yet."""
+    context.request.get(served.address)
+    return watch(context)
 
 
 def watch(context: BrowserContext) -> Watched:

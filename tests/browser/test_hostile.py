@@ -41,7 +41,16 @@ def answers() -> dict[str, object]:
         parts = urlsplit(fixture["address"])
         name = parts.path.split("/")[-1]
         found[f"{name}?list" if name == "tokens" and not parts.query else name] = fixture["answer"]
-    found["tokens"]["rows"][0] |= {"pieces": ["a"] * 89, "mask": [1] * 89, "entropy": [0.5] * 89}
+    found["tokens"]["rows"] = [
+        {
+            "part": "a",
+            "ids": [1, 2],
+            "pieces": ["a", "b"],
+            "mask": [0, 1],
+            "entropy": [0.5, 1],
+            "channels": {"c": [0, 1]},
+        }
+    ]
     return found
 
 
@@ -115,7 +124,7 @@ def test_no_text_of_an_answer_runs_or_asks_outside(context, served, answers, num
 
 UNFOLD = """async () => {
     document.querySelectorAll('.more, .provenance, details:not([open]) > summary').forEach(element => element.click());
-    await new Promise(done => setTimeout(done, 100));
+    await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
 }"""
 ODD = """() => [...document.querySelectorAll('*')].filter(element =>
     ['SCRIPT', 'IFRAME', 'IMG', 'OBJECT', 'EMBED', 'VIDEO', 'STYLE', 'BASE', 'MATH', 'IMAGE', 'USE'].includes(
@@ -128,6 +137,8 @@ ODD = """() => [...document.querySelectorAll('*')].filter(element =>
 
 
 def test_an_address_is_shown_as_text(watched, served):
+    watched.page.goto(served.origin)
+    watched.page.wait_for_selector("h1")
     for payload in PAYLOADS[:: len(PAYLOADS) // 40]:
         part = quote(payload, safe="")
         watched.page.evaluate("address => { location.hash = address }", f"#/run/{part}/{part}")

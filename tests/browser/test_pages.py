@@ -45,13 +45,16 @@ def first(context, served):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_header_leads_to_every_page(page, name):
+def test_the_header_leads_to_every_page(open_page, page, name):
+    open_page("run")
     page.get_by_role("navigation").get_by_role("link", name=name.capitalize(), exact=True).click()
     expect(page.locator("main")).to_contain_text(PAGES[name])
     assert page.get_by_role("navigation").locator("[aria-current]").inner_text().lower() == name
 
 
-def test_keys_lead_to_pages_and_help_names_them(page):
+def test_keys_lead_to_pages_and_help_names_them(open_page, page):
+    open_page("traces")
+    expect(page.locator("h1")).to_have_text("Traces")
     for keys, title in (("g s", "Sites"), ("g p", "Pairs"), ("g l", "Training"), ("g r", "run")):
         for key in keys.split():
             page.keyboard.press(key)
@@ -64,7 +67,8 @@ def test_keys_lead_to_pages_and_help_names_them(page):
     expect(page.get_by_label("search the run")).to_be_focused()
 
 
-def test_a_reason_of_the_funnel_opens_the_list_with_its_filter(page):
+def test_a_reason_of_the_funnel_opens_the_list_with_its_filter(open_page, page):
+    open_page("run")
     expect(page.locator(".funnel")).to_contain_text("no majority 1")
     page.get_by_role("link", name="sites without a pair").click()
     expect(page.locator("h1")).to_have_text("Sites")
@@ -292,6 +296,8 @@ def test_an_unknown_page_says_so_and_leads_back(open_page, page, address):
 def test_the_theme_follows_the_system_until_it_is_chosen(context, served, watched):
     page = watched.page
     page.emulate_media(color_scheme="dark")
+    page.goto(served.origin)
+    expect(page.locator("h1")).to_be_visible()
     dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
     page.get_by_label("theme: auto").click()
     light = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
@@ -310,6 +316,13 @@ def test_pages_fit_a_phone(open_page, page, first):
         expect(page.locator("h1")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
         assert page.locator("main").evaluate("element => element.scrollWidth") <= 390, address
+
+
+def test_the_printed_address_opens_the_run(context, served):
+    page = context.new_page()
+    page.goto(served.address)
+    expect(page.locator("h1")).to_have_text("run")
+    assert "token" not in page.url
 
 
 def test_an_old_address_names_the_next_command(browser, served):

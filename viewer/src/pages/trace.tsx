@@ -15,6 +15,8 @@ const WINDOW = 50;
 const MOST_WINDOWS = 30;
 /** A window that only flies past is not asked for. */
 const SETTLE_MS = 60;
+/** While the index is built, a search that found nothing yet is asked again. */
+const INDEXING_MS = 1000;
 
 export function TracePage() {
   const { run, id } = useHere();
@@ -239,6 +241,8 @@ function useFind(run: string, trace: string) {
   const [results, setResults] = useState<SearchResult[]>([]);
   const [at, setAt] = useState(0);
   const [status, setStatus] = useState("");
+  const asked = useRef(0);
+  useEffect(() => () => void asked.current++, []);
   const show = (found: SearchResult[], place: number, jump: (turn: number) => void) => {
     setAt(place);
     setStatus(found.length ? `${place + 1} of ${found.length}` : "nothing found");
@@ -249,10 +253,14 @@ function useFind(run: string, trace: string) {
     status,
     search: async (q: string, jump: (turn: number) => void) => {
       try {
-        const answer = await askSearch(run, { q, kind: "trace", trace, limit: 200 });
-        const found = answer.results.filter((result) => result.trace_id === trace || result.id === trace);
-        setResults(found);
-        show(found, 0, jump);
+        for (const mine = ++asked.current; mine === asked.current; ) {
+          const { results: found, indexing } = await askSearch(run, { q, kind: "trace", trace, limit: 200 });
+          if (mine !== asked.current) return;
+          setResults(found);
+          if (!indexing || found.length) return show(found, 0, jump);
+          setStatus(`indexed ${whole(indexing.done)} of ${whole(indexing.total)}`);
+          await new Promise((done) => setTimeout(done, INDEXING_MS));
+        }
       } catch (problem) {
         setStatus((problem as Error).message);
       }
