@@ -38,7 +38,7 @@ from .honest_submissions import DROPPED, LAZY, NOTHING, SOLUTION, broken_copies,
 from .leaks import LeakCertificate, leak_certificate
 from .static_filter import filtered
 from .told import enough_told, with_examples
-from .two_verifiers import IN_FULL, both_verdicts
+from .two_verifiers import IN_FULL, both_verdicts, part_for
 
 MIN_CAUGHT_SHARE = 0.5
 MIN_CHEAP_TESTS = 5
@@ -313,7 +313,8 @@ def _agreement(task: TaskFolder, bench: Bench, trials: Trials) -> dict[str, list
     where the ordinary one does, so what the trials passed is what our grader says of them."""
     graded = task.code_task.task.certificate["gates"]
     ours = {NOTHING: graded["nop"], SOLUTION: graded["gold"]}
-    ours |= {name: reward for name, reward in _rewards(trials, task.code_task).items() if name not in IN_FULL}
+    asked = {name: part_for(name, task.code_task) for name in trials if name not in IN_FULL}
+    ours |= {name: part.share_of_units(trials[name].passed) for name, part in asked.items()}
     ended = {name: trial.texts for name, trial in trials.items() if trial.ended}
     submissions = honest_submissions(task, ended)
     known = {name: ours[name] for name in submissions if name in ours}
@@ -345,10 +346,6 @@ def _noticing(hidden: frozenset[str], lazy: Trials, candidate: Candidate) -> fro
         worst = max(lazy, key=lambda name: len(hidden & lazy[name].passed)).removeprefix(LAZY)
         raise Rejected("lazy_solution", f"{worst} passes most of {len(hidden)} tests, {len(found)} notice all")
     return found
-
-
-def _rewards(trials: Trials, code_task: CodeTask) -> dict[str, float]:
-    return {name: code_task.share_of_units(trial.passed) for name, trial in trials.items()}
 
 
 def _tried(split: Split, texts: Mapping[str, str], bench: Bench) -> ChangedSolution:

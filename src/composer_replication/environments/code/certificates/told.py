@@ -129,7 +129,8 @@ def _undecided(candidate: Candidate, split: Split, bench: Bench, seed: int) -> l
             edits={variant.path: variant.text, **documentation},
             tests=(*files, *documentation),
             only=split.hidden | told | documented,
-            timeout_s=max(5.0, 5 * bench.coverage.suite_s),
+            timeout_s=bench.trial_s,
+            cpu_s=bench.trial_cpu_s,
         )
         passed = bench.runner.run(request).passed
         if split.hidden - passed and told | documented <= passed:
