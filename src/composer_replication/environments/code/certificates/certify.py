@@ -44,7 +44,8 @@ MIN_CAUGHT_SHARE = 0.5
 MIN_CHEAP_TESTS = 5
 """Where none proves something alone: fewer could be guessed together."""
 MIN_NOTICING = 3
-"""Tests that no lazy solution passes. The others are counted together with one of them."""
+"""Tests that no lazy solution passes, the others being counted together with one of them; or, where all are counted
+together, tests that each lazy solution fails."""
 REPEAT_ONE_IN = 5
 GOLD_DRAWS = 5
 """Of what is contradicted, the one of the grade itself among them."""
@@ -340,12 +341,18 @@ def _trials(candidate: Candidate, split: Split, bench: Bench, seed: int) -> dict
 
 
 def _noticing(hidden: frozenset[str], lazy: Trials, candidate: Candidate) -> frozenset[str]:
-    """The tests that no lazy solution passes, or a rejection where they are too few."""
+    """The tests that no lazy solution passes. Where they are too few but each lazy solution fails enough tests, none:
+    all tests count together then. Otherwise a rejection."""
+    fewest = min(MIN_NOTICING, enough_hidden(candidate))
     found = hidden.difference(*(trial.passed for trial in lazy.values()))
-    if len(found) < min(MIN_NOTICING, enough_hidden(candidate)):
-        worst = max(lazy, key=lambda name: len(hidden & lazy[name].passed)).removeprefix(LAZY)
-        raise Rejected("lazy_solution", f"{worst} passes most of {len(hidden)} tests, {len(found)} notice all")
-    return found
+    if len(found) >= fewest:
+        return found
+    worst = max(lazy, key=lambda name: len(hidden & lazy[name].passed))
+    passed = len(hidden & lazy[worst].passed)
+    if len(hidden) - passed < fewest or len(hidden) < MIN_CHEAP_TESTS:
+        detail = f"{worst.removeprefix(LAZY)} passes {passed} of {len(hidden)} tests"
+        raise Rejected("lazy_solution", f"{detail}, {len(found)} notice all such answers")
+    return frozenset()
 
 
 def _tried(split: Split, texts: Mapping[str, str], bench: Bench) -> ChangedSolution:
