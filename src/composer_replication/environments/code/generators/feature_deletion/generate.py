@@ -22,9 +22,10 @@ from ..difficulty import static_difficulty
 from ..kinds import GeneratorSettings
 from .cascade import import_graph
 from .edits import MODES, Deletion, Mode, NotDeletable, delete
+from .example_tests import chosen_examples, possible_examples
 from .import_time import Target
 from .select import MIN_TESTS, Feature, Selector, leaves_guards
-from .statement import chosen_examples, possible_examples, statements
+from .statement import statements
 from .visible import test_function
 
 GRAINS: tuple[Grain, ...] = get_args(Grain)[::-1]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import itertools
 import re
 import textwrap
 from collections.abc import Iterable
@@ -17,20 +16,17 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 
 from ...tasks.repository import Repository, module_name
-from ...tasks.symbols import Definition, Module, SourceIndex, code_lines, docstring_node, source_index
+from ...tasks.symbols import Definition, Module, SourceIndex, docstring_node, source_index
 from ...tasks.task import Level, Symbol
 from ...tasks.trees import files_of
+from .example_tests import example_text
+from .gold_lines import MIN_GOLD_LINE, gold_lines, plain, without_gold
 from .import_time import Target
 from .splices import header_end
-from .visible import test_function
 
 MAX_PARAGRAPHS = 3
 MAX_PARAGRAPH = 600
-MAX_EXAMPLES = 2
-MAX_EXAMPLE_LINES = 16
 MAX_DOCUMENTS = 40
-MIN_GOLD_LINE = 8
-"""Characters without spaces: `else:` is nobody's secret."""
 DOCUMENTS = (".rst", ".md", ".txt")
 HISTORY = re.compile(r"(?i)change|history|news|release|licen[cs]e|requirements|authors")
 SENTENCE_END = re.compile(r"(?<=[.!?])\s|\n\s*\n")
@@ -74,66 +70,11 @@ def statements(
     return {level: without_gold("\n\n".join(filter(None, parts)), gold) + "\n" for level, parts in texts.items()}
 
 
-def gold_lines(index: SourceIndex, symbols: Iterable[Symbol]) -> frozenset[str]:
-    """Lines of the bodies that go, without spaces."""
-    lines = (
-        _plain(line)
-        for symbol in symbols
-        for definition in index.definitions[symbol]
-        for member in (index.class_members(symbol) if definition.kind == "class" else (definition,))
-        for line in code_lines(index.sources[symbol.file], member.node)
-    )
-    return frozenset(line for line in lines if len(line) >= MIN_GOLD_LINE)
-
-
-def without_gold(text: str, gold: frozenset[str]) -> str:
-    return "\n".join(line for line in text.splitlines() if _plain(line) not in gold)
-
-
-def example_text(index: SourceIndex, function: str, gold: frozenset[str]) -> str | None:
-    """The source of a short test function that holds no line of the solution."""
-    path, _, name = function.partition("::")
-    module = index.tests.get(path)
-    found = [each for each in module.definitions if each.symbol.name == name] if module else []
-    if module is None or len(found) != 1 or "::" in name:
-        return None
-    node = found[0].node
-    lines = module.lines[node.lineno - 1 : node.end_lineno]
-    if len(lines) > MAX_EXAMPLE_LINES or any(_plain(line) in gold for line in lines):
-        return None
-    return _code("".join(lines))
-
-
-def chosen_examples(
-    repository: Repository, symbols: Iterable[Symbol], tests: Iterable[str], needed: int
-) -> frozenset[str]:
-    """Up to two short test functions to show, where more than enough stay hidden. The shortest names first."""
-    index = source_index(repository)
-    gold = gold_lines(index, symbols)
-    functions = sorted(set(map(test_function, tests)), key=lambda name: (len(name), name))
-    spare = min(MAX_EXAMPLES, len(functions) - needed - 1)
-    fitting = (name for name in functions if example_text(index, name, gold))
-    return frozenset(itertools.islice(fitting, max(spare, 0)))
-
-
-def possible_examples(repository: Repository, symbols: Iterable[Symbol], tests: Iterable[str]) -> dict[str, str]:
-    """Test functions that are short enough to be shown and tell nothing of the solution, with their texts."""
-    index = source_index(repository)
-    gold = gold_lines(index, symbols)
-    texts = ((name, example_text(index, name, gold)) for name in sorted(set(map(test_function, tests))))
-    return {name: text for name, text in texts if text is not None}
-
-
-def _plain(line: str) -> str:
-    """Without spaces, and without the signs of quotation and of an interactive session."""
-    return "".join(line.split()).lstrip(">").removeprefix("...")
-
-
 def _docstring_lines(index: SourceIndex, symbols: Iterable[Symbol]) -> frozenset[str]:
     """Where a docstring went too, its words are not told by another way."""
     texts = (documentation_of(each) for symbol in symbols for each in index.definitions[symbol])
     return frozenset(
-        plain for text in texts for line in text.splitlines() if len(plain := _plain(line)) >= MIN_GOLD_LINE
+        found for text in texts for line in text.splitlines() if len(found := plain(line)) >= MIN_GOLD_LINE
     )
 
 

@@ -1,0 +1,112 @@
+"""What a test needs by its own text that nobody could guess: names, texts and kinds of exceptions.
+
+Pure: from syntax trees and texts to facts. A name is asked for where the deleted source has it, the test uses it as an
+attribute or keyword and nothing that is left says it; a text likewise where the test spells it out. A built-in kind of
+exception has to stand in the statement, since any of them could be meant; one of the package may stand in the source.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+SHORTEST_TEXT = 4
+PLACEHOLDER = re.compile(r"%\(?\w*\)?[-+ #0-9.]*[a-zA-Z]|\{[^{}]*\}|\n")
+WORD = re.compile(r"[^\W\d]\w*")
+BUILTIN_EXCEPTIONS = frozenset(
+    name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the agent can read."""
+
+    statement: str
+    left: str
+    """Of the repository: source, visible tests and documentation."""
+
+    @cached_property
+    def statement_words(self) -> frozenset[str]:
+        return frozenset(WORD.findall(self.statement))
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return self.statement_words | frozenset(WORD.findall(self.left))
+
+
+class Untold:
+    """What the deleted nodes know and nothing tells."""
+
+    def __init__(self, deleted: Iterable[ast.AST], told: Told) -> None:
+        gone = list(deleted)
+        self._told = told
+        self._names = {name for node in gone for name in _identifiers(node)} - told.words
+        pieces = {piece for node in gone for text in _texts(node) for piece in fixed_parts(text)}
+        self._texts = {piece for piece in pieces if piece not in told.statement and piece not in told.left}
+
+    def asked_by(self, nodes: Iterable[ast.AST]) -> frozenset[str]:
+        """Of that, what a test of these nodes needs, and kinds of exceptions that nothing tells."""
+        test = list(nodes)
+        spelled = "\n".join(text for node in test for text in _texts(node))
+        names = {name for node in test for name in _asked_names(node)} & self._names
+        texts = {repr(piece) for piece in self._texts if piece in spelled}
+        kinds = {name for node in test for name in _expected_exceptions(node) if not self._is_told_kind(name)}
+        return frozenset(names | texts | kinds)
+
+    def _is_told_kind(self, name: str) -> bool:
+        if name in BUILTIN_EXCEPTIONS:
+            return name in self._told.statement_words
+        return name in self._told.words or not name.endswith(("Error", "Exception"))
+
+
+def fixed_parts(text: str) -> Iterator[str]:
+    """What stands between the placeholders of a message, where it holds a word."""
+    for part in PLACEHOLDER.split(text):
+        if len(part.strip()) >= SHORTEST_TEXT and WORD.search(part):
+            yield part.strip()
+
+
+def _expected_exceptions(node: ast.AST) -> Iterator[str]:
+    for each in ast.walk(node):
+        kinds: ast.expr | None = None
+        if isinstance(each, ast.Call) and each.args and "raises" in _last_name(each.func).lower():
+            kinds = each.args[0]
+        elif isinstance(each, ast.ExceptHandler):
+            kinds = each.type
+        for kind in kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]:
+            if kind is not None and (name := _last_name(kind)):
+                yield name
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _asked_names(node: ast.AST) -> Iterator[str]:
+    for each in ast.walk(node):
+        if isinstance(each, ast.Attribute):
+            yield each.attr
+        elif isinstance(each, ast.keyword) and each.arg:
+            yield each.arg
+
+
+def _identifiers(node: ast.AST) -> Iterator[str]:
+    yield from _asked_names(node)
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name):
+            yield each.id
+        elif isinstance(each, ast.arg):
+            yield each.arg
+        elif isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield each.name
+        elif isinstance(each, ast.Constant) and isinstance(each.value, str) and each.value.isidentifier():
+            yield each.value  # as in getattr
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    return (each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str))
