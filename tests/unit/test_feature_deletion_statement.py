@@ -4,9 +4,9 @@ import pytest
 
 from composer_replication.environments.code.generators.feature_deletion.edits import delete
 from composer_replication.environments.code.generators.feature_deletion.generate import propose
+from composer_replication.environments.code.generators.feature_deletion.gold_lines import gold_lines
 from composer_replication.environments.code.generators.feature_deletion.statement import (
     documentation_of,
-    gold_lines,
     statements,
 )
 from composer_replication.environments.code.generators.kinds import GeneratorSettings

@@ -3,6 +3,7 @@
 Pure: from syntax trees and texts to facts. A name is asked for where the deleted source has it, the test uses it as an
 attribute or keyword and nothing that is left says it; a text likewise where the test spells it out. A built-in kind of
 exception has to stand in the statement, since any of them could be meant; one of the package may stand in the source.
+What a test brings from outside (`pickle`, a type, `@property`) has to stand in the statement or in the edited files.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 SHORTEST_TEXT = 4
 PLACEHOLDER = re.compile(r"%\(?\w*\)?[-+ #0-9.]*[a-zA-Z]|\{[^{}]*\}|\n")
+TOOLS = frozenset(
+    ("pytest", "unittest", "mock", "patch", "sys", "os", "re", "itertools", "functools", "operator", "random", "math")
+)
+"""Of tests, which say nothing of what is tested."""
+KINDS_OF_METHODS = frozenset(("property", "classmethod", "staticmethod"))
 WORD = re.compile(r"[^\W\d]\w*")
 BUILTIN_EXCEPTIONS = frozenset(
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
@@ -29,10 +35,16 @@ class Told:
     statement: str
     left: str
     """Of the repository: source, visible tests and documentation."""
+    near: str = ""
+    """Of that, the files that were edited."""
 
     @cached_property
     def statement_words(self) -> frozenset[str]:
         return frozenset(WORD.findall(self.statement))
+
+    @cached_property
+    def near_words(self) -> frozenset[str]:
+        return self.statement_words | frozenset(WORD.findall(self.near))
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -49,19 +61,33 @@ class Untold:
         pieces = {piece for node in gone for text in _texts(node) for piece in fixed_parts(text)}
         self._texts = {piece for piece in pieces if piece not in told.statement and piece not in told.left}
 
-    def asked_by(self, nodes: Iterable[ast.AST]) -> frozenset[str]:
-        """Of that, what a test of these nodes needs, and kinds of exceptions that nothing tells."""
+    def asked_by(self, nodes: Iterable[ast.AST], outside: Mapping[str, str]) -> frozenset[str]:
+        """Of that, what a test of these nodes needs, and kinds of exceptions and things from outside that nothing
+        tells."""
         test = list(nodes)
         spelled = "\n".join(text for node in test for text in _texts(node))
         names = {name for node in test for name in _asked_names(node)} & self._names
         texts = {repr(piece) for piece in self._texts if piece in spelled}
         kinds = {name for node in test for name in _expected_exceptions(node) if not self._is_told_kind(name)}
-        return frozenset(names | texts | kinds)
+        brought = {name for node in test for name in _brought(node, outside) if name not in self._told.near_words}
+        return frozenset(names | texts | kinds | brought)
 
     def _is_told_kind(self, name: str) -> bool:
         if name in BUILTIN_EXCEPTIONS:
             return name in self._told.statement_words
         return name in self._told.words or not name.endswith(("Error", "Exception"))
+
+
+def from_outside(tree: ast.Module, packages: Collection[str]) -> dict[str, str]:
+    """Names that a test module imports from neither the packages nor its neighbours, with their own names."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.level or _top(node.module or "") in {*packages, *TOOLS}):
+            continue
+        for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
+            if _top(alias.name) not in {*packages, *TOOLS, "tests"}:
+                found[alias.asname or _top(alias.name)] = alias.name.rpartition(".")[2]
+    return found
 
 
 def fixed_parts(text: str) -> Iterator[str]:
@@ -81,6 +107,19 @@ def _expected_exceptions(node: ast.AST) -> Iterator[str]:
         for kind in kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]:
             if kind is not None and (name := _last_name(kind)):
                 yield name
+
+
+def _brought(node: ast.AST, outside: Mapping[str, str]) -> Iterator[str]:
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name) and each.id in outside:
+            yield outside[each.id]
+        for decorator in getattr(each, "decorator_list", ()):
+            if _last_name(decorator) in KINDS_OF_METHODS:
+                yield _last_name(decorator)
+
+
+def _top(dotted: str) -> str:
+    return dotted.partition(".")[0]
 
 
 def _last_name(node: ast.expr) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
+from typing import NamedTuple
 
 from ..generators.feature_deletion.example_tests import standing_on
 from ..generators.feature_deletion.statement import DOCUMENTS
@@ -20,7 +21,7 @@ from ..generators.feature_deletion.visible import test_function
 from ..tasks.symbols import source_index
 from ..tasks.task import Candidate
 from ..tasks.trees import files_of
-from .demands import Told, Untold
+from .demands import Told, Untold, from_outside
 from .gates import Bench, Rejected, Split, enough_hidden
 from .shown import ShownBehaviour, run_shown, shown_behaviour
 from .variants import variants
@@ -73,7 +74,9 @@ def enough_told(
     fair = hidden.difference(*(each.tests for each in open_demands))
     if len(fair) < enough_hidden(candidate):
         untold = ", ".join(sorted(each.what for each in open_demands)[:3])
-        raise Rejected("thin_statement", f"told nowhere: {untold}; {len(fair)} of {len(hidden)} tests do without"[:300])
+        raise Rejected(
+            "thin_statement", f"{untold} is told nowhere; {len(fair)} of {len(hidden)} tests do without"[:300]
+        )
     return FairTests(fair, examples, len(hidden) - len(fair))
 
 
@@ -87,38 +90,56 @@ def with_examples(candidate: Candidate, names: Collection[str]) -> Candidate:
 
 
 def _shown(candidate: Candidate, split: Split, demands: list[Demand]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Test functions to show, those that tell the most first, and the tests that stay hidden then."""
-    texts, hidden = candidate.examples or {}, split.hidden
+    """Test functions to show, and the tests that stay hidden then. First those that make the most others fair, then
+    those that tell the most; where there is no docstring, as many as fit."""
+    texts, hidden, left = candidate.examples or {}, split.hidden, demands
     least = max(enough_hidden(candidate), (len(split.hidden | candidate.shown_tests) + 1) // 2)
-    chosen, spent, left = list[str](), 0, demands
+    chosen: list[str] = []
     while True:
-        fitting = [
-            name
+        spent = sum(len(texts[name]) for name in chosen)
+        steps = [
+            _Step(name, len(texts[name]), unseen, [each for each in left if name not in each.functions])
             for name in set(map(test_function, hidden)) & texts.keys()
-            if spent + len(texts[name]) <= MAX_SHOWN_CHARACTERS
-            and sum(test_function(test) != name for test in hidden) >= least
+            if spent + len(texts[name]) <= MAX_SHOWN_CHARACTERS and len(unseen := _without(hidden, name)) >= least
         ]
-        worth = {name: sum(1 if each.is_choice else 10 for each in left if name in each.functions) for name in fitting}
-        best = min(fitting, key=lambda name: (-worth[name], len(texts[name]), name), default=None)
-        if best is None or not (worth[best] or candidate.mode == "stub-nodoc"):
+        best = max(steps, key=_Step.worth, default=None)
+        if best is None or (len(best.left) == len(left) and candidate.mode != "stub-nodoc"):
             return tuple(chosen), hidden
-        chosen.append(best)
-        spent += len(texts[best])
-        hidden = frozenset(test for test in hidden if test_function(test) != best)
-        left = [each for each in left if best not in each.functions]
+        chosen.append(best.name)
+        hidden, left = best.hidden, best.left
+
+
+class _Step(NamedTuple):
+    """One more test function shown."""
+
+    name: str
+    length: int
+    hidden: frozenset[str]
+    left: list[Demand]
+
+    def worth(self) -> tuple[int, int, int, str]:
+        fair = self.hidden.difference(*(each.tests for each in self.left))
+        return len(fair), -sum(1 if each.is_choice else 10 for each in self.left), -self.length, self.name
+
+
+def _without(tests: frozenset[str], function: str) -> frozenset[str]:
+    return frozenset(test for test in tests if test_function(test) != function)
 
 
 def _spelled_out(candidate: Candidate, split: Split, bench: Bench) -> list[Demand]:
     """What the hidden tests need by their text."""
     index = source_index(bench.repository)
     deleted = [each.node for symbol in candidate.symbols for each in index.definitions[symbol]]
-    untold = Untold(deleted, Told(candidate.statement["L0"], "\n".join(_readable(split, bench))))
+    near = "\n".join(split.edits[path] or "" for path in candidate.edits)
+    untold = Untold(deleted, Told(candidate.statement["L0"], "\n".join(_readable(split, bench)), near))
     asking: dict[str, set[str]] = {}
     for function, tests in groupby(sorted(split.hidden, key=test_function), key=test_function):
         path, _, name = function.partition("::")
-        nodes = standing_on(index.tests[path], name.replace("::", ".")) if path in index.tests else []
-        same = set(tests)
-        for fact in untold.asked_by(nodes):
+        module, same = index.tests.get(path), set(tests)
+        if module is None:
+            continue
+        outside = from_outside(module.tree, bench.repository.packages)
+        for fact in untold.asked_by(standing_on(module, name.replace("::", ".")), outside):
             asking.setdefault(fact, set()).update(same)
     return [Demand(fact, frozenset(tests), is_choice=False) for fact, tests in sorted(asking.items())]
 

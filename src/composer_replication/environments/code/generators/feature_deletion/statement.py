@@ -11,18 +11,19 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from pathlib import PurePosixPath
 
 from ...tasks.repository import Repository, module_name
-from ...tasks.symbols import Definition, Module, SourceIndex, docstring_node, source_index
+from ...tasks.symbols import Definition, Module, SourceIndex, docstring_node, first_line, source_index
 from ...tasks.task import Level, Symbol
 from ...tasks.trees import files_of
 from .example_tests import example_text
 from .gold_lines import MIN_GOLD_LINE, gold_lines, plain, without_gold
 from .import_time import Target
 from .splices import header_end
+from .went_along import lines_that_went
 
 MAX_PARAGRAPHS = 3
 MAX_PARAGRAPH = 600
@@ -48,8 +49,10 @@ def statements(
     mode: str,
     removed: Iterable[Target] = (),
     examples: Iterable[str] = (),
+    edits: Mapping[str, str | None] | None = None,
 ) -> dict[Level, str]:
-    """`examples` names test functions (`path::name`) whose text L0 may show."""
+    """`examples` names test functions (`path::name`) whose text L0 may show; of `edits` it is told what they take
+    besides the symbols."""
     index = source_index(repository)
     documented = mode != "stub-nodoc"
     gold = gold_lines(index, symbols) | (frozenset() if documented else _docstring_lines(index, symbols))
@@ -59,11 +62,13 @@ def statements(
     purposes = [_purpose_line(index, symbol, documented) for symbol in symbols]
     documents = _documentation(repository, symbols)
     shown = [text for name in examples if (text := example_text(index, name, gold))]
-    full = [opening, required, *signatures, *titled("From the documentation:", documents)]
+    went = lines_that_went(index, edits or {}) if mode.startswith("remove") else {}
+    along = titled("These lines went too:", [_code("\n".join([f"# {path}", *lines])) for path, lines in went.items()])
+    full = [opening, required, *signatures, *along, *titled("From the documentation:", documents)]
     full += [*titled("For example, these tests pass when the work is done:", shown), RULES]
     texts: dict[Level, list[str]] = {
         "L0": full,
-        "L1": [opening, required, *signatures, RULES],
+        "L1": [opening, required, *signatures, *along, RULES],
         "L2": [opening, required, "\n".join(purposes), RULES],
         "L3": [_one_line(index, symbols, mode, required if not mode.startswith("stub") else ""), RULES],
     }
@@ -79,18 +84,30 @@ def _docstring_lines(index: SourceIndex, symbols: Iterable[Symbol]) -> frozenset
 
 
 def described(index: SourceIndex, symbol: Symbol, documented: bool = True) -> str:
-    definition = index.definitions[symbol][0]
+    definitions = index.definitions[symbol]
     module = index.sources[symbol.file]
     parts = [f"### `{symbol.name}` in `{symbol.file}`"]
-    members = index.class_members(symbol) if definition.kind == "class" else ()
-    shown = [definition, *(each for each in members if not each.short_name.startswith("_"))]
+    members = index.class_members(symbol) if definitions[0].kind == "class" else ()
+    asked = [each.symbol for each in members if is_asked_for(index, each.short_name, {symbol.name})]
+    shown = [*definitions, *(each for member in asked for each in index.definitions[member])]
     parts.append(_code("\n".join(signature(module, each) for each in shown)))
     for each in shown if documented else ():
         documentation = documentation_of(each)
         if documentation:
-            heading = "" if each is definition else f"`{each.short_name}`: "
+            heading = "" if each in definitions else f"`{each.short_name}`: "
             parts.append(textwrap.indent(heading + documentation, "> ", lambda _: True))
     return "\n\n".join(parts)
+
+
+def is_asked_for(index: SourceIndex, name: str, gone: Collection[str]) -> bool:
+    """Whether somebody else could need the name: it is public or Python's own, or a test or a function that stays (in
+    none of these definitions) uses it."""
+    if not name.startswith("_") or (name.startswith("__") and name.endswith("__")):
+        return True
+    users = index.mentioned_by.get(name, frozenset[Symbol]())
+    return any(name in module.words for module in index.tests.values()) or any(
+        user.name not in gone and user.name.rpartition(".")[0] not in gone for user in users
+    )
 
 
 def _purpose_line(index: SourceIndex, symbol: Symbol, documented: bool) -> str:
@@ -109,11 +126,13 @@ def _one_line(index: SourceIndex, symbols: tuple[Symbol, ...], mode: str, requir
 
 def required_names(index: SourceIndex, removed: Iterable[Target]) -> str:
     """Where the removed names could be imported from."""
+    removed = frozenset(removed)
+    gone = {name for _, name in removed}
     dotted = sorted(
         {
             f"{module_name(path, index.repository.source_roots)}.{name}"
             for path, name in removed
-            if path in index.sources and "." not in name and not name.startswith("_")
+            if path in index.sources and "." not in name and is_asked_for(index, name, gone)
         }
     )
     return "These names must exist again: " + ", ".join(f"`{name}`" for name in dotted) + "." if dotted else ""
@@ -121,7 +140,7 @@ def required_names(index: SourceIndex, removed: Iterable[Target]) -> str:
 
 def signature(module: Module, definition: Definition) -> str:
     node = definition.node
-    start = module.line_starts[node.lineno - 1]
+    start = module.line_starts[first_line(node) - 1]
     return textwrap.dedent(module.text[start : header_end(module, node)])
 
 
