@@ -15,15 +15,17 @@ def check(value, strict_mode=False):
 
 
 def asked(test: str, statement: str = "", left: str = "", near: str = "", outside=None) -> set[str]:
-    return set(Untold([ast.parse(DELETED)], Told(statement, left, near)).asked_by([ast.parse(test)], outside or {}))
+    return set(Untold(ast.parse(DELETED).body, Told(statement, left, near)).asked_by([ast.parse(test)], outside or {}))
 
 
 @pytest.mark.parametrize(
     ("test", "wanted"),
     [
-        ("with pytest.raises(LookupError): check(None)", {"LookupError"}),
-        ("with self.assertRaises((LookupError, OSError)): check(None)", {"LookupError", "OSError"}),
-        ("try:\n    check(None)\nexcept LookupError:\n    pass", {"LookupError"}),
+        ("with pytest.raises(LookupError): check(None)", {"LookupError of check"}),
+        ("with self.assertRaises((LookupError, OSError)): check(1)", {"LookupError of check", "OSError of check"}),
+        ("try:\n    check(None)\nexcept LookupError:\n    pass", {"LookupError of check"}),
+        ("assert raises(LookupError, lambda: check(None))", {"LookupError of check"}),
+        ("FAILS = raises(LookupError)", {"LookupError"}),
         ("assert str(error) == \"Missing key: 'a'\"", {"'Missing key'"}),
         ("assert check(1).first_reason", {"first_reason"}),
         ("check(1, strict_mode=True)", {"strict_mode"}),
@@ -33,16 +35,29 @@ def asked(test: str, statement: str = "", left: str = "", near: str = "", outsid
 )
 def test_what_is_told_nowhere_is_asked_for(test, wanted):
     assert asked(test) == wanted
-    told = "LookupError OSError Missing key first_reason strict_mode property"
+    told = "check LookupError OSError Missing key first_reason strict_mode property"
     assert asked(test, statement=told) == set()
 
 
 def test_a_kind_of_exception_that_only_the_source_names_is_not_told():
     """Any built-in one could be meant; a package's own is known by its name."""
     test = "with raises(LookupError): check(None)"
-    assert asked(test, left="raise LookupError") == {"LookupError"}
+    assert asked(test, left="raise LookupError") == {"LookupError of check"}
     assert asked("with raises(CheckError): check(None)", left="class CheckError(Exception): ...") == set()
     assert asked("with raises(CheckError): check(None)") == {"CheckError"}
+
+
+def test_a_kind_of_exception_is_told_with_what_raises_it():
+    test = "with raises(LookupError): check(None)"
+    apart = "### `check` in `a.py`\n\nChecks.\n\n### `find` in `a.py`\n\nRaises a LookupError."
+    assert asked(test, statement=apart) == {"LookupError of check"}
+    assert asked(test, statement=apart.replace("Checks.", "Checks, or raises LookupError.")) == set()
+    example = "For example, these tests pass:\n\n```python\nwith raises(LookupError):\n    check(0)\n```"
+    assert asked(test, statement=f"{apart}\n\n{example}") == set()
+
+
+def test_a_kind_of_method_has_to_be_in_the_statement():
+    assert asked("@property\ndef prop(self): ...", near="@property", left="@property") == {"property"}
 
 
 def test_names_and_texts_that_are_left_are_told():

@@ -2,8 +2,9 @@
 
 Pure: from syntax trees and texts to facts. A name is asked for where the deleted source has it, the test uses it as an
 attribute or keyword and nothing that is left says it; a text likewise where the test spells it out. A built-in kind of
-exception has to stand in the statement, since any of them could be meant; one of the package may stand in the source.
-What a test brings from outside (`pickle`, a type, `@property`) has to stand in the statement or in the edited files.
+exception has to stand in the statement, next to the name of what raises it, since any of them could be meant; one of
+the package may stand in the source. What a test brings from outside (`pickle`, a type) has to stand in the statement or
+in the edited files, and `@property` and its like in the statement.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ TOOLS = frozenset(
 )
 """Of tests, which say nothing of what is tested."""
 KINDS_OF_METHODS = frozenset(("property", "classmethod", "staticmethod"))
+BLOCK_START = re.compile(r"^### |^From the documentation:|^For example, |^```\n\n(?=```)", re.MULTILINE)
 WORD = re.compile(r"[^\W\d]\w*")
 BUILTIN_EXCEPTIONS = frozenset(
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
@@ -43,6 +45,12 @@ class Told:
         return frozenset(WORD.findall(self.statement))
 
     @cached_property
+    def blocks(self) -> list[frozenset[str]]:
+        """Words of what is said of one symbol, and of each example."""
+        parts = BLOCK_START.split(self.statement)
+        return [frozenset(WORD.findall(part)) for part in parts]
+
+    @cached_property
     def near_words(self) -> frozenset[str]:
         return self.statement_words | frozenset(WORD.findall(self.near))
 
@@ -57,6 +65,7 @@ class Untold:
     def __init__(self, deleted: Iterable[ast.AST], told: Told) -> None:
         gone = list(deleted)
         self._told = told
+        self._symbols = {name for node in gone if (name := getattr(node, "name", ""))}
         self._names = {name for node in gone for name in _identifiers(node)} - told.words
         pieces = {piece for node in gone for text in _texts(node) for piece in fixed_parts(text)}
         self._texts = {piece for piece in pieces if piece not in told.statement and piece not in told.left}
@@ -68,14 +77,19 @@ class Untold:
         spelled = "\n".join(text for node in test for text in _texts(node))
         names = {name for node in test for name in _asked_names(node)} & self._names
         texts = {repr(piece) for piece in self._texts if piece in spelled}
-        kinds = {name for node in test for name in _expected_exceptions(node) if not self._is_told_kind(name)}
+        kinds = {fact for node in test for fact in self._untold_kinds(node)}
         brought = {name for node in test for name in _brought(node, outside) if name not in self._told.near_words}
+        brought |= {name for node in test for name in _kinds_of_methods(node) - self._told.statement_words}
         return frozenset(names | texts | kinds | brought)
 
-    def _is_told_kind(self, name: str) -> bool:
-        if name in BUILTIN_EXCEPTIONS:
-            return name in self._told.statement_words
-        return name in self._told.words or not name.endswith(("Error", "Exception"))
+    def _untold_kinds(self, node: ast.AST) -> Iterator[str]:
+        for name, where in _expected_exceptions(node):
+            raising = {*_identifiers(where)} & self._symbols
+            if name not in BUILTIN_EXCEPTIONS:
+                if name.endswith(("Error", "Exception")) and name not in self._told.words:
+                    yield name
+            elif not any(name in block and (not raising or raising & block) for block in self._told.blocks):
+                yield " of ".join([name, ", ".join(sorted(raising))]) if raising else name
 
 
 def from_outside(tree: ast.Module, packages: Collection[str]) -> dict[str, str]:
@@ -97,25 +111,40 @@ def fixed_parts(text: str) -> Iterator[str]:
             yield part.strip()
 
 
-def _expected_exceptions(node: ast.AST) -> Iterator[str]:
+def _expected_exceptions(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Names of kinds, with the statement or call that is to raise them."""
     for each in ast.walk(node):
-        kinds: ast.expr | None = None
-        if isinstance(each, ast.Call) and each.args and "raises" in _last_name(each.func).lower():
-            kinds = each.args[0]
-        elif isinstance(each, ast.ExceptHandler):
-            kinds = each.type
-        for kind in kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]:
-            if kind is not None and (name := _last_name(kind)):
-                yield name
+        if isinstance(each, ast.With | ast.AsyncWith):
+            for item in each.items:
+                yield from ((name, each) for name in _kinds_of_call(item.context_expr))
+        elif isinstance(each, ast.Call):
+            yield from ((name, each) for name in _kinds_of_call(each) if len(each.args) > 1)
+        elif isinstance(each, ast.Try):
+            yield from ((name, each) for handler in each.handlers for name in _kinds(handler.type))
+        elif isinstance(each, ast.Assign):
+            yield from ((name, each) for name in _kinds_of_call(each.value))  # a name for it, as in SE = raises(…)
+
+
+def _kinds_of_call(node: ast.expr) -> Iterator[str]:
+    if isinstance(node, ast.Call) and node.args and "raises" in _last_name(node.func).lower():
+        yield from _kinds(node.args[0])
+
+
+def _kinds(node: ast.expr | None) -> Iterator[str]:
+    for kind in node.elts if isinstance(node, ast.Tuple) else [node]:
+        if kind is not None and (name := _last_name(kind)):
+            yield name
 
 
 def _brought(node: ast.AST, outside: Mapping[str, str]) -> Iterator[str]:
     for each in ast.walk(node):
         if isinstance(each, ast.Name) and each.id in outside:
             yield outside[each.id]
-        for decorator in getattr(each, "decorator_list", ()):
-            if _last_name(decorator) in KINDS_OF_METHODS:
-                yield _last_name(decorator)
+
+
+def _kinds_of_methods(node: ast.AST) -> frozenset[str]:
+    decorators = (name for each in ast.walk(node) for name in getattr(each, "decorator_list", ()))
+    return KINDS_OF_METHODS & set(map(_last_name, decorators))
 
 
 def _top(dotted: str) -> str:

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ..generators.feature_deletion.example_tests import standing_on
-from ..generators.feature_deletion.statement import DOCUMENTS
+from ..generators.feature_deletion.statement import DOCUMENTS, EXAMPLES, RULES
 from ..generators.feature_deletion.visible import test_function
 from ..tasks.symbols import source_index
 from ..tasks.task import Candidate
@@ -84,9 +84,10 @@ def with_examples(candidate: Candidate, names: Collection[str]) -> Candidate:
     """The candidate whose fullest statement shows these test functions too."""
     if not names or candidate.examples is None:
         return candidate
-    texts = [candidate.examples[name] for name in names]
-    longer = "\n\n".join([candidate.statement["L0"].rstrip(), "These tests pass when the work is done:", *texts])
-    return replace(candidate, statement={**candidate.statement, "L0": longer + "\n"})
+    text, rules, rest = candidate.statement["L0"].partition(RULES)
+    parts = [text.rstrip(), *(() if EXAMPLES in text else (EXAMPLES,)), *(candidate.examples[name] for name in names)]
+    longer = "\n\n".join([*parts, *filter(None, [rules + rest.rstrip()])]) + "\n"
+    return replace(candidate, statement={**candidate.statement, "L0": longer})
 
 
 def _shown(candidate: Candidate, split: Split, demands: list[Demand]) -> tuple[tuple[str, ...], frozenset[str]]:

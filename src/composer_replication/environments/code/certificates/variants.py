@@ -20,6 +20,8 @@ from .gates import Bench, Split
 
 MAX_LITERALS = 4
 MAX_CHOICES = 4
+MAX_CHOICES_OF_MANY = 12
+"""Where there are more symbols than choices."""
 CHOICES = ("drop_branch", "off_by_one", "remove_early_return", "drop_exception_handling")
 """Operators that change what a short description often leaves open."""
 OBVIOUS = (0, 1, -1, 2, "", " ", True, False, None)
@@ -55,7 +57,7 @@ def variants(candidate: Candidate, split: Split, bench: Bench, seed: int) -> lis
     draw = Random(f"{seed} {candidate.name}")
     draw.shuffle(literals)
     draw.shuffle(choices)
-    return [*literals[:MAX_LITERALS], *choices[:MAX_CHOICES]]
+    return [*literals[:MAX_LITERALS], *choices[: max(MAX_CHOICES, min(MAX_CHOICES_OF_MANY, len(candidate.symbols)))]]
 
 
 def _remaining_texts(split: Split, bench: Bench) -> Iterator[str]:

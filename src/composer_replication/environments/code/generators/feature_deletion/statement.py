@@ -37,6 +37,7 @@ WHAT_HAPPENED = {
     "remove": "What is named below was taken out of the source, with its imports, exports and aliases.",
     "remove-file": "What is named below was deleted with its files, and every import of them.",
 }
+EXAMPLES = "For example, these tests pass when the work is done:"
 RULES = (
     "The tests that are left pass now and must go on passing: `python -m pytest`. "
     "Other tests, which you cannot see, decide. Change the package, not its tests."
@@ -65,7 +66,7 @@ def statements(
     went = lines_that_went(index, edits or {}) if mode.startswith("remove") else {}
     along = titled("These lines went too:", [_code("\n".join([f"# {path}", *lines])) for path, lines in went.items()])
     full = [opening, required, *signatures, *along, *titled("From the documentation:", documents)]
-    full += [*titled("For example, these tests pass when the work is done:", shown), RULES]
+    full += [*titled(EXAMPLES, shown), RULES]
     texts: dict[Level, list[str]] = {
         "L0": full,
         "L1": [opening, required, *signatures, *along, RULES],
