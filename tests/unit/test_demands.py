@@ -31,11 +31,13 @@ def asked(test: str, statement: str = "", left: str = "", near: str = "", outsid
         ("check(1, strict_mode=True)", {"strict_mode"}),
         ("assert check(1).other_name == 'another text'", set()),
         ("@property\ndef prop(self): ...", {"property"}),
+        ("class Own(Base):\n    def __len__(self): ...", {"subclass of Base", "__len__"}),
+        ("class Own(object):\n    def __init__(self): ...", set()),
     ],
 )
 def test_what_is_told_nowhere_is_asked_for(test, wanted):
     assert asked(test) == wanted
-    told = "check LookupError OSError Missing key first_reason strict_mode property"
+    told = "check LookupError OSError Missing key first_reason strict_mode property subclass of Base __len__"
     assert asked(test, statement=told) == set()
 
 

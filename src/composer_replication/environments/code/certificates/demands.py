@@ -4,7 +4,8 @@ Pure: from syntax trees and texts to facts. A name is asked for where the delete
 attribute or keyword and nothing that is left says it; a text likewise where the test spells it out. A built-in kind of
 exception has to stand in the statement, next to the name of what raises it, since any of them could be meant; one of
 the package may stand in the source. What a test brings from outside (`pickle`, a type) has to stand in the statement or
-in the edited files, and `@property` and its like in the statement.
+in the edited files, and `@property` and its like in the statement. A test that hands over a class of its own asks how
+subclasses, or objects with such special methods, are treated.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ TOOLS = frozenset(
     ("pytest", "unittest", "mock", "patch", "sys", "os", "re", "itertools", "functools", "operator", "random", "math")
 )
 """Of tests, which say nothing of what is tested."""
+PLAIN_BASES = frozenset(("", "object", "TestCase", "Exception"))
+PLAIN_METHODS = frozenset(("__init__", "__repr__", "__str__"))
 KINDS_OF_METHODS = frozenset(("property", "classmethod", "staticmethod"))
 BLOCK_START = re.compile(r"^### |^From the documentation:|^For example, |^```\n\n(?=```)", re.MULTILINE)
 WORD = re.compile(r"[^\W\d]\w*")
@@ -79,7 +82,8 @@ class Untold:
         texts = {repr(piece) for piece in self._texts if piece in spelled}
         kinds = {fact for node in test for fact in self._untold_kinds(node)}
         brought = {name for node in test for name in _brought(node, outside) if name not in self._told.near_words}
-        brought |= {name for node in test for name in _kinds_of_methods(node) - self._told.statement_words}
+        special = {name for node in test for name in (*_kinds_of_methods(node), *_own_classes(node))}
+        brought |= {name for name in special if not self._told.statement_words.issuperset(WORD.findall(name))}
         return frozenset(names | texts | kinds | brought)
 
     def _untold_kinds(self, node: ast.AST) -> Iterator[str]:
@@ -145,6 +149,14 @@ def _brought(node: ast.AST, outside: Mapping[str, str]) -> Iterator[str]:
 def _kinds_of_methods(node: ast.AST) -> frozenset[str]:
     decorators = (name for each in ast.walk(node) for name in getattr(each, "decorator_list", ()))
     return KINDS_OF_METHODS & set(map(_last_name, decorators))
+
+
+def _own_classes(node: ast.AST) -> Iterator[str]:
+    for each in ast.walk(node):
+        if isinstance(each, ast.ClassDef):
+            yield from (f"subclass of {name}" for base in each.bases if (name := _last_name(base)) not in PLAIN_BASES)
+            names = (getattr(member, "name", "") for member in each.body)
+            yield from (name for name in names if name.startswith("__") and name not in PLAIN_METHODS)
 
 
 def _top(dotted: str) -> str:
