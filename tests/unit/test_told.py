@@ -1,5 +1,6 @@
 """What a hidden test asks beyond the statement is shown, or leaves the reward, or the task is rejected."""
 
+import ast
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,8 @@ from composer_replication.environments.code.certificates import told as telling
 from composer_replication.environments.code.certificates.gates import Bench, Rejected, Split
 from composer_replication.environments.code.certificates.shown import ShownBehaviour, shows_examples
 from composer_replication.environments.code.certificates.told import Demand, enough_told, with_examples
-from composer_replication.environments.code.certificates.variants import is_told, variants
+from composer_replication.environments.code.certificates.variants import _choices, is_told, variants
+from composer_replication.environments.code.generators.bug_injection.source import read_source
 from composer_replication.environments.code.running.warm import TestSetup
 from composer_replication.environments.code.tasks.repository import CoverageMap
 from composer_replication.environments.code.tasks.task import Candidate, Symbol
@@ -164,3 +166,32 @@ def test_without_a_docstring_as_many_tests_are_shown_as_may_be(candidate):
     tests = names(10)
     assert shown_of(candidate, tests, [], ["text"] * 10)[0] == ()
     assert len(shown_of(candidate, tests, [], ["text"] * 10, mode="stub-nodoc")[0]) == 5
+
+
+TABLE = """def kinds(extra):
+    found = {"tin": 1, "jar": 2}
+    if extra:
+        found.update({
+            "bag": 3,
+            **extra,
+        })
+    return found
+"""
+
+
+def test_an_entry_of_a_table_is_a_choice_too():
+    source = read_source(TABLE)
+    found = {ast.dump(ast.parse(text)) for text in _choices(source, source.functions["kinds"], None)}
+    for gone in ('"tin": 1, ', '"jar": 2', '"bag": 3,\n            '):
+        assert ast.dump(ast.parse(TABLE.replace(gone, ""))) in found
+
+
+def test_choices_come_from_each_function_in_turn(candidate, split, bench, tmp_path):
+    body = "    if x:\n        x += 1\n    if x > 9:\n        x = 9\n    return x\n\n\n"
+    pairs = "".join(f"def part_{number}(x):\n{body}" for number in range(3))
+    repository = tiny_repository(tmp_path, {"shapes/parts.py": pairs})
+    symbols = tuple(Symbol(file="shapes/parts.py", name=f"part_{number}") for number in range(3))
+    many = replace(candidate, symbols=symbols, edits={"shapes/parts.py": ""}, statement={"L0": "0 1 2 9"})
+    found = variants(many, split, Bench(repository, bench.coverage, TestSetup()), 0)
+    changed = [next(n for n, part in enumerate(pairs.split("\n\n\n")) if part not in each.text) for each in found]
+    assert sorted(changed[:3]) == [0, 1, 2] and len(found) == 4

@@ -10,10 +10,11 @@ import ast
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from random import Random
 
 from ..generators.bug_injection.operators import mutations
-from ..generators.bug_injection.source import SourceText, inside, read_source
+from ..generators.bug_injection.source import SourceText, Splice, inside, read_source
 from ..tasks.symbols import FunctionNode
 from ..tasks.task import Candidate, Symbol
 from .gates import Bench, Split
@@ -21,7 +22,7 @@ from .gates import Bench, Split
 MAX_LITERALS = 4
 MAX_CHOICES = 4
 MAX_CHOICES_OF_MANY = 12
-"""Where there are more symbols than choices."""
+"""Where there are more functions than choices."""
 CHOICES = ("drop_branch", "off_by_one", "remove_early_return", "drop_exception_handling")
 """Operators that change what a short description often leaves open."""
 OBVIOUS = (0, 1, -1, 2, "", " ", True, False, None)
@@ -38,26 +39,42 @@ class Variant:
 
 
 def variants(candidate: Candidate, split: Split, bench: Bench, seed: int) -> list[Variant]:
-    """A draw of untold texts and numbers, then one of other choices."""
+    """A draw of untold texts and numbers, then one of other choices, of each function in turn."""
     seen = "\n".join([candidate.statement["L0"], *_remaining_texts(split, bench)])
+    draw = Random(f"{seed} {candidate.name}")
     literals: list[Variant] = []
-    choices: list[Variant] = []
+    choices: list[list[Variant]] = []
     for path in sorted({symbol.file for symbol in candidate.symbols}):
         source = read_source(bench.original(path))
         for function in _functions(source, candidate.symbols, path) if source else ():
             assert source is not None
             lines = candidate.solution_lines.get(path)
             literals += _literal_variants(path, source, function, seen, lines)
-            choices += [
-                Variant(path, text)
-                for operator in CHOICES
-                for splice, text in mutations(source, function, operator)
-                if lines is None or source.content.count(b"\n", 0, splice.start) + 1 in lines
-            ]
-    draw = Random(f"{seed} {candidate.name}")
+            own = [Variant(path, text) for text in _choices(source, function, lines)]
+            choices.append(draw.sample(own, len(own)))
     draw.shuffle(literals)
     draw.shuffle(choices)
-    return [*literals[:MAX_LITERALS], *choices[: max(MAX_CHOICES, min(MAX_CHOICES_OF_MANY, len(candidate.symbols)))]]
+    turns = [each for turn in zip_longest(*choices) for each in turn if each is not None]
+    return [*literals[:MAX_LITERALS], *turns[: max(MAX_CHOICES, min(MAX_CHOICES_OF_MANY, len(choices)))]]
+
+
+def _choices(source: SourceText, function: FunctionNode, lines: Collection[int] | None) -> Iterator[str]:
+    splices = [splice for operator in CHOICES for splice, _ in mutations(source, function, operator)]
+    for splice in (*splices, *_without_entries(source, function)):
+        text = source.apply(splice)
+        if text is not None and (lines is None or source.content.count(b"\n", 0, splice.start) + 1 in lines):
+            yield text
+
+
+def _without_entries(source: SourceText, function: FunctionNode) -> Iterator[Splice]:
+    """Of tables in the function: what one treats, and its neighbours do not."""
+    for node in inside(function):
+        for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
+            if key is None:
+                continue
+            after = source.content[source.end(value) :].lstrip()[:1] == b","
+            end = source.content.index(b",", source.end(value)) + 1 if after else source.end(value)
+            yield Splice(source.start(key), end, b"")
 
 
 def _remaining_texts(split: Split, bench: Bench) -> Iterator[str]:
