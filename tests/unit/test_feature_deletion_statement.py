@@ -8,6 +8,7 @@ from composer_replication.environments.code.generators.feature_deletion.generate
 from composer_replication.environments.code.generators.feature_deletion.gold_lines import gold_lines
 from composer_replication.environments.code.generators.feature_deletion.statement import (
     documentation_of,
+    required_names,
     statements,
 )
 from composer_replication.environments.code.generators.kinds import GeneratorSettings
@@ -182,3 +183,12 @@ def test_a_feature_without_docstring_has_each_symbol_in_a_shown_test(shop):
     for candidate in propose(shop, coverage, GeneratorSettings(limit=100, modes=("stub-nodoc",))):
         for each in candidate.symbols:
             assert coverage.by_symbol[each] & candidate.shown_tests
+
+
+def test_what_a_removed_file_imports_from_outside_need_not_exist_again(tmp_path):
+    text = "import re\nfrom time import time as now, sleep\nfrom .text import slug\n\n\ndef tick():\n    return now()\n"
+    tests = "import shop.clock\n\n\ndef test_tick(monkeypatch):\n    monkeypatch.setattr('shop.clock.now', int)\n"
+    shop = write_repository(tmp_path / "shop", {"shop/clock.py": text, "tests/test_clock.py": tests})
+    names = ("re", "now", "sleep", "slug", "tick", "__all__")
+    said = required_names(source_index(shop), {("shop/clock.py", name) for name in names})
+    assert said == "These names must exist again: `shop.clock.now`, `shop.clock.slug`, `shop.clock.tick`."

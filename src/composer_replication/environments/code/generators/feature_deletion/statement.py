@@ -126,17 +126,33 @@ def _one_line(index: SourceIndex, symbols: tuple[Symbol, ...], mode: str, requir
 
 
 def required_names(index: SourceIndex, removed: Iterable[Target]) -> str:
-    """Where the removed names could be imported from."""
+    """Where the removed names could be imported from. What a module only imports from outside is nobody's business,
+    unless a test writes it with the module's name."""
     removed = frozenset(removed)
     gone = {name for _, name in removed}
     dotted = sorted(
-        {
-            f"{module_name(path, index.repository.source_roots)}.{name}"
-            for path, name in removed
-            if path in index.sources and "." not in name and is_asked_for(index, name, gone)
-        }
+        dotted
+        for path, name in removed
+        if path in index.sources and "." not in name and name != "__all__" and is_asked_for(index, name, gone)
+        for dotted in [f"{module_name(path, index.repository.source_roots)}.{name}"]
+        if name not in _from_outside(index, path) or any(dotted in each.text for each in index.tests.values())
     )
     return "These names must exist again: " + ", ".join(f"`{name}`" for name in dotted) + "." if dotted else ""
+
+
+def _from_outside(index: SourceIndex, path: str) -> frozenset[str]:
+    module = index.sources[path]
+    imports = [node for node in ast.walk(module.tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return frozenset(
+        (alias.asname or alias.name).partition(".")[0]
+        for node in imports
+        for alias in node.names
+        if index.find_module(module, *_origin(node, alias)) is None
+    )
+
+
+def _origin(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> tuple[int, str]:
+    return (node.level, node.module or "") if isinstance(node, ast.ImportFrom) else (0, alias.name)
 
 
 def signature(module: Module, definition: Definition) -> str:
