@@ -22,7 +22,8 @@ from .gates import Bench, Split
 MAX_LITERALS = 4
 MAX_CHOICES = 4
 MAX_CHOICES_OF_MANY = 12
-"""Where there are more functions than choices."""
+TRIED_ONE_IN = 3
+"""Of the choices of a large feature."""
 CHOICES = ("drop_branch", "off_by_one", "remove_early_return", "drop_exception_handling")
 """Operators that change what a short description often leaves open."""
 OBVIOUS = (0, 1, -1, 2, "", " ", True, False, None)
@@ -55,7 +56,8 @@ def variants(candidate: Candidate, split: Split, bench: Bench, seed: int) -> lis
     draw.shuffle(literals)
     draw.shuffle(choices)
     turns = [each for turn in zip_longest(*choices) for each in turn if each is not None]
-    return [*literals[:MAX_LITERALS], *turns[: max(MAX_CHOICES, min(MAX_CHOICES_OF_MANY, len(choices)))]]
+    tried = max(MAX_CHOICES, min(MAX_CHOICES_OF_MANY, len(turns) // TRIED_ONE_IN))
+    return [*literals[:MAX_LITERALS], *turns[:tried]]
 
 
 def _choices(source: SourceText, function: FunctionNode, lines: Collection[int] | None) -> Iterator[str]:
