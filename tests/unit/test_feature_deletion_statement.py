@@ -3,7 +3,7 @@
 import pytest
 
 from composer_replication.environments.code.generators.feature_deletion.edits import delete
-from composer_replication.environments.code.generators.feature_deletion.example_tests import example_text
+from composer_replication.environments.code.generators.feature_deletion.example_tests import example_text, standing_on
 from composer_replication.environments.code.generators.feature_deletion.generate import propose
 from composer_replication.environments.code.generators.feature_deletion.gold_lines import gold_lines
 from composer_replication.environments.code.generators.feature_deletion.statement import (
@@ -192,3 +192,11 @@ def test_what_a_removed_file_imports_from_outside_need_not_exist_again(tmp_path)
     names = ("re", "now", "sleep", "slug", "tick", "__all__")
     said = required_names(source_index(shop), {("shop/clock.py", name) for name in names})
     assert said == "These names must exist again: `shop.clock.now`, `shop.clock.slug`, `shop.clock.tick`."
+
+
+def test_an_inherited_test_is_read_but_not_shown(shop):
+    index = source_index(shop)
+    module = index.tests["tests/test_basket.py"]
+    assert [node.name for node in standing_on(module, "BasketTest.test_empty")] == ["test_empty"]
+    assert standing_on(module, "BasketTest.test_nothing") == []
+    assert example_text(index, "tests/test_basket.py::BasketTest::test_empty", frozenset()) is None

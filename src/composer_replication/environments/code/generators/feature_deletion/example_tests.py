@@ -23,13 +23,13 @@ SETTING_UP = frozenset(("setUp", "setup_method", "setUpClass", "setup_class"))
 
 
 def standing_on(module: Module, name: str) -> list[ast.stmt]:
-    """A test of a module (`Class.method`), and what sets it up or is named by it and by that; empty where the module
-    does not define it once."""
-    found = [each for each in module.definitions if each.symbol.name == name]
-    if len(found) != 1:
+    """A test of a module (`Class.method`, its own or inherited in the module), and what sets it up or is named by it
+    and by that; empty where the module does not define it once."""
+    found = _defined(module, name)
+    if found is None:
         return []
-    owner = found[0].owner
-    nodes: list[ast.stmt] = [found[0].node]
+    owner = found.owner
+    nodes: list[ast.stmt] = [found.node]
     nodes += [each for each in definition_nodes(owner.body) if each.name in SETTING_UP] if owner else []
     own = {name.partition(".")[0]}
     wanted, place = list(nodes), 0
@@ -41,16 +41,29 @@ def standing_on(module: Module, name: str) -> list[ast.stmt]:
     return wanted
 
 
+def _defined(module: Module, name: str) -> Definition | None:
+    by_name = {each.symbol.name: each for each in module.definitions}
+    if [each.symbol.name for each in module.definitions].count(name) > 1:
+        return None
+    owner, _, method = name.rpartition(".")
+    if name in by_name or owner not in by_name:
+        return by_name.get(name)
+    node = by_name[owner].node
+    bases = [base.id for base in node.bases if isinstance(base, ast.Name)] if isinstance(node, ast.ClassDef) else []
+    found = (_defined(module, f"{base}.{method}") for base in bases if base != owner)
+    return next((each for each in found if each is not None), None)
+
+
 def example_text(index: SourceIndex, function: str, gold: frozenset[str]) -> str | None:
     """The source of a test function (`path::name`) that is short and holds no line of the solution, with as much of
     what it stands on as fits."""
     path, _, name = function.partition("::")
     module = index.tests.get(path)
     name = name.replace("::", ".")
-    nodes = standing_on(module, name) if module else []
-    if module is None or not nodes:
-        return None
-    found = next(each for each in module.definitions if each.symbol.name == name)
+    found = _defined(module, name) if module else None
+    if module is None or found is None or found.symbol.name != name:
+        return None  # an inherited one would be shown without what its own class makes of it
+    nodes = standing_on(module, name)
     inner = [node for node in nodes if node is found.node or (found.owner and node in found.owner.body)]
     test = _in_class(module, found, inner)
     if not _can_be_shown(test, gold):
