@@ -5,6 +5,7 @@ import ast
 import pytest
 
 from composer_replication.environments.code.certificates.demands import Told, Untold, fixed_parts, from_outside
+from composer_replication.environments.code.generators.feature_deletion.statement import EXAMPLES
 
 DELETED = """
 def check(value, strict_mode=False):
@@ -21,10 +22,10 @@ def asked(test: str, statement: str = "", left: str = "", near: str = "", outsid
 @pytest.mark.parametrize(
     ("test", "wanted"),
     [
-        ("with pytest.raises(LookupError): check(None)", {"LookupError of check"}),
-        ("with self.assertRaises((LookupError, OSError)): check(1)", {"LookupError of check", "OSError of check"}),
-        ("try:\n    check(None)\nexcept LookupError:\n    pass", {"LookupError of check"}),
-        ("assert raises(LookupError, lambda: check(None))", {"LookupError of check"}),
+        ("with pytest.raises(LookupError): check(None)", {"LookupError in a test"}),
+        ("with self.assertRaises((LookupError, OSError)): check(1)", {"LookupError in a test", "OSError in a test"}),
+        ("try:\n    check(None)\nexcept LookupError:\n    pass", {"LookupError in a test"}),
+        ("assert raises(LookupError, lambda: check(None))", {"LookupError in a test"}),
         ("FAILS = raises(LookupError)", {"LookupError"}),
         ("assert str(error) == \"Missing key: 'a'\"", {"'Missing key'"}),
         ("assert check(1).first_reason", {"first_reason"}),
@@ -32,7 +33,7 @@ def asked(test: str, statement: str = "", left: str = "", near: str = "", outsid
         ("assert check(1).other_name == 'another text'", set()),
         ("@property\ndef prop(self): ...", {"property"}),
         ("class Own(Base):\n    def __len__(self): ...", {"subclass of Base", "__len__"}),
-        ("class Own(object):\n    def __init__(self): ...", set()),
+        ("class Own(object):\n    def __init__(self): ...\n    def __private(self): ...", set()),
     ],
 )
 def test_what_is_told_nowhere_is_asked_for(test, wanted):
@@ -44,7 +45,7 @@ def test_what_is_told_nowhere_is_asked_for(test, wanted):
 def test_a_kind_of_exception_that_only_the_source_names_is_not_told():
     """Any built-in one could be meant; a package's own is known by its name."""
     test = "with raises(LookupError): check(None)"
-    assert asked(test, left="raise LookupError") == {"LookupError of check"}
+    assert asked(test, left="raise LookupError") == {"LookupError in a test"}
     assert asked("with raises(CheckError): check(None)", left="class CheckError(Exception): ...") == set()
     assert asked("with raises(CheckError): check(None)") == {"CheckError"}
 
@@ -52,10 +53,11 @@ def test_a_kind_of_exception_that_only_the_source_names_is_not_told():
 def test_a_kind_of_exception_is_told_with_what_raises_it():
     test = "with raises(LookupError): check(None)"
     apart = "### `check` in `a.py`\n\nChecks.\n\n### `find` in `a.py`\n\nRaises a LookupError."
-    assert asked(test, statement=apart) == {"LookupError of check"}
+    assert asked(test, statement=apart) == {"LookupError in a test"}
     assert asked(test, statement=apart.replace("Checks.", "Checks, or raises LookupError.")) == set()
-    example = "For example, these tests pass:\n\n```python\nwith raises(LookupError):\n    check(0)\n```"
-    assert asked(test, statement=f"{apart}\n\n{example}") == set()
+    example = f"{EXAMPLES}\n\n```python\nwith raises(LookupError):\n    check(0)\n```"
+    assert asked(test, statement=f"{apart}\n\n{example}") == {"LookupError in a test"}, "of another test"
+    assert asked("with raises(LookupError): other(None)", statement=f"{apart}\n\n{example}") == set()
 
 
 def test_a_kind_of_method_has_to_be_in_the_statement():

@@ -2,10 +2,10 @@
 
 Pure: from syntax trees and texts to facts. A name is asked for where the deleted source has it, the test uses it as an
 attribute or keyword and nothing that is left says it; a text likewise where the test spells it out. A built-in kind of
-exception has to stand in the statement, next to the name of what raises it, since any of them could be meant; one of
-the package may stand in the source. What a test brings from outside (`pickle`, a type) has to stand in the statement or
-in the edited files, and `@property` and its like in the statement. A test that hands over a class of its own asks how
-subclasses, or objects with such special methods, are treated.
+exception has to stand in the description of what raises it, since any of them could be meant, and an example of one
+error says nothing of another; one of the package may stand in the source. What a test brings from outside (`pickle`, a
+type) has to stand in the statement or in the edited files, and `@property` and its like in the statement. A test that
+hands over a class of its own asks how subclasses, or objects with such special methods, are treated.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from ..generators.feature_deletion.statement import EXAMPLES
+
 SHORTEST_TEXT = 4
 PLACEHOLDER = re.compile(r"%\(?\w*\)?[-+ #0-9.]*[a-zA-Z]|\{[^{}]*\}|\n")
 TOOLS = frozenset(
@@ -25,8 +27,9 @@ TOOLS = frozenset(
 """Of tests, which say nothing of what is tested."""
 PLAIN_BASES = frozenset(("", "object", "TestCase", "Exception"))
 PLAIN_METHODS = frozenset(("__init__", "__repr__", "__str__"))
+SPECIAL = re.compile(r"__\w+__")
 KINDS_OF_METHODS = frozenset(("property", "classmethod", "staticmethod"))
-BLOCK_START = re.compile(r"^### |^From the documentation:|^For example, |^```\n\n(?=```)", re.MULTILINE)
+BLOCK_START = re.compile(r"^### |^From the documentation:", re.MULTILINE)
 WORD = re.compile(r"[^\W\d]\w*")
 BUILTIN_EXCEPTIONS = frozenset(
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
@@ -49,8 +52,8 @@ class Told:
 
     @cached_property
     def blocks(self) -> list[frozenset[str]]:
-        """Words of what is said of one symbol, and of each example."""
-        parts = BLOCK_START.split(self.statement)
+        """Words of what is said of one symbol, and of what documents say; not of examples."""
+        parts = BLOCK_START.split(self.statement.partition(EXAMPLES)[0])
         return [frozenset(WORD.findall(part)) for part in parts]
 
     @cached_property
@@ -80,20 +83,22 @@ class Untold:
         spelled = "\n".join(text for node in test for text in _texts(node))
         names = {name for node in test for name in _asked_names(node)} & self._names
         texts = {repr(piece) for piece in self._texts if piece in spelled}
-        kinds = {fact for node in test for fact in self._untold_kinds(node)}
+        kinds = {fact for node in test for fact in self._untold_kinds(node, getattr(test[0], "name", "a test"))}
         brought = {name for node in test for name in _brought(node, outside) if name not in self._told.near_words}
         special = {name for node in test for name in (*_kinds_of_methods(node), *_own_classes(node))}
         brought |= {name for name in special if not self._told.statement_words.issuperset(WORD.findall(name))}
         return frozenset(names | texts | kinds | brought)
 
-    def _untold_kinds(self, node: ast.AST) -> Iterator[str]:
+    def _untold_kinds(self, node: ast.AST, test: str) -> Iterator[str]:
         for name, where in _expected_exceptions(node):
             raising = {*_identifiers(where)} & self._symbols
             if name not in BUILTIN_EXCEPTIONS:
                 if name.endswith(("Error", "Exception")) and name not in self._told.words:
                     yield name
-            elif not any(name in block and (not raising or raising & block) for block in self._told.blocks):
-                yield " of ".join([name, ", ".join(sorted(raising))]) if raising else name
+            elif not raising and name not in self._told.statement_words:
+                yield name
+            elif raising and not any(name in block and raising & block for block in self._told.blocks):
+                yield f"{name} in {test}"
 
 
 def from_outside(tree: ast.Module, packages: Collection[str]) -> dict[str, str]:
@@ -156,7 +161,7 @@ def _own_classes(node: ast.AST) -> Iterator[str]:
         if isinstance(each, ast.ClassDef):
             yield from (f"subclass of {name}" for base in each.bases if (name := _last_name(base)) not in PLAIN_BASES)
             names = (getattr(member, "name", "") for member in each.body)
-            yield from (name for name in names if name.startswith("__") and name not in PLAIN_METHODS)
+            yield from (name for name in names if SPECIAL.fullmatch(name) and name not in PLAIN_METHODS)
 
 
 def _top(dotted: str) -> str:
