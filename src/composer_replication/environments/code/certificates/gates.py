@@ -162,13 +162,6 @@ def repeat(split: Split, candidate: Candidate, bench: Bench) -> None:
         raise Rejected("not_repeatable", f"hidden {min(passed)} passes")
 
 
-def hidden_passed(split: Split, edits: Mapping[str, str], bench: Bench) -> TestRun:
-    """The hidden tests on another version of the sources. A run that hangs has passed what it had passed by then."""
-    files = tuple(sorted({file_of(test) for test in split.hidden}))
-    request = RunRequest(edits, files, split.hidden, timeout_s=bench.trial_s, cpu_s=bench.trial_cpu_s)
-    return bench.runner.run(request)
-
-
 def _failing(candidate: Candidate, bench: Bench) -> tuple[frozenset[str], frozenset[str]]:
     """Tests that fail or error in the changed tree with its original tests, and files that cannot be collected."""
     coverage = bench.coverage

@@ -12,16 +12,10 @@ from dataclasses import dataclass
 
 from ...tasks.symbols import SourceIndex
 from ...tasks.task import Level, Symbol
+from ..feature_deletion.example_tests import example_text
+from ..feature_deletion.gold_lines import gold_lines, without_gold
 from ..feature_deletion.import_time import Target
-from ..feature_deletion.statement import (
-    RULES,
-    described,
-    example_text,
-    gold_lines,
-    required_names,
-    titled,
-    without_gold,
-)
+from ..feature_deletion.statement import EXAMPLES, RULES, described, required_names, titled
 
 MAX_DOCUMENT_LINES = 30
 MAX_MESSAGE_LINES = 40
@@ -55,7 +49,7 @@ def statements(index: SourceIndex, told: CommitWords, examples: Iterable[str]) -
     shown = [text for name in examples if (text := example_text(index, name, gold))]
     details = titled("What is new, or is described anew:", signatures)
     full = [opening, message, *titled("The documentation that came with it:", documents), required, places, *details]
-    full += [*titled("For example, these tests pass when the work is done:", shown), RULES]
+    full += [*titled(EXAMPLES, shown), RULES]
     texts: dict[Level, Sequence[str]] = {
         "L0": full,
         "L1": [opening, message, required, places, *details, RULES],
