@@ -2,13 +2,14 @@
 
 import sys
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
 from composer_replication.environments.code.certificates import harbor_batch
 from composer_replication.environments.code.certificates.certify import _noticing
 from composer_replication.environments.code.certificates.comparison import ChangedSolution
-from composer_replication.environments.code.certificates.gates import Rejected
+from composer_replication.environments.code.certificates.gates import Bench, Rejected
 from composer_replication.environments.code.certificates.two_verifiers import MAX_TESTS_OF_A_COPY, part_for
 from composer_replication.environments.code.grading.inside import launcher
 from composer_replication.environments.code.tasks.task import CodeTask
@@ -71,6 +72,12 @@ def test_the_harbor_folder_counts_the_same_part():
     assert {frozenset(unit) for unit in narrowed["units"]} == set(map(frozenset, part.units))
     assert tuple(narrowed["hidden"]) == part.hidden_tests and narrowed["guards"] == []
     assert narrowed["files"] == ["tests/test_a.py"]
+
+
+def test_a_busy_machine_gives_code_that_does_not_end_no_more_processor_time():
+    quick, busy = (Bench(None, SimpleNamespace(suite_s=wall_s, cpu_s=9.0), None) for wall_s in (1.5, 40.0))
+    assert quick.trial_cpu_s == busy.trial_cpu_s == 5
+    assert quick.trial_s < busy.trial_s
 
 
 HIDDEN = frozenset("abcdefgh")
