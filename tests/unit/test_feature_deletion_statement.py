@@ -200,3 +200,11 @@ def test_an_inherited_test_is_read_but_not_shown(shop):
     assert [node.name for node in standing_on(module, "BasketTest.test_empty")] == ["test_empty"]
     assert standing_on(module, "BasketTest.test_nothing") == []
     assert example_text(index, "tests/test_basket.py::BasketTest::test_empty", frozenset()) is None
+
+
+def test_of_what_went_along_no_half_statement_is_told(tmp_path):
+    rows = "".join(f'    "row {number}",\n' for number in range(100))
+    text = f"FIRST = 1\nLONG = [\n{rows}]\nLAST = 2\n\n\ndef used():\n    return LONG\n"
+    shop = write_repository(tmp_path / "shop", {"shop/long.py": text})
+    said = statements(shop, (symbol("long", "used"),), "remove-file", edits={"shop/long.py": None})["L0"]
+    assert "FIRST = 1\nLAST = 2" in said and "row" not in said

@@ -137,6 +137,13 @@ def test_a_solution_that_was_tried_already_tells_what_is_open(candidate, split, 
     assert seen.left_out == 0, "a shown test fails on it too"
 
 
+def test_the_constants_of_a_removed_file_are_deleted_too(candidate, split, bench, monkeypatch):
+    monkeypatch.setattr(telling, "_undecided", lambda *arguments: iter(()))
+    whole = replace(candidate, edits={"shapes/labels.py": None}, symbols=())
+    told = enough_told(whole, replace(split, edits={"shapes/labels.py": None, **LOST}), bench, 0)
+    assert told.examples == (BOX,)
+
+
 def names(count):
     return [f"tests/test_labels.py::test_{number}" for number in range(count)]
 

@@ -9,6 +9,7 @@ leave the reward; a task with too few others is rejected as `thin_statement`.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -130,7 +131,9 @@ def _without(tests: frozenset[str], function: str) -> frozenset[str]:
 def _spelled_out(candidate: Candidate, split: Split, bench: Bench) -> list[Demand]:
     """What the hidden tests need by their text."""
     index = source_index(bench.repository)
-    deleted = [each.node for symbol in candidate.symbols for each in index.definitions[symbol]]
+    whole = [path for path, text in candidate.edits.items() if text is None and path in index.sources]
+    deleted: list[ast.AST] = [index.sources[path].tree for path in whole]
+    deleted += [each.node for symbol in candidate.symbols for each in index.definitions[symbol]]
     near = "\n".join(split.edits[path] or "" for path in candidate.edits)
     untold = Untold(deleted, Told(candidate.statement["L0"], "\n".join(_readable(split, bench)), near))
     asking: dict[str, set[str]] = {}

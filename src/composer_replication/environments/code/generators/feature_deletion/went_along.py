@@ -11,11 +11,11 @@ from difflib import SequenceMatcher
 
 from ...tasks.symbols import DefinitionNode, Module, SourceIndex, first_line
 
-MAX_LINES = 40
+MAX_LINES = 80
 
 
 def lines_that_went(index: SourceIndex, edits: Mapping[str, str | None]) -> dict[str, list[str]]:
-    """By file, in its order, up to a limit."""
+    """By file, in its order. Statements of which not all would fit are left out: a half would mislead."""
     found: dict[str, list[str]] = {}
     left = MAX_LINES
     for path, text in sorted(edits.items()):
@@ -23,10 +23,11 @@ def lines_that_went(index: SourceIndex, edits: Mapping[str, str | None]) -> dict
         if module is None:
             continue
         gone = _gone(module, text)
-        lines = [module.lines[line - 1].rstrip() for line in sorted(gone & set(_outside(module)))][:left]
-        left -= len(lines)
-        if lines:
-            found[path] = lines
+        for statement in _outside(module):
+            lines = [module.lines[line - 1].rstrip() for line in statement if line in gone]
+            if lines and len(lines) <= left:
+                left -= len(lines)
+                found.setdefault(path, []).extend(lines)
     return found
 
 
@@ -38,17 +39,16 @@ def _gone(module: Module, text: str | None) -> set[int]:
     return {line for kind, start, end, *_ in changes if kind != "equal" for line in range(start + 1, end + 1)}
 
 
-def _outside(module: Module) -> Iterator[int]:
-    """Lines of code that stand in no definition, import or list of exports."""
+def _outside(module: Module) -> Iterator[list[int]]:
+    """Lines of each statement that is no definition, import or list of exports."""
     for node in module.tree.body:
         is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if is_text or isinstance(node, DefinitionNode | ast.Import | ast.ImportFrom) or _is_exports(node):
             continue
         if any(isinstance(each, DefinitionNode) for each in ast.walk(node)):
             continue
-        for line in range(first_line(node), (node.end_lineno or node.lineno) + 1):
-            if module.lines[line - 1].strip():
-                yield line
+        lines = range(first_line(node), (node.end_lineno or node.lineno) + 1)
+        yield [line for line in lines if module.lines[line - 1].strip()]
 
 
 def _is_exports(node: ast.stmt) -> bool:
