@@ -35,7 +35,8 @@ VERBS = {
 }
 
 EXTRAS = {
-    "train": {"torch", "transformers", "trl", "datasets", "accelerate", "tokenizers", "gguf", "pyarrow"},
+    "train": {"torch", "transformers", "trl", "datasets", "accelerate", "tokenizers", "gguf"},
+    "parquet": {"pyarrow"},
     "env": {
         "packaging", "networkx", "openenv", "fastapi", "uvicorn", "starlette", "websockets", "mcp", "fastmcp", "pytest",
         "inotify_simple",
