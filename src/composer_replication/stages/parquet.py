@@ -19,7 +19,7 @@ from composer_replication.runs import NEXT_COMMAND, Run, StageFolder
 from .tables import FILES, RecordFile, Row, Table
 
 GROUP_ROWS = 20_000
-GROUP_CHARACTERS = 16 << 20
+GROUP_CHARACTERS = 4 << 20
 """Of all texts of a row group; a group ends with the row that passes it."""
 OWNER = b"recompose.run"
 
