@@ -8,6 +8,7 @@ earlier state of the run is made again, and a file of anything else is never rep
 from __future__ import annotations
 
 import json
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,8 @@ class _TableWriter:
             self._flush()
         self._writer.close()
         if kind is None:
+            with self._temporary.open("rb") as written:
+                os.fsync(written.fileno())
             self._temporary.rename(self._path)
         else:
             self._temporary.unlink(missing_ok=True)
