@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal, Required, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 SCHEMA_VERSION: Literal[1] = 1
@@ -264,15 +264,6 @@ class PreferencePair(StoredRecord):
     """True when the rejected side is another actor's turn, not a sample of the policy in training."""
     provenance: tuple[str, ...] = Field(description="keys of the replies that voted for the chosen action")
     simulated: bool
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_history(cls, values: Any) -> Any:
-        """Older runs carried a copy of the history in every pair, as `prompt`."""
-        if not isinstance(values, dict):
-            return values
-        fields = cast("JsonObject", values)
-        return {name: value for name, value in fields.items() if name != "prompt"}
 
 
 class Task(StoredRecord):

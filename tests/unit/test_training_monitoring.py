@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from composer_replication.config import Config, MonitorConfig, ToolboxConfig, TrainingConfig, parse_config
+from composer_replication.config import Config, MonitorConfig, ToolboxConfig, TrainingConfig
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
 from composer_replication.monitor import judge as watching
@@ -262,9 +262,3 @@ def test_the_penalty_without_weights_says_what_to_run(new_policy, tmp_path, monk
 def test_settings_that_make_no_sense_are_refused(config, match):
     with pytest.raises(UsageError, match=match):
         refuse_what_would_do_nothing(config)
-
-
-def test_what_soft_evidence_cost_before_is_known_in_old_runs_only():
-    assert parse_config({"monitor": {"penalty_weight": 0.2}}, "my.toml") == parse_config({}, "my.toml")
-    with pytest.raises(UsageError, match="penalty_weight"):
-        parse_config({"monitor": {"penalty_weight": 0.1}}, "my.toml")
