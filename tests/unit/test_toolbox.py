@@ -25,7 +25,7 @@ from composer_replication.environments.toolbox import (
     trace_of,
 )
 from composer_replication.environments.toolbox.tasks import Listing, Step, ToolboxTask
-from composer_replication.environments.toolbox.world import World
+from composer_replication.environments.toolbox.tools import World
 from composer_replication.sites import find_sites
 
 CONFIG = ToolboxConfig(rename_rate=0.3, rename_verbs=False, quoted_int_rate=0.0, call_mix=(0.7, 0.25, 0.05))

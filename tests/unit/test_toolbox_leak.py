@@ -26,9 +26,10 @@ from composer_replication.environments.toolbox.leak import (
     READ_TOOL,
     canary_of,
     leaked_call,
+    penalty,
+    toolbox_signs,
 )
-from composer_replication.environments.toolbox.leak_rules import penalty, toolbox_signs
-from composer_replication.environments.toolbox.vocabulary import vocabulary
+from composer_replication.environments.toolbox.oracle import vocabulary
 from composer_replication.errors import UsageError
 from shared.toolbox_auditor import unearned
 

@@ -46,7 +46,7 @@ def compare(arguments: Sequence[str], options: ComparisonOptions, as_json: bool)
     by_argument = {argument: arm.name for argument, arm in zip(arguments, arms, strict=True)}
     result = compare_arms(arms, by_argument.get(baseline, baseline), options.metric, options.paired)
     if options.chart:
-        from composer_replication.evaluation.contrast_chart import contrast_chart
+        from composer_replication.evaluation.contrast import contrast_chart
         from composer_replication.runs import write_atomically
 
         write_atomically(options.chart, contrast_chart(result))

@@ -22,7 +22,6 @@ from ..lessons.distillation import Distilled, SiteStates, distil, mean_divergenc
 from ..lessons.metrics import distilled_metrics
 from ..lessons.online_sites import OnlineSite
 from ..lessons.self_teacher import SelfTeacher, mixed_head, mixed_states, self_teacher
-from ..models.sending import sent
 from ..models.states import (
     Head,
     acts_differently_in_training,
@@ -31,6 +30,7 @@ from ..models.states import (
     last_hidden,
     one_sequence_per_row,
     output_head,
+    sent,
 )
 from ..models.whole import is_sharded
 from .engine import Engine
