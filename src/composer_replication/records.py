@@ -309,13 +309,17 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def canonical_tool_call(call: ToolCall) -> str:
-    function = call["function"]
+def arguments_written(call: ToolCall) -> Any:
+    """What the arguments of a call say, or their text where that is no JSON."""
+    text = call["function"]["arguments"]
     try:
-        arguments: object = json.loads(function["arguments"])
+        return json.loads(text)
     except (ValueError, RecursionError):
-        arguments = function["arguments"]
-    return canonical_call(function["name"], arguments)
+        return text
+
+
+def canonical_tool_call(call: ToolCall) -> str:
+    return canonical_call(call["function"]["name"], arguments_written(call))
 
 
 def render_action(message: Message, thinking: str = "") -> str:
