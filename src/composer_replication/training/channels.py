@@ -53,14 +53,10 @@ class Channel(Protocol):
         ...
 
 
-@dataclass
-class SelfDistillation:
-    """Mean over sites of the mean divergence over the tokens of the error turn. The teacher is the live policy."""
+class OfEntry:
+    """Weight and schedule are those of the channel's entry."""
 
-    Settings: ClassVar = SdpoSettings
-
-    settings: SdpoSettings = field(default_factory=SdpoSettings)
-    name: str = "sdpo"
+    settings: Any
 
     @property
     def weight(self) -> float:
@@ -69,6 +65,16 @@ class SelfDistillation:
     @property
     def schedule(self) -> Schedule:
         return self.settings.schedule
+
+
+@dataclass
+class SelfDistillation(OfEntry):
+    """Mean over sites of the mean divergence over the tokens of the error turn. The teacher is the live policy."""
+
+    Settings: ClassVar = SdpoSettings
+
+    settings: SdpoSettings = field(default_factory=SdpoSettings)
+    name: str = "sdpo"
 
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
         rows, starts, mask_KT = batch["sdpo_row"], batch["sdpo_start"], batch["sdpo_loss_mask"].bool()
@@ -109,7 +115,7 @@ class SelfDistillation:
 
 
 @dataclass
-class ReplayPreference:
+class ReplayPreference(OfEntry):
     """Preferences over the pairs that teacher replay produced."""
 
     Settings: ClassVar = TrdpoSettings
@@ -117,14 +123,6 @@ class ReplayPreference:
     settings: TrdpoSettings = field(default_factory=TrdpoSettings)
     name: str = "replay"
     metrics: dict[str, float] = field(default_factory=dict[str, float])
-
-    @property
-    def weight(self) -> float:
-        return self.settings.weight
-
-    @property
-    def schedule(self) -> Schedule:
-        return self.settings.schedule
 
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
         self.metrics = {}
