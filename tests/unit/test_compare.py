@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from composer_replication.cli.compare_report import drawing
+from composer_replication.cli.compare import drawing
 from composer_replication.cli.main import main
 from composer_replication.config import quickstart_config
 from composer_replication.errors import UsageError

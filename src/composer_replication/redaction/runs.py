@@ -52,6 +52,7 @@ _HEX = re.compile(rb"[0-9a-fA-F]+\Z")
 
 
 def count_random_strings(data: bytes) -> Counter[str]:
+    """Those that stay (hashes, ids, encoded data), so that a person can look at them."""
     counts: Counter[str] = Counter()
     for run in random_strings(data):
         if not has_digit(run):

@@ -55,7 +55,7 @@ SAMPLED_TASKS = 400
 
 
 def vocabulary(config: ToolboxConfig) -> list[str]:
-    """Names, values, digits, wordings and observations; the words of hints are not the toolbox's."""
+    """Every word that a conversation can hold, for the tokenizer of the tiny model; the words of hints are not here."""
     lines = [name for tool in TOOLS for name in tool.names]
     lines += [" ".join([*PATHS, *KEYS, *WORDS, "0123456789-"])]
     lines += [f"{param}:str {param}:int)\n(" for tool in TOOLS for param in tool.params]

@@ -200,5 +200,5 @@ def _scale_kernel(values_ptr, factor_ptr, n_values, BLOCK: tl.constexpr):
 
 
 def scale_in_place(values: Tensor, factor: Tensor) -> None:
-    """`values` is contiguous; the host does not wait for `factor`."""
+    """At no cost where it is 1. `values` is contiguous; the host does not wait for `factor`."""
     _scale_kernel[(PROGRAMS,)](values, factor, values.numel(), BLOCK=BLOCK)

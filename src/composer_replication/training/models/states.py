@@ -94,7 +94,7 @@ def _whole(parameter: Tensor) -> Tensor:
 
 
 def sent(values: Tensor, device: Any) -> Tensor:
-    """The host does not wait for a copy from the CPU."""
+    """The host does not wait for a copy from the CPU: a plain one begins when all that was queued before is done."""
     if torch.device(device).type != "cuda" or values.device.type != "cpu":
         return values.to(device)
     return values.pin_memory().to(device, non_blocking=True)

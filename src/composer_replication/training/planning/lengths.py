@@ -220,6 +220,8 @@ def find_chat_tokens(model: ModelConfig, policy_folder: Any, environment: Enviro
 
 
 class TemplateLengths:
+    """Tokens of an exported row, as TRL's trainers count them: the model's own template, tools included."""
+
     def __init__(self, tokens: ChatTokens, model: str) -> None:
         # Trainers know nothing of the run's own template settings.
         self._tokenizer, self._template = tokens.tokenizer, ChatTemplate(tokens.tokenizer)

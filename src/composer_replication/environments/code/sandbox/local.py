@@ -184,6 +184,8 @@ class LocalSandbox(ABC):
 
 
 class HostPathsSandbox(LocalSandbox):
+    """Without a mount table: commands see the host's own paths, put where the spec's are mentioned."""
+
     def __init__(self, spec: SandboxSpec, user: int | None = None) -> None:
         super().__init__(spec, user)
         self._places = {spec.workdir: self.workdir, **{inside: str(path) for inside, path in self.shown.items()}}

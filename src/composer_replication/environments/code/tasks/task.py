@@ -153,6 +153,8 @@ class Grade:
 
 @dataclass(frozen=True)
 class AskedTask:
+    """A code task as it is put to a policy: how the conversation begins, and what results are told apart by."""
+
     folder: TaskFolder
     messages: tuple[Message, ...]
     labels: Mapping[str, str]

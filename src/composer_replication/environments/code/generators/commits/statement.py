@@ -99,7 +99,7 @@ WORD = re.compile(r"[A-Za-z][A-Za-z_']+")
 
 
 def cleaned(message: str, people: Collection[str] = ()) -> str:
-    """Empty where nothing is left to say."""
+    """A commit's message without what an agent must not or need not know; empty where nothing is left to say."""
     text = BY_MACHINES.sub("", message)
     for pattern in (BRACKETS, LINK, ADDRESS, CREDIT, REFERENCE, HASH):
         text = pattern.sub("", text)
