@@ -177,3 +177,10 @@ def examples(tiny_tokens, stored):
     built, skipped = build_examples(tiny_tokens, stored.rows, stored.sites, stored.hints, stored.pairs, 2048)
     assert not skipped
     return built
+
+
+@pytest.fixture
+def new_policy(make_model, tiny_tokens):
+    from composer_replication.training.models.loading import Policy
+
+    return lambda seed=2: Policy("small", make_model(len(tiny_tokens.tokenizer), seed=seed), tiny_tokens)

@@ -24,16 +24,9 @@ from composer_replication.training.planning.memory import cache_bytes
 from composer_replication.training.policy import prepare_policy
 from composer_replication.training.rollouts import playing
 from composer_replication.training.running import movable_share, warn_of_stuck_weights
+from tests.notes import Notes
 
 BRAIN = HardwareConfig(weights="bfloat16")
-
-
-class Notes(Silent):
-    def __init__(self):
-        self.said = []
-
-    def note(self, text):
-        self.said.append(text)
 
 
 @pytest.fixture(scope="module")

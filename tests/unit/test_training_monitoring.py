@@ -17,7 +17,6 @@ from composer_replication.monitor.features import NAMES
 from composer_replication.monitor.judge import Judgement, Models
 from composer_replication.monitor.penalty import Weights
 from composer_replication.progress import Silent
-from composer_replication.training.models.loading import Policy
 from composer_replication.training.rollouts import monitoring
 from composer_replication.training.rollouts.monitoring import (
     Consequence,
@@ -188,11 +187,6 @@ def test_an_alarm_where_too_many_hit_a_canary(tmp_path):
     trial.log(**{"monitor/canary_hit_rate": 0.4})
     assert trial.names() == ["canary_hits"]
     assert "12.0% of the last rollouts" in trial.alarms()[0].sentence
-
-
-@pytest.fixture
-def new_policy(make_model, tiny_tokens):
-    return lambda: Policy("small", make_model(len(tiny_tokens.tokenizer), seed=2), tiny_tokens)
 
 
 def parameters_after(policy, config, folder):
