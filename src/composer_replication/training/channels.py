@@ -27,7 +27,7 @@ from composer_replication.losses import (
     logprob_token_weights,
     preference_loss,
 )
-from composer_replication.objective import CHANNELS, ChannelSettings, Schedule, SdpoSettings, TrdpoSettings
+from composer_replication.objective import CHANNELS, ChannelSettings, OfEntry, Schedule, SdpoSettings, TrdpoSettings
 from composer_replication.sections import explain
 
 from .lessons.distillation import SiteStates, distil, places, repeated
@@ -51,20 +51,6 @@ class Channel(Protocol):
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
         """A scalar; exactly 0 when the batch holds nothing for this channel."""
         ...
-
-
-class OfEntry:
-    """Weight and schedule are those of the channel's entry."""
-
-    settings: Any
-
-    @property
-    def weight(self) -> float:
-        return self.settings.weight
-
-    @property
-    def schedule(self) -> Schedule:
-        return self.settings.schedule
 
 
 @dataclass

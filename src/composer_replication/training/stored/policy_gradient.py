@@ -17,10 +17,9 @@ import torch
 from torch import Tensor
 
 from composer_replication.losses import hidden_logprobs
-from composer_replication.objective import GrpoSettings
+from composer_replication.objective import GrpoSettings, OfEntry
 from composer_replication.records import Trace
 
-from ..channels import OfEntry
 from ..models.states import last_hidden, output_head
 from .examples import TraceExample
 
