@@ -26,8 +26,7 @@ from ..feature_deletion.visible import test_function
 from ..kinds import GeneratorSettings
 from .change import CommitChange, NotTakenBack, take_back
 from .history import Commit, GitHistory
-from .message import cleaned, is_revert, says_something
-from .statement import CommitWords, statements
+from .statement import CommitWords, cleaned, is_revert, says_something, statements
 from .states import stretch_of
 from .take_back import splices
 
