@@ -255,6 +255,17 @@ def test_a_stage_that_is_made_again_is_read_and_indexed_again(tmp_path):
     assert library.answer("run", "list", {"kind": "trace"})["total"] == 2
 
 
+def test_the_index_lets_others_write_and_goes_on_inside_a_trace(tmp_path, monkeypatch):
+    monkeypatch.setattr("composer_replication.viewer.search.TURN_S", 0.0)
+    run = viewed_run(tmp_path / "run")
+    add_trace(run, long_trace(70, "zebra"))
+    library = Library([run.path])
+    while library.answer("run", "search", {"q": "zebra"})["indexing"]:
+        pass
+    found = library.answer("run", "search", {"q": "zebra", "limit": "200"})["results"]
+    assert [each["message"] for each in found] == [0, *range(1, 141, 2)], "every message once"
+
+
 def test_a_window_of_a_very_long_trace_is_quick(tmp_path, monkeypatch):
     """Put into the cache as it is: making and reading 100,000 turns takes seconds that say nothing about a window."""
     library = Library([viewed_run(tmp_path / "run").path])
