@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from composer_replication.errors import UsageError
-from composer_replication.records import ErrorSite, Trace, emptied, render_action
+from composer_replication.records import ErrorSite, Trace, Turn, emptied, render_action
 from composer_replication.runs import RECORDS, Run
 from composer_replication.viewer.api import Library, encoded
 from composer_replication.viewer.cache import CacheEntry
 from composer_replication.viewer.visible import one_line, visible
+from tests.command_line import recompose
 from tests.samples import sample_files
 from tests.viewed_run import FAMILIES, HOSTILE, add_trace, long_trace, viewed_run
 
@@ -296,6 +297,21 @@ def test_hostile_text_is_inert_in_every_answer(tmp_path):
         assert not any(char in answer for char in "\x1b\x07\u202e\u200b\x9b\U000e0041")
         assert "\\u001b" not in answer
     assert render_action(trace.messages[1]) != visible(render_action(trace.messages[1]))
+
+
+@pytest.mark.parametrize("arguments", ['{"a": "\\ud83d"}', '{"a":' * 700 + "1" + "}" * 700, "[" * 90000, '{"a": NaN}'])
+def test_odd_arguments_of_a_call_do_not_end_the_viewer(tmp_path, arguments):
+    run, trace = viewed_run(tmp_path / "run"), long_trace(1, "odd")
+    call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": arguments}}
+    odd = ({"role": "assistant", "content": "odd", "tool_calls": [call]},)
+    add_trace(run, trace.model_copy(update={"messages": trace.messages[:1] + odd, "turns": (Turn(start=1, end=2),)}))
+    library = Library([run.path])
+    window = library.answer("run", "trace", {"id": trace.trace_id})
+    assert encoded(window)
+    assert window["turns"][0]["messages"][0]["tool_calls"][0]["arguments"] == arguments
+    assert library.answer("run", "search", {"q": "odd"})["results"]
+    assert recompose("show", run.path, f"{trace.trace_id}:0").returncode == 0
+    assert recompose("show", run.path, trace.trace_id).returncode == 0
 
 
 def test_a_run_that_cannot_be_written_is_shown_all_the_same(tmp_path, monkeypatch):

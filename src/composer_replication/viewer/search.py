@@ -126,7 +126,8 @@ def _index_some(cache: Cache, source: str, mark: str) -> None:
                     break
                 row = (source, record, document.field, document.place)
                 number = db.execute("INSERT INTO documents VALUES (NULL, ?, ?, ?, ?)", row).lastrowid
-                db.execute("INSERT INTO trigrams (rowid, text) VALUES (?, ?)", (number, document.text))
+                text = document.text.encode("utf-8", "replace").decode()  # arguments may hold halves of a pair
+                db.execute("INSERT INTO trigrams (rowid, text) VALUES (?, ?)", (number, text))
                 added += 1
             else:
                 last, ahead = record, 0
