@@ -104,6 +104,12 @@ def test_a_long_turn_is_weighed_in_chunks(monkeypatch):
     assert any(whole.weights)
 
 
+def test_a_rollout_that_says_nothing_has_a_row_without_weights():
+    trace = Trace(trace_id="t", source=Source(agent="a"), messages=(), turns=())
+    row = policy_row(new_model(), Rolled(trace, [3, 4, 5], [], []), 0.5, 1.0)
+    assert (row.ids, row.weights, row.mask) == ([3, 4, 5], [0, 0, 0], [0, 0, 0])
+
+
 def test_pieces_are_the_texts_of_the_ids(tmp_path):
     folder = TokenWeightsFolder(tmp_path, piece=lambda token: f"<{token}>")
     folder.add(1, "policy", WeighedRow("rollout", [3, 4], [0.0, 1.0]))
