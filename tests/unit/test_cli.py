@@ -25,6 +25,7 @@ VERBS = [
     "show",
     "view",
     "cost",
+    "export",
     "env",
     "monitor",
     "experiment",
