@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
+from composer_replication.config import Config, TrainingConfig
+from composer_replication.errors import UsageError
 from composer_replication.losses import generalized_jsd_loss
 from composer_replication.objective import SdpoSettings
 from composer_replication.records import Source, Trace
@@ -13,6 +17,10 @@ from composer_replication.training import ComposerDataCollator
 from composer_replication.training.channels import ReplayPreference, SelfDistillation
 from composer_replication.training.lessons.online_sites import Rolled
 from composer_replication.training.lessons.token_weights import TokenWeightsFolder, WeighedRow, policy_row
+from composer_replication.training.planning.refusals import (
+    refuse_what_processes_cannot_do,
+    refuse_what_would_do_nothing,
+)
 from composer_replication.training.rollouts.samples import RolloutSamples
 from composer_replication.training.stored.records import TokenWeights
 from tests.distributed.scenes import Scene, build, new_model, run, stored_examples
@@ -96,6 +104,12 @@ def test_a_long_turn_is_weighed_in_chunks(monkeypatch):
     assert any(whole.weights)
 
 
+def test_a_rollout_that_says_nothing_has_a_row_without_weights():
+    trace = Trace(trace_id="t", source=Source(agent="a"), messages=(), turns=())
+    row = policy_row(new_model(), Rolled(trace, [3, 4, 5], [], []), 0.5, 1.0)
+    assert (row.ids, row.weights, row.mask) == ([3, 4, 5], [0, 0, 0], [0, 0, 0])
+
+
 def test_pieces_are_the_texts_of_the_ids(tmp_path):
     folder = TokenWeightsFolder(tmp_path, piece=lambda token: f"<{token}>")
     folder.add(1, "policy", WeighedRow("rollout", [3, 4], [0.0, 1.0]))
@@ -157,3 +171,15 @@ def test_stored_sites_have_the_weights_of_their_loss(settings):
 def test_a_batch_without_pairs_has_no_rows():
     batch = ComposerDataCollator(0)(stored_examples(1, range(0)))
     assert ReplayPreference().token_weights(new_model(), batch, 1.0) == []
+
+
+@pytest.mark.parametrize(("asked", "refused"), [(None, False), (False, False), (True, True)])
+def test_only_asking_for_weights_is_refused_where_there_are_none(asked, refused):
+    training = TrainingConfig(rollouts=False, token_weights=asked)
+    config = Config(training=training)
+    for refuse in (
+        lambda: refuse_what_processes_cannot_do(Config(training=TrainingConfig(token_weights=asked)), 2, False),
+        lambda: refuse_what_would_do_nothing(config),
+    ):
+        with pytest.raises(UsageError, match="token_weights") if refused else nullcontext():
+            refuse()

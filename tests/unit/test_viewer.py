@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from composer_replication.errors import UsageError
-from composer_replication.records import ErrorSite, Trace, emptied, render_action
+from composer_replication.records import ErrorSite, Trace, Turn, emptied, render_action
 from composer_replication.runs import RECORDS, Run
 from composer_replication.viewer.api import Library, encoded
 from composer_replication.viewer.cache import CacheEntry
 from composer_replication.viewer.visible import one_line, visible
+from tests.command_line import recompose
 from tests.samples import sample_files
 from tests.viewed_run import FAMILIES, HOSTILE, add_trace, long_trace, viewed_run
 
@@ -255,6 +256,17 @@ def test_a_stage_that_is_made_again_is_read_and_indexed_again(tmp_path):
     assert library.answer("run", "list", {"kind": "trace"})["total"] == 2
 
 
+def test_the_index_lets_others_write_and_goes_on_inside_a_trace(tmp_path, monkeypatch):
+    monkeypatch.setattr("composer_replication.viewer.search.TURN_S", 0.0)
+    run = viewed_run(tmp_path / "run")
+    add_trace(run, long_trace(70, "zebra"))
+    library = Library([run.path])
+    while library.answer("run", "search", {"q": "zebra"})["indexing"]:
+        pass
+    found = library.answer("run", "search", {"q": "zebra", "limit": "200"})["results"]
+    assert [each["message"] for each in found] == [0, *range(1, 141, 2)], "every message once"
+
+
 def test_a_window_of_a_very_long_trace_is_quick(tmp_path, monkeypatch):
     """Put into the cache as it is: making and reading 100,000 turns takes seconds that say nothing about a window."""
     library = Library([viewed_run(tmp_path / "run").path])
@@ -285,6 +297,21 @@ def test_hostile_text_is_inert_in_every_answer(tmp_path):
         assert not any(char in answer for char in "\x1b\x07\u202e\u200b\x9b\U000e0041")
         assert "\\u001b" not in answer
     assert render_action(trace.messages[1]) != visible(render_action(trace.messages[1]))
+
+
+@pytest.mark.parametrize("arguments", ['{"a": "\\ud83d"}', '{"a":' * 700 + "1" + "}" * 700, "[" * 90000, '{"a": NaN}'])
+def test_odd_arguments_of_a_call_do_not_end_the_viewer(tmp_path, arguments):
+    run, trace = viewed_run(tmp_path / "run"), long_trace(1, "odd")
+    call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": arguments}}
+    odd = ({"role": "assistant", "content": "odd", "tool_calls": [call]},)
+    add_trace(run, trace.model_copy(update={"messages": trace.messages[:1] + odd, "turns": (Turn(start=1, end=2),)}))
+    library = Library([run.path])
+    window = library.answer("run", "trace", {"id": trace.trace_id})
+    assert encoded(window)
+    assert window["turns"][0]["messages"][0]["tool_calls"][0]["arguments"] == arguments
+    assert library.answer("run", "search", {"q": "odd"})["results"]
+    assert recompose("show", run.path, f"{trace.trace_id}:0").returncode == 0
+    assert recompose("show", run.path, trace.trace_id).returncode == 0
 
 
 def test_a_run_that_cannot_be_written_is_shown_all_the_same(tmp_path, monkeypatch):

@@ -23,6 +23,7 @@ from composer_replication.records import (
 from composer_replication.runs import Run, read_records
 
 from .cache import Cache, CacheEntry
+from .visible import one_line
 
 SHORT = 200
 """Characters of a text in a list."""
@@ -38,7 +39,7 @@ class CachedStage(NamedTuple):
 
 
 def _short(text: str) -> str:
-    return " ".join(text[: 4 * SHORT].split())[:SHORT]
+    return one_line(text, SHORT)
 
 
 def _plain(record: BaseModel) -> JsonObject:

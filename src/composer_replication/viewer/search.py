@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -29,6 +30,8 @@ TEXTS: dict[str, tuple[str, ...]] = {
 }
 """Fields of records that are searched; messages of traces besides."""
 AROUND, WAIT_S, BATCH, MAX_CANDIDATES, MAX_RESULTS = 80, 1.5, 500, 5000, 200
+TURN_S = 0.5
+"""How long the index may keep others from writing to the cache."""
 _WORDS = re.compile(r'"([^"]+)"|(\S+)')
 _TABLES = """
 CREATE TABLE IF NOT EXISTS documents (
@@ -36,7 +39,9 @@ CREATE TABLE IF NOT EXISTS documents (
     place INTEGER
 );
 CREATE INDEX IF NOT EXISTS documents_of ON documents (source);
-CREATE TABLE IF NOT EXISTS indexed (source TEXT PRIMARY KEY, mark TEXT NOT NULL, last INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS indexed (
+    source TEXT PRIMARY KEY, mark TEXT NOT NULL, last INTEGER NOT NULL, ahead INTEGER NOT NULL
+) WITHOUT ROWID;
 CREATE VIRTUAL TABLE IF NOT EXISTS trigrams USING fts5(text, content='', detail=none, tokenize='trigram');
 """
 
@@ -105,29 +110,40 @@ def progress(cache: Cache) -> JsonObject:
 
 
 def _index_some(cache: Cache, source: str, mark: str) -> None:
-    """The next records of a source, in one transaction. Documents of an earlier state of it are forgotten first; what
-    the trigrams still say of them leads nowhere."""
+    """For a moment, in one transaction: others must be able to write in between. Documents of an earlier state of the
+    source are forgotten first; what the trigrams still say of them leads nowhere."""
+    added, started = 0, time.monotonic()
     with cache.writing() as db:
-        known = cache.rows("SELECT last FROM indexed WHERE source = ? AND mark = ?", source, mark)
+        known = cache.rows("SELECT last, ahead FROM indexed WHERE source = ? AND mark = ?", source, mark)
         if not known:
             db.execute("DELETE FROM documents WHERE source = ?", (source,))
-        last = known[0][0] if known else -1
+        last, ahead = known[0] if known else (-1, 0)
         query = "SELECT number, kind, id, body FROM records WHERE source = ? AND number > ? ORDER BY number LIMIT ?"
         for record, kind, record_id, body in cache.rows(query, source, last, BATCH):
-            for document in texts_of(cache, kind, record_id, body):
+            for document in texts_of(cache, kind, record_id, body, ahead):
+                if added and document.place and time.monotonic() - started > TURN_S:
+                    ahead = document.place
+                    break
                 row = (source, record, document.field, document.place)
-                added = db.execute("INSERT INTO documents VALUES (NULL, ?, ?, ?, ?)", row).lastrowid
-                db.execute("INSERT INTO trigrams (rowid, text) VALUES (?, ?)", (added, document.text))
-            last = record
-        db.execute("INSERT OR REPLACE INTO indexed VALUES (?, ?, ?)", (source, mark, last))
+                number = db.execute("INSERT INTO documents VALUES (NULL, ?, ?, ?, ?)", row).lastrowid
+                text = document.text.encode("utf-8", "replace").decode()  # arguments may hold halves of a pair
+                db.execute("INSERT INTO trigrams (rowid, text) VALUES (?, ?)", (number, text))
+                added += 1
+            else:
+                last, ahead = record, 0
+            if time.monotonic() - started > TURN_S:
+                break
+        db.execute("INSERT OR REPLACE INTO indexed VALUES (?, ?, ?, ?)", (source, mark, last, ahead))
 
 
-def texts_of(cache: Cache, kind: str, record_id: str, body: bytes) -> Iterator[SearchText]:
+def texts_of(cache: Cache, kind: str, record_id: str, body: bytes, start: int = 0) -> Iterator[SearchText]:
+    """Of a trace the messages from `start` on."""
     if kind == "trace":
-        query = "SELECT first, body FROM parts WHERE trace_id = ? AND what = 'm' ORDER BY first"
-        for first, chunk in cache.db.execute(query, (record_id,)):
+        query = "SELECT first, body FROM parts WHERE trace_id = ? AND what = 'm' AND first >= ? ORDER BY first"
+        for first, chunk in cache.db.execute(query, (record_id, start - start % CHUNK)):
             for place, message in enumerate(unpacked(chunk), first):
-                yield SearchText(message["role"], place, render_action(message))
+                if place >= start:
+                    yield SearchText(message["role"], place, render_action(message))
         return
     fields = TEXTS.get(kind)
     if fields:

@@ -64,13 +64,20 @@ class TurnStates(NamedTuple):
 
     @property
     def chunks(self) -> list[slice]:
+        """At least one, of nothing where the turn is empty."""
         size = max(1, LOGITS_AT_ONCE // len(self.head.weight_VH))
-        return [slice(start, start + size) for start in range(0, len(self.hidden_NH), size)]
+        return [slice(start, start + size) for start in range(0, max(1, len(self.hidden_NH)), size)]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Norms and entropies of bfloat16 would have two digits."""
+        return torch.promote_types(self.head.weight_VH.dtype, torch.float32)
 
     def logits(self, chunk: slice) -> Tensor:
         weight_VH, bias_V, scale = self.head
         logits_NV = self.hidden_NH[chunk].to(weight_VH.dtype) @ weight_VH.T
-        return scale * (logits_NV if bias_V is None else logits_NV + bias_V)
+        logits_NV = scale * (logits_NV if bias_V is None else logits_NV + bias_V)
+        return logits_NV.to(self.dtype)
 
     def logprobs(self, turn: Sequence[int], temperature: float = 1.0) -> Tensor:
         """Of the tokens that stand there."""
@@ -117,7 +124,7 @@ def logprob_row(
     """Of a loss whose slope at the log-probability of each token of the turn is known."""
     states = turn_states(model, context, turn)
     labels_N = torch.tensor(turn, device=states.hidden_NH.device)
-    slopes_N = torch.tensor(slopes, device=states.hidden_NH.device, dtype=states.head.weight_VH.dtype)
+    slopes_N = torch.tensor(slopes, device=states.hidden_NH.device, dtype=states.dtype)
     weights = [
         logprob_token_weights(states.logits(chunk), labels_N[chunk], slopes_N[chunk], temperature)
         for chunk in states.chunks
@@ -149,7 +156,7 @@ def site_weights(
 ) -> Tensor:
     """Of one site, whose mean over the turn's tokens has this weight; 0 where gate G3 drops it."""
     kept = not own.require_disfavour or bool(teacher.logprobs(turn).mean() < student.logprobs(turn).mean())
-    shares_N = student.hidden_NH.new_full((len(turn),), weight * kept / len(turn), dtype=student.head.weight_VH.dtype)
+    shares_N = student.hidden_NH.new_full((len(turn),), weight * kept / len(turn), dtype=student.dtype)
     if importance_N is not None:
         shares_N = shares_N * importance_N
     found = [

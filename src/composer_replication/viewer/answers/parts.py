@@ -12,6 +12,7 @@ from ..lookup import CachedRecord, RunView, state_of
 
 MAX_MESSAGE_CHARS = 20_000
 """Of one message in a window; `message` gives all of it."""
+MAX_DEPTH = 40
 
 
 def ref(kind: str, record_id: str, label: str = "") -> JsonObject:
@@ -38,10 +39,26 @@ def calls_of(message: Mapping[str, Any]) -> list[JsonObject]:
             "id": call.get("id"),
             "name": call["function"]["name"],
             "arguments": call["function"]["arguments"],
-            "parsed": json_object(call["function"]["arguments"]),
+            "parsed": shallow(json_object(call["function"]["arguments"])),
         }
         for call in message.get("tool_calls") or ()
     ]
+
+
+def shallow(value: JsonObject | None) -> JsonObject | None:
+    """None for what is nested so deeply that no reader would unfold it; its text is there all the same."""
+    layer: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        layer = [inner for each in layer for inner in _inside(each)]
+        if not layer:
+            return value
+    return None
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(cast("JsonObject", value).values())
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def shown_turn(view: RunView, trace_id: str, number: int, limit: int | None = MAX_MESSAGE_CHARS) -> JsonObject:
@@ -85,7 +102,7 @@ def side(message: Mapping[str, Any]) -> JsonObject:
 
 
 def shown_reply(reply: JsonObject, voters: Sequence[str]) -> JsonObject:
-    action = json_object(reply["action"] or "")
+    action = shallow(json_object(reply["action"] or ""))
     return {
         "name": reply["teacher"],
         **{name: reply[name] for name in ("key", "teacher", "served_model", "family", "finish_reason")},
