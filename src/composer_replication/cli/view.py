@@ -78,6 +78,7 @@ def _listening(port: int) -> Generator[socket.socket]:
     try:
         try:
             listener.bind((HOST, port))
+            listener.listen()  # from here on a browser that comes early waits and is not refused
         except OSError as error:
             raise UsageError(f"port {port} is taken", "give another --port") from error
         yield listener
