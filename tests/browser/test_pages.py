@@ -303,6 +303,7 @@ def test_the_theme_follows_the_system_until_it_is_chosen(context, served, watche
     light = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
     assert dark != light
     page.reload()
+    expect(page.locator("h1")).to_be_visible()
     assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == light
     page.keyboard.press("d")
     assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == dark

@@ -1,5 +1,5 @@
 // One place for keys. A page adds its own while it is shown; the help overlay lists what works now.
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 export interface Key {
   key: string;
@@ -14,7 +14,8 @@ export const keysNow = (): Key[] => layers.flat();
 export function useKeys(keys: Key[]): void {
   const latest = useRef(keys);
   latest.current = keys;
-  useEffect(() => {
+  // Not after the paint: a key must do what the page that one sees says.
+  useLayoutEffect(() => {
     const layer = keys.map(({ key, does }, place) => ({ key, does, act: () => latest.current[place]?.act() }));
     layers.push(layer);
     return () => {

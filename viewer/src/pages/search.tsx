@@ -56,7 +56,7 @@ export function SearchPage() {
           <select value={kind} onChange={(event) => refine(here, { kind: event.currentTarget.value })}>
             <option value="">everything</option>
             {KINDS.map((each) => (
-              <option value={each}>{each}s</option>
+              <option value={each}>{each === "reply" ? "replies" : `${each}s`}</option>
             ))}
           </select>
         </label>
