@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 MAX_PAINT_MS, MAX_FRAME_MS, MAX_SERVER_MB = 1000, 50, 300
 TRIES = 3
-"""Other work on the machine only ever makes it slower, so the best try is the measure."""
+"""Other work on the machine only ever makes it slower, so the first try that is fast enough counts."""
 SCROLL = """async (element) => {
     const frames = [];
     let last = performance.now();
@@ -35,22 +35,22 @@ def trace(context, served, watched):
 @pytest.mark.parametrize("address", ["run", "pairs"])
 def test_the_first_paint_comes_within_a_second(watched, served, address):
     page = watched.page
-    painted: list[float] = []
-    for _ in range(TRIES):
+
+    def opened() -> float:
         page.goto("about:blank")
         page.goto(f"{served.origin}/#/run/{address}")
         page.wait_for_selector(".funnel li, .row[aria-rowindex]")
-        painted.append(page.evaluate("performance.now()"))
+        return page.evaluate("performance.now()")
+
+    assert any(opened() < MAX_PAINT_MS for _ in range(TRIES)), "with rows in it"
     assert page.evaluate(CONTENT) < MAX_PAINT_MS
-    assert min(painted) < MAX_PAINT_MS, "with rows in it"
 
 
 def test_a_transcript_scrolls_smoothly(watched, served, trace):
     page = watched.page
     page.goto(f"{served.origin}/#/run/trace/{trace}?turn=4000")
     expect(page.locator("#turn-4000")).to_be_visible()
-    slowest = [page.locator(".scroller").evaluate(SCROLL) for _ in range(TRIES)]
-    assert min(slowest) < MAX_FRAME_MS
+    assert any(page.locator(".scroller").evaluate(SCROLL) < MAX_FRAME_MS for _ in range(TRIES))
     assert page.locator(".turn").count() < 60
     expect(page.locator(".turn").nth(1)).to_contain_text("line 0")
 
@@ -59,7 +59,7 @@ def test_a_list_of_pairs_scrolls_smoothly(watched, served):
     page = watched.page
     page.goto(f"{served.origin}/#/run/pairs")
     expect(page.locator(".row").nth(5)).to_be_visible()
-    assert min(page.locator(".scroller").evaluate(SCROLL) for _ in range(TRIES)) < MAX_FRAME_MS
+    assert any(page.locator(".scroller").evaluate(SCROLL) < MAX_FRAME_MS for _ in range(TRIES))
 
 
 def test_the_server_stays_small(watched, served, trace):
