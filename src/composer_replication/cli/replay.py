@@ -83,8 +83,7 @@ def replay(
     cap_micros = _cap_micros(max_usd)
     if no_teachers and (chosen or dry_run or batch or max_usd is not None):
         raise UsageError("--no-teachers asks nobody", f"recompose replay {quoted(run)} --no-teachers")
-    refuse_stale(opened, "replay")
-    is_done = opened.stage("replay").is_done and not dry_run
+    is_done = refuse_stale(opened, "replay") and not dry_run
     if is_done:
         refuse_other_options(opened, chosen, own_family, policy, one_teacher)
     elif not chosen and not no_teachers:
@@ -109,7 +108,7 @@ def _sample(run: Run, policy: str, progress: Progress) -> None:
     with run.lock():
         if means_own(run, policy):
             ensure_policy(run, progress)
-            refuse_stale(run, "sites")
+            refuse_stale(run, "samples")
         progress.stage("samples", "sample the policy")
         sample_policy(run, progress, policy)
 
