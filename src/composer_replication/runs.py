@@ -210,7 +210,7 @@ class StageFolder:
         shaped_like: StageFolder | None = None,
     ) -> None:
         """`shaped_like` is the stage of whose shards each became one of this stage."""
-        manifest = {
+        manifest: dict[str, Any] = {
             "stage": self.noun,
             "version": __version__,
             "records": written.records,

@@ -50,8 +50,15 @@ def hint(run: Run, progress: Progress, workers: int | None = None) -> None:
         # What a judge or another trace had to say is not in the key.
         is_alone = judge is None and config.sibling == "off"
         jobs = (
-            HintsJob(key_of(*both) if is_alone else "", writer.scratch / f"{number}.shard", run.path, *both, config)
-            for number, both in enumerate(shards_together(ingestion, sites))
+            HintsJob(
+                key_of(traces, found) if is_alone else "",
+                writer.scratch / f"{number}.shard",
+                run.path,
+                traces,
+                found,
+                config,
+            )
+            for number, (traces, found) in enumerate(shards_together(ingestion, sites))
         )
 
         def ask_in_shard(job: HintsJob) -> Shard:
