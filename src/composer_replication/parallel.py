@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import BaseContext
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from .errors import RecomposeError
 
@@ -49,7 +49,7 @@ def in_order(
 
 def _first(waiting: deque[tuple[Job, Result | Future[Result]]]) -> tuple[Job, Result]:
     job, result = waiting.popleft()
-    return job, result.result() if isinstance(result, Future) else result
+    return (job, cast("Future[Result]", result).result()) if isinstance(result, Future) else (job, result)
 
 
 def _context(module: str) -> BaseContext:

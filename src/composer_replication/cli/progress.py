@@ -57,7 +57,7 @@ class PlainLines:
         if done < total and time.monotonic() - self._last < SECONDS_BETWEEN_LINES:
             return
         self._last = time.monotonic()
-        told = ", ".join(filter(None, (detail, left and f"{timedelta(seconds=round(left))} left")))
+        told = ", ".join(filter(None, (detail, f"{timedelta(seconds=round(left))} left" if left else "")))
         self._print(f"{self._stage}: {done}/{total} {told}".rstrip())
         for line in self._figures:
             self._print(f"  {line}")
