@@ -226,7 +226,7 @@ class _Teacher(BaseHTTPRequestHandler):
 # The benchmarks
 
 
-def through_the_stages(corpus: Path, size: int, run: Path, with_examples: bool) -> dict[str, Any]:
+def through_the_stages(corpus: Path, size: int, run: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"orjson": rates(size, measured(sys.executable, "-c", LOADS, corpus))}
     found["ingest"] = rates(size, measured(*verb("ingest", corpus, "-o", run)))
     found["sites"] = rates(size, measured(*verb("sites", run)))
@@ -235,8 +235,17 @@ def through_the_stages(corpus: Path, size: int, run: Path, with_examples: bool) 
         found["replay --dry-run"] = rates(size, measured(*verb("replay", run, *options, "--dry-run")))
         found["replay"] = rates(size, measured(*verb("replay", run, *options, "--max-usd", "1000")))
     found["pair"] = rates(size, measured(*verb("pair", run)))
-    if with_examples:
-        found["examples"] = rates(size, measured(sys.executable, "-c", EXAMPLES, run))
+    return found
+
+
+def examples(scratch: Path, megabytes: int, source: Path) -> dict[str, Any]:
+    corpus, run = scratch / "sessions", scratch / "run"
+    size, _ = write_corpus(corpus, megabytes * MB, source)
+    for words in (("ingest", corpus, "-o", run), ("sites", run), ("hint", run)):
+        measured(*verb(*words))
+    found = rates(size, measured(sys.executable, "-c", EXAMPLES, run))
+    for folder in (corpus, run):
+        shutil.rmtree(folder)
     return found
 
 
@@ -298,22 +307,36 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, nargs="+", default=[100, 400, 4000])
     parser.add_argument("--samples", type=Path, default=SAMPLES)
     parser.add_argument("--scratch", type=Path, help="where the corpora and runs go; the system's temporary folder")
-    parser.add_argument("--examples-up-to", type=int, default=400, help="MB; rendering with a tokenizer is slow")
-    parser.add_argument("--kills", type=int, default=3, help="of each stage, at the smallest size")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument(
+        "--examples-megabytes", type=int, nargs="*", default=[5, 20], help="rendering with a tokenizer is slow"
+    )
+    parser.add_argument("--kills", type=int, default=3, help="of each stage, at the smallest size; 0: none")
+    parser.add_argument("--json", type=Path, help="results; sizes that are in the file already stay")
     options = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [str(Path(__file__).parent.parent / "src"), str(Path(__file__).parent.parent)]
     )
     machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
-    results: dict[str, Any] = {"machine": machine, "load": os.getloadavg()[0], "sizes": {}}
+    results: dict[str, Any] = {"machine": machine, "sizes": {}}
+    if options.json and options.json.exists():
+        results = json.loads(options.json.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory(dir=options.scratch, prefix="scale-") as scratch:
+        results.setdefault("examples", {})
+        results["examples"] |= {
+            each: examples(Path(scratch), each, options.samples) for each in options.examples_megabytes
+        }
         for megabytes in sorted(options.megabytes):
             corpus, run = Path(scratch, "sessions"), Path(scratch, "run")
             size, files = write_corpus(corpus, megabytes * MB, options.samples)
-            stages = through_the_stages(corpus, size, run, megabytes <= options.examples_up_to)
+            stages = through_the_stages(corpus, size, run)
             counts = json.loads((run / "ingestion" / "manifest.json").read_text(encoding="utf-8"))["counts"]
-            told = {"mb": size / MB, "files": files, "stages": stages, "hashes": hashes(run)}
+            told = {
+                "load": os.getloadavg()[0],
+                "mb": size / MB,
+                "files": files,
+                "stages": stages,
+                "hashes": hashes(run),
+            }
             told["counts"] = {name: counts[name] for name in ("files", "traces", "turns", "tool_calls")}
             to_hints = [stages[name] for name in ("ingest", "sites", "hint")]
             told["through_hints"] = {
@@ -322,20 +345,22 @@ def main() -> None:
                 "times_orjson": round(sum(one["cpu_s"] for one in to_hints) / stages["orjson"]["cpu_s"], 1),
             }
             told["ingest_over_orjson"] = round(stages["ingest"]["cpu_s"] / stages["orjson"]["cpu_s"], 2)
-            if megabytes == min(options.megabytes):
+            if options.kills and megabytes == min(options.megabytes):
                 walls = {name: stages[name]["wall_s"] for name in ("ingest", "sites", "hint")}
                 again = killed_and_resumed(corpus, Path(scratch, "killed"), walls, options.kills, seed=0)
                 results["killed"] = again | {"same_hashes": again["hashes"] == told["hashes"]}
-                results["grown"] = grown(corpus, run, options.samples)
+            told["grown"] = grown(corpus, run, options.samples)
             results["sizes"][str(megabytes)] = told
             print(json.dumps({megabytes: told}), flush=True)
             for folder in (corpus, run):
                 shutil.rmtree(folder)
+    results["sizes"] = dict(sorted(results["sizes"].items(), key=lambda item: int(item[0])))
     results["flat"] = flatness(results["sizes"])
     if options.json:
         options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     print(table(results))
-    print(json.dumps({name: results.get(name) for name in ("killed", "grown")}, indent=1))
+    print(json.dumps({"examples": results["examples"]}))
+    print(json.dumps({"killed": results.get("killed")}))
 
 
 if __name__ == "__main__":

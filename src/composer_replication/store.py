@@ -226,7 +226,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 def _compress(raw: BinaryIO, chunks: Iterable[bytes]) -> Written:
     digest, number = hashlib.sha256(), 0
-    with zstandard.ZstdCompressor(level=3).stream_writer(raw, closefd=False) as out:
+    with zstandard.ZstdCompressor(level=1).stream_writer(raw, closefd=False) as out:
         for chunk in chunks:
             digest.update(chunk)
             out.write(chunk)

@@ -52,7 +52,11 @@ TRACE_READERS: dict[str, Format] = {
 
 
 def detect_format(file: InputFile) -> str | None:
-    """The name of the format that the file shows, or None."""
+    """The name of the format that the file shows, or None. The first that recognises a value wins, so one line of a file
+    of the first format of all is enough."""
+    name, first = next(iter(TRACE_READERS.items()))
+    if any(first.recognises(_value(line)) for line in _head_lines(file)):
+        return name
     values = list(_head_values(file))
     return next((name for name, known in TRACE_READERS.items() if any(map(known.recognises, values))), None)
 

@@ -27,7 +27,7 @@ from composer_replication.store import Shard, ShardWriter, write_shard
 
 from .formats import TRACE_READERS
 from .inputs import Input, Inputs
-from .reading import InputFile, Quarantined, ReadingReport
+from .reading import BUFFER_BYTES, InputFile, Quarantined, ReadingReport
 
 BYTES_PER_PROCESS = 16 << 20
 SHARD_CHUNK_BYTES = 1 << 20
@@ -86,7 +86,7 @@ def read_file(job: FileJob) -> Shard:
     file = InputFile(job.input.path, ReadingReport(), job.redact, job.input.licence, job.input.name, job.subagents)
     found = FileRead(job.input.name, job.input.state, job.input.format, known=sorted(job.known))
     trace_ids: set[str] = set()
-    with tempfile.TemporaryFile(dir=job.shard.parent) as plain:
+    with tempfile.TemporaryFile(buffering=BUFFER_BYTES, dir=job.shard.parent) as plain:
         try:
             for session in TRACE_READERS[job.input.format].read(file):
                 own = session.without({key for key in session.keys if _number(key) in job.known} if job.known else ())
