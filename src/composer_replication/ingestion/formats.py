@@ -52,8 +52,8 @@ TRACE_READERS: dict[str, Format] = {
 
 
 def detect_format(file: InputFile) -> str | None:
-    """The name of the format that the file shows, or None. The first that recognises a value wins, so one line of a file
-    of the first format of all is enough."""
+    """The name of the format that the file shows, or None. The first that recognises a value wins, so one line of the
+    very first format is enough."""
     name, first = next(iter(TRACE_READERS.items()))
     if any(first.recognises(_value(line)) for line in _head_lines(file)):
         return name

@@ -76,7 +76,7 @@ class Yield(NamedTuple):
     correct: int
 
 
-class Place(NamedTuple):
+class TurnPlace(NamedTuple):
     """A turn of a trace that is not in memory."""
 
     trace_id: str
@@ -98,8 +98,8 @@ def choose_states(
     seen: set[bytes] = set()
     errors = _distinct(traces, _error_places(sites), seen)
     entropies = {id_: action_entropy(turns) for id_, turns in (samples or {}).items()}
-    sampled: list[tuple[float, Place]] = []
-    audited: list[tuple[float, Place]] = []
+    sampled: list[tuple[float, TurnPlace]] = []
+    audited: list[tuple[float, TurnPlace]] = []
     for place, state_id in _rest(traces, seen) if samples or config.audit_rate else ():
         if state_id in entropies:
             sampled.append((entropies[state_id], place))
@@ -108,7 +108,7 @@ def choose_states(
     unsure = _unsure(sampled, config.entropy_share)
     taken = set(unsure)
     drawn = [place for _, place in sorted(audited, key=lambda one: one[0]) if place not in taken]
-    asked: list[tuple[Place, Bucket]] = [(place, "error") for place in errors]
+    asked: list[tuple[TurnPlace, Bucket]] = [(place, "error") for place in errors]
     asked.extend((place, "entropy") for place in unsure)
     asked = asked[: limit - min(len(drawn), math.ceil(limit * config.audit_rate))]
     asked.extend([(place, "audit") for place in _early_first(drawn[: limit - len(asked)])])
@@ -160,18 +160,18 @@ def yields(
     }
 
 
-def _error_places(sites: Iterable[ErrorSite]) -> list[Place]:
-    found = (Place(site.trace_id, site.turn) for site in sites if site.fault == "policy")
+def _error_places(sites: Iterable[ErrorSite]) -> list[TurnPlace]:
+    found = (TurnPlace(site.trace_id, site.turn) for site in sites if site.fault == "policy")
     return _early_first(dict.fromkeys(found))
 
 
-def _unsure(sampled: Sequence[tuple[float, Place]], share: float) -> list[Place]:
+def _unsure(sampled: Sequence[tuple[float, TurnPlace]], share: float) -> list[TurnPlace]:
     """The share of the sampled states with the highest entropy. Where all samples agree there is nothing to ask."""
     ranked = sorted(sampled, key=lambda one: (-one[0], one[1].turn))[: math.ceil(len(sampled) * share)]
     return _early_first(place for entropy, place in ranked if entropy)
 
 
-def _early_first(places: Iterable[Place]) -> list[Place]:
+def _early_first(places: Iterable[TurnPlace]) -> list[TurnPlace]:
     return sorted(places, key=lambda place: place.turn)
 
 
@@ -181,13 +181,13 @@ def _draw(state_id: str, seed: int) -> float:
     return int.from_bytes(digest[:8]) / 2**64
 
 
-def _states(traces: Traces, places: Sequence[Place]) -> list[State]:
+def _states(traces: Traces, places: Sequence[TurnPlace]) -> list[State]:
     """The states themselves: only their traces are held, and of a run's no more than is shown of them."""
     found = {trace.trace_id: trace for trace in _chosen(traces, places, marked=True)}
     return [State(found[place.trace_id], place.turn) for place in places]
 
 
-def _chosen(traces: Traces, places: Iterable[Place], marked: bool = False) -> Iterable[Trace]:
+def _chosen(traces: Traces, places: Iterable[TurnPlace], marked: bool = False) -> Iterable[Trace]:
     last: dict[str, int] = {}
     for place in places:
         last[place.trace_id] = max(place.turn, last.get(place.trace_id, 0))
@@ -196,17 +196,17 @@ def _chosen(traces: Traces, places: Iterable[Place], marked: bool = False) -> It
     return (trace for trace in traces if trace.trace_id in last)
 
 
-def _distinct(traces: Traces, places: Sequence[Place], seen: set[bytes]) -> list[Place]:
+def _distinct(traces: Traces, places: Sequence[TurnPlace], seen: set[bytes]) -> list[TurnPlace]:
     """Places whose request is not among those seen; theirs are added."""
     turns: dict[str, list[int]] = defaultdict(list)
     for place in places:
         turns[place.trace_id].append(place.turn)
     keys = {
-        Place(trace.trace_id, turn): key
+        TurnPlace(trace.trace_id, turn): key
         for trace in _chosen(traces, places)
         for turn, key in zip(turns[trace.trace_id], _requests(trace, turns[trace.trace_id]), strict=True)
     }
-    first: list[Place] = []
+    first: list[TurnPlace] = []
     for place in places:
         if keys[place] not in seen:
             seen.add(keys[place])
@@ -214,13 +214,13 @@ def _distinct(traces: Traces, places: Sequence[Place], seen: set[bytes]) -> list
     return first
 
 
-def _rest(traces: Traces, seen: set[bytes]) -> Iterator[tuple[Place, str]]:
+def _rest(traces: Traces, seen: set[bytes]) -> Iterator[tuple[TurnPlace, str]]:
     """Every turn whose request is not among those seen, with the id of its state; its request is added."""
     for trace in traces:
         for turn, key in enumerate(_requests(trace, range(len(trace.turns)))):
             if key not in seen:
                 seen.add(key)
-                yield Place(trace.trace_id, turn), trace.state_id(turn)
+                yield TurnPlace(trace.trace_id, turn), trace.state_id(turn)
 
 
 def _requests(trace: Trace, turns: Iterable[int]) -> Iterator[bytes]:
