@@ -304,7 +304,7 @@ def flatness(sizes: dict[str, Any]) -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, nargs="+", default=[100, 400, 4000])
+    parser.add_argument("--megabytes", type=int, nargs="*", default=[100, 400, 4000])
     parser.add_argument("--samples", type=Path, default=SAMPLES)
     parser.add_argument("--scratch", type=Path, help="where the corpora and runs go; the system's temporary folder")
     parser.add_argument(
