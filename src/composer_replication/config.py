@@ -325,17 +325,6 @@ class HardwareConfig(Section):
     vllm_memory_share: Fraction = 0.3
     """Of each GPU's memory, what vLLM may take when colocated."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_before(cls, values: Any) -> Any:
-        """Runs of before hold two more keys, which did nothing at their defaults."""
-        if not isinstance(values, dict):
-            return values
-        if values.get("vllm") == "server":
-            raise ValueError('vllm = "server" is [sampling] server = "http://…" now')
-        gone: dict[str, Any] = {"vllm_tensor_parallel": 1, "vllm_server_url": None}
-        return {key: value for key, value in values.items() if key not in gone or value != gone[key]}
-
     def autocasts(self, on_gpu: bool) -> bool:
         return on_gpu if self.autocast == "auto" else self.autocast == "bfloat16"
 
@@ -424,14 +413,6 @@ class MonitorConfig(Section):
     """`watch` only logs; `penalty` takes the reward on hard evidence; `drop` learns nothing from such a rollout."""
     alarm_rate: Fraction = 0.02
     """An alarm is raised where more of the last rollouts than this hit a canary."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_before(cls, values: Any) -> Any:
-        """Runs of before name what soft evidence cost; it costs a deeper grade now."""
-        if not isinstance(values, dict) or values.get("penalty_weight") != 0.2:
-            return values
-        return {key: value for key, value in values.items() if key != "penalty_weight"}
 
 
 class EvaluationConfig(Section):

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal, Required, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 SCHEMA_VERSION: Literal[1] = 1
@@ -265,15 +265,6 @@ class PreferencePair(StoredRecord):
     provenance: tuple[str, ...] = Field(description="keys of the replies that voted for the chosen action")
     simulated: bool
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_history(cls, values: Any) -> Any:
-        """Older runs carried a copy of the history in every pair, as `prompt`."""
-        if not isinstance(values, dict):
-            return values
-        fields = cast("JsonObject", values)
-        return {name: value for name, value in fields.items() if name != "prompt"}
-
 
 class Task(StoredRecord):
     """A verifiable task of an environment."""
@@ -318,13 +309,17 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def canonical_tool_call(call: ToolCall) -> str:
-    function = call["function"]
+def arguments_written(call: ToolCall) -> Any:
+    """What the arguments of a call say, or their text where that is no JSON."""
+    text = call["function"]["arguments"]
     try:
-        arguments: object = json.loads(function["arguments"])
+        return json.loads(text)
     except (ValueError, RecursionError):
-        arguments = function["arguments"]
-    return canonical_call(function["name"], arguments)
+        return text
+
+
+def canonical_tool_call(call: ToolCall) -> str:
+    return canonical_call(call["function"]["name"], arguments_written(call))
 
 
 def render_action(message: Message, thinking: str = "") -> str:

@@ -23,6 +23,7 @@ VERBS = [
     "train",
     "evaluate",
     "cost",
+    "export",
     "env",
     "monitor",
     "experiment",

@@ -61,7 +61,7 @@ def _signal(
     reference: str,
     progress: Progress,
 ) -> dict[str, Any]:
-    from composer_replication.training.models.turn_logprob import turn_logprob
+    from composer_replication.training.models.states import turn_logprob
     from composer_replication.training.stored.contexts import Contexts
 
     progress.stage("signal", "compare with re-matched pairs")

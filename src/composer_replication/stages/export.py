@@ -21,7 +21,7 @@ from .pairs import asked_traces
 from .policy import model_folder
 
 if TYPE_CHECKING:
-    from composer_replication.training.planning.row_lengths import TemplateLengths
+    from composer_replication.training.planning.lengths import TemplateLengths
 
 TRL_MAX_LENGTH = 1024
 """Of `DPOConfig`, `KTOConfig` and `SFTConfig` in TRL 1.16: longer rows are cut at their end, or dropped."""
@@ -65,8 +65,7 @@ def export(
 
 def _lengths(run: Run, tokenizer: str | None, pairs: Sequence[PreferencePair]) -> TemplateLengths | None:
     """None where the run's own model is not on this machine, or has no words for its sessions."""
-    from composer_replication.training.planning.lengths import find_chat_tokens
-    from composer_replication.training.planning.row_lengths import TemplateLengths
+    from composer_replication.training.planning.lengths import TemplateLengths, find_chat_tokens
 
     model, folder = run.config.model, model_folder(run)
     if tokenizer is not None:

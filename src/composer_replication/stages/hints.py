@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from composer_replication.config import HintsConfig
 from composer_replication.errors import RecomposeError, quoted
 from composer_replication.hints import HintGenerator, HintSet, SiblingHintGenerator, write_hints
+from composer_replication.hints.write import REFUSALS, HintRefusal
 from composer_replication.progress import Progress
 from composer_replication.records import ErrorSite, Trace
-from composer_replication.runs import Run, Shard, StageFolder, encoded
+from composer_replication.runs import Run, Shard, StageFolder, encoded, write_records
 from composer_replication.store import write_shard
 
 from .sharding import key_of, make_shards, shards_together
@@ -42,6 +43,7 @@ def hint(run: Run, progress: Progress, workers: int | None = None) -> None:
     started, stage, config = time.monotonic(), run.stage("hints"), run.config.hints
     ingestion, sites = run.stage("ingestion"), run.stage("sites")
     writer, totals = stage.write_shards(), Counter[str]()
+    refused: list[tuple[str, str]] = []
     groups = {name: Counter[str]() for name in ("layers", "leak_levels", "dropped")}
     solved: list[Trace] = []
     if config.sibling != "off":
@@ -67,6 +69,7 @@ def hint(run: Run, progress: Progress, workers: int | None = None) -> None:
         make, number = (hint_in_shard, workers) if is_alone else (ask_in_shard, 1)
         for counted in make_shards(writer, ingestion, jobs, make, progress, number):
             totals["hints"] += counted["hints"]
+            refused += counted["refused"]
             for name, group in groups.items():
                 group.update(counted[name])
     if judge and judge.tally.sites and judge.tally.failed.total() == judge.tally.sites:
@@ -75,7 +78,10 @@ def hint(run: Run, progress: Progress, workers: int | None = None) -> None:
         raise RecomposeError(f"no judge call was answered: {reason}", next_command)
     counts: dict[str, Any] = {"hints": totals["hints"], **{name: dict(group) for name, group in groups.items()}}
     counts |= {"judge": judge.tally.counts()} if judge else {}
-    stage.seal(writer.close(), counts, [ingestion, sites], started, shaped_like=ingestion)
+    written = writer.close()
+    reasons = (HintRefusal(site_id=site_id, reason=reason) for site_id, reason in refused)
+    beside = {REFUSALS: write_records(stage.path / REFUSALS, reasons)}
+    stage.seal(written, counts, [ingestion, sites], started, beside=beside, shaped_like=ingestion)
 
 
 def _make(job: HintsJob, judge: HintGenerator | None, solved: Sequence[Trace]) -> Shard:
@@ -83,7 +89,7 @@ def _make(job: HintsJob, judge: HintGenerator | None, solved: Sequence[Trace]) -
     by_trace: dict[str, list[ErrorSite]] = defaultdict(list)
     for site in stage.stream(ErrorSite, job.sites):
         by_trace[site.trace_id].append(site)
-    written = HintSet([], Counter())
+    written, refused = HintSet([], Counter()), list[HintRefusal]()
     for trace in ingestion.stream(Trace, job.traces, only=by_trace) if by_trace else ():
         sibling = SiblingHintGenerator([*solved, trace], show_call=job.config.sibling == "call")
         found = write_hints(
@@ -93,9 +99,11 @@ def _make(job: HintsJob, judge: HintGenerator | None, solved: Sequence[Trace]) -
             judge=judge,
             sibling=sibling if job.config.sibling != "off" else None,
             max_leak_level=job.config.max_leak_level,
+            on_refusal=refused.append,
         )
         written.hints.extend(found.hints)
         written.dropped.update(found.dropped)
     if by_trace:
         raise stage.damaged()
-    return write_shard(job.shard, job.key, encoded(written.hints), written.counts())
+    about = written.counts() | {"refused": [(one.site_id, one.reason) for one in refused]}
+    return write_shard(job.shard, job.key, encoded(written.hints), about)

@@ -166,7 +166,7 @@ def refuse_other_options(
     stage = run.stage("replay")
     with_own_family = stage.counts.get("own_family", False)
     wrong = ""
-    if chosen and {teacher.model for teacher in chosen} != (asked := _asked_models(stage, chosen)):
+    if chosen and {teacher.model for teacher in chosen} != (asked := set(stage.counts["teachers"])):
         wrong = f"with other teachers ({', '.join(sorted(asked)) or 'none'})"
     elif alias := _alias_it_lacks(stage, chosen):
         wrong = f"without --alias {quoted(alias)}"
@@ -192,13 +192,3 @@ def _alias_it_lacks(stage: StageFolder, chosen: Sequence[Teacher]) -> str | None
         return None
     other = (reply for reply in stage.stream(TeacherReply) if reply.outcome == "mismatched")
     return next(filter(None, (aliases.get((reply.teacher, reply.served_model or "")) for reply in other)), None)
-
-
-def _asked_models(stage: StageFolder, chosen: Sequence[Teacher]) -> set[str]:
-    """Stages of earlier versions do not tell: there, who replied was asked, and a later tier may have been."""
-    if "teachers" in stage.counts:
-        return set(stage.counts["teachers"])
-    first = min(teacher.tier for teacher in chosen)
-    return {reply.teacher for reply in stage.stream(TeacherReply)} | {
-        teacher.model for teacher in chosen if teacher.tier > first and not stage.counts.get("simulated")
-    }

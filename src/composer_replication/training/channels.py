@@ -27,7 +27,7 @@ from composer_replication.losses import (
     logprob_token_weights,
     preference_loss,
 )
-from composer_replication.objective import CHANNELS, ChannelSettings, Schedule, SdpoSettings, TrdpoSettings
+from composer_replication.objective import CHANNELS, ChannelSettings, OfEntry, Schedule, SdpoSettings, TrdpoSettings
 from composer_replication.sections import explain
 
 from .lessons.distillation import SiteStates, distil, places, repeated
@@ -54,21 +54,13 @@ class Channel(Protocol):
 
 
 @dataclass
-class SelfDistillation:
+class SelfDistillation(OfEntry):
     """Mean over sites of the mean divergence over the tokens of the error turn. The teacher is the live policy."""
 
     Settings: ClassVar = SdpoSettings
 
     settings: SdpoSettings = field(default_factory=SdpoSettings)
     name: str = "sdpo"
-
-    @property
-    def weight(self) -> float:
-        return self.settings.weight
-
-    @property
-    def schedule(self) -> Schedule:
-        return self.settings.schedule
 
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
         rows, starts, mask_KT = batch["sdpo_row"], batch["sdpo_start"], batch["sdpo_loss_mask"].bool()
@@ -109,7 +101,7 @@ class SelfDistillation:
 
 
 @dataclass
-class ReplayPreference:
+class ReplayPreference(OfEntry):
     """Preferences over the pairs that teacher replay produced."""
 
     Settings: ClassVar = TrdpoSettings
@@ -117,14 +109,6 @@ class ReplayPreference:
     settings: TrdpoSettings = field(default_factory=TrdpoSettings)
     name: str = "replay"
     metrics: dict[str, float] = field(default_factory=dict[str, float])
-
-    @property
-    def weight(self) -> float:
-        return self.settings.weight
-
-    @property
-    def schedule(self) -> Schedule:
-        return self.settings.schedule
 
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
         self.metrics = {}

@@ -25,9 +25,8 @@ from .episodes.visible_tests import VisibleTestsOf
 from .generators.difficulty import LEVELS, difficulty_score
 from .grading.apart import GradingProcesses
 from .splits import HELDOUT, by_repository, by_symbol, family
-from .tasks.asked import AskedTask
 from .tasks.store import read_tasks
-from .tasks.task import CodeTask, TaskFolder
+from .tasks.task import AskedTask, CodeTask, TaskFolder
 
 if TYPE_CHECKING:
     from composer_replication.config import Config, EnvironmentConfig

@@ -13,7 +13,7 @@ from composer_replication.records import JsonObject, Message, ToolCall, content_
 from composer_replication.windows import Cut, TurnHistory, fit_rendered
 
 from ..models.loading import Policy
-from .policy_text import policy_text
+from .lines import policy_text
 from .records import TokenizedTrace
 
 _PROBE: Message = {"role": "user", "content": "u"}
