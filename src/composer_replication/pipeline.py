@@ -100,16 +100,16 @@ def ensure_policy(run: Run, progress: Progress) -> None:
             run_stage(run, "policy", progress)
 
 
-def refuse_stale(run: Run, noun: str) -> bool:
+def refuse_stale(run: Run, noun: str, renewing: bool = True) -> bool:
     """Neither a stage nor any before it may be left over from other inputs than those that are there now, unless it is
-    the one to be made, and renews itself. Tells whether it is done."""
+    the one to be made, which renews itself. Tells whether it is done."""
     earlier: list[str] = []
     for stage in STAGES:
         folder, other = run.stage(stage.noun), None
         # Beside the policy, what ingestion was made from are files, whatever they are called.
         if stage.noun != "ingestion" or run.config.ingestion.rollouts:
             other = folder.made_from_another(each for each in earlier if each not in stage.compares_itself)
-        if other and not (stage.renews and stage.noun == noun):
+        if other and not (renewing and stage.renews and stage.noun == noun):
             again = f"delete {quoted(folder.path)} and what comes after, then run the same command"
             remedy = NEXT_COMMAND[stage.noun].replace("RUN", quoted(run.path)) if stage.renews else again
             raise UsageError(f"{folder.path} was made from another {other}", remedy)
