@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from composer_replication.config import Config
 from composer_replication.errors import UsageError
@@ -22,6 +22,11 @@ from .progress import open_progress
 
 RunFolder = Annotated[Path, Parameter(help="A run folder.")]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object.")]
+
+Workers = Annotated[
+    int | None,
+    Parameter(help="Processes to work in; as many as cores without it.", validator=validators.Number(gte=1)),
+]
 
 
 @contextmanager
