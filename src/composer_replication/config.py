@@ -294,9 +294,9 @@ class TrainingConfig(Section):
     """Steps between checkpoints, from which an interrupted training goes on; 0 writes none."""
     traces_per_step: Positive = 8
     """Stored traces that feed the added channels in each forward pass; with accumulation a step has several."""
-    token_weights: Flag = False
+    token_weights: Flag | None = None
     """Also write how much each channel pulls at each token of the rollouts that are kept, and of the step's stored
-    rows, to `RUN/training/token_weights`."""
+    rows, to `RUN/training/token_weights`. None: where it can be, in one process with `--backend trl`."""
     max_tokens: Positive = 2048
     """A stored site or pair that is longer than this gets a window; one that no window fits is skipped and counted."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Required, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -143,16 +143,8 @@ class Trace(StoredRecord):
     """Reward of a rollout, where one is known."""
 
     def history(self, turn: int) -> list[Message]:
-        at = self.turns[turn]
-        seen: list[int] = []
-        cleared: set[int] = set()
-        place: tuple[int, int] | None = (at.segment, at.start)
-        while place:
-            segment, end = self.segments[place[0]], place[1]
-            seen = [*segment.preserved, *range(segment.start, end), *seen]
-            cleared.update(segment.cleared)
-            place = segment.continues
-        return [_emptied(self.messages[i]) if i in cleared else self.messages[i] for i in seen]
+        seen, cleared = seen_before(self.segments, self.turns[turn])
+        return [emptied(self.messages[i]) if i in cleared else self.messages[i] for i in seen]
 
     def state(self, turn: int) -> TraceState:
         at = self.turns[turn]
@@ -169,7 +161,20 @@ class Trace(StoredRecord):
         return (self.state(turn) for turn in range(len(self.turns)))
 
 
-def _emptied(message: Message) -> Message:
+def seen_before(segments: Sequence[Segment], turn: Turn) -> tuple[list[int], set[int]]:
+    """Indexes of the messages that the actor saw before a turn, and those of them that the harness had emptied."""
+    seen: list[int] = []
+    cleared: set[int] = set()
+    place: tuple[int, int] | None = (turn.segment, turn.start)
+    while place:
+        segment, end = segments[place[0]], place[1]
+        seen = [*segment.preserved, *range(segment.start, end), *seen]
+        cleared.update(segment.cleared)
+        place = segment.continues
+    return seen, cleared
+
+
+def emptied(message: Message) -> Message:
     return {**message, "content": CLEARED_RESULT}
 
 

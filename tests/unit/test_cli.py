@@ -22,6 +22,8 @@ VERBS = [
     "pair",
     "train",
     "evaluate",
+    "show",
+    "view",
     "cost",
     "export",
     "env",

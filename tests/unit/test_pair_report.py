@@ -185,7 +185,7 @@ def test_an_export_tells_what_was_kept_and_lost_and_why(sampled, tmp_path, capsy
     [kept] = [line for line in lines if " kept " in line]
     for reason, number in done["lost"].items():
         assert f"{reason} {number}" in kept
-    assert lines[-1].endswith("give --calls-as-text")
+    assert sum(line.endswith("give --calls-as-text") for line in lines) == 1
     pair(run, export="sft", calls_as_text=True, json=True)
     text = json.loads(capsys.readouterr().out)["export"]
     assert (text["kept"], text["lost"], text["windowed"], text["calls_are_unseen"]) == (11, {}, 0, False)

@@ -72,6 +72,7 @@ class StoredBatches:
         self._rng = random.Random(f"stored:{seed}")
         self._next, self._drawn = rank, 0
         self._places, self._waiting = row_places(examples), list[list[RowPlace]]()
+        self._traces: list[str] = []
 
     def __iter__(self) -> StoredBatches:
         return self
@@ -79,7 +80,13 @@ class StoredBatches:
     def __next__(self) -> Batch:
         batch = self._take(self._next)
         self._next += self._world
+        self._traces += [example.trace_id for example in batch]
         return self._collator(batch)
+
+    def take_traces(self) -> list[str]:
+        """Those of all batches since it was last asked, each once."""
+        traces, self._traces = sorted(set(self._traces)), []
+        return traces
 
     def state(self) -> dict[str, Any]:
         return {"next": self._next}

@@ -61,6 +61,12 @@ class TokenWeights(StoredRecord):
     trace_id: str | None
     ids: tuple[int, ...]
     weights: tuple[float, ...]
+    mask: tuple[int, ...] = ()
+    """1 where the channel's loss looks at the token; none in records of before."""
+    entropy: tuple[float, ...] = ()
+    """Of the policy before each token that the mask marks, in nats; 0 on the others."""
+    pieces: tuple[str, ...] = ()
+    """What each id stands for, so that a reader needs no tokenizer."""
 
 
 class Alarm(StoredRecord):
