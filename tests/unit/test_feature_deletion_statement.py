@@ -208,3 +208,23 @@ def test_of_what_went_along_no_half_statement_is_told(tmp_path):
     shop = write_repository(tmp_path / "shop", {"shop/long.py": text})
     said = statements(shop, (symbol("long", "used"),), "remove-file", edits={"shop/long.py": None})["L0"]
     assert "FIRST = 1\nLAST = 2" in said and "row" not in said
+
+
+def test_a_method_is_shown_with_what_it_reads_of_its_class(tmp_path):
+    tests = """import unittest
+from shop.text import slug
+
+
+class SlugTest(unittest.TestCase):
+    said = "two-words"
+    other = "nothing"
+
+    def wanted(self):
+        return self.said
+
+    def test_two(self):
+        assert slug("Two words") == self.wanted()
+"""
+    index = source_index(write_repository(tmp_path / "shop", {"tests/test_slugs.py": tests}))
+    text = example_text(index, "tests/test_slugs.py::SlugTest::test_two", frozenset())
+    assert 'said = "two-words"' in text and "def wanted(self):" in text and "other" not in text

@@ -14,13 +14,13 @@ from composer_replication.llm.chat import ChatReply
 from composer_replication.llm.chat_client import LedgerChatClient
 from composer_replication.llm.fence import visible
 from composer_replication.llm.ledger import Ledger
-from composer_replication.pipeline import locate
 from composer_replication.progress import Silent
 from composer_replication.records import Source, Trace, Turn, canonical_json
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
 from composer_replication.sites.reader import LLMSiteReader, open_reader
 from composer_replication.sites.reader_prompt import ANSWER_SCHEMA, PROMPT_VERSION, SYSTEM, ReaderQuestion, read_answer
+from composer_replication.stages.sites import locate
 from tests.chat_model import chat_model
 
 MODEL = "local/reader"

@@ -29,7 +29,7 @@ def export(
     from composer_replication.stages.parquet import export_tables
 
     opened = Run.open(run)
-    refuse_stale(opened, "pairs")
+    refuse_stale(opened, "pairs", renewing=False)
     with working_on(opened) as progress:
         done = export_tables(opened, parquet, progress)
     if json:

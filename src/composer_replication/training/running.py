@@ -32,7 +32,7 @@ SHARE_WORTH_TELLING = 0.05
 
 class Prepared(NamedTuple):
     collator: ComposerDataCollator
-    stored: list[TraceExample]
+    stored: Sequence[TraceExample]
     watchdog: Watchdog
     watchers: list[TrainerCallback]
     """The watchdog among them."""

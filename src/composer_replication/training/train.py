@@ -180,7 +180,7 @@ def _offline_trainer(
         model=with_adapters(policy.model, config.hardware.lora_config()),
         args=arguments,
         data_collator=collator,
-        train_dataset=list(stored),
+        train_dataset=stored,
         callbacks=list(callbacks),
         channels=[policy_gradient, *open_channels(config)],
     )

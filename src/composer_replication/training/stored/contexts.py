@@ -35,6 +35,10 @@ class Contexts:
         self._max_tokens = max_tokens
         self._sizes: dict[str, int] = {}
 
+    def forget(self) -> None:
+        """Another trace is next: the sizes of texts are those of one."""
+        self._sizes.clear()
+
     def before(self, state_id: str, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int] | None:
         """Ids up to the header that opens the turn, of a window where they are too many.
 

@@ -19,6 +19,7 @@ from .visible import test_function
 
 MAX_FIRST_EXAMPLES = 2
 MAX_LINES = 40
+OWN = frozenset(("self", "cls"))
 SETTING_UP = frozenset(("setUp", "setup_method", "setUpClass", "setup_class"))
 
 
@@ -28,16 +29,27 @@ def standing_on(module: Module, name: str) -> list[ast.stmt]:
     found = _defined(module, name)
     if found is None:
         return []
-    owner = found.owner
-    nodes: list[ast.stmt] = [found.node]
-    nodes += [each for each in definition_nodes(owner.body) if each.name in SETTING_UP] if owner else []
     own = {name.partition(".")[0]}
-    wanted, place = list(nodes), 0
+    wanted: list[ast.stmt] = _members(found.owner, found.node) if found.owner else [found.node]
+    place = 0
     while place < len(wanted):
         named = _names(wanted[place]) - own
         own |= named
         wanted += [each for each in module.tree.body if not _is_import(each) and named & set(_bound(each))]
         place += 1
+    return wanted
+
+
+def _members(owner: ast.ClassDef, test: ast.stmt) -> list[ast.stmt]:
+    """The test, what sets its class up, and what they read of it by `self`."""
+    wanted: list[ast.stmt] = [test, *(each for each in definition_nodes(owner.body) if each.name in SETTING_UP)]
+    for member in wanted:
+        read = {
+            each.attr
+            for each in ast.walk(member)
+            if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name) and each.value.id in OWN
+        }
+        wanted += [each for each in owner.body if each not in wanted and read & set(_bound(each))]
     return wanted
 
 
