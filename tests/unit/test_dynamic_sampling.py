@@ -9,7 +9,7 @@ from trl import GRPOTrainer
 from composer_replication.training import ComposerReplicationTrainer
 from composer_replication.training.backends.trl.dynamic_sampling import PromptStream, flat_groups, replace_rows
 from composer_replication.training.lessons.online_sites import TraceHinter
-from tests.unit.test_online import every_site, new_policy, trainer_of
+from tests.unit.test_online import every_site, trainer_of
 
 __all__ = ["new_policy"]
 
