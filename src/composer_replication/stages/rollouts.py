@@ -107,8 +107,8 @@ def play_locally(
         )
         for each, rollout in zip(chosen, rollouts, strict=True):
             made = _attempt(rollout, policy.name, each.sample)
-            row = rollout.stored(made.trace.trace_id, policy.tokenizer_fingerprint)
-            write_atomically(_tokens(folder, each), row.model_dump_json() + "\n")
+            rows = rollout.stored(made.trace.trace_id, policy.tokenizer_fingerprint)
+            write_atomically(_tokens(folder, each), "".join(row.model_dump_json() + "\n" for row in rows))
             keep(each, made, folder)
         done = len(plan) - len(missing) + start + len(chosen)
         progress.step(done, len(plan), f"{done} attempts")
@@ -145,7 +145,8 @@ def _kept_tokens(plan: Sequence[Planned], folder: Path) -> Iterator[TokenizedTra
     from composer_replication.training.stored.records import TokenizedTrace
 
     for each in plan:
-        yield TokenizedTrace.model_validate_json(_tokens(folder, each).read_bytes())
+        for line in _tokens(folder, each).read_bytes().splitlines():
+            yield TokenizedTrace.model_validate_json(line)
 
 
 def _tokens(folder: Path, each: Planned) -> Path:
