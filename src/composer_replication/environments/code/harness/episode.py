@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from composer_replication.errors import RecomposeError, UsageError
-from composer_replication.records import JsonObject, Segment, Source, Trace, content_id
+from composer_replication.records import JsonObject, Segment, Source, Trace, content_id, family_of
 
 from ...evidence import AttemptEvidence
 from ...protocol import PlainAnswer
@@ -102,7 +102,7 @@ class HarnessEpisode:
             result = self.session.run_program(self._command(), self._environment(capture.key))
         if capture.failure:
             raise capture.failure
-        self._arranged = arranged(capture.session.graph.nodes(), chosen.proxy.model)
+        self._arranged = arranged(capture.session.graph.nodes())
         self.session.hear(self._arranged.heard)
         self.finished, self.ended = True, self._how_it_ended(result, capture)
 
@@ -110,7 +110,8 @@ class HarnessEpisode:
         known, made = self.task.folder.code_task, self._arranged
         licence = known.provenance.get("licence")
         agent = self._settings.harness.agent
-        turns = (turn.model_copy(update={"source_model": source_model}) for turn in made.turns)
+        whose = {"source_model": source_model, "family": family_of(source_model)}
+        turns = (turn.model_copy(update=whose) for turn in made.turns)
         return Trace(
             trace_id=content_id(agent, self.task.task_id, source_model, sample, list(made.messages)),
             source=Source(agent=agent, licence=licence if isinstance(licence, str) else None),
@@ -136,8 +137,8 @@ class HarnessEpisode:
     def _command(self) -> list[str]:
         source = inspect.getsource(relay)
         inside = [self._python, "-I", "-c", source, str(PORT), f"{CAPTURE}/{SOCKET}"]
-        path = f'PATH="$PATH:{self._settings.runtime.path}"; ' if self._settings.runtime else ""
-        return [*inside, "/bin/bash", "-c", path + self._settings.harness.command]
+        variables = self._settings.runtime.variables if self._settings.runtime else ""
+        return [*inside, "/bin/bash", "-c", variables + self._settings.harness.command]
 
     def _environment(self, key: str) -> dict[str, str]:
         address = f"http://127.0.0.1:{PORT}"

@@ -38,9 +38,12 @@ class Runtime(NamedTuple):
     """Changes with what is in it."""
 
     @property
-    def path(self) -> str:
-        """Where the sandbox looks for its programs."""
-        return f"{INSIDE}/bin:{INSIDE}"
+    def variables(self) -> str:
+        """As bash sets them: what the task's toolchain has is found before what this has."""
+        path = f'PATH="$PATH:{INSIDE}/bin:{INSIDE}"'
+        if not any((self.folder / "lib").glob("*.so*")):
+            return f"export {path}; "
+        return f'export {path} LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}{INSIDE}/lib"; '
 
 
 def open_runtime(folder: Path) -> Runtime:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from composer_replication.records import JsonObject, Message, Segment, Turn, family_of
+from composer_replication.records import JsonObject, Message, Segment, Turn
 
 from ...self_played import TokenSegment
 from .calls import plain_messages, said
@@ -84,7 +84,7 @@ class Arranged(NamedTuple):
         return [message["content"] for message in self.messages if message["role"] in ("tool", "user")]
 
 
-def arranged(nodes: Sequence[CapturedCall], source_model: str) -> Arranged:
+def arranged(nodes: Sequence[CapturedCall]) -> Arranged:
     """`nodes` in the order in which they were asked."""
     calls: list[_Call] = []
     for node in nodes:
@@ -99,7 +99,7 @@ def arranged(nodes: Sequence[CapturedCall], source_model: str) -> Arranged:
             parent.answers = _answers(parent, call.asked[len(parent.asked) + 1 :], call)
         else:
             firsts.append(call)
-    return _Layout(by_id).lay_out(firsts, source_model)
+    return _Layout(by_id).lay_out(firsts)
 
 
 def _answers(call: _Call, following: Sequence[Message], after: _Call) -> list[Message]:
@@ -122,24 +122,17 @@ class _Layout:
         self._messages: list[Message] = []
         self._segments: list[Segment] = []
 
-    def lay_out(self, firsts: Sequence[_Call], source_model: str) -> Arranged:
+    def lay_out(self, firsts: Sequence[_Call]) -> Arranged:
         for first in firsts:
             self._notice_forgotten(first)
         chains = [self._chain(first) for first in firsts]
         for chain in chains:
             self._add(chain)
-        family, tools = family_of(source_model), list[JsonObject]()
+        tools: list[JsonObject] = []
         for call in self._laid:
             tools += [tool for tool in call.node.request_tools or () if tool not in tools]
         turns = tuple(
-            Turn(
-                start=call.at,
-                end=call.at + 1 + len(call.answers),
-                segment=call.segment,
-                source_model=source_model,
-                family=family,
-            )
-            for call in self._laid
+            Turn(start=call.at, end=call.at + 1 + len(call.answers), segment=call.segment) for call in self._laid
         )
         rows = [_tokens(chain) for chain in chains]
         return Arranged(tuple(self._messages), turns, tuple(self._segments), tuple(tools), rows)
@@ -172,14 +165,19 @@ class _Layout:
 
     def _opened(self, first: _Call) -> Segment:
         """Goes on from the longest history that is there already; writes down what is new."""
-        start, shared, continues = len(self._messages), 0, None
+        start, shared, continues, asks_again = len(self._messages), 0, None, False
         for earlier in self._laid:
             if len(earlier.asked) > shared and first.goes_on_from(earlier):
-                shared, continues = len(earlier.asked), (earlier.segment, earlier.at)
+                shared, continues, asks_again = len(earlier.asked), (earlier.segment, earlier.at), True
             if len(earlier.asked) >= shared and first.goes_on_from(earlier, with_its_reply=True):
-                shared, continues = len(earlier.asked) + 1, (earlier.segment, earlier.at + 1)
-        self._messages += first.asked[shared:]
+                shared, continues, asks_again = len(earlier.asked) + 1, (earlier.segment, earlier.at + 1), False
+        self._messages += [_no_users_word(each) if asks_again else each for each in first.asked[shared:]]
         return Segment(start=start, continues=continues)
+
+
+def _no_users_word(message: Message) -> Message:
+    """A harness that asks again explains why. Nobody said that: it is an answer that belongs to no call."""
+    return Message(role="tool", content=message["content"]) if message["role"] == "user" else message
 
 
 def _tokens(chain: Sequence[_Call]) -> TokenSegment:
