@@ -8,7 +8,11 @@ from __future__ import annotations
 import http.server
 import json
 import os
+import subprocess
+import sys
+import tempfile
 import threading
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -261,6 +265,29 @@ def test_the_command_keeps_a_row_for_each_segment_and_goes_on(policy, folder, tm
     assert {row.trace_id for row in rows} == {trace.trace_id for trace in run.stage("ingestion").read(Trace)}
     with pytest.raises(UsageError, match="--model"):
         rollout_command(folder.folder, run=tmp_path / "other", scripted="gold", harness="x")
+
+
+def test_a_terminated_rollout_leaves_no_harness_and_no_folder(policy, folder, tmp_path):
+    policy.save(tmp_path / "model")
+    # Where commands run as another user, that one must be able to pass through.
+    with tempfile.TemporaryDirectory(dir="/tmp") as temporary:
+        Path(temporary).chmod(0o755)
+        asked = [
+            *(sys.executable, "-m", "composer_replication", "env", "rollout", str(folder.folder), "-o", "run"),
+            *("--model", str(tmp_path / "model"), "--max-turn-tokens", "8", "--max-tokens", "3000"),
+            *("--harness", "touch started; sleep 4242", "--harness-runtime", str(TINY)),
+        ]
+        env = {**os.environ, "TMPDIR": temporary}
+        process = subprocess.Popen(asked, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True)
+        while process.poll() is None and not [*Path(temporary).glob("recompose-sandboxes-*/*/area/work/started")]:
+            time.sleep(0.05)
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 143, said
+        left = [path for path in Path(temporary).rglob("*") if not path.name.startswith("recompose-sandboxes-")]
+        assert left == []
+    running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not any(b"sleep\0004242" in command for command in running)
 
 
 # The proxy alone

@@ -82,15 +82,17 @@ def play_locally(
     settings: JsonObject,
     folder: Path,
     progress: Progress,
+    sampler: Any = None,
 ) -> None:
-    """As many at a time as the environment plays. `settings` has `max_turn_tokens` and `temperature`."""
+    """As many at a time as the environment plays. `settings` has `max_turn_tokens` and `temperature`. Without a
+    `sampler` turns are sampled from the policy."""
     import torch
 
     from composer_replication.training.rollouts.playing import roll_out
 
     claim(folder, settings)
     missing, batch = not_made(plan, folder), max(1, environment.limits.concurrency)
-    sampler = _sampler(policy, environment, plan, settings["max_turn_tokens"], batch)
+    sampler = sampler or _sampler(policy, environment, plan, settings["max_turn_tokens"], batch)
     for start in range(0, len(missing), batch):
         chosen = missing[start : start + batch]
         seed = int(content_id(run.config.seed, chosen[0].file), 16) >> 1
