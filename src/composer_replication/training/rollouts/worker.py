@@ -337,6 +337,7 @@ class RolloutWorker:
         else:
             rollout.settled_reward = 0.0
             rollout.turns.append(TurnRecord("", None, outcome.failure, seconds))
+            rollout.read([self.tokens.end_of_turn_id])  # a row keeps its place, and none is empty
 
     def _play(
         self, sampler: TurnSampler, rollouts: list[Rollout[E]], steps: Steps, generator: torch.Generator | None
