@@ -1,13 +1,13 @@
 """Real agents and a load client through the capture proxy: are the kept token ids those that a model writes?
 
-    python benchmarks/harness.py RUNTIME --work DIR [--agents 16] [--connections 64] [--calls 3] [--json FILE]
+    python benchmarks/harness.py RUNTIME --work DIR [--agents 16] [--connections 64] [--calls 4] [--json FILE]
 
 RUNTIME is a virtual environment with mini-swe-agent. Two parts, both with SmolLM2-135M at temperature 0:
 
 1. `--agents` processes of mini-swe-agent at once on the sample repository's tasks, graded as always. SmolLM2 writes no
    tool call, so it solves nothing. Every second agent of a task therefore gets **scripted** turns (a failing command,
    the solution, the hand-in) in place of sampled ones: they show grading, error sites and a group with different
-   rewards. Then `recompose sites`, `hint` and one step of `train` run on what was kept.
+   rewards. In the end `recompose sites`, `hint` and one step of `train` run on what was kept.
 2. `--connections` clients at once on a loopback port: both dialects, with and without streaming, two calls each.
 
 Every sampled call is then compared with `model.generate` on the very ids of its prompt.
@@ -36,6 +36,7 @@ from composer_replication.environments.code.harness.proxy import CallLimits, Cap
 from composer_replication.environments.code.quickstart import make_sample_tasks
 from composer_replication.environments.code.tasks.store import read_tasks
 from composer_replication.environments.code.tasks.task import TaskFolder
+from composer_replication.objective import GrpoSettings
 from composer_replication.progress import Silent
 from composer_replication.runs import Run, read_records
 from composer_replication.stages.attempts import planned
@@ -47,6 +48,7 @@ from composer_replication.training.rollouts.self_played import TurnDesk, writer
 from composer_replication.training.stored.records import TokenizedTrace
 
 TURN_TOKENS, ROOM = 8, 3000
+VERBS = (("sites",), ("hint",), ("replay", "--no-teachers"), ("pair",), ("train",))
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 SHORT = "Solve this in the current folder with the bash tool: {{task}} Then run: " + SUBMIT
 COMMAND = (
@@ -151,14 +153,15 @@ def agents(options: argparse.Namespace, policy: Policy) -> dict[str, Any]:
     )  # fmt: skip
     config = Config(
         model=ModelConfig(name="smollm2"), environment=section, warmup=WarmupConfig(steps=0),
-        training=TrainingConfig(rollouts=False, steps=1),
+        training=TrainingConfig(rollouts=False, steps=1, traces_per_step=2, gradient_ratio_cap=None),
+        channels=(GrpoSettings(),),
     )  # fmt: skip
     began = time.monotonic()
     environment = CodeEnvironment(tasks, section, wall_s=options.wall_s)
     opening_s, left_out = time.monotonic() - began, dict(environment.left_out)
     plan = planned([task.task_id for task in environment.tasks("train")], options.agents // len(tasks))
     sampler, run = HalfScripted(policy, tasks), Run.start(options.work / "run", config)
-    settings = {"tasks": "sample", "max_turn_tokens": 2000, "temperature": 0.0}
+    settings = {"tasks": "sample", "max_turn_tokens": 64, "temperature": 0.0}
     began = time.monotonic()
     try:
         collect(
@@ -186,12 +189,16 @@ def agents(options: argparse.Namespace, policy: Policy) -> dict[str, Any]:
         "segments": len(rows),
         "attempts": counts,
         "rewards": json.loads((run.path / "ingestion" / "rewards.json").read_text()),
-        **{verb: told(verb, run.path) for verb in ("sites", "hint", "train")},
     }
 
 
-def told(verb: str, run: Path) -> Any:
-    command = [sys.executable, "-m", "composer_replication", verb, str(run), "--json"]
+def stages(options: argparse.Namespace, policy: Policy) -> dict[str, Any]:
+    """On what the agents left, as a person would run them."""
+    return {verb: told(options.work / "run", verb, *more) for verb, *more in VERBS}
+
+
+def told(run: Path, verb: str, *more: str) -> Any:
+    command = [sys.executable, "-m", "composer_replication", verb, str(run), "--json", *more]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if ended.returncode not in (0, 4):
         return {"exit_code": ended.returncode, "said": ended.stderr[-600:]}
@@ -284,17 +291,18 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--calls", type=int, default=4, help="of one agent")
     parser.add_argument("--wall-s", type=float, default=1800.0, help="of one agent")
+    parser.add_argument("--stages", type=int, default=1, help="0: leave out sites, hint and one step of train")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     policy = load_policy("smollm2", None, 0)
     result = {"cores": len(os.sched_getaffinity(0)), "load_before": round(os.getloadavg()[0], 1)}
-    for name, part in (("agents", agents), ("connections", load)):
+    for name, part in (("agents", agents), ("connections", load), ("stages", stages)):
         if getattr(options, name):
             result[name] = part(options, policy)
-            print(json.dumps(result, indent=1), flush=True)
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            if options.json:
+                options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ def trained(rollout):
 @pytest.mark.parametrize("dialect", ["openai", "openai+stream", "anthropic", "anthropic+stream"])
 def test_a_harness_solves_a_task_and_every_id_is_the_sampled_one(policy, folder, dialect):
     rollout, written = play(policy, folder, f"work {dialect}", [BREAK, SOLVE, DONE])
-    assert (rollout.reward, rollout.episode.ended, rollout.failure) == (1.0, "submitted", None)
+    assert (rollout.reward, rollout.episode.ended, rollout.failure) == (1.0, "finished", None)
     (row,) = rollout.stored("trace", "tokenizer")
     assert trained(rollout) == written
     assert all(later[: len(ids) + len(turn)] == ids + turn for (ids, turn), (later, _) in pairwise(written))
@@ -353,6 +353,6 @@ def test_mini_swe_agent_plays(policy, folder):
         harness_runtime=os.environ["RECOMPOSE_MINI_SWE_AGENT"],
     )  # fmt: skip
     trace = rollout.trace("random", 0)
-    assert (rollout.reward, rollout.episode.ended, trace.source.agent) == (1.0, "submitted", "mini_swe_agent")
+    assert (rollout.reward, rollout.episode.ended, trace.source.agent) == (1.0, "finished", "mini_swe_agent")
     assert trained(rollout) == written and len(trace.segments) == 2
     assert [site.turn for site in find_sites(trace)] == [0, 1]

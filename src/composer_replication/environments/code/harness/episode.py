@@ -172,7 +172,7 @@ class HarnessEpisode:
             return {"timeout": "time"}.get(result.ending, result.ending)
         if result.exit_code:
             return f"exit_{result.exit_code}: {told.rpartition(chr(10))[2]}"
-        return "calls" if capture.session.budget_stop_count else "submitted"
+        return "calls" if capture.session.budget_stop_count else "finished"
 
 
 def _never_called(command: str, result: ExecResult, told: str) -> UsageError:
