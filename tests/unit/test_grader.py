@@ -7,6 +7,7 @@ import pytest
 from composer_replication.environments.code.grading import grade, grader, trusted_run
 from composer_replication.environments.code.grading.trusted_run import GraderFailure
 from composer_replication.environments.code.sandbox.open import why_unavailable
+from composer_replication.environments.code.tasks import task as code_tasks
 from composer_replication.errors import UsageError
 from tests.hacks.sample_task import (
     GOLD,
@@ -135,7 +136,7 @@ def test_time_is_bounded(task, monkeypatch):
 
 
 def test_a_loop_without_an_end_is_stopped_by_its_processor_time(task, monkeypatch):
-    monkeypatch.setattr(trusted_run, "SHORTEST_CPU_S", 1)
+    monkeypatch.setattr(code_tasks, "START_CPU_S", 1)
     result = grade(task, spans_with("while True:\n    pass"))
     assert (result.reward, result.notes) == (0.0, ("the tests did not end in time", *result.notes[1:]))
     assert result.wall_s < trusted_run.SHORTEST_LIMIT_S / 2

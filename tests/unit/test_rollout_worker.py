@@ -117,7 +117,7 @@ class Script:
     def refresh(self, model):
         self.refreshed.append(model)
 
-    def sample(self, slots, contexts, *, max_new_tokens, temperature, generator=None):
+    def sample(self, slots, contexts, *, max_new_tokens, temperature, generator=None, on_turn=None):
         assert len(set(slots)) == len(slots)
         assert all(0 <= slot < self.batch for slot in slots)
         self.batches.append(list(slots))
@@ -127,6 +127,21 @@ class Script:
 def run(tokens, episodes, sampler=None, **options):
     settings = RolloutSettings(**{"max_turn_tokens": 8, "temperature": 1.0} | options)
     return RolloutWorker(sampler or Script(tokens), tokens, settings).run(episodes)
+
+
+class Staggered(Script):
+    """Tells of the first turn and goes on writing the others until `goes_on` is set."""
+
+    def __init__(self, tokens, goes_on):
+        super().__init__(tokens)
+        self._goes_on = goes_on
+
+    def sample(self, slots, contexts, *, on_turn=None, **options):
+        turns = super().sample(slots, contexts, **options)
+        if on_turn:
+            on_turn(0, turns[0])
+            assert self._goes_on.wait(10), "nobody has stepped while the others were written"
+        return turns
 
 
 def fail(error):
@@ -499,3 +514,17 @@ def test_trl_gets_one_row_per_prompt_whatever_happened(tiny_tokens, monkeypatch,
     assert [episode.closed for episode in built] == [1] * 4
     assert sampler.refreshed == [trainer.model]
     assert trainer.model.training
+
+
+def test_an_environment_works_while_others_still_write(tiny_tokens):
+    stepped = threading.Event()
+    episodes = [Echo("quick", turns=1, plan={0: stepped.set}), Echo("slow", turns=1)]
+    rollouts = run(tiny_tokens, episodes, Staggered(tiny_tokens, stepped), max_concurrency=2)
+    assert [len(rollout.turns) for rollout in rollouts] == [1, 1]
+    assert [rollout.reward for rollout in rollouts] == [1.0, 1.0]
+
+
+def test_inline_steps_wait_until_all_have_written(tiny_tokens):
+    episodes = [Echo("first", turns=1), Echo("second", turns=1)]
+    rollouts = run(tiny_tokens, episodes, Staggered(tiny_tokens, threading.Event()))
+    assert [len(rollout.turns) for rollout in rollouts] == [1, 1]

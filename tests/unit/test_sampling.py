@@ -34,7 +34,7 @@ def plain_greedy(model, context, length, stop=NEVER):
     return ids[len(context) :]
 
 
-def sample(model, contexts, *, stop=NEVER, pad=PAD, length=10, temperature=0.0, seed=0):
+def sample(model, contexts, *, stop=NEVER, pad=PAD, length=10, temperature=0.0, seed=0, on_turn=None):
     return sample_turns(
         model,
         contexts,
@@ -43,6 +43,7 @@ def sample(model, contexts, *, stop=NEVER, pad=PAD, length=10, temperature=0.0, 
         max_new_tokens=length,
         temperature=temperature,
         generator=torch.Generator().manual_seed(seed),
+        on_turn=on_turn,
     )
 
 
@@ -214,3 +215,13 @@ def test_rollouts_do_not_depend_on_the_batch_size(memorised, rollouts, tiny_toke
         batch_size=1,
     )
     assert [rollout.completion_ids for rollout in alone] == [rollout.completion_ids for rollout in rollouts]
+
+
+def test_turns_are_told_in_the_order_in_which_they_end(model):
+    stop = plain_greedy(model, CONTEXTS[1], 10)[3]
+    told = []
+    turns = sample(model, CONTEXTS, stop=stop, on_turn=lambda place, turn: told.append((place, turn)))
+    ended = [(len(turn.ids), place) for place, turn in enumerate(turns) if turn.ids[-1] == stop]
+    assert [(len(turn.ids), place) for place, turn in told] == sorted(ended)
+    assert ended
+    assert all(turn == turns[place] for place, turn in told)

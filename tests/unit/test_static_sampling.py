@@ -57,9 +57,9 @@ def plain(model, contexts, temperature=0.0, seed=0):
     )
 
 
-def sample(sampler, slots, contexts, temperature=0.0, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return sampler.sample(slots, contexts, max_new_tokens=TURN, temperature=temperature, generator=generator)
+def sample(sampler, slots, contexts, temperature=0.0, seed=0, on_turn=None):
+    options = {"temperature": temperature, "generator": torch.Generator().manual_seed(seed), "on_turn": on_turn}
+    return sampler.sample(slots, contexts, max_new_tokens=TURN, **options)
 
 
 def assert_same(turns, expected):
@@ -264,3 +264,12 @@ def test_rollouts_are_the_same_with_either_sampler(make_model, tiny_tokens):
     sampler = StaticSampler(policy, tiny_tokens, 3, 400)
     found = roll_out(policy, tiny_tokens, ToolboxEnvironment(ToolboxConfig()), tasks, **options, sampler=sampler)
     assert [rollout.completion_ids for rollout in found] == [rollout.completion_ids for rollout in expected]
+
+
+def test_who_ends_early_is_told_early(model):
+    rng, told = random.Random(2), {}
+    contexts = [words(rng, 1, 30) for _ in range(6)]
+    turns = sample(static(model), [4, 0, 5, 1, 3, 2], contexts, temperature=1.0, on_turn=told.__setitem__)
+    early = {place: turn for place, turn in enumerate(turns) if turn.ids[-1] == STOP and len(turn.ids) <= 8}
+    assert early
+    assert told == early

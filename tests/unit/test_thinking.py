@@ -37,7 +37,7 @@ class Writes:
     def __init__(self, tokens, texts):
         self._tokens, self._texts = tokens, iter(texts)
 
-    def sample(self, slots, contexts, *, max_new_tokens, temperature, generator=None):
+    def sample(self, slots, contexts, *, max_new_tokens, temperature, generator=None, on_turn=None):
         turns = []
         for _ in slots:
             ids = self._tokens.tokenizer(next(self._texts), add_special_tokens=False)["input_ids"]

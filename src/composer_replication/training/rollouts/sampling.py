@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -17,6 +17,10 @@ class SampledTurn(NamedTuple):
     logprobs: list[float]
     version: int = 0
     """How often the weights that wrote it had been refreshed, where the sampler counts that."""
+
+
+OnTurn = Callable[[int, SampledTurn], None]
+"""Gets the place of a conversation in the batch, and its turn, while others are still being written."""
 
 
 class TurnSampler(Protocol):
@@ -42,7 +46,10 @@ class TurnSampler(Protocol):
         max_new_tokens: int,
         temperature: float,
         generator: torch.Generator | None = None,
-    ) -> list[SampledTurn]: ...
+        on_turn: OnTurn | None = None,
+    ) -> list[SampledTurn]:
+        """All turns. Those that end before the last may be told to `on_turn` as well, each once."""
+        ...
 
 
 class FreeSampler(Protocol):
@@ -86,6 +93,7 @@ class DynamicSampler:
         max_new_tokens: int,
         temperature: float,
         generator: torch.Generator | None = None,
+        on_turn: OnTurn | None = None,
     ) -> list[SampledTurn]:
         return sample_turns(
             self._model,
@@ -95,6 +103,7 @@ class DynamicSampler:
             max_new_tokens=max_new_tokens,
             temperature=temperature,
             generator=generator,
+            on_turn=on_turn,
         )
 
 
@@ -108,6 +117,7 @@ def sample_turns(
     max_new_tokens: int,
     temperature: float,
     generator: torch.Generator | None = None,
+    on_turn: OnTurn | None = None,
 ) -> list[SampledTurn]:
     """One turn per context. Temperature 0 is greedy; log-probabilities are then those at temperature 1."""
     ids_BT, mask_BT = left_pad(contexts, pad_id, model.device)
@@ -115,14 +125,12 @@ def sample_turns(
     positions_BT = (mask_BT.cumsum(1) - 1).clamp(min=0)
     output = model(ids_BT, attention_mask=mask_BT, position_ids=positions_BT, use_cache=True, logits_to_keep=1)
     alive_B = torch.ones(len(contexts), dtype=torch.bool, device=model.device)
-    tokens: list[Tensor] = []
-    logprobs: list[Tensor] = []
-    for _ in range(max_new_tokens):
+    written = WrittenTurns(len(contexts), max_new_tokens, model.device, on_turn)
+    for step in range(max_new_tokens):
         next_B, logprob_B = choose_tokens(output.logits[:, -1], temperature, generator)
-        logprobs.append(logprob_B)
-        tokens.append(torch.where(alive_B, next_B, -1))
+        written.add(step, torch.where(alive_B, next_B, -1), logprob_B)
         alive_B = alive_B & (next_B != end_of_turn_id)
-        if not alive_B.any():
+        if not written.tell_ended(alive_B):
             break
         mask_BT = torch.cat([mask_BT, mask_BT.new_ones(len(contexts), 1)], 1)
         output = model(
@@ -133,7 +141,42 @@ def sample_turns(
             use_cache=True,
         )
         position_B1 = position_B1 + 1
-    return turns_of(torch.stack(tokens, 1), torch.stack(logprobs, 1))
+    return written.all()
+
+
+class WrittenTurns:
+    """What each row of a batch has written so far; tells of a turn when it has ended."""
+
+    def __init__(self, rows: int, max_new_tokens: int, device: Any, on_turn: OnTurn | None) -> None:
+        self._tokens_BT = torch.full((rows, max_new_tokens), -1, device=device)
+        self._logprobs_BT = torch.zeros((rows, max_new_tokens), device=device)
+        self._on_turn = on_turn
+        self._going_on = set(range(rows))
+
+    def add(self, step: int, tokens_B: Tensor, logprobs_B: Tensor) -> None:
+        """Tokens are -1 where a row has ended."""
+        self._tokens_BT[:, step], self._logprobs_BT[:, step] = tokens_B, logprobs_B
+
+    def tell_ended(self, alive_B: Tensor) -> bool:
+        """Whether any row goes on. Waits for the device."""
+        if self._on_turn is None:
+            return bool(alive_B.any())
+        alive = {row for row, goes_on in enumerate(alive_B.tolist()) if goes_on}
+        if ended := sorted(self._going_on - alive):
+            for row, turn in zip(ended, self._turns(ended), strict=True):
+                self._on_turn(row, turn)
+        self._going_on = alive
+        return bool(alive)
+
+    def all(self) -> list[SampledTurn]:
+        return self._turns(list(range(len(self._tokens_BT))))
+
+    def _turns(self, rows: Sequence[int]) -> list[SampledTurn]:
+        turns: list[SampledTurn] = []
+        for tokens, logprobs in zip(self._tokens_BT[rows].tolist(), self._logprobs_BT[rows].tolist(), strict=True):
+            ids = [token for token in tokens if token >= 0]
+            turns.append(SampledTurn(ids, logprobs[: len(ids)]))
+        return turns
 
 
 def left_pad(rows: Sequence[Sequence[int]], pad_id: int, device: Any) -> tuple[Tensor, Tensor]:
@@ -152,12 +195,3 @@ def choose_tokens(logits_BV: Tensor, temperature: float, generator: torch.Genera
     else:
         next_B1 = logprobs_BV.argmax(-1, keepdim=True)
     return next_B1[:, 0], logprobs_BV.gather(1, next_B1)[:, 0]
-
-
-def turns_of(tokens_BT: Tensor, logprobs_BT: Tensor) -> list[SampledTurn]:
-    """What was written before each row ended; tokens after that are -1."""
-    turns: list[SampledTurn] = []
-    for row, row_logprobs in zip(tokens_BT.tolist(), logprobs_BT.tolist(), strict=True):
-        ids = [token for token in row if token >= 0]
-        turns.append(SampledTurn(ids, row_logprobs[: len(ids)]))
-    return turns

@@ -28,14 +28,14 @@ from ..models.states import language_model
 from ..models.tokens import ChatTokens, shared_length
 from ..models.whole import can_be_merged, is_sharded, whole_tensors
 from ..planning.memory import PREFILL_TOKENS, SLOT_COLUMNS
-from .sampling import DynamicSampler, SampledTurn, TurnSampler, choose_tokens, left_pad, turns_of
+from .sampling import DynamicSampler, OnTurn, SampledTurn, TurnSampler, WrittenTurns, choose_tokens, left_pad
 
 ATTENTION = "composer_static"
 COLUMNS_PER_GRAPH = SLOT_COLUMNS
 COLUMNS_PER_KERNEL = 16
 """Masks of other widths are copied by the attention kernels."""
 STEPS_PER_LOOK = 4
-"""How often to ask whether every row has ended: asking waits for the device."""
+"""How often to ask which rows have ended: asking waits for the device."""
 WARMUP_STEPS = 3
 KERNELS = [SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """cuDNN plans anew for every shape, which is slow in general but happens once per graph here."""
@@ -200,6 +200,7 @@ class StaticSampler:
         max_new_tokens: int,
         temperature: float,
         generator: torch.Generator | None = None,
+        on_turn: OnTurn | None = None,
     ) -> list[SampledTurn]:
         longest = max(map(len, contexts)) + max_new_tokens
         if longest > self.max_tokens:
@@ -207,7 +208,9 @@ class StaticSampler:
         width = _rounded_up(longest, COLUMNS_PER_GRAPH)
         with torch.autocast(self._device.type, enabled=False):
             logits_BV = self._read(slots, contexts)
-            turns = self._write(slots, contexts, logits_BV, width, max_new_tokens, temperature, generator)
+            written = WrittenTurns(len(slots), max_new_tokens, self._device, on_turn)
+            self._write(slots, contexts, logits_BV, width, max_new_tokens, temperature, generator, written)
+        turns = written.all()
         for slot, context, turn in zip(slots, contexts, turns, strict=True):
             # The last token of a turn was sampled but never read.
             self._cached[slot] = [*context, *turn.ids[:-1]]
@@ -249,27 +252,25 @@ class StaticSampler:
         max_new_tokens: int,
         temperature: float,
         generator: torch.Generator | None,
-    ) -> list[SampledTurn]:
+        written: WrittenTurns,
+    ) -> None:
         slots_R = torch.tensor(slots, device=self._device)
         alive_B = torch.zeros(self.batch, dtype=torch.bool, device=self._device)
         alive_B[slots_R] = True
         length_B = torch.zeros(self.batch, dtype=torch.long, device=self._device)
         length_B[slots_R] = torch.tensor([len(context) for context in contexts], device=self._device)
-        tokens: list[Tensor] = []
-        logprobs: list[Tensor] = []
         for step in range(max_new_tokens):
             next_B, logprob_B = choose_tokens(logits_BV, temperature, generator)
-            logprobs.append(logprob_B)
-            tokens.append(torch.where(alive_B, next_B, -1))
+            written.add(step, torch.where(alive_B, next_B, -1)[slots_R], logprob_B[slots_R])
             alive_B = alive_B & (next_B != self._tokens.end_of_turn_id)
-            if step + 1 == max_new_tokens or (step % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 and not alive_B.any()):
+            looks = step % STEPS_PER_LOOK == STEPS_PER_LOOK - 1
+            if step + 1 == max_new_tokens or (looks and not written.tell_ended(alive_B[slots_R])):
                 break
             self._token_B.copy_(next_B)
             self._position_B.copy_(torch.where(alive_B, length_B, 0))
             self._column_B.copy_(torch.where(alive_B, length_B, self._unseen_column))
             logits_BV = self._step(width)
             length_B = length_B + alive_B
-        return turns_of(torch.stack(tokens, 1)[slots_R], torch.stack(logprobs, 1)[slots_R])
 
     def _step(self, width: int) -> Tensor:
         if not self._graphs_on:

@@ -193,7 +193,7 @@ class RolloutWorker:
         self.sampling_s = self.total_s = 0.0
         """Of the last `run`. Sampling is that of all episodes together, each of which may wait for its own turn."""
         self.environment_share = 0.0
-        """Of the time of the last `run`, what its episodes spent in their environments."""
+        """Of the time of the last `run`, what was spent waiting for environments while nothing was written."""
 
     def run(self, episodes: Sequence[E], generator: torch.Generator | None = None) -> list[Rollout[E]]:
         rollouts = [Rollout(episode, self.tokens.prompt(episode.messages)) for episode in episodes]
@@ -369,6 +369,15 @@ class RolloutWorker:
         steps: Steps,
         generator: torch.Generator | None,
     ) -> None:
+        """Who has written its turn goes to its environment at once, unless steps run inline: they would hold up the
+        others."""
+        unsent = dict(enumerate(rows))
+
+        def send(place: int, turn: SampledTurn) -> None:
+            rollout = rollouts[row := unsent.pop(place)]
+            rollout.take(turn)
+            steps.submit(row, rollout.episode, self._said(rollout))
+
         began = time.monotonic()
         turns = sampler.sample(
             slots,
@@ -376,11 +385,11 @@ class RolloutWorker:
             max_new_tokens=self.settings.max_turn_tokens,
             temperature=self.settings.temperature,
             generator=generator,
+            on_turn=send if self.settings.max_concurrency else None,
         )
         self.sampling_s += time.monotonic() - began
-        for row, turn in zip(rows, turns, strict=True):
-            rollouts[row].take(turn)
-            steps.submit(row, rollouts[row].episode, self._said(rollouts[row]))
+        for place in list(unsent):
+            send(place, turns[place])
 
     def _goes_on(self, rollout: Rollout[E], row: int, outcome: StepOutcome, steps: Steps) -> bool:
         """Whether another turn is to be sampled."""

@@ -26,7 +26,7 @@ from .test_reports import test_report
 from .text_episode import TextEpisode
 from .tools import ToolError
 from .turns import Taken
-from .visible_tests import RUN_CPU_S, RUN_S, VisibleTestsOf
+from .visible_tests import RUN_S, VisibleTestsOf
 
 MOST_DEFINITIONS = 6
 """Of one answer: more are a module, not a block."""
@@ -54,9 +54,8 @@ class DefinitionEpisode(TextEpisode):
         tries: int = 3,
         grader: Grader | None = None,
     ) -> None:
-        super().__init__(
-            task, backend, SessionLimits(steps=tries, command_s=RUN_S, sandbox=Limits(cpu_s=RUN_CPU_S)), grader
-        )
+        bounds = Limits(cpu_s=task.folder.code_task.cpu_limit_s)
+        super().__init__(task, backend, SessionLimits(steps=tries, command_s=RUN_S, sandbox=bounds), grader)
         self._visible_of = visible
 
     def open_session(self) -> TaskSession:

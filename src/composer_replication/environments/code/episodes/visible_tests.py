@@ -26,7 +26,7 @@ from .session import SessionLimits, TaskSession
 from .test_reports import outcomes
 
 MOST_GUARDS = 30
-RUN_S, RUN_CPU_S = 20.0, 6
+RUN_S = 20.0
 _SHOWN_TEST = re.compile(r"^```python\n(def (test\w*)\(.*?)\n```$", re.DOTALL | re.MULTILINE)
 _DOCUMENTATION = '''\
 """Examples that the documentation shows."""

@@ -8,7 +8,6 @@ is lines on a pipe; whatever is not exactly one well-formed record per test coun
 from __future__ import annotations
 
 import json
-import math
 import secrets
 import signal
 import tempfile
@@ -35,8 +34,6 @@ START = "import json,sys;given=json.load(sys.stdin);exec(given.pop('launcher'),g
 LIMITS = Limits(memory_bytes=2048 * MIB, processes=128, open_files=1024, disk_bytes=512 * MIB, output_bytes=16 * MIB)
 SHORTEST_LIMIT_S = 30.0
 TIMES_THE_USUAL = 10
-SHORTEST_CPU_S, CPU_TIMES_THE_USUAL = 6, 5
-"""Of processor time, which other work on the machine does not use up: code that does not end is known by it sooner."""
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """As the kernel does at the limit of processor time."""
 
@@ -97,7 +94,6 @@ def run_in_turn(
     token = secrets.token_hex(16)
     order_s = max(SHORTEST_LIMIT_S, TIMES_THE_USUAL * code_task.seconds_per_run)
     limit_s = len(orders) * order_s
-    cpu_s = len(orders) * max(SHORTEST_CPU_S, math.ceil(CPU_TIMES_THE_USUAL * code_task.seconds_per_run))
     settings = pytest_environment(code_task.pytest_options, code_task.pytest_plugins)
     with tempfile.TemporaryDirectory(prefix="recompose-") as scratch:
         tree = Path(scratch) / "tree"
@@ -107,7 +103,7 @@ def run_in_turn(
             read_only=tools.read_only,
             # The launcher sets the import path: the interpreter itself must find nothing of the tree when it starts.
             env={**tools.test_env, **settings, "PYTHONHASHSEED": str(hash_seed)},
-            limits=replace(LIMITS, wall_s=limit_s, cpu_s=cpu_s),
+            limits=replace(LIMITS, wall_s=limit_s, cpu_s=len(orders) * code_task.cpu_limit_s),
         )
         with open_sandbox(spec, backend) as sandbox:
             result = sandbox.exec(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -26,6 +27,8 @@ from ...evidence import Symbol
 Grain = Literal["symbol", "cluster", "cross-module"]
 Level = Literal["L0", "L1", "L2", "L3"]
 GraderName = Literal["tests", "mutants"]
+START_CPU_S = 3
+"""An interpreter with pytest takes a tenth of this."""
 
 
 class CodeTask(Record):
@@ -63,6 +66,12 @@ class CodeTask(Record):
     """Of the hidden and guard tests together, when the task was made."""
     tags: tuple[str, ...] = ()
     provenance: JsonObject = Field(default_factory=dict)
+
+    @property
+    def cpu_limit_s(self) -> int:
+        """Of one process that runs tests of this task. Other work on the machine does not use it up, so code that does
+        not end is known by it sooner than by the clock."""
+        return START_CPU_S + ceil(2 * self.seconds_per_run)
 
     def share_of_units(self, passed: Collection[str]) -> float:
         """Of the reward, where the guards are whole: a unit counts if each of its tests is among these."""

@@ -11,7 +11,7 @@ import torch
 from composer_replication.config import Config
 
 from ...models.loading import Policy
-from ...rollouts.sampling import SampledTurn
+from ...rollouts.sampling import OnTurn, SampledTurn
 from ...rollouts.server_sampling import ServerSampler
 from ...rollouts.weight_folder import WeightFolder
 from .rollouts import OpenSampler
@@ -41,8 +41,10 @@ class ColocatedSampler:
         max_new_tokens: int,
         temperature: float,
         generator: torch.Generator | None = None,
+        on_turn: OnTurn | None = None,
     ) -> list[SampledTurn]:
-        """The engine has a seed of its own: one for the whole call would write all turns of a group alike."""
+        """The engine has a seed of its own: one for the whole call would write all turns of a group alike.
+        It tells of no turn before all have ended."""
         generation = self._generation
         generation.max_completion_length, generation.temperature = max_new_tokens, temperature
         generation.generation_kwargs = {**generation.generation_kwargs, **self._stop}
