@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import http.server
 import json
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import torch
 
 from composer_replication.cli.env_rollout import rollout as rollout_command
 from composer_replication.config import EnvironmentConfig
@@ -39,7 +41,9 @@ from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.rollouts.playing import roll_out
 from composer_replication.training.rollouts.sampling import SampledTurn
+from composer_replication.training.stored.collator import ComposerDataCollator
 from composer_replication.training.stored.examples import build_examples
+from composer_replication.training.stored.policy_gradient import StoredPolicy
 from composer_replication.training.stored.records import TokenizedTrace
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, write_sample_task
 
@@ -149,6 +153,16 @@ def test_a_compaction_begins_a_segment_that_trains_alone(policy, folder):
     )  # fmt: skip
     lengths = [len(turn) for _, turn in written]
     assert [sum(example.response_mask) for example in examples] == [sum(lengths[:2]), sum(lengths[2:])]
+    trains_a_step(policy, examples)
+
+
+def trains_a_step(policy, examples):
+    model = copy.deepcopy(policy.model)
+    loss = StoredPolicy().loss(model, ComposerDataCollator(policy.tokenizer.pad_token_id)(examples))
+    loss.backward()
+    torch.optim.SGD(model.parameters(), 0.1).step()
+    before, after = (torch.cat([each.flatten() for each in one.parameters()]) for one in (policy.model, model))
+    assert torch.isfinite(loss) and torch.isfinite(after).all() and not torch.equal(before, after)
 
 
 def test_a_training_row_is_the_longest_segment_with_a_trace_of_its_own(policy, folder):
