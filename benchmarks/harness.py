@@ -146,7 +146,7 @@ def equal_to_generate(policy: Policy, calls: list[tuple[list[int], list[int]]]) 
 
 def agents(options: argparse.Namespace, policy: Policy) -> dict[str, Any]:
     folder = make_sample_tasks(options.work / "tasks", Silent())
-    tasks = read_tasks(folder)[: max(1, options.agents // 4)]
+    tasks = read_tasks(folder)
     section = EnvironmentConfig(
         name="code", tasks=(str(folder),), harness=COMMAND, harness_runtime=str(options.runtime), heldout_share=0.0,
         concurrency=options.agents, completion_tokens=ROOM, max_steps=options.calls,
@@ -159,7 +159,8 @@ def agents(options: argparse.Namespace, policy: Policy) -> dict[str, Any]:
     began = time.monotonic()
     environment = CodeEnvironment(tasks, section, wall_s=options.wall_s)
     opening_s, left_out = time.monotonic() - began, dict(environment.left_out)
-    plan = planned([task.task_id for task in environment.tasks("train")], options.agents // len(tasks))
+    played = environment.tasks("train")[: max(1, options.agents // 4)]
+    plan = planned([task.task_id for task in played], -(-options.agents // len(played)))[: options.agents]
     sampler, run = HalfScripted(policy, tasks), Run.start(options.work / "run", config)
     settings = {"tasks": "sample", "max_turn_tokens": 64, "temperature": 0.0}
     began = time.monotonic()

@@ -39,7 +39,7 @@ from composer_replication.training.backends.trl.rollouts import rollout_columns
 from composer_replication.training.lessons.online_sites import turn_spans
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.tokens import ChatTokens
-from composer_replication.training.rollouts.playing import roll_out
+from composer_replication.training.rollouts.playing import roll_out, started
 from composer_replication.training.rollouts.sampling import SampledTurn
 from composer_replication.training.stored.collator import ComposerDataCollator
 from composer_replication.training.stored.examples import build_examples
@@ -341,6 +341,16 @@ def test_calls_and_tokens_beyond_the_limits_get_a_last_word(proxy):
             said = [httpx.post(chat, json=body, headers=key).json()["choices"][0]["message"] for _ in range(3)]
         assert [message["content"] for message in said] == ["hello", "hello", "Step budget exhausted; stopping."]
         assert len(capture.session.graph.nodes()) == 2
+
+
+def test_episodes_that_start_at_once_share_one_proxy(folder):
+    chosen = EnvironmentConfig(name="code", heldout_share=0.0, harness="true", concurrency=8)
+    environment = CodeEnvironment([folder], chosen)
+    try:
+        episodes = started(environment, list(environment.tasks("train")) * 8)
+        assert len({id(episode._settings.proxy) for episode in episodes}) == 1
+    finally:
+        environment.close()
 
 
 def test_the_socket_is_gone_when_the_proxy_is_closed(proxy):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,16 +39,18 @@ def open_harness(settings: EnvironmentConfig, wall_s: float) -> OpenHarness:
 
 
 class OpenHarness:
-    """The proxy is started by the first episode."""
+    """The proxy is started by the first episode, in whichever thread that is."""
 
     def __init__(self, settings: EnvironmentConfig, runtime: Runtime | None, wall_s: float) -> None:
         self._settings, self._runtime, self._wall_s = settings, runtime, wall_s
         self._opened: HarnessSettings | None = None
+        self._opening = threading.Lock()
 
     def episode(self, task: AskedTask, grader: Grader) -> HarnessEpisode:
         from .episode import HarnessEpisode
 
-        self._opened = self._opened or self._open()
+        with self._opening:
+            self._opened = self._opened or self._open()
         return HarnessEpisode(task, BACKEND, self._opened, grader)
 
     def leak(self, task: TaskFolder) -> str:
