@@ -8,7 +8,7 @@ RUNTIME is a virtual environment with mini-swe-agent. Two parts, both with SmolL
    tool call, so it solves nothing. Every second agent of a task therefore gets **scripted** turns (a failing command,
    the solution, the hand-in) in place of sampled ones: they show grading, error sites and a group with different
    rewards. In the end `recompose sites`, `hint` and one step of `train` run on what was kept.
-2. `--connections` clients at once on a loopback port: both dialects, with and without streaming, two calls each.
+2. `--connections` clients at once on a loopback port: both dialects, with and without streaming, `--rounds` calls each.
 
 Every sampled call is then compared with `model.generate` on the very ids of its prompt.
 """
@@ -220,7 +220,7 @@ def load(options: argparse.Namespace, policy: Policy) -> dict[str, Any]:
 
         def clients() -> None:
             try:
-                asyncio.run(_clients(proxy.base_url, capture.key, options.connections, statuses))
+                asyncio.run(_clients(proxy.base_url, capture.key, options, statuses))
             finally:
                 over.set()
 
@@ -244,15 +244,16 @@ def load(options: argparse.Namespace, policy: Policy) -> dict[str, Any]:
     }
 
 
-async def _clients(url: str, key: str, connections: int, statuses: list[int]) -> None:
-    limits = httpx.Limits(max_connections=connections)
+async def _clients(url: str, key: str, options: argparse.Namespace, statuses: list[int]) -> None:
+    limits = httpx.Limits(max_connections=options.connections)
     async with httpx.AsyncClient(timeout=3600.0, limits=limits) as client:
-        await asyncio.gather(*(_client(client, url, key, number, statuses) for number in range(connections)))
+        each = (_client(client, url, key, number, options.rounds, statuses) for number in range(options.connections))
+        await asyncio.gather(*each)
 
 
-async def _client(client: httpx.AsyncClient, url: str, key: str, number: int, statuses: list[int]) -> None:
+async def _client(client: httpx.AsyncClient, url: str, key: str, number: int, rounds: int, statuses: list[int]) -> None:
     streams, asked = number % 4 >= 2, [{"role": "user", "content": f"What is {number} plus one?"}]
-    for _ in range(2):
+    for _ in range(rounds):
         body = {"model": "policy", "messages": asked, "stream": streams, "max_tokens": 2000}
         if number % 2:
             headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
@@ -290,6 +291,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--agents", type=int, default=16)
     parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=2, help="calls of one connection")
     parser.add_argument("--calls", type=int, default=4, help="of one agent")
     parser.add_argument("--wall-s", type=float, default=1800.0, help="of one agent")
     parser.add_argument("--stages", type=int, default=1, help="0: leave out sites, hint and one step of train")
