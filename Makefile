@@ -12,13 +12,24 @@ export HF_HUB_OFFLINE ?= 1
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: quickstart test faults benchmarks lint types structure experiment-000 clean
+.PHONY: quickstart test browser viewer faults benchmarks lint types structure experiment-000 clean
 
 quickstart: .venv/train-installed
 	$(BIN)/recompose quickstart
 
 test: .venv/dev-installed .venv-verifiers/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# The viewer's page in a real Chromium.
+browser: .venv/browser-installed
+	@command -v chromium chromium-browser google-chrome >/dev/null || { echo "no Chromium: apt-get install -y chromium"; exit 1; }
+	$(BIN)/python -m pytest tests/browser
+
+# The page that the package serves, from its sources. The same sources give the same bytes.
+viewer:
+	@command -v npm >/dev/null || { echo "no npm: apt-get install -y nodejs npm"; exit 1; }
+	npm ci --prefix viewer --ignore-scripts --no-audit --no-fund
+	npm run build --prefix viewer
 
 # A million fuzzed lines and the full figures on money; `make test` does a small part of each.
 faults: .venv/dev-installed
@@ -55,6 +66,10 @@ experiment-000: .venv/train-installed
 	@$(INSTALL) --editable '.[dev]' 2>&1 | $(COLLECTED)
 # Tests start many processes. Some packages hold files of other Pythons, which do not compile.
 	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
+	@touch $@
+
+.venv/browser-installed: .venv/dev-installed
+	@$(INSTALL) --editable '.[browser]' 2>&1 | $(COLLECTED)
 	@touch $@
 
 # verifiers and openenv want different versions of mcp, so verifiers gets an environment of its own.

@@ -25,7 +25,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from trl import GRPOConfig
 
 from composer_replication.config import ToolboxConfig
-from composer_replication.environments.toolbox.vocabulary import vocabulary
+from composer_replication.environments.toolbox.oracle import vocabulary
 from composer_replication.objective import SdpoSettings
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
 from composer_replication.training.channels import SelfDistillation

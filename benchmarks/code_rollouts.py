@@ -20,8 +20,8 @@ from random import Random
 from composer_replication.config import EnvironmentConfig
 from composer_replication.environments.code.environment import CodeEnvironment
 from composer_replication.environments.code.episodes.definition import place_of, solving_block
-from composer_replication.environments.code.tasks.asked import AskedTask
 from composer_replication.environments.code.tasks.store import read_tasks
+from composer_replication.environments.code.tasks.task import AskedTask
 from composer_replication.environments.protocol import TRAIN
 from composer_replication.training.rollouts.environment_steps import ConcurrentSteps
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from composer_replication.environments.protocol import EpisodeLimits
 from composer_replication.environments.toolbox.environment import open_toolbox
-from composer_replication.environments.toolbox.vocabulary import vocabulary
+from composer_replication.environments.toolbox.oracle import vocabulary
 
 SMOLLM2_SHAPE = {
     "vocab_size": 49_152,

@@ -33,7 +33,7 @@ from composer_replication.sites import find_sites
 from composer_replication.sites.marking import failed_calls
 from composer_replication.training.models.embedded import place_of
 from composer_replication.training.models.tokens import ChatTokens
-from composer_replication.training.planning.row_lengths import TemplateLengths
+from composer_replication.training.planning.lengths import TemplateLengths
 
 SAMPLES = Path(__file__).parents[1] / "tests" / "samples"
 LIMITS = (None, 1024, 2048, 4096, 8192, 32768)

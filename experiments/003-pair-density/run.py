@@ -31,7 +31,7 @@ from composer_replication.sites import find_sites
 from composer_replication.stages.ingestion import rollout_tokens
 from composer_replication.stages.policy import load_model, policy_room
 from composer_replication.stages.replay import replay_teachers
-from composer_replication.training.models.turn_logprob import turn_logprob
+from composer_replication.training.models.states import turn_logprob
 from composer_replication.training.stored.contexts import Contexts
 
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ from composer_replication.config import Config
 from composer_replication.environments.toolbox import WAYS, ToolboxEpisode, make_task
 from composer_replication.environments.toolbox.environment import MAX_OBSERVATION_TOKENS
 from composer_replication.environments.toolbox.episode import MAX_TURNS
-from composer_replication.environments.toolbox.leak_rules import toolbox_signs
+from composer_replication.environments.toolbox.leak import toolbox_signs
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.rollouts.sampling import TurnSampler
 from composer_replication.training.rollouts.static_sampling import turn_sampler

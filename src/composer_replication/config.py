@@ -298,9 +298,9 @@ class TrainingConfig(Section):
     """Steps between checkpoints, from which an interrupted training goes on; 0 writes none."""
     traces_per_step: Positive = 8
     """Stored traces that feed the added channels in each forward pass; with accumulation a step has several."""
-    token_weights: Flag = False
+    token_weights: Flag | None = None
     """Also write how much each channel pulls at each token of the rollouts that are kept, and of the step's stored
-    rows, to `RUN/training/token_weights`."""
+    rows, to `RUN/training/token_weights`. None: where it can be, in one process with `--backend trl`."""
     max_tokens: Positive = 2048
     """A stored site or pair that is longer than this gets a window; one that no window fits is skipped and counted."""
 
@@ -328,17 +328,6 @@ class HardwareConfig(Section):
     """Sample through a vLLM engine inside each training process, which TRL starts. A server has `[sampling]`."""
     vllm_memory_share: Fraction = 0.3
     """Of each GPU's memory, what vLLM may take when colocated."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_before(cls, values: Any) -> Any:
-        """Runs of before hold two more keys, which did nothing at their defaults."""
-        if not isinstance(values, dict):
-            return values
-        if values.get("vllm") == "server":
-            raise ValueError('vllm = "server" is [sampling] server = "http://…" now')
-        gone: dict[str, Any] = {"vllm_tensor_parallel": 1, "vllm_server_url": None}
-        return {key: value for key, value in values.items() if key not in gone or value != gone[key]}
 
     def autocasts(self, on_gpu: bool) -> bool:
         return on_gpu if self.autocast == "auto" else self.autocast == "bfloat16"
@@ -428,14 +417,6 @@ class MonitorConfig(Section):
     """`watch` only logs; `penalty` takes the reward on hard evidence; `drop` learns nothing from such a rollout."""
     alarm_rate: Fraction = 0.02
     """An alarm is raised where more of the last rollouts than this hit a canary."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_before(cls, values: Any) -> Any:
-        """Runs of before name what soft evidence cost; it costs a deeper grade now."""
-        if not isinstance(values, dict) or values.get("penalty_weight") != 0.2:
-            return values
-        return {key: value for key, value in values.items() if key != "penalty_weight"}
 
 
 class EvaluationConfig(Section):

@@ -150,6 +150,20 @@ class OwnSettings(ChannelSettings):
         return name
 
 
+class OfEntry:
+    """A channel whose weight and schedule are those of its entry."""
+
+    settings: Any
+
+    @property
+    def weight(self) -> float:
+        return self.settings.weight
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.settings.schedule
+
+
 DEFAULT_CHANNELS = (GrpoSettings(), SdpoSettings(), TrdpoSettings())
 
 

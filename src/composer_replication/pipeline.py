@@ -8,22 +8,24 @@ comes first: it makes the model that plays, is trained and is measured. `samples
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from .config import Config
+from .errors import UsageError, quoted
 from .progress import Progress
-from .runs import Run
-from .stages.evaluation import evaluate
-from .stages.hints import hint
-from .stages.ingestion import ingest
-from .stages.pairs import pair
-from .stages.policy import prepare
-from .stages.replay import replay
-from .stages.samples import sample
-from .stages.sessions import measure
-from .stages.sites import locate
-from .stages.training import train, trained_on
+from .runs import NEXT_COMMAND, Run
 from .training.processes import all_or_none, is_main
+
+
+def _later(where: str) -> Callable[..., Any]:
+    """A function of `stages` that is loaded when it is called: no verb waits for the libraries of others."""
+    module, name = where.split(":")
+
+    def call(*given: Any, **named: Any) -> Any:
+        return getattr(import_module(f".stages.{module}", __package__), name)(*given, **named)
+
+    return call
 
 
 class Stage(NamedTuple):
@@ -35,22 +37,44 @@ class Stage(NamedTuple):
     """Whether it needs the policy, which is then made first."""
     check: Callable[[Run], object] = lambda run: None
     """What must be there, told before anything is made."""
+    renews: bool = False
+    """Whether it is made again when what it was made from has changed; it then does only what is new."""
+    grown: Callable[[Run], bool] = lambda run: False
+    """Whether it is done and there is more outside of the run."""
     optional: bool = False
     compares_itself: tuple[str, ...] = ()
     """Earlier stages that it is not made from as a whole; samples may be of any policy, and know its weights."""
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("policy", "warm up the policy", prepare),
-    Stage("ingestion", "collect traces", ingest, plays=lambda config: config.ingestion.rollouts > 0),
-    Stage("sites", "find error sites", locate),
-    Stage("hints", "write hints", hint),
-    Stage("samples", "sample the policy", sample, optional=True, compares_itself=("policy",)),
-    Stage("replay", "ask the teachers", replay),
-    Stage("pairs", "vote on pairs", pair),
-    Stage("training", "train with its channels", train, plays=lambda config: True, check=trained_on),
-    Stage("evaluation", "measure held-out success", evaluate),
-    Stage("sessions", "measure on held-out sessions", measure, optional=True, compares_itself=("evaluation",)),
+    Stage("policy", "warm up the policy", _later("policy:prepare")),
+    Stage(
+        "ingestion",
+        "collect traces",
+        _later("ingestion:ingest"),
+        plays=lambda config: config.ingestion.rollouts > 0,
+        grown=_later("ingestion:has_grown"),
+    ),
+    Stage("sites", "find error sites", _later("sites:locate"), renews=True),
+    Stage("hints", "write hints", _later("hints:hint"), renews=True),
+    Stage("samples", "sample the policy", _later("samples:sample"), optional=True, compares_itself=("policy",)),
+    Stage("replay", "ask the teachers", _later("replay:replay"), renews=True),
+    Stage("pairs", "vote on pairs", _later("pairs:pair"), renews=True),
+    Stage(
+        "training",
+        "train with its channels",
+        _later("training:train"),
+        plays=lambda config: True,
+        check=_later("training:trained_on"),
+    ),
+    Stage("evaluation", "measure held-out success", _later("evaluation:evaluate")),
+    Stage(
+        "sessions",
+        "measure on held-out sessions",
+        _later("sessions:measure"),
+        optional=True,
+        compares_itself=("evaluation",),
+    ),
 )
 
 
@@ -61,8 +85,8 @@ def run_stage(run: Run, noun: str, progress: Progress, **choices: Any) -> None:
         stage.check(run)
         if stage.plays(run.config):
             ensure_policy(run, progress)
-    refuse_stale(run, noun)
-    if run.stage(noun).is_done:
+    is_done = refuse_stale(run, noun)
+    if is_done and not stage.grown(run):
         progress.note(f"{noun}: kept, finished earlier")
         return
     progress.stage(noun, stage.what)
@@ -76,16 +100,23 @@ def ensure_policy(run: Run, progress: Progress) -> None:
             run_stage(run, "policy", progress)
 
 
-def refuse_stale(run: Run, noun: str) -> None:
-    """Neither a stage nor any before it may be left over from other inputs than those that are there now."""
+def refuse_stale(run: Run, noun: str, renewing: bool = True) -> bool:
+    """Neither a stage nor any before it may be left over from other inputs than those that are there now, unless it is
+    the one to be made, which renews itself. Tells whether it is done."""
     earlier: list[str] = []
     for stage in STAGES:
+        folder, other = run.stage(stage.noun), None
         # Beside the policy, what ingestion was made from are files, whatever they are called.
         if stage.noun != "ingestion" or run.config.ingestion.rollouts:
-            run.stage(stage.noun).refuse_stale(noun for noun in earlier if noun not in stage.compares_itself)
+            other = folder.made_from_another(each for each in earlier if each not in stage.compares_itself)
+        if other and not (renewing and stage.renews and stage.noun == noun):
+            again = f"delete {quoted(folder.path)} and what comes after, then run the same command"
+            remedy = NEXT_COMMAND[stage.noun].replace("RUN", quoted(run.path)) if stage.renews else again
+            raise UsageError(f"{folder.path} was made from another {other}", remedy)
         if stage.noun == noun:
-            return
+            return folder.is_done and other is None
         earlier.append(stage.noun)
+    raise AssertionError(f"there is no stage {noun}")
 
 
 def run_pipeline(run: Run, progress: Progress) -> None:

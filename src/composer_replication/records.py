@@ -13,10 +13,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Required, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 SCHEMA_VERSION: Literal[1] = 1
@@ -143,16 +143,8 @@ class Trace(StoredRecord):
     """Reward of a rollout, where one is known."""
 
     def history(self, turn: int) -> list[Message]:
-        at = self.turns[turn]
-        seen: list[int] = []
-        cleared: set[int] = set()
-        place: tuple[int, int] | None = (at.segment, at.start)
-        while place:
-            segment, end = self.segments[place[0]], place[1]
-            seen = [*segment.preserved, *range(segment.start, end), *seen]
-            cleared.update(segment.cleared)
-            place = segment.continues
-        return [_emptied(self.messages[i]) if i in cleared else self.messages[i] for i in seen]
+        seen, cleared = seen_before(self.segments, self.turns[turn])
+        return [emptied(self.messages[i]) if i in cleared else self.messages[i] for i in seen]
 
     def state(self, turn: int) -> TraceState:
         at = self.turns[turn]
@@ -169,7 +161,20 @@ class Trace(StoredRecord):
         return (self.state(turn) for turn in range(len(self.turns)))
 
 
-def _emptied(message: Message) -> Message:
+def seen_before(segments: Sequence[Segment], turn: Turn) -> tuple[list[int], set[int]]:
+    """Indexes of the messages that the actor saw before a turn, and those of them that the harness had emptied."""
+    seen: list[int] = []
+    cleared: set[int] = set()
+    place: tuple[int, int] | None = (turn.segment, turn.start)
+    while place:
+        segment, end = segments[place[0]], place[1]
+        seen = [*segment.preserved, *range(segment.start, end), *seen]
+        cleared.update(segment.cleared)
+        place = segment.continues
+    return seen, cleared
+
+
+def emptied(message: Message) -> Message:
     return {**message, "content": CLEARED_RESULT}
 
 
@@ -265,15 +270,6 @@ class PreferencePair(StoredRecord):
     provenance: tuple[str, ...] = Field(description="keys of the replies that voted for the chosen action")
     simulated: bool
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_history(cls, values: Any) -> Any:
-        """Older runs carried a copy of the history in every pair, as `prompt`."""
-        if not isinstance(values, dict):
-            return values
-        fields = cast("JsonObject", values)
-        return {name: value for name, value in fields.items() if name != "prompt"}
-
 
 class Task(StoredRecord):
     """A verifiable task of an environment."""
@@ -318,13 +314,17 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def canonical_tool_call(call: ToolCall) -> str:
-    function = call["function"]
+def arguments_written(call: ToolCall) -> Any:
+    """What the arguments of a call say, or their text where that is no JSON."""
+    text = call["function"]["arguments"]
     try:
-        arguments: object = json.loads(function["arguments"])
+        return json.loads(text)
     except (ValueError, RecursionError):
-        arguments = function["arguments"]
-    return canonical_call(function["name"], arguments)
+        return text
+
+
+def canonical_tool_call(call: ToolCall) -> str:
+    return canonical_call(call["function"]["name"], arguments_written(call))
 
 
 def render_action(message: Message, thinking: str = "") -> str:

@@ -2,28 +2,26 @@
 
     RUN/config.json                       the resolved config; another config is refused
     RUN/manifest.json                     where and with which version the run began
-    RUN/<noun>/records.jsonl.zst          what the stage wrote
+    RUN/<noun>/records.jsonl.zst          what the stage wrote; see `store.py` for its shards
     RUN/<noun>/manifest.json              written last: the stage is done; counts, hashes (also of files beside the
                                           records), inputs
 
-A crash leaves a stage without its manifest, and the stage is done again. Files appear whole or not at all.
+A crash leaves a stage without its manifest, and the stage is done again, less the shards that are whole. Files appear
+whole or not at all.
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import io
 import json
-import os
 import platform
-import secrets
+import re
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import zstandard
 from pydantic import BaseModel
@@ -31,10 +29,28 @@ from pydantic import BaseModel
 from . import __version__
 from .config import Config, parse_config
 from .errors import RecomposeError, UsageError, quoted
+from .records import content_id
+from .store import (
+    RECORDS,
+    SHARDS,
+    AnyRecord,
+    Shard,
+    ShardWriter,
+    Written,
+    encoded,
+    read_records,
+    shards_of,
+    write_atomically,
+    write_lines,
+    write_records,
+)
 
-AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
-RECORDS = "records.jsonl.zst"
-CHUNK_BYTES = 1 << 16
+__all__ = [
+    "NEXT_COMMAND", "RECORDS", "Run", "Shard", "ShardWriter", "StageFolder", "Written", "encoded", "read_records",
+    "write_atomically", "write_lines", "write_records",
+]  # fmt: skip
+
+_TRACE_ID = re.compile(rb'\{"schema_version":1,"trace_id":"([^"\\]*)"')
 
 
 class Run:
@@ -117,7 +133,7 @@ class StageFolder:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except ValueError as error:
-            raise self._damaged() from error
+            raise self.damaged() from error
 
     @property
     def is_done(self) -> bool:
@@ -135,9 +151,26 @@ class StageFolder:
         """All records of a finished stage; a file that is not what the manifest says is refused."""
         return list(self.stream(record_type))
 
-    def stream(self, record_type: type[AnyRecord]) -> Iterator[AnyRecord]:
-        """The same one by one; whether the file is what the manifest says is known at its end."""
-        return _checked(self.path / RECORDS, record_type, self.require()["sha256"], self._damaged())
+    def stream(
+        self, record_type: type[AnyRecord], shard: Shard | None = None, only: Container[str] | None = None
+    ) -> Iterator[AnyRecord]:
+        """The same one by one, or those of one shard; whether the file is what the manifest says is known at its end.
+        Of traces, `only` chooses by id without decoding the others."""
+        return _checked(shard or self.whole(), record_type, self.damaged(), only)
+
+    def whole(self) -> Shard:
+        """All records as one shard."""
+        manifest = self.require()
+        return Shard(self.path / RECORDS, records=manifest["records"], sha256=manifest["sha256"])
+
+    @property
+    def shape(self) -> str | None:
+        """Stages of one shape have shards that belong together, one by one; None where all is one shard."""
+        return self.require().get("shards")
+
+    def shards(self) -> Iterator[Shard]:
+        """The parts that can be read apart, in their order. A stage of an earlier version is one."""
+        return iter([self.whole()]) if self.shape is None else shards_of(self.path / RECORDS, self.path / SHARDS)
 
     def stream_beside(self, name: str, record_type: type[AnyRecord], remedy: str) -> Iterator[AnyRecord]:
         """Records of a file beside them, none where there is no such file. What the manifest says of the file, if it
@@ -146,7 +179,7 @@ class StageFolder:
         if promised is None and not path.exists():
             return iter(())
         damaged = RecomposeError(f"{path} is damaged", remedy)
-        return _checked(path, record_type, promised and promised["sha256"], damaged)
+        return _checked(Shard(path, sha256=promised and promised["sha256"]), record_type, damaged)
 
     def finish(
         self,
@@ -159,11 +192,12 @@ class StageFolder:
     ) -> None:
         """Write the records, then the manifest that makes the stage done. `files` are hashes of outside input, `beside`
         is what else was written into the stage's folder."""
+        (self.path / SHARDS).unlink(missing_ok=True)
         self.seal(write_records(self.path / RECORDS, records), counts, inputs, started, files, beside)
 
-    def write_lines(self, chunks: Iterable[bytes]) -> Written:
-        """Write records that are encoded already; `seal` then makes the stage done."""
-        return write_lines(self.path / RECORDS, chunks)
+    def write_shards(self) -> ShardWriter:
+        """Write records shard by shard; `seal` then makes the stage done."""
+        return ShardWriter(self.path)
 
     def seal(
         self,
@@ -173,8 +207,10 @@ class StageFolder:
         started: float,
         files: Mapping[str, str] | None = None,
         beside: Mapping[str, Written] | None = None,
+        shaped_like: StageFolder | None = None,
     ) -> None:
-        manifest = {
+        """`shaped_like` is the stage of whose shards each became one of this stage."""
+        manifest: dict[str, Any] = {
             "stage": self.noun,
             "version": __version__,
             "records": written.records,
@@ -183,6 +219,9 @@ class StageFolder:
             "counts": dict(counts),
             "seconds": round(time.monotonic() - started, 3),
         }
+        if (self.path / SHARDS).exists():
+            own = (shard.sha256 for shard in shards_of(self.path / RECORDS, self.path / SHARDS))
+            manifest["shards"] = shaped_like.shape if shaped_like else content_id(*own)
         if beside:
             manifest["beside"] = {name: each._asdict() for name, each in beside.items()}
         write_atomically(self.path / "manifest.json", json.dumps(manifest, indent=2) + "\n")
@@ -195,18 +234,16 @@ class StageFolder:
             raise UsageError(f"{self.path.parent} has no finished {self.noun} stage", command)
         return manifest
 
-    def refuse_stale(self, nouns: Iterable[str]) -> None:
-        """Those of the named stages that are there must be what this one, if it is done, was made from."""
+    def made_from_another(self, nouns: Iterable[str]) -> str | None:
+        """The first of the named stages that is there and is not what this one, if it is done, was made from."""
         made_from: dict[str, str] = (self.manifest or {}).get("inputs", {})
         for noun in nouns:
             current = StageFolder(self.path.parent / noun).manifest
             if noun in made_from and current and current["sha256"] != made_from[noun]:
-                raise UsageError(
-                    f"{self.path} was made from another {noun}",
-                    f"delete {quoted(self.path)} and what comes after, then run the same command",
-                )
+                return noun
+        return None
 
-    def _damaged(self) -> RecomposeError:
+    def damaged(self) -> RecomposeError:
         return RecomposeError(
             f"{self.path} is damaged", f"delete {quoted(self.path)} and what comes after, then do the stage again"
         )
@@ -226,103 +263,22 @@ NEXT_COMMAND = {
 }
 
 
-class Written(NamedTuple):
-    """The hash is over the uncompressed bytes, so it does not depend on the compressor."""
-
-    sha256: str
-    records: int
-
-
-def encoded(records: Iterable[BaseModel]) -> Iterator[bytes]:
-    return (record.model_dump_json().encode() + b"\n" for record in records)
-
-
-def write_records(path: Path, records: Iterable[BaseModel]) -> Written:
-    return write_lines(path, encoded(records))
-
-
-def write_lines(path: Path, chunks: Iterable[bytes]) -> Written:
-    """JSON lines in pieces of any size, compressed. The file appears whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    digest, number = hashlib.sha256(), 0
-    _remove_left_behind(path)
-    temporary = _temporary(path)
-    try:
-        with temporary.open("xb") as raw:
-            fcntl.flock(raw, fcntl.LOCK_SH)
-            with zstandard.ZstdCompressor(level=3).stream_writer(raw, closefd=False) as out:
-                for chunk in chunks:
-                    digest.update(chunk)
-                    out.write(chunk)
-                    number += chunk.count(b"\n")
-            raw.flush()
-            os.fsync(raw.fileno())
-        temporary.rename(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return Written(digest.hexdigest(), number)
-
-
-def _temporary(path: Path) -> Path:
-    """Process ids are no names: two containers on one run may both be number 1."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-
-
-def _remove_left_behind(path: Path) -> None:
-    """What writers that died did not finish. One that lives, in any container, holds a lock on its file."""
-    for file in path.parent.glob(f".{path.name}.*"):
-        with suppress(OSError), file.open("rb") as raw:
-            fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.unlink()
-
-
-def read_records(path: Path, record_type: type[AnyRecord]) -> Iterator[AnyRecord]:
-    return map(record_type.model_validate_json, _lines(path))
-
-
 def _checked(
-    path: Path, record_type: type[AnyRecord], sha256: str | None, damaged: RecomposeError
+    shard: Shard, record_type: type[AnyRecord], damaged: RecomposeError, only: Container[str] | None = None
 ) -> Iterator[AnyRecord]:
     """Records one by one; `damaged` where they cannot be decoded or, at the end, have another hash than the given."""
-    lines, digest = _lines(path), hashlib.sha256()
+    lines = shard.lines()
     while True:
         try:
             line = next(lines, None)
+            if line and only is not None and (named := _TRACE_ID.match(line)) and named[1].decode() not in only:
+                continue
             record = None if line is None else record_type.model_validate_json(line)
         except (OSError, ValueError, zstandard.ZstdError) as error:
             raise damaged from error
-        if line is None or record is None:
-            break
-        digest.update(line)
+        if record is None:
+            return
         yield record
-    if sha256 is not None and digest.hexdigest() != sha256:
-        raise damaged
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    """A file that was cut off is an error; the stream readers of zstandard take it for a shorter one."""
-    decoder, begun = zstandard.ZstdDecompressor().decompressobj(), list[bytes]()
-    with path.open("rb") as raw:
-        while chunk := raw.read(CHUNK_BYTES):
-            for piece in io.BytesIO(decoder.decompress(chunk)):
-                begun.append(piece)
-                if piece.endswith(b"\n"):
-                    yield b"".join(begun)
-                    begun.clear()
-    if not decoder.eof:
-        raise zstandard.ZstdError(f"{path} was cut off")
-    if begun:
-        yield b"".join(begun)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary(path)
-    with temporary.open("x", encoding="utf-8") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    temporary.rename(path)
 
 
 def _first_difference(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> str:

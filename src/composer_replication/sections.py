@@ -27,7 +27,7 @@ Flag = Annotated[bool, Strict()]
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def explain(error: ValidationError, root: type[BaseModel]) -> str:

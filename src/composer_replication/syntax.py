@@ -6,18 +6,23 @@ CPython 3.11.7 counts the depth of a tree that it builds in one place for all th
 middle may let another thread build one too, and then `ast.parse` raises `SystemError: AST constructor recursion depth
 mismatch` for sound source. `ast.unparse` and `compile` to code do not count there. Reads and writes nothing; what
 `ast.parse` raises for the source itself (SyntaxError, ValueError, RecursionError, MemoryError) is not caught. Libraries
-that call `ast.parse` on their own, as `inspect.getsource` does, do not wait.
+that call `ast.parse` on their own, as `inspect.getsource` does, do not wait. Warnings about a text that somebody else
+wrote are nobody's business here: they are not shown.
 """
 
 from __future__ import annotations
 
 import ast
 import threading
+import warnings
 from contextlib import suppress
 from itertools import accumulate
 
 TRIES = 100
 PlacedNode = ast.expr | ast.stmt | ast.excepthandler | ast.keyword
+
+for _kind in (SyntaxWarning, DeprecationWarning):  # once: the filters are those of all threads
+    warnings.filterwarnings("ignore", category=_kind, module="<unknown>")
 
 _building = threading.RLock()  # finalizers of the same thread may parse as well
 

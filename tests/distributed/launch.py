@@ -38,11 +38,15 @@ class Ended:
     err: str
 
 
-def launch(kind: str, names: list[str], folder: Path, timeout_s: float) -> dict[str, list[Seen]]:
-    """By scene, what each process saw. A process that fails or hangs ends all, with what it said."""
-    ended = run_processes(["-m", "tests.distributed.worker", kind, str(folder), *names], folder, timeout_s)
+def launch(scenes: dict[str, list[str]], folder: Path, timeout_s: float) -> dict[str, dict[str, list[Seen]]]:
+    """By kind and scene, what each process saw. A process that fails or hangs ends all, with what it said."""
+    words = [f"{kind}/{name}" for kind, names in scenes.items() for name in names]
+    ended = run_processes(["-m", "tests.distributed.worker", str(folder), *words], folder, timeout_s)
     assert_all_well(ended, timeout_s)
-    return {name: [_read(folder / f"{name}-{rank}") for rank in range(WORLD)] for name in names}
+    return {
+        kind: {name: [_read(folder / f"{kind}-{name}-{rank}") for rank in range(WORLD)] for name in names}
+        for kind, names in scenes.items()
+    }
 
 
 def run_processes(arguments: list[str], folder: Path, timeout_s: float) -> list[Ended]:

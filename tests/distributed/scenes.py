@@ -15,7 +15,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
-from composer_replication.environments.toolbox.vocabulary import vocabulary
+from composer_replication.environments.toolbox.oracle import vocabulary
 from composer_replication.objective import SdpoSettings
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
 from composer_replication.training.channels import SelfDistillation

@@ -6,17 +6,12 @@ import pytest
 import torch
 
 from .comparison import alone, assert_ranks_agree, assert_same_training
-from .launch import launch
 from .matrix import EVEN, PARITY, UNEVEN
 
-TIMEOUT_S = 500
 
-
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory):
-    """Every scene in one pair of processes: to start them takes longer than a scene."""
-    parity = [f"{kind}{name}" for name in PARITY for kind in ("plain", "off")]
-    return launch("ddp", [*parity, *EVEN, "online_capped", *UNEVEN], tmp_path_factory.mktemp("ddp"), TIMEOUT_S)
+@pytest.fixture
+def seen(seen_by_kind):
+    return seen_by_kind["ddp"]
 
 
 @pytest.mark.parametrize("name", PARITY)

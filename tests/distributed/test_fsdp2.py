@@ -5,16 +5,12 @@ from __future__ import annotations
 import pytest
 
 from .comparison import alone, assert_ranks_agree, assert_same_training
-from .launch import launch
 from .matrix import EVEN, UNEVEN
 
-TIMEOUT_S = 300
 
-
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory):
-    """Every scene in one pair of processes: to start them takes longer than a scene."""
-    return launch("fsdp2", [*EVEN, "online_capped", *UNEVEN], tmp_path_factory.mktemp("fsdp2"), TIMEOUT_S)
+@pytest.fixture
+def seen(seen_by_kind):
+    return seen_by_kind["fsdp2"]
 
 
 @pytest.mark.parametrize("name", EVEN)

@@ -1,6 +1,6 @@
 """One process of a group: runs the named scenes one after the other and writes what it saw.
 
-python -m tests.distributed.worker ddp|fsdp2 FOLDER SCENE…
+python -m tests.distributed.worker FOLDER KIND/SCENE…, where the kind is ddp or fsdp2, and those of fsdp2 come last
 """
 
 from __future__ import annotations
@@ -44,21 +44,24 @@ def use_fsdp2(ram_efficient: bool = False) -> None:
     AcceleratorState.__init__ = initialise_sharded
 
 
-def main(kind: str, folder: Path, names: list[str]) -> None:
+def main(folder: Path, names: list[str]) -> None:
     torch.set_num_threads(1)
-    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    if kind == "fsdp2":
-        use_fsdp2()
-    for name in names:
+    rank, world, before = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "ddp"
+    for kind, _, name in (word.partition("/") for word in names):
+        if kind != before:
+            use_fsdp2()
+        before = kind
         trainer = scenes.build(SCENES[name], str(folder / f"trainer-{rank}"), rank, world)
         tensors, logs = scenes.run(trainer)
         assert trainer.accelerator.num_processes == world
         assert any(isinstance(parameter, DTensor) for parameter in trainer.model.parameters()) == (kind == "fsdp2")
         assert (trainer.accelerator.distributed_type == DistributedType.FSDP) == (kind == "fsdp2")
-        save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, folder / f"{name}-{rank}.safetensors")
-        (folder / f"{name}-{rank}.json").write_text(json.dumps(logs))
+        save_file(
+            {key: tensor.contiguous() for key, tensor in tensors.items()}, folder / f"{kind}-{name}-{rank}.safetensors"
+        )
+        (folder / f"{kind}-{name}-{rank}.json").write_text(json.dumps(logs))
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])
+    main(Path(sys.argv[1]), sys.argv[2:])

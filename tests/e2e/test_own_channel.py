@@ -10,8 +10,10 @@ import pytest
 from composer_replication.cli.quickstart import quickstart
 from composer_replication.cli.train import train
 from composer_replication.errors import UsageError
+from composer_replication.records import PreferencePair
 from composer_replication.runs import Run, read_records
 from composer_replication.training.stored.records import TokenWeights, TrainingStep
+from composer_replication.viewer.api import Library
 from tests.e2e.own_channel import StayClose
 from tests.small import SMALL_CONFIG
 
@@ -31,8 +33,7 @@ schedule = { warmup_share = 0.5 }
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
-    settings = SMALL_CONFIG.replace("[training]", "[training]\ntoken_weights = true") + ENTRIES
-    (folder / "own.toml").write_text(settings)
+    (folder / "own.toml").write_text(SMALL_CONFIG + ENTRIES)
     path = folder / "run"
     quickstart(config=folder / "own.toml", run=path)
     return path
@@ -62,7 +63,18 @@ def test_what_each_channel_pulls_at_is_written_where_it_says_so(run):
     (file,) = (run / "training" / "token_weights").iterdir()
     found = list(read_records(file, TokenWeights))
     assert {record.channel for record in found} == {"policy", "replay"}, "the fourth one does not say"
-    assert all(len(record.ids) == len(record.weights) for record in found)
+    for record in found:
+        assert len(record.ids) == len(record.weights) == len(record.mask) == len(record.entropy) == len(record.pieces)
+
+
+def test_a_pair_leads_to_the_steps_that_read_its_trace(run):
+    lines = [json.loads(line) for line in (run / "training" / "read.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2]
+    pair = Run.open(run).stage("pairs").read(PreferencePair)[0]
+    answer = Library([run]).answer(run.name, "show", {"id": pair.pair_id})
+    read = [str(line["step"]) for line in lines if pair.trace_id in line["traces"]]
+    assert [each["id"] for each in answer["to"]] == read
+    assert all(lines[0]["traces"])
 
 
 def test_its_strength_is_that_of_the_file(run):

@@ -18,11 +18,11 @@ import pytest
 from composer_replication.errors import UsageError
 from composer_replication.hints import write_hints
 from composer_replication.ingestion import Ingestion, find_inputs
-from composer_replication.progress import Silent
 from composer_replication.records import Trace
 from composer_replication.sites import find_sites
 from tests.canaries import ALNUM, Maker
 from tests.faults.fuzzing import Sample, json_inside, small_sample
+from tests.ingested import stored_lines
 from tests.samples import SAMPLES, sample_files
 
 FOLDERS = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir() and path.name != "__pycache__")
@@ -89,13 +89,13 @@ def planted(sample: Sample, plant: Plant, only: Iterable[str]) -> bytes:
     return sample.encoded([plant(value, start_of(value), chosen.__contains__) for value in sample.values])
 
 
-def everything_from(folder: Path, scratch: Path, redact: bool = True) -> str:
+def everything_from(folder: Path, redact: bool = True) -> str:
     """All that the stages before a model is asked would keep, but for the ids of calls."""
     try:
-        reading = Ingestion(find_inputs([folder]), redact, jobs=1)
+        reading = Ingestion(find_inputs([folder]), redact, workers=1)
     except UsageError as error:
         return str(error).replace(str(folder), "")
-    lines = b"".join(reading.chunks(scratch, Silent())).splitlines()
+    lines = stored_lines(reading)
     traces = {trace.trace_id: trace for trace in map(Trace.model_validate_json, lines)}
     sites = [site for trace in traces.values() for site in find_sites(trace)]
     hints = write_hints(traces, sites, 96)
@@ -136,7 +136,7 @@ def test_a_secret_in_any_place_of_a_file_stays_there(tmp_path: Path, folder: str
         done.update(new)
         for batch in (contents(every), *([place] for place in new)):
             (inputs / sample.name).write_bytes(planted(sample, plant, batch))
-            found.update(leaks(everything_from(inputs, tmp_path / "shards"), batch))
+            found.update(leaks(everything_from(inputs), batch))
         (inputs / sample.name).unlink()
     assert not sorted(found)
 
@@ -149,7 +149,7 @@ def test_without_redaction_secrets_are_found(tmp_path: Path, folder: str) -> Non
         every = contents(places(sample, in_strings))
         sought.update(every)
         (tmp_path / sample.name).write_bytes(planted(sample, in_strings, every))
-    found = leaks(everything_from(tmp_path, tmp_path / "shards", redact=False), sought)
+    found = leaks(everything_from(tmp_path, redact=False), sought)
     assert len(found) > 1
 
 
@@ -161,7 +161,7 @@ def test_a_secret_in_the_name_of_a_file_stays_there(tmp_path: Path, folder: str)
         (inputs / f"{number} {secret_for('name')} {sample.name}").write_bytes(sample.encoded(sample.values))
         (inputs / f"{number}-{secret_for('name')}{Path(sample.name).suffix}").write_bytes(sample.encoded(sample.values))
     (inputs / f"{secret_for('name')}.jsonl").write_bytes(b"\0")
-    found = leaks(everything_from(inputs, tmp_path / "shards"), ["folder", "name"])
+    found = leaks(everything_from(inputs), ["folder", "name"])
     assert not found
 
 
@@ -175,5 +175,5 @@ def test_a_secret_in_a_broken_line_stays_there(tmp_path: Path, folder: str) -> N
         good = sample.encoded(sample.values).splitlines(keepends=True)
         broken = b"".join(line[:1] + text % secret + line[1:] + line for text in breaks for line in good[:9])
         (inputs / f"{number}.{sample.name}").write_bytes(good[0] + broken + b"".join(good))
-    found = leaks(everything_from(inputs, tmp_path / "shards"), ["line"])
+    found = leaks(everything_from(inputs), ["line"])
     assert not found

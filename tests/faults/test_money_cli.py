@@ -176,23 +176,12 @@ def test_every_reply_can_be_traced_to_its_attempt(tmp_path):
         assert reply["outcome"] == "failed" or reply["key"] in paid
 
 
-def without_teachers(run: Path) -> None:
-    """The manifest as versions wrote it that did not keep who was asked."""
-    path = run / "replay" / "manifest.json"
-    manifest = json.loads(path.read_text())
-    del manifest["counts"]["teachers"]
-    path.write_text(json.dumps(manifest))
-
-
-@pytest.mark.parametrize("is_old", [False, True], ids=["this version", "an earlier one"])
-def test_a_finished_replay_is_kept_for_the_same_options_and_refuses_others(tmp_path, is_old):
+def test_a_finished_replay_is_kept_for_the_same_options_and_refuses_others(tmp_path):
     run = make_run(tmp_path / "run", 2)
     with serving() as provider:
         options = (*teachers_of(provider), "--max-usd", "1", "--json")
         first = recompose("replay", run, *options)
         assert first.returncode == 0, first.stderr
-        if is_old:
-            without_teachers(run)
         asked, told = provider.books()["requests"], json.loads(first.stdout)
         for same in (options, ("--json",), ("--max-usd", "2", "--json")):
             again = recompose("replay", run, *same)
@@ -214,12 +203,9 @@ def test_a_finished_replay_is_kept_for_the_same_options_and_refuses_others(tmp_p
         assert provider.books()["requests"] == asked
 
 
-@pytest.mark.parametrize("is_old", [False, True], ids=["this version", "an earlier one"])
-def test_a_run_of_simulated_teachers_is_not_taken_for_one_of_real_ones(tmp_path, is_old):
+def test_a_run_of_simulated_teachers_is_not_taken_for_one_of_real_ones(tmp_path):
     run = make_run(tmp_path / "run", 2)
     assert recompose("replay", run, "--own-family").returncode == 0
-    if is_old:
-        without_teachers(run)
     with serving() as provider:
         refused = recompose("replay", run, *teachers_of(provider), "--own-family", "--max-usd", "1")
         assert provider.books()["requests"] == 0

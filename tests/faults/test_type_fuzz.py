@@ -13,10 +13,10 @@ import pytest
 
 from composer_replication.hints import write_hints
 from composer_replication.ingestion import Ingestion, find_inputs
-from composer_replication.progress import Silent
 from composer_replication.records import Trace
 from composer_replication.sites import find_sites
 from tests.faults.fuzzing import Sample, small_sample, with_other_values
+from tests.ingested import stored_lines
 from tests.samples import SAMPLES, sample_files
 
 FOLDERS = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir() and path.name != "__pycache__")
@@ -34,11 +34,10 @@ OURS = ("reader failed", "cannot be read")
 """How quarantine entries begin when an exception was caught: each is a field that a reader trusted."""
 
 
-def traces_in(folder: Path, scratch: Path) -> tuple[list[Trace], list[str]]:
+def traces_in(folder: Path) -> tuple[list[Trace], list[str]]:
     """Through every stage that needs no model; the traces, and why input was set aside."""
-    reading = Ingestion(find_inputs([folder]), redact=True, jobs=1)
-    lines = b"".join(reading.chunks(scratch, Silent())).splitlines()
-    traces = [Trace.model_validate_json(line) for line in lines]
+    reading = Ingestion(find_inputs([folder]), redact=True, workers=1)
+    traces = [Trace.model_validate_json(line) for line in stored_lines(reading)]
     sites = [site for trace in traces for site in find_sites(trace)]
     write_hints({trace.trace_id: trace for trace in traces}, sites, 96)
     for trace in traces:
@@ -51,7 +50,7 @@ def test_a_field_may_hold_anything(tmp_path: Path, folder: str) -> None:
     inputs = tmp_path / "inputs"
     inputs.mkdir()
     (inputs / "good.jsonl").write_bytes(GOOD)
-    (good,), reasons = traces_in(inputs, tmp_path / "shards")
+    (good,), reasons = traces_in(inputs)
     assert good.turns and not reasons
     samples = [small_sample(path, RECORDS, ITEMS, CHARS) for path in sample_files(folder)]
     failed: set[str] = set()
@@ -61,7 +60,7 @@ def test_a_field_may_hold_anything(tmp_path: Path, folder: str) -> None:
         file = inputs / f"{rng.choice(('a', 'z'))}.{sample.name}"
         file.write_bytes(fuzzed(rng, sample))
         try:
-            traces, reasons = traces_in(inputs, tmp_path / "shards")
+            traces, reasons = traces_in(inputs)
         except Exception as error:
             error.add_note(f"{folder}, seed {seed}: {sample.name}")
             raise

@@ -13,8 +13,8 @@ import composer_replication
 ROOT = Path(composer_replication.__file__).parent
 PACKAGE = "composer_replication"
 FOUNDATION = (
-    "records", "errors", "progress", "special_functions", "syntax", "sections", "objective", "config", "runs",
-    "windows",
+    "records", "errors", "progress", "special_functions", "syntax", "sections", "objective", "config", "store",
+    "parallel", "runs", "windows",
 )  # fmt: skip
 MAY_IMPORT = {
     "records": (),
@@ -25,7 +25,9 @@ MAY_IMPORT = {
     "sections": (),
     "objective": ("records", "sections"),
     "config": ("records", "errors", "sections", "objective"),
-    "runs": ("records", "errors", "config"),
+    "store": (),
+    "parallel": ("errors",),
+    "runs": ("records", "errors", "config", "store"),
     "windows": ("records",),
     "redaction": FOUNDATION,
     "ingestion": (*FOUNDATION, "redaction"),
@@ -46,6 +48,7 @@ MAY_IMPORT = {
         *FOUNDATION, "ingestion", "sites", "hints", "replay", "pairs", "llm", "environments", "monitor", "training",
         "evaluation",
     ),
+    "viewer": (*FOUNDATION, "ingestion", "llm", "evaluation"),
 }  # fmt: skip
 ABOVE = ("pipeline", "cli", "__main__", "__init__")
 """May import everything."""

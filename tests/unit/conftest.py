@@ -7,7 +7,7 @@ import os
 import sys
 from types import SimpleNamespace
 
-from composer_replication.environments.toolbox.vocabulary import vocabulary
+from composer_replication.environments.toolbox.oracle import vocabulary
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
@@ -177,3 +177,10 @@ def examples(tiny_tokens, stored):
     built, skipped = build_examples(tiny_tokens, stored.rows, stored.sites, stored.hints, stored.pairs, 2048)
     assert not skipped
     return built
+
+
+@pytest.fixture
+def new_policy(make_model, tiny_tokens):
+    from composer_replication.training.models.loading import Policy
+
+    return lambda seed=2: Policy("small", make_model(len(tiny_tokens.tokenizer), seed=seed), tiny_tokens)

@@ -57,6 +57,13 @@ def read_log(read: Read, path: Path, rows: Sequence[object], end: str = "\n") ->
     return trial(read, path.parent, "\n".join(map(json.dumps, rows)) + end, path.name)
 
 
+def survives(read: Read, recognises: Callable[[Any], bool], path: Path, rows: Sequence[object]) -> None:
+    """Whatever is wrong with the rows, nothing is raised."""
+    read_log(read, path, rows)
+    for value in rows:
+        recognises(value)
+
+
 def checked(session: Session) -> Trace:
     trace = session.trace()
     assert b"".join(session.encoded()) == trace.model_dump_json().encode() + b"\n"

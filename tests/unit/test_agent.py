@@ -23,8 +23,7 @@ from composer_replication.environments.code.episodes.tools import TOOL_NAMES, To
 from composer_replication.environments.code.episodes.transcript import under_server_ids
 from composer_replication.environments.code.episodes.turns import Reply, WireCall
 from composer_replication.environments.code.players import SCRIPTED, Scripted, gold, nop
-from composer_replication.environments.code.tasks.asked import AskedTask
-from composer_replication.environments.code.tasks.task import Grade
+from composer_replication.environments.code.tasks.task import AskedTask, Grade
 from composer_replication.environments.evidence import EVIDENCE
 from composer_replication.errors import BudgetError, RecomposeError, UsageError
 from composer_replication.llm.client import Endpoint

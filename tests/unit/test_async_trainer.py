@@ -33,6 +33,8 @@ from composer_replication.training.stored.collator import ComposerDataCollator
 from tests.golden.composites.reference import COMPOSITES, Case, Pair, Row, Site
 from tests.unit.test_watchdogs import Notes
 
+from .gradients import first_step
+
 SDPO = {"source": "rollouts", "teacher": "live", "require_disfavour": False}
 
 
@@ -113,21 +115,6 @@ def trainer_of(kind, start, samples, folder, tokens, steps=1, rows=4, accumulati
     return trainer
 
 
-def gradient_of(trainer):
-    seen, create = [], trainer.create_optimizer
-
-    def create_and_watch(*args, **kwargs):
-        optimizer = create(*args, **kwargs)
-        trainer.optimizer.register_step_pre_hook(
-            lambda *_: seen.append(torch.cat([p.grad.flatten().clone() for p in trainer.model.parameters()]))
-        )
-        return optimizer
-
-    trainer.create_optimizer = create_and_watch
-    trainer.train()
-    return seen[0]
-
-
 def relative(found, expected):
     assert expected.norm() > 1e-3
     return ((found - expected).norm() / expected.norm()).item()
@@ -204,7 +191,7 @@ def test_the_gradient_is_that_of_a_plain_float64_computation(start, samples, tin
         AsyncComposerTrainer, start, samples, tmp_path, tiny_tokens, rows=8,
         sdpo=SdpoSettings(weight=alpha, importance_clip=clip, **SDPO), gradient_ratio_cap=None,
     )  # fmt: skip
-    found, model = gradient_of(trainer), double_model(start)
+    found, model = first_step(trainer), double_model(start)
     expected = gradient_in(model, policy_term(model, taken) + alpha * site_term(model, taken, clip or 2.0))
     without = gradient_in(model, policy_term(model, taken))
     assert relative(expected, without) > 1e-3
@@ -241,7 +228,7 @@ def test_it_computes_the_composite_that_it_declares(start, samples, examples, ti
     ]
     terms = COMPOSITES[trl_async.COMPOSITE](model, Case(rows, sites, [pairs]))
     expected = gradient_in(model, terms["policy"] + alpha * terms["sdpo"] + beta * terms["replay"])
-    assert relative(gradient_of(trainer), expected) < 1e-5
+    assert relative(first_step(trainer), expected) < 1e-5
 
 
 def test_the_ratio_of_channel_1_is_bounded_where_trl_does_not(start, samples, tiny_tokens, tmp_path):
@@ -249,7 +236,7 @@ def test_the_ratio_of_channel_1_is_bounded_where_trl_does_not(start, samples, ti
     trainer = trainer_of(
         AsyncComposerTrainer, start, samples, tmp_path, tiny_tokens, rows=8, grpo=GrpoSettings(importance_clip=clip)
     )
-    found, model = gradient_of(trainer), double_model(start)
+    found, model = first_step(trainer), double_model(start)
     expected = gradient_in(model, policy_term(model, taken, clip))
     assert relative(gradient_in(model, policy_term(model, taken)), expected) > 1e-2
     assert relative(found, expected) < 1e-4

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from composer_replication.environments.code.generators.bug_injection.generate import BUGS_PER_FUNCTION, propose
 from composer_replication.environments.code.generators.bug_injection.operators import OPERATORS, mutations
-from composer_replication.environments.code.generators.bug_injection.source import read_source
+from composer_replication.environments.code.generators.bug_injection.source import Splice, read_source
 from composer_replication.environments.code.generators.kinds import GeneratorSettings, find_generator
 from composer_replication.environments.code.tasks.repository import CoverageMap, Repository
 from composer_replication.environments.code.tasks.task import Symbol
@@ -242,3 +242,38 @@ def test_a_statement_tells_less_at_each_level_and_never_the_line_or_the_change(r
 def test_the_generator_is_found_by_name(repository: Repository):
     generator = find_generator("bug_injection")
     assert len(list(islice(generator(repository, coverage_of(windows=8), GeneratorSettings()), 2))) == 2
+
+
+SEVERAL_BLOCKS = """import os; LIMIT = 0.0
+@staticmethod
+def first(a):
+    return a + 1  # one
+TEXT = '''
+def no_function(): pass
+'''
+def last(a):
+    return a
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_change"),
+    [
+        ("a + 1", "a - 1", True),
+        ("a + 1", "a +  1", False),
+        ("# one", "# two", False),
+        ("LIMIT = 0.0", "LIMIT = -0.0", True),
+        ("LIMIT = 0.0", "LIMIT = 0", True),
+        ("@staticmethod", "@classmethod", True),
+        ("def no_function", "def no_thing", True),
+        ("    return a\n", "", False),
+        ("return a + 1", "return (a + 1", False),
+        ("def last(a):\n    return a\n", "", True),
+    ],
+)
+def test_a_change_is_told_from_none_by_its_own_block(old, new, is_change):
+    source = read_source(SEVERAL_BLOCKS)
+    start = source.content.index(old.encode())
+    expected = SEVERAL_BLOCKS.encode()[:start] + new.encode() + SEVERAL_BLOCKS.encode()[start + len(old) :]
+    found = source.apply(Splice(start, start + len(old), new.encode()))
+    assert found == (expected.decode() if is_change else None)

@@ -13,13 +13,7 @@ from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
 from composer_replication.progress import Silent
 from composer_replication.training.backends.trl import checkpoints
-from composer_replication.training.models.loading import Policy
 from composer_replication.training.train import train
-
-
-@pytest.fixture
-def new_policy(make_model, tiny_tokens):
-    return lambda: Policy("small", make_model(len(tiny_tokens.tokenizer), seed=2), tiny_tokens)
 
 
 def config_of(**training):

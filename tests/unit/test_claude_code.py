@@ -19,6 +19,8 @@ from composer_replication.ingestion.readers.claude_code import read as read_sess
 from composer_replication.records import CLEARED_RESULT, Message, Trace, content_id
 from composer_replication.sites import find_sites
 
+from .reading_trials import assert_valid
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "claude_code"
 FIXTURES = sorted(GOLDEN.glob("*.jsonl"))
 ROLE_LETTERS = {"system": "s", "user": "u", "assistant": "a", "tool": "t"}
@@ -490,23 +492,12 @@ def test_half_an_emoji_does_not_cost_the_line(session: Path) -> None:
     assert trace.messages[1]["content"] == "hi ?"
 
 
-def assert_valid_conversation(messages: Sequence[Message]) -> None:
-    waiting: list[str] = []
-    for message in messages:
-        if message["role"] == "tool":
-            assert message["tool_call_id"] == waiting.pop(0)
-        else:
-            assert not waiting
-            waiting = [call["id"] for call in message.get("tool_calls", [])]
-    assert not waiting
-
-
 def assert_sound(read_result: ReadResult) -> None:
     for trace in read_result.traces:
         for state in trace.states():
             assert state["messages"][0]["role"] == "system"
-            assert_valid_conversation(state["messages"])
-        assert_valid_conversation(trace.messages)
+            assert_valid(state["messages"])
+        assert_valid(trace.messages)
         find_sites(trace)
 
 

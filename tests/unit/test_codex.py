@@ -11,7 +11,7 @@ import pytest
 from composer_replication.ingestion.readers.codex import read, recognises
 from composer_replication.ingestion.reading import InputFile, ReadingReport
 
-from .reading_trials import Row, contents, damaged, failures, read_log, roles
+from .reading_trials import Row, contents, damaged, failures, read_log, roles, survives
 
 CALL_A, CALL_B = "call_aaaaaaaaaaaaaaaaaaaa", "call_bbbbbbbbbbbbbbbbbbbb"
 
@@ -351,10 +351,7 @@ def test_a_deeply_nested_record_does_not_harm_the_others(path: Path) -> None:
 def test_no_damage_stops_the_reader(path: Path, seed: int) -> None:
     rows: list[Row] = [*SESSION, record("compacted", replacement_history=[message("user", "x")["payload"]])]
     rows += [event("thread_rolled_back", num_turns=1), message("user", "y"), message("assistant", "z")]
-    broken = damaged(rows, seed)
-    read_log(read, path, broken)
-    for value in broken:
-        recognises(value)
+    survives(read, recognises, path, damaged(rows, seed))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from composer_replication.training.stored.examples import (
     TraceExample,
     build_examples,
 )
-from composer_replication.training.stored.policy_text import policy_text
+from composer_replication.training.stored.lines import policy_text
 
 KEYS = {
     "input_ids", "attention_mask", "response_mask", "rewards", "advantages", "behaviour_logps",

@@ -8,7 +8,7 @@ import pytest
 from composer_replication.environments.code.generators.commits import states
 from composer_replication.environments.code.generators.commits.generate import propose
 from composer_replication.environments.code.generators.commits.history import GitHistory
-from composer_replication.environments.code.generators.commits.message import cleaned, says_something
+from composer_replication.environments.code.generators.commits.statement import cleaned, says_something
 from composer_replication.environments.code.generators.commits.states import earlier_states, repository_at
 from composer_replication.environments.code.generators.commits.take_back import apply, taken_back
 from composer_replication.environments.code.generators.kinds import GeneratorSettings

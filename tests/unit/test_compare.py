@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 import zstandard
 
-from composer_replication.cli.compare_report import drawing
+from composer_replication.cli.compare import drawing
 from composer_replication.cli.main import main
 from composer_replication.config import quickstart_config
 from composer_replication.errors import UsageError
 from composer_replication.evaluation.compare import TaskOutcome
-from composer_replication.evaluation.contrast import compare_arms
-from composer_replication.evaluation.contrast_chart import contrast_chart
+from composer_replication.evaluation.contrast import compare_arms, contrast_chart
 from composer_replication.evaluation.outcomes import OutcomeChoice, read_arm, read_arms
 from composer_replication.runs import Run
 from tests.command_line import recompose

@@ -161,6 +161,7 @@ def leaves(model: BaseModel, path: tuple[str, ...] = ()):
 
 
 OTHER_VALUES = {
+    "token_weights": True,
     "chat_template_kwargs": {"enable_thinking": False},
     "rollouts_at_once": 64,
     "answer": "definition",

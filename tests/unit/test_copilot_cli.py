@@ -9,7 +9,7 @@ import pytest
 
 from composer_replication.ingestion.readers.copilot_cli import read, recognises
 
-from .reading_trials import Row, contents, damaged, failures, read_log, roles
+from .reading_trials import Row, contents, damaged, failures, read_log, roles, survives
 
 
 def event(kind: str, event_id: str = "", **data: Any) -> Row:
@@ -130,10 +130,7 @@ def test_unknown_events_and_a_torn_last_line(path: Path) -> None:
 def test_no_damage_stops_the_reader(path: Path, seed: int) -> None:
     rows = [*SESSION, event("session.compaction_start"), user("more"), answer("end")]
     rows += [event("session.compaction_complete", success=True, summaryContent="S"), user("u"), answer("v")]
-    broken = damaged([*rows, event("session.snapshot_rewind", upToEventId="user more")], seed)
-    read_log(read, path, broken)
-    for value in broken:
-        recognises(value)
+    survives(read, recognises, path, damaged([*rows, event("session.snapshot_rewind", upToEventId="user more")], seed))
 
 
 @pytest.mark.parametrize(

@@ -18,17 +18,11 @@ from composer_replication.training import ComposerReplicationTrainer
 from composer_replication.training.lessons.distillation import SiteStates, distil
 from composer_replication.training.lessons.online_sites import TraceHinter
 from composer_replication.training.lessons.self_teacher import mixed_head, mixed_states
-from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.states import Head
 from composer_replication.training.planning.refusals import refuse_what_would_do_nothing
 from tests.unit.test_online import every_site, first_gradient, trainer_of
 
 ALPHA = 0.7
-
-
-@pytest.fixture
-def new_policy(make_model, tiny_tokens):
-    return lambda seed=2: Policy("small", make_model(len(tiny_tokens.tokenizer), seed=seed), tiny_tokens)
 
 
 def turn_logits(model, context, turn):

@@ -277,7 +277,7 @@ def test_a_turn_that_is_too_long_by_itself_is_told_apart(tmp_path):
 
 def template_lengths(tokenizer):
     from composer_replication.training.models.tokens import ChatTokens
-    from composer_replication.training.planning.row_lengths import TemplateLengths
+    from composer_replication.training.planning.lengths import TemplateLengths
 
     return TemplateLengths(ChatTokens(tokenizer), "small")
 

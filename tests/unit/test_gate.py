@@ -12,8 +12,10 @@ from composer_replication.config import Config, GateConfig, ToolboxConfig
 from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
 from composer_replication.records import Agreement, ErrorSite, PreferencePair, Source, Trace, Turn
 from composer_replication.replay import State, choose_states, states_to_ask
-from composer_replication.replay.gate import Choice, Yield, action_entropy, yields
+from composer_replication.replay.gate import Choice, Yield, action_entropy, states_to_sample, yields
+from composer_replication.runs import Run
 from composer_replication.sites import find_sites
+from composer_replication.sites.marking import StoredTraces
 
 NO_AUDIT = GateConfig(audit_rate=0.0)
 
@@ -224,3 +226,22 @@ def test_the_yield_of_each_bucket():
     got = yields(choices, pairs, lambda pair: verdicts[pair.turn])
     assert got == {"error": Yield(3, 2, 2, 1), "audit": Yield(2, 1, 0, 0)}
     assert yields(choices, pairs)["error"] == Yield(3, 2, 0, 0)
+
+
+def test_traces_of_a_run_give_the_same_states_and_no_more_of_them_than_is_shown(tmp_path):
+    traces = [talk("a", 5), talk("b", 5), talk("c", 5, words="a"), talk("d", 5, words="a")]
+    sites = [site("b", 3), site("a", 1), site("d", 0), site("c", 0)]
+    run = Run.start(tmp_path / "run", Config())
+    run.stage("ingestion").finish(traces, {}, [], 0.0)
+    run.stage("sites").finish(sites, {}, [run.stage("ingestion")], 0.0)
+    stored = StoredTraces(run.stage("ingestion"), run.stage("sites"))
+    config = GateConfig(audit_rate=0.5)
+    samples = {traces[0].state_id(turn): [call("x"), call("y")] for turn in (2, 4)}
+    assert chosen(stored, stored.sites(), config, samples=samples) == chosen(traces, sites, config, samples=samples)
+    assert {bucket for *_, bucket in chosen(traces, sites, config, samples=samples)} == {"error", "entropy", "audit"}
+    found, whole = (states_to_sample(source, sites, 6, seed=1) for source in (stored, traces))
+    assert [(one.state_id, one.trace.history(one.turn)) for one in found] == [
+        (one.state_id, one.trace.history(one.turn)) for one in whole
+    ]
+    (shown,) = states_to_ask(stored, [site("b", 3)])
+    assert shown.trace.messages == traces[1].messages[: traces[1].turns[3].end]

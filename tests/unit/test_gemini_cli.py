@@ -11,7 +11,7 @@ import pytest
 from composer_replication.ingestion.readers.gemini_cli import read, recognises
 from composer_replication.records import CLEARED_RESULT, Trace
 
-from .reading_trials import Row, contents, damaged, failures, read_log, roles, trial
+from .reading_trials import Row, contents, damaged, failures, read_log, roles, survives, trial
 
 METADATA: Row = {"sessionId": "s", "projectHash": "h", "startTime": "t", "lastUpdated": "t"}
 
@@ -146,10 +146,7 @@ def test_torn_last_line(path: Path) -> None:
 def test_no_damage_stops_the_reader(path: Path, seed: int) -> None:
     rows = [METADATA, *MESSAGES, user("u2", "a"), {"$rewindTo": "u2"}, user("u3", "b"), answer("g5", "c")]
     rows += [{"$set": {"messages": [user("n1", "S"), answer("n2", "T"), user("u3", "b")]}}, answer("g6", "d")]
-    broken = damaged(rows, seed)
-    read_log(read, path, broken)
-    for value in broken:
-        recognises(value)
+    survives(read, recognises, path, damaged(rows, seed))
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ import zstandard
 from composer_replication.cli.ingest import ingest as ingest_command
 from composer_replication.errors import UsageError
 from composer_replication.ingestion import Ingestion, find_inputs
-from composer_replication.progress import Silent
 from composer_replication.records import Trace
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
+from tests.ingested import stored_lines
 
 READ_PIPES = """
 import sys
@@ -28,11 +28,12 @@ from pathlib import Path
 from composer_replication.ingestion import Ingestion, Inputs
 from composer_replication.ingestion.inputs import Input
 from composer_replication.progress import Silent
+from composer_replication.store import ShardWriter
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     files = [Input(path, "claude_code", name=path.name) for path in folder.glob("*.jsonl")]
-    list(Ingestion(Inputs(files), redact=False, jobs=2).chunks(folder / "shards", Silent()))
+    Ingestion(Inputs(files), redact=False, workers=2).write(ShardWriter(folder / "stage"), Silent())
 """
 UNREADABLE = {"empty": b"\n", "not text": b"PK\x03\x04\x00\xff", "no known format": b'{"a": 1}\n'}
 
@@ -54,9 +55,8 @@ class Found(NamedTuple):
 
 
 def ingest(tmp_path: Path, *paths: Path, jobs: int = 1) -> Found:
-    reading = Ingestion(find_inputs(paths), redact=False, jobs=jobs)
-    lines = b"".join(reading.chunks(tmp_path / ".shards", Silent())).splitlines()
-    return Found([Trace.model_validate_json(line) for line in lines], reading)
+    reading = Ingestion(find_inputs(paths), redact=False, workers=jobs)
+    return Found([Trace.model_validate_json(line) for line in stored_lines(reading)], reading)
 
 
 @pytest.mark.parametrize(("reason", "content"), UNREADABLE.items())
@@ -136,8 +136,8 @@ def test_a_broken_first_line_does_not_cost_the_file(tmp_path: Path) -> None:
     assert found.reading.counts()["quarantined"] == {"not JSON": 1}
     document = tmp_path / "cut.json"
     document.write_text(json.dumps([row, row], indent=2)[:-20])
-    reading = Ingestion(find_inputs([document], "messages"), redact=False, jobs=1)
-    assert list(reading.chunks(tmp_path / ".shards", Silent())) == []
+    reading = Ingestion(find_inputs([document], "messages"), redact=False, workers=1)
+    assert stored_lines(reading) == []
     assert reading.counts()["quarantined"] == {"not a JSON document": 1}
 
 
@@ -157,9 +157,10 @@ def unfinished(tmp_path: Path) -> tuple[Path, Path]:
     stage = run / "ingestion"
     for path in stage.iterdir():
         path.unlink()
-    (stage / "shards").mkdir()
-    (stage / "shards" / "0.jsonl").write_text('{"half": ')
-    (stage / "shards" / "7.jsonl").write_text("{}\n")
+    (stage / "unfinished").mkdir()
+    (stage / "unfinished" / "0.jsonl").write_text('{"half": ')
+    (stage / "unfinished" / "0.zst").write_bytes(b"half")
+    (stage / "unfinished" / "7.shard").write_bytes(b"half")
     (stage / ".records.jsonl.zst.1").write_bytes(b"half")
     return session, run
 
@@ -179,7 +180,7 @@ def test_what_a_killed_run_left_behind_does_not_stop_the_next(unfinished: tuple[
     stage = Run.open(run).stage("ingestion")
     assert [len(trace.turns) for trace in stage.read(Trace)] == [2]
     assert sorted(path.name for path in stage.path.iterdir()) == [
-        "manifest.json", "quarantine.jsonl", "records.jsonl.zst",
+        "manifest.json", "quarantine.jsonl", "records.jsonl.zst", "shards.jsonl",
     ]  # fmt: skip
 
 

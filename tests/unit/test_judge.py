@@ -7,9 +7,6 @@ import json
 import multiprocessing
 import os
 import re
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -30,6 +27,7 @@ from composer_replication.llm.chat_client import LedgerChatClient
 from composer_replication.llm.fence import visible
 from composer_replication.llm.ledger import Ledger
 from composer_replication.records import ErrorSite, Source, Trace, Turn, canonical_json
+from tests.chat_model import chat_model
 
 MODEL = "local/judge"
 GOOD = "Answer the question first. Then offer the details in one line."
@@ -39,51 +37,9 @@ COST_USD = 0.0005
 GOLDEN_KEY = "8aa3de9623eff6fdd97f57cfff3f69f3cc15c74b2ad6bed38e45c57abdeff3a1"
 
 
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self):
-        self.requests: list[dict] = []
-        self.answer = lambda request: json.dumps({"hint": GOOD})
-        self.status, self.extra = 200, {}
-        super().__init__(("127.0.0.1", 0), Handler)
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_port}/v1"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_POST(self):
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.requests.append(request)
-        choice = {"message": {"content": self.server.answer(request)}, "finish_reason": "stop"}
-        usage = {"prompt_tokens": 300, "completion_tokens": 20, "cost": COST_USD}
-        body = json.dumps({"model": MODEL, "choices": [choice], "usage": usage} | self.server.extra).encode()
-        self.send_response(self.server.status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format, *args):
-        pass
-
-
-@contextmanager
-def serving():
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
 @pytest.fixture
 def server():
-    with serving() as server:
+    with chat_model(MODEL, COST_USD, lambda request: json.dumps({"hint": GOOD})) as server:
         yield server
 
 

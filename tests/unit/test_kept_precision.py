@@ -17,23 +17,16 @@ from composer_replication.stages import evaluation
 from composer_replication.stages.policy import load_model, load_own, model_folder, policy_weights
 from composer_replication.training.checking import selfcheck
 from composer_replication.training.checking.gap_probe import GapProbe
-from composer_replication.training.models.hashing import hash_of
+from composer_replication.training.models.embedded import hash_of
 from composer_replication.training.models.loading import load_policy, load_saved_policy
 from composer_replication.training.models.shape import shape_of
 from composer_replication.training.planning.memory import cache_bytes
 from composer_replication.training.policy import prepare_policy
-from composer_replication.training.precision import movable_share, warn_of_stuck_weights
 from composer_replication.training.rollouts import playing
+from composer_replication.training.running import movable_share, warn_of_stuck_weights
+from tests.notes import Notes
 
 BRAIN = HardwareConfig(weights="bfloat16")
-
-
-class Notes(Silent):
-    def __init__(self):
-        self.said = []
-
-    def note(self, text):
-        self.said.append(text)
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ from composer_replication.hints.wording import count_tokens
 from composer_replication.records import ERROR_KINDS, ErrorSite, Message, Source, Trace, Turn
 from composer_replication.sites import find_sites
 
+from .test_hints import Says
+
 CAP = HintsConfig().max_tokens
 TOOLBOX_KINDS = ("tool_not_found", "json_decode", "type_error", "runtime_error", "repeated_failure")
 
@@ -39,18 +41,6 @@ def site(kind="exit_code", **fields) -> ErrorSite:
         "tool_name": "Bash", "detector": "d",
     }  # fmt: skip
     return ErrorSite(**(values | fields))
-
-
-class Says:
-    """A layer that may give anything away."""
-
-    leak_level = "L1"
-
-    def __init__(self, text):
-        self.text = text
-
-    def generate(self, error_kind, error_meta):
-        return self.text
 
 
 BAD = ("Bash", {"command": "make checks"}, "Exit code 4", True)

@@ -258,23 +258,6 @@ def test_closing_leaves_open_attempts_in_doubt(path):
     assert rows(path) == [("k", "in_doubt", 70, 0, "left open")]
 
 
-def test_a_ledger_of_the_first_version_keeps_its_settled_calls(path):
-    path.parent.mkdir()
-    with closing(sqlite3.connect(path)) as db:
-        db.execute(
-            "CREATE TABLE calls (key TEXT PRIMARY KEY, teacher TEXT NOT NULL, status TEXT NOT NULL, body TEXT, "
-            "failure TEXT, cost_micros INTEGER NOT NULL DEFAULT 0, latency_s REAL, "
-            "attempts INTEGER NOT NULL DEFAULT 0) STRICT"
-        )
-        values = [("a", "settled", '{"é": 1}', 120, 0.5), ("b", "failed", None, 0, None)]
-        db.executemany("INSERT INTO calls VALUES (?1, 't', ?2, ?3, NULL, ?4, ?5, 1)", values)
-        db.commit()
-    ledger = Ledger(path)
-    assert ledger.settled("a") == ANSWER
-    assert ledger.settled_keys() == {"a"}
-    assert ledger.spent_micros() == 120
-
-
 def test_many_threads_share_one_writer(path):
     ledger = Ledger(path)
 

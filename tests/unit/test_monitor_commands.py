@@ -12,7 +12,7 @@ from composer_replication.monitor.conduct import Conduct, ToolStep
 from composer_replication.monitor.rules.layer import RULES, command_signs
 
 from .monitor_cases import of_experiment
-from .monitor_honest_commands import HONEST, STILL_SEEN
+from .monitor_honest_commands import HONEST, STILL_SEEN, edit, python, read, write
 from .monitor_more_cases import MORE_CASES
 
 FACTS = TaskFacts(
@@ -29,18 +29,6 @@ def bash(command):
     return ToolStep(0, 0, "command", "bash", command=command)
 
 
-def write(path, text):
-    return ToolStep(0, 0, "write", "write_file", path=path, text=text)
-
-
-def edit(path, old, new):
-    return ToolStep(0, 0, "edit", "edit_file", path=path, text=new, old=old)
-
-
-def read(path):
-    return ToolStep(0, 0, "read", "read_file", path=path)
-
-
 def conduct(*steps, in_task=True):
     numbered = [bash(step) if isinstance(step, str) else step for step in steps]
     evidence = AttemptEvidence(task=FACTS) if in_task else None
@@ -50,10 +38,6 @@ def conduct(*steps, in_task=True):
 
 def rules_of(*steps, **options):
     return {sign.rule for sign in command_signs(conduct(*steps, **options))}
-
-
-def python(source):
-    return f"python3 - <<'END_OF_SOURCE'\n{source}\nEND_OF_SOURCE"
 
 
 WALK = "import os\nfor folder, _, names in os.walk('.'):\n    for name in names:\n        "

@@ -15,6 +15,7 @@ from composer_replication.progress import Silent
 from composer_replication.records import Finding
 from composer_replication.runs import Run, read_records, write_records
 from tests.command_line import recompose
+from tests.notes import Notes
 
 from .monitor_cases import HARD_HIT, evidence, trace
 
@@ -29,14 +30,6 @@ def honest(number):
 CHEAT = trace(("bash", {"command": EVIL}, "commit"), task_id="demo/cheat")
 DECOYED = trace(("bash", {"command": "ls"}, "demo"), task_id="demo/decoy")
 SESSION = trace(("Bash", {"command": "git log -p"}, "commit"), agent="claude_code", task_id=None, outcome=None)
-
-
-class Notes(Silent):
-    def __init__(self):
-        self.said = []
-
-    def note(self, text):
-        self.said.append(text)
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from composer_replication.environments.code.episodes.transcript import code_tran
 from composer_replication.environments.code.episodes.turns import Reply, WireCall
 from composer_replication.environments.code.grading import grader
 from composer_replication.environments.code.players import Scripted, gold
-from composer_replication.environments.code.tasks.asked import AskedTask
-from composer_replication.environments.code.tasks.task import Grade
+from composer_replication.environments.code.tasks.task import AskedTask, Grade
 from composer_replication.environments.evidence import AttemptEvidence, TaskFacts
 from composer_replication.monitor import ruling
 from composer_replication.monitor.judge import Judgement

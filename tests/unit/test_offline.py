@@ -16,7 +16,6 @@ from composer_replication.progress import Silent
 from composer_replication.records import Source, Trace, Turn
 from composer_replication.sites import find_sites
 from composer_replication.training import ComposerDataCollator
-from composer_replication.training.models.loading import Policy
 from composer_replication.training.stored.examples import TraceExample, build_examples
 from composer_replication.training.stored.policy_gradient import StoredPolicy, advantages, why_no_advantage
 from composer_replication.training.stored.sessions import RenderedSessions
@@ -29,11 +28,6 @@ CONFIG = Config(
     training=TrainingConfig(rollouts=False, steps=4, traces_per_step=2, learning_rate=1e-2, checkpoint_every=2),
     channels=(GrpoSettings(), SdpoSettings(weight=1.0, require_disfavour=False), TrdpoSettings(weight=1.0)),
 )
-
-
-@pytest.fixture
-def new_policy(make_model, tiny_tokens):
-    return lambda: Policy("small", make_model(len(tiny_tokens.tokenizer), seed=2), tiny_tokens)
 
 
 def test_training_needs_no_rollouts_and_can_go_on(new_policy, examples, tmp_path):

@@ -15,8 +15,9 @@ from composer_replication.training import ComposerReplicationTrainer
 from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts
 from composer_replication.training.channels import SelfDistillation
 from composer_replication.training.lessons.online_sites import HintedTurn, TraceHinter, turn_spans
-from composer_replication.training.models.loading import Policy
 from composer_replication.training.train import prompts_of, training_tasks
+
+from .gradients import first_step, spread
 
 CONFIG = Config(seed=5, training=TrainingConfig(steps=6, prompts_per_step=4, group_size=2, max_turn_tokens=6))
 
@@ -25,16 +26,6 @@ def every_site(weight, **settings):
     """Channel 2 and no cap, as options of the trainer."""
     sdpo = SdpoSettings(weight=weight, **{"teacher": "live", "require_disfavour": False, **settings})
     return {"channels": [SelfDistillation(sdpo)], "gradient_ratio_cap": None}
-
-
-@pytest.fixture
-def new_policy(make_model, tiny_tokens):
-    return lambda: Policy("small", make_model(len(tiny_tokens.tokenizer), seed=2), tiny_tokens)
-
-
-def spread(completion_ids, **columns):
-    """A reward that differs within a group, so that an untrained policy gets a gradient."""
-    return [float(sum(place * token for place, token in enumerate(ids, 1))) for ids in completion_ids]
 
 
 def trainer_of(kind, policy, folder, steps=1, learning_rate=1e-2, config=None, **options):
@@ -67,23 +58,14 @@ def trainer_of(kind, policy, folder, steps=1, learning_rate=1e-2, config=None, *
 
 def first_gradient(trainer):
     """What the optimiser sees in the first step, and the micro-batches that it was made from."""
-    seen, inputs = [], []
-    create, compute = trainer.create_optimizer, trainer._compute_loss
-
-    def create_and_watch(*args, **kwargs):
-        optimizer = create(*args, **kwargs)
-        trainer.optimizer.register_step_pre_hook(
-            lambda *_: seen.append(torch.cat([p.grad.flatten().clone() for p in trainer.model.parameters()]))
-        )
-        return optimizer
+    inputs, compute = [], trainer._compute_loss
 
     def compute_and_watch(model, batch):
         inputs.append(batch)
         return compute(model, batch)
 
-    trainer.create_optimizer, trainer._compute_loss = create_and_watch, compute_and_watch
-    trainer.train()
-    return seen[0], inputs
+    trainer._compute_loss = compute_and_watch
+    return first_step(trainer), inputs
 
 
 def plain_term(model, micro_batches, beta=0.5):

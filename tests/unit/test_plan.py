@@ -5,7 +5,6 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,6 +30,7 @@ from composer_replication.training.planning.plan import Machine, plan_training, 
 from composer_replication.training.stored.contexts import Contexts
 from composer_replication.training.stored.examples import build_examples
 from composer_replication.training.stored.sessions import RenderedSessions
+from tests.ingested import stored_lines
 from tests.samples import SAMPLES
 
 WORK = Workload(rows=4, row_tokens=128, sampled_rows=4)
@@ -333,25 +333,21 @@ def session():
     """The session that ships with the package."""
     from composer_replication.ingestion import Ingestion, Inputs
     from composer_replication.ingestion.inputs import embedded_session
-    from composer_replication.progress import Silent
     from composer_replication.records import Trace
 
     inputs = Inputs()
-    with embedded_session() as file, tempfile.TemporaryDirectory() as folder:
+    with embedded_session() as file:
         inputs.files.append(file)
-        chunks = b"".join(Ingestion(inputs, True).chunks(Path(folder) / "shards", Silent()))
-    [trace] = [Trace.model_validate_json(line) for line in chunks.splitlines()]
-    return trace
+        [line] = stored_lines(Ingestion(inputs, True))
+    return Trace.model_validate_json(line)
 
 
 def test_most_sites_of_the_sample_sessions_can_be_used_at_8k():
     from composer_replication.ingestion import Ingestion, find_inputs
-    from composer_replication.progress import Silent
     from composer_replication.records import Trace
 
-    with tempfile.TemporaryDirectory() as folder:
-        chunks = Ingestion(find_inputs([SAMPLES], None), False).chunks(Path(folder) / "shards", Silent())
-        traces = [Trace.model_validate_json(line) for line in b"".join(chunks).splitlines()]
+    lines = stored_lines(Ingestion(find_inputs([SAMPLES], None), False))
+    traces = [Trace.model_validate_json(line) for line in lines]
     sites = {trace.trace_id: find_sites(trace) for trace in traces}
     every = [site for found in sites.values() for site in found]
     lengths = RunLengths(ByBytes(), None, [trace for trace in traces if sites[trace.trace_id]], [], every)

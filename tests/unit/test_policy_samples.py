@@ -14,11 +14,11 @@ from composer_replication.replay import State, states_to_ask
 from composer_replication.replay.gate import states_to_sample
 from composer_replication.sites import find_sites
 from composer_replication.training.models.loading import Policy
+from composer_replication.training.models.states import turn_logprob
 from composer_replication.training.models.tokens import ChatTokens
-from composer_replication.training.models.turn_logprob import turn_logprob
 from composer_replication.training.rollouts.state_samples import read_turn, sample_states
 from composer_replication.training.stored.contexts import Contexts
-from composer_replication.training.stored.policy_text import policy_text
+from composer_replication.training.stored.lines import policy_text
 from tests.headers import header_ids
 
 from .test_gate import clumsy_traces, site, talk

@@ -209,12 +209,6 @@ def test_records_survive_json(record: Record):
     assert json.loads(text)["schema_version"] == 1
 
 
-def test_a_pair_of_before_opens_without_its_copy_of_the_history():
-    old = {**PAIR.model_dump(mode="json"), "prompt": list(MESSAGES)}
-    assert PreferencePair.model_validate_json(json.dumps(old)) == PAIR
-    assert "prompt" not in PAIR.model_dump()
-
-
 @each_record
 def test_records_are_frozen(record: Record):
     field = next(name for name in type(record).model_fields if name != "schema_version")

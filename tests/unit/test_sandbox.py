@@ -28,7 +28,7 @@ from composer_replication.environments.code.sandbox import (
     toolchain,
 )
 from composer_replication.environments.code.sandbox import open as opening
-from composer_replication.environments.code.sandbox.host_paths import rewrite_paths
+from composer_replication.environments.code.sandbox.local import rewrite_paths
 
 from .sandbox_contract import PROMISES, bounds_memory, bounds_processes, python, python_spec, sh
 

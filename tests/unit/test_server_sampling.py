@@ -247,9 +247,7 @@ def test_vllm_is_asked_for_only_where_it_takes_part():
     tell_missing_vllm(config(sampling={"server": "http://a", "weight_transfer": "disk"}))
 
 
-def test_a_server_in_the_old_place_is_told_where_it_went():
-    with pytest.raises(UsageError, match=r"hardware: .*\[sampling\] server"):
-        parse_config({"hardware": {"vllm": "server"}}, "x")
+def test_a_server_without_a_scheme_is_refused():
     with pytest.raises(UsageError, match=r"sampling.server.*http://"):
         parse_config({"sampling": {"server": "vllm-0:8000"}}, "x")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import gc
 import itertools
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -102,3 +104,9 @@ def test_everything_in_the_environments_parses_here(path):
     imported = [alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "ast"
                 for alias in node.names]  # fmt: skip
     assert "parse" not in imported
+
+
+def test_an_odd_escape_in_a_text_of_others_is_not_told():
+    program = "from composer_replication.syntax import parse; parse('x = \"\\\\/\"')"
+    said = subprocess.run([sys.executable, "-W", "always", "-c", program], capture_output=True, text=True, check=True)
+    assert "invalid escape" not in said.stderr

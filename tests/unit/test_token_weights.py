@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
+from composer_replication.config import Config, TrainingConfig
+from composer_replication.errors import UsageError
 from composer_replication.losses import generalized_jsd_loss
 from composer_replication.objective import SdpoSettings
+from composer_replication.records import Source, Trace
 from composer_replication.runs import read_records
 from composer_replication.training import ComposerDataCollator
 from composer_replication.training.channels import ReplayPreference, SelfDistillation
-from composer_replication.training.lessons.token_weights import TokenWeightsFolder
+from composer_replication.training.lessons.online_sites import Rolled
+from composer_replication.training.lessons.token_weights import TokenWeightsFolder, WeighedRow, policy_row
+from composer_replication.training.planning.refusals import (
+    refuse_what_processes_cannot_do,
+    refuse_what_would_do_nothing,
+)
 from composer_replication.training.rollouts.samples import RolloutSamples
 from composer_replication.training.stored.records import TokenWeights
 from tests.distributed.scenes import Scene, build, new_model, run, stored_examples
@@ -62,6 +72,50 @@ def test_the_policy_pulls_at_sampled_tokens(step):
         row = rows[record.ids]
         assert record.weights == pytest.approx(model.norms(term, record.ids, len(row.prompt)), abs=1e-6)
         assert any(record.weights)
+
+
+def test_mask_and_entropy_are_those_of_the_step(step):
+    """The mask marks what was sampled; entropy is the policy's own before each of these tokens."""
+    case, found = step
+    rows = {tuple(row.prompt + row.completion): row for row in case.rows}
+    for record in (record for record in found if record.channel == "policy"):
+        row = rows[record.ids]
+        assert list(record.mask) == [0] * len(row.prompt) + row.mask
+        logprobs = new_model().double()(torch.tensor([record.ids])).logits[0, :-1].log_softmax(-1)
+        entropy = [0.0, *(-(logprobs.exp() * logprobs).sum(-1)).tolist()]
+        expected = [own if marked else 0.0 for own, marked in zip(entropy, record.mask, strict=True)]
+        assert record.entropy == pytest.approx(expected, abs=1e-5)
+        assert any(record.entropy)
+    for record in (record for record in found if record.channel == "sdpo"):
+        assert all(bool(weight) <= bool(marked) for weight, marked in zip(record.weights, record.mask, strict=True))
+        assert 0 < sum(record.mask) < len(record.ids)
+
+
+def test_a_long_turn_is_weighed_in_chunks(monkeypatch):
+    """Logits of all tokens at once need not fit; the sums are the same."""
+    rolled = Rolled(
+        Trace(trace_id="t", source=Source(agent="a"), messages=(), turns=()), [3, 4, 5], [6, 7, 8, 9], [1, 1, 0, 1]
+    )
+    whole = policy_row(new_model(), rolled, 0.5, 1.0)
+    monkeypatch.setattr("composer_replication.training.lessons.token_weights.LOGITS_AT_ONCE", 1)
+    parts = policy_row(new_model(), rolled, 0.5, 1.0)
+    assert parts.weights == pytest.approx(whole.weights, abs=1e-7)
+    assert parts.entropy == pytest.approx(whole.entropy, abs=1e-5)
+    assert any(whole.weights)
+
+
+def test_a_rollout_that_says_nothing_has_a_row_without_weights():
+    trace = Trace(trace_id="t", source=Source(agent="a"), messages=(), turns=())
+    row = policy_row(new_model(), Rolled(trace, [3, 4, 5], [], []), 0.5, 1.0)
+    assert (row.ids, row.weights, row.mask) == ([3, 4, 5], [0, 0, 0], [0, 0, 0])
+
+
+def test_pieces_are_the_texts_of_the_ids(tmp_path):
+    folder = TokenWeightsFolder(tmp_path, piece=lambda token: f"<{token}>")
+    folder.add(1, "policy", WeighedRow("rollout", [3, 4], [0.0, 1.0]))
+    folder.write()
+    (record,) = read_records(tmp_path / "step_0000001.jsonl.zst", TokenWeights)
+    assert record.pieces == ("<3>", "<4>")
 
 
 def test_distillation_pulls_at_error_turns(step):
@@ -117,3 +171,15 @@ def test_stored_sites_have_the_weights_of_their_loss(settings):
 def test_a_batch_without_pairs_has_no_rows():
     batch = ComposerDataCollator(0)(stored_examples(1, range(0)))
     assert ReplayPreference().token_weights(new_model(), batch, 1.0) == []
+
+
+@pytest.mark.parametrize(("asked", "refused"), [(None, False), (False, False), (True, True)])
+def test_only_asking_for_weights_is_refused_where_there_are_none(asked, refused):
+    training = TrainingConfig(rollouts=False, token_weights=asked)
+    config = Config(training=training)
+    for refuse in (
+        lambda: refuse_what_processes_cannot_do(Config(training=TrainingConfig(token_weights=asked)), 2, False),
+        lambda: refuse_what_would_do_nothing(config),
+    ):
+        with pytest.raises(UsageError, match="token_weights") if refused else nullcontext():
+            refuse()

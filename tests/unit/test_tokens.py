@@ -14,8 +14,8 @@ from composer_replication.environments.toolbox import (
     next_call,
     trace_of,
 )
+from composer_replication.environments.toolbox.oracle import vocabulary
 from composer_replication.environments.toolbox.tasks import KEYS, PATHS
-from composer_replication.environments.toolbox.vocabulary import vocabulary
 from composer_replication.errors import UsageError
 from composer_replication.hints.write import write_hints
 from composer_replication.sites import find_sites

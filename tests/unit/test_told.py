@@ -1,17 +1,16 @@
 """What a hidden test asks beyond the statement is shown, or leaves the reward, or the task is rejected."""
 
+import ast
 from dataclasses import replace
 
 import pytest
 
+from composer_replication.environments.code.certificates import told as telling
 from composer_replication.environments.code.certificates.gates import Bench, Rejected, Split
-from composer_replication.environments.code.certificates.told import (
-    enough_told,
-    is_told,
-    shows_examples,
-    variants,
-    with_examples,
-)
+from composer_replication.environments.code.certificates.shown import ShownBehaviour, shows_examples
+from composer_replication.environments.code.certificates.told import Demand, enough_told, with_examples
+from composer_replication.environments.code.certificates.variants import _choices, is_told, variants
+from composer_replication.environments.code.generators.bug_injection.source import read_source
 from composer_replication.environments.code.running.warm import TestSetup
 from composer_replication.environments.code.tasks.repository import CoverageMap
 from composer_replication.environments.code.tasks.task import Candidate, Symbol
@@ -73,11 +72,6 @@ def test_variants_are_of_what_nothing_tells(candidate, split, bench):
     assert {each.literal for each in variants(told, split, bench, 0)} == {None}
 
 
-def test_what_the_hidden_tests_spell_out_comes_first(candidate, split, bench):
-    for seed in range(6):
-        assert variants(candidate, split, bench, seed)[0].literal == "crate number seven"
-
-
 def test_what_only_a_hidden_test_knows_is_shown(candidate, split, bench):
     told = enough_told(candidate, split, bench, 0)
     assert (told.hidden, told.examples, told.left_out) == (OTHERS, (BOX,), 0)
@@ -115,3 +109,96 @@ def test_numbers_and_texts_in_what_can_be_read():
 def test_examples_count_only_where_they_are_shown():
     assert shows_examples(">>> f(1)\n2\n", "> >>> f(1)\n> 2\n")
     assert not shows_examples(">>> f(1)\n2\n", "f does something") and not shows_examples("no example", "no example")
+
+
+LOST = {"tests/test_labels.py": None}
+"""The tests that are hidden are not in the agent's tree."""
+
+
+def test_a_text_that_a_test_spells_out_needs_no_run(candidate, split, bench, monkeypatch):
+    """Documented well enough for every wrong solution, but not for this message."""
+    monkeypatch.setattr(telling, "_undecided", lambda *arguments: iter(()))
+    hidden = replace(split, edits={**split.edits, **LOST})
+    told = enough_told(candidate, hidden, bench, 0)
+    assert (told.hidden, told.examples) == (OTHERS, (BOX,))
+    said = replace(candidate, statement={"L0": "A 'box' is a 'crate number seven'."})
+    assert enough_told(said, hidden, bench, 0).hidden == split.hidden
+
+
+def test_a_solution_that_was_tried_already_tells_what_is_open(candidate, split, bench, monkeypatch):
+    monkeypatch.setattr(telling, "variants", lambda *arguments: [])
+    said = replace(candidate, statement={"L0": "A 'box' is a 'crate number seven'."}, examples={})
+    trials = {"dropped_0": OTHERS | GUARDS, "dropped_1": GUARDS}
+    told = enough_told(said, split, bench, 0, ShownBehaviour(), trials={"dropped_0": OTHERS | GUARDS})
+    assert (told.hidden, told.left_out) == (OTHERS, 1)
+    with pytest.raises(Rejected, match="thin_statement"):
+        enough_told(said, split, bench, 0, ShownBehaviour(), trials)
+    seen = enough_told(said, split, bench, 0, ShownBehaviour(OTHERS), trials={"dropped_1": GUARDS})
+    assert seen.left_out == 0, "a shown test fails on it too"
+
+
+def test_the_constants_of_a_removed_file_are_deleted_too(candidate, split, bench, monkeypatch):
+    monkeypatch.setattr(telling, "_undecided", lambda *arguments: iter(()))
+    whole = replace(candidate, edits={"shapes/labels.py": None}, symbols=())
+    told = enough_told(whole, replace(split, edits={"shapes/labels.py": None, **LOST}), bench, 0)
+    assert told.examples == (BOX,)
+
+
+def names(count):
+    return [f"tests/test_labels.py::test_{number}" for number in range(count)]
+
+
+def shown_of(candidate, tests, demands, texts, **changes):
+    examples = dict(zip(tests, texts, strict=True))
+    asked = [Demand(f"fact {number}", frozenset(each), is_choice=False) for number, each in enumerate(demands)]
+    wanting = replace(candidate, examples=examples, **changes)
+    return telling._shown(wanting, Split(frozenset(tests), frozenset(), {}), asked)
+
+
+def test_the_test_that_makes_most_others_fair_is_shown_first(candidate):
+    tests = names(9)
+    demands = [tests[:1], tests[1:2], tests[2:3], tests[3:4], tests[4:]]
+    chosen, hidden = shown_of(candidate, tests, demands, ["text"] * 9)
+    assert chosen[0] in tests[4:] and len(hidden) == 5, "half of them stay unseen"
+
+
+def test_what_is_shown_has_a_limit_of_characters(candidate, monkeypatch):
+    monkeypatch.setattr(telling, "MAX_SHOWN_CHARACTERS", 10)
+    tests = names(12)
+    chosen, _ = shown_of(candidate, tests, [tests[:1], tests[1:2], tests[2:3]], ["x" * 4] * 12)
+    assert len(chosen) == 2
+
+
+def test_without_a_docstring_as_many_tests_are_shown_as_may_be(candidate):
+    tests = names(10)
+    assert shown_of(candidate, tests, [], ["text"] * 10)[0] == ()
+    assert len(shown_of(candidate, tests, [], ["text"] * 10, mode="stub-nodoc")[0]) == 5
+
+
+TABLE = """def kinds(extra):
+    found = {"tin": 1, "jar": 2}
+    if extra:
+        found.update({
+            "bag": 3,
+            **extra,
+        })
+    return found
+"""
+
+
+def test_an_entry_of_a_table_is_a_choice_too():
+    source = read_source(TABLE)
+    found = {ast.dump(ast.parse(text)) for text in _choices(source, source.functions["kinds"], None)}
+    for gone in ('"tin": 1, ', '"jar": 2', '"bag": 3,\n            '):
+        assert ast.dump(ast.parse(TABLE.replace(gone, ""))) in found
+
+
+def test_choices_come_from_each_function_in_turn(candidate, split, bench, tmp_path):
+    body = "    if x:\n        x += 1\n    if x > 9:\n        x = 9\n    return x\n\n\n"
+    pairs = "".join(f"def part_{number}(x):\n{body}" for number in range(3))
+    repository = tiny_repository(tmp_path, {"shapes/parts.py": pairs})
+    symbols = tuple(Symbol(file="shapes/parts.py", name=f"part_{number}") for number in range(3))
+    many = replace(candidate, symbols=symbols, edits={"shapes/parts.py": ""}, statement={"L0": "0 1 2 9"})
+    found = variants(many, split, Bench(repository, bench.coverage, TestSetup()), 0)
+    changed = [next(n for n, part in enumerate(pairs.split("\n\n\n")) if part not in each.text) for each in found]
+    assert sorted(changed[:3]) == [0, 1, 2] and len(found) == 4

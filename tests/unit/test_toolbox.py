@@ -25,8 +25,10 @@ from composer_replication.environments.toolbox import (
     trace_of,
 )
 from composer_replication.environments.toolbox.tasks import Listing, Step, ToolboxTask
-from composer_replication.environments.toolbox.world import World
+from composer_replication.environments.toolbox.tools import World
 from composer_replication.sites import find_sites
+
+from .toolbox_plays import play, solve
 
 CONFIG = ToolboxConfig(rename_rate=0.3, rename_verbs=False, quoted_int_rate=0.0, call_mix=(0.7, 0.25, 0.05))
 VERBS = ToolboxConfig(rename_verbs=True, rename_rate=0.6)
@@ -35,21 +37,6 @@ VERBS = ToolboxConfig(rename_verbs=True, rename_rate=0.6)
 @lru_cache(maxsize=100)
 def tasks(split, number, config=CONFIG) -> tuple[ToolboxTask, ...]:
     return tuple(make_task(config, split, index) for index in range(number))
-
-
-def play(task, *turns) -> ToolboxEpisode:
-    episode = ToolboxEpisode(task)
-    for turn in turns:
-        episode.step(turn if isinstance(turn, str) else turn.render())
-    return episode
-
-
-def solve(task) -> ToolboxEpisode:
-    episode = ToolboxEpisode(task)
-    while not episode.finished:
-        call = next_call(episode)
-        episode.step(call.render() if call else FINISH)
-    return episode
 
 
 def task_of(start: World, goal: World, *plan: Step, types=None, names=None) -> ToolboxTask:

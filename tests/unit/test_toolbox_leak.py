@@ -12,9 +12,7 @@ from composer_replication.environments.toolbox import (
     FINISH,
     SPLITS,
     Call,
-    ToolboxEpisode,
     make_task,
-    next_call,
     replay_history,
     trace_of,
 )
@@ -26,11 +24,14 @@ from composer_replication.environments.toolbox.leak import (
     READ_TOOL,
     canary_of,
     leaked_call,
+    penalty,
+    toolbox_signs,
 )
-from composer_replication.environments.toolbox.leak_rules import penalty, toolbox_signs
-from composer_replication.environments.toolbox.vocabulary import vocabulary
+from composer_replication.environments.toolbox.oracle import vocabulary
 from composer_replication.errors import UsageError
 from shared.toolbox_auditor import unearned
+
+from .toolbox_plays import play, solve
 
 PLAIN = ToolboxConfig(rename_verbs=True, call_mix=(0.3, 0.4, 0.3))
 OPEN, SCRUBBED = (PLAIN.model_copy(update={"leak": leak}) for leak in ("open", "scrubbed"))
@@ -41,21 +42,6 @@ def look(task, way):
     if way == "tool":
         return Call(task.listing_of(LEAK_TOOL).name, {})
     return Call(task.listing_of(READ_TOOL).name, {"path": LEAK_FILE})
-
-
-def play(task, *turns) -> ToolboxEpisode:
-    episode = ToolboxEpisode(task)
-    for turn in turns:
-        episode.step(turn if isinstance(turn, str) else turn.render())
-    return episode
-
-
-def solve(task) -> ToolboxEpisode:
-    episode = ToolboxEpisode(task)
-    while not episode.finished:
-        call = next_call(episode)
-        episode.step(call.render() if call else FINISH)
-    return episode
 
 
 def task_listing(config, tool):

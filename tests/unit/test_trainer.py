@@ -19,28 +19,19 @@ from composer_replication.progress import Silent
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
 from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts
 from composer_replication.training.channels import ReplayPreference, SelfDistillation
-from composer_replication.training.models.loading import Policy
 from composer_replication.training.stored.batches import StoredBatches
 from composer_replication.training.stored.reference import with_reference_logprobs
 from composer_replication.training.train import prompts_of, train, training_tasks
+
+from .gradients import first_step, spread
 
 STEPS = 3
 CONFIG = Config(seed=5, training=TrainingConfig(steps=STEPS, prompts_per_step=2, group_size=2, max_turn_tokens=6))
 
 
 @pytest.fixture
-def new_policy(make_model, tiny_tokens):
-    return lambda: Policy("small", make_model(len(tiny_tokens.tokenizer), seed=2), tiny_tokens)
-
-
-@pytest.fixture
 def collator(tiny_tokens):
     return ComposerDataCollator(tiny_tokens.tokenizer.pad_token_id)
-
-
-def spread(completion_ids, **columns):
-    """A reward that differs within a group, so that an untrained policy gets a gradient."""
-    return [float(sum(place * token for place, token in enumerate(ids, 1))) for ids in completion_ids]
 
 
 def trainer_of(kind, policy, folder, accumulation=1, learning_rate=1e-2, steps=STEPS, **channels):
@@ -143,20 +134,8 @@ def test_a_channel_without_weight_is_not_computed(new_policy, examples, collator
 
 def gradient_of_one_step(trainer):
     """What the optimiser sees in the first step: the accumulated gradient, before clipping."""
-    seen = []
     trainer.args.max_grad_norm = 0.0
-    create = trainer.create_optimizer
-
-    def create_and_watch(*args, **kwargs):
-        optimizer = create(*args, **kwargs)
-        trainer.optimizer.register_step_pre_hook(
-            lambda *_: seen.append(torch.cat([p.grad.flatten().clone() for p in trainer.model.parameters()]))
-        )
-        return optimizer
-
-    trainer.create_optimizer = create_and_watch
-    trainer.train()
-    return seen[0]
+    return first_step(trainer)
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])

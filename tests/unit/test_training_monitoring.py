@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from composer_replication.config import Config, MonitorConfig, ToolboxConfig, TrainingConfig, parse_config
+from composer_replication.config import Config, MonitorConfig, ToolboxConfig, TrainingConfig
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
 from composer_replication.monitor import judge as watching
@@ -17,7 +17,6 @@ from composer_replication.monitor.features import NAMES
 from composer_replication.monitor.judge import Judgement, Models
 from composer_replication.monitor.penalty import Weights
 from composer_replication.progress import Silent
-from composer_replication.training.models.loading import Policy
 from composer_replication.training.rollouts import monitoring
 from composer_replication.training.rollouts.monitoring import (
     Consequence,
@@ -190,11 +189,6 @@ def test_an_alarm_where_too_many_hit_a_canary(tmp_path):
     assert "12.0% of the last rollouts" in trial.alarms()[0].sentence
 
 
-@pytest.fixture
-def new_policy(make_model, tiny_tokens):
-    return lambda: Policy("small", make_model(len(tiny_tokens.tokenizer), seed=2), tiny_tokens)
-
-
 def parameters_after(policy, config, folder):
     train(policy, config, open_toolbox(config), [], folder, Silent())
     return [parameter.detach().clone() for parameter in policy.model.parameters()]
@@ -262,9 +256,3 @@ def test_the_penalty_without_weights_says_what_to_run(new_policy, tmp_path, monk
 def test_settings_that_make_no_sense_are_refused(config, match):
     with pytest.raises(UsageError, match=match):
         refuse_what_would_do_nothing(config)
-
-
-def test_what_soft_evidence_cost_before_is_known_in_old_runs_only():
-    assert parse_config({"monitor": {"penalty_weight": 0.2}}, "my.toml") == parse_config({}, "my.toml")
-    with pytest.raises(UsageError, match="penalty_weight"):
-        parse_config({"monitor": {"penalty_weight": 0.1}}, "my.toml")

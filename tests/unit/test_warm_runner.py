@@ -80,6 +80,11 @@ def test_a_run_that_hangs_is_ended(runner):
     assert runner.run(RunRequest(tests=(WORDS,))).passed
 
 
+def test_work_that_does_not_end_is_known_by_its_processor_time(runner):
+    run = run_file(runner, "def test_a(): pass\ndef test_b():\n    while True: pass\n", timeout_s=60.0, cpu_s=1)
+    assert run.timed_out and run.passed == {"tests/test_new.py::test_a"} and run.wall_s < 50
+
+
 def test_a_process_left_behind_does_not_hold_the_answer(runner):
     run = run_file(runner, "import subprocess\ndef test_a(): subprocess.Popen(['sleep', '60'])\n", timeout_s=20.0)
     assert run.passed and not run.timed_out and run.wall_s < 10

@@ -10,21 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from composer_replication.errors import RecomposeError
-from composer_replication.progress import Silent
 from composer_replication.training.stored.records import Alarm
 from composer_replication.training.watchdogs import Thresholds, Watchdog
+from tests.notes import Notes
 
 COLLAPSE_STEP = 60
 DETECTED_WITHIN_STEPS = 10
 HEALTHY_HISTORIES = 1000
-
-
-class Notes(Silent):
-    def __init__(self):
-        self.said = []
-
-    def note(self, text):
-        self.said.append(text)
 
 
 class Trial:

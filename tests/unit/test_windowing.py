@@ -11,12 +11,13 @@ from composer_replication.hints.write import write_hints
 from composer_replication.objective import SdpoSettings
 from composer_replication.records import Source, Trace, Turn
 from composer_replication.sites import find_sites
+from composer_replication.store import RECORDS
 from composer_replication.training.channels import SelfDistillation
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.stored.collator import ComposerDataCollator
 from composer_replication.training.stored.examples import build_examples, summarise_cuts, window_lines
-from composer_replication.training.stored.sessions import FILE, RenderedSessions
+from composer_replication.training.stored.sessions import RenderedSessions
 from composer_replication.windows import Cut, TurnHistory, fit_rendered
 
 EVERYTHING = 10**6
@@ -127,7 +128,7 @@ def test_a_session_is_rendered_once_and_its_states_are_its_beginnings(policy, tm
     sessions.save()
     [again], _, reused = rendered(policy, trace, EVERYTHING, tmp_path)
     assert (again, reused.rendered) == (example, 0)
-    assert (tmp_path / FILE).exists()
+    assert (tmp_path / RECORDS).exists()
 
 
 def test_a_long_session_is_windowed_before_it_is_given_up(policy):

@@ -8,9 +8,7 @@ import warnings
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 from composer_replication.config import Config
 from composer_replication.errors import UsageError
@@ -18,10 +16,11 @@ from composer_replication.pipeline import run_stage
 from composer_replication.progress import Progress
 from composer_replication.runs import Run
 
+from .arguments import Json, RunFolder, Workers
+from .examples import OF, examples
 from .progress import open_progress
 
-RunFolder = Annotated[Path, Parameter(help="A run folder.")]
-Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object.")]
+__all__ = ["Json", "RunFolder", "Workers", "begun", "quiet_libraries", "run_one_stage", "tell", "working_on"]
 
 
 @contextmanager
@@ -64,6 +63,8 @@ def tell(noun: str, run: Run, as_json: bool, more: Mapping[str, Any] | None = No
     print(f"{noun} of {run.path}")
     for name, value in counts.items():
         print(f"  {name:<14} {_plain(value)}")
+    if noun in OF:
+        print("\n".join(examples(run, noun)))
 
 
 def quiet_libraries() -> None:

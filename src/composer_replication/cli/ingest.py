@@ -17,7 +17,7 @@ from composer_replication.pipeline import run_stage
 from composer_replication.records import Trace
 from composer_replication.runs import Run, StageFolder
 
-from .common import Json, tell, working_on
+from .common import Json, Workers, tell, working_on
 
 CLAUDE_CODE_FOLDER = "~/.claude/projects"
 
@@ -35,10 +35,14 @@ def ingest(
         bool,
         Parameter(negative="", help="List what was replaced, place by place. Without paths: in a run that is there."),
     ] = False,
+    workers: Workers = None,
     config: Annotated[Path | None, Parameter(help="TOML file with settings for the whole run.")] = None,
     json: Json = False,
 ) -> None:
-    """Read agent session files into a run. Secrets are replaced first. Nothing is written when nothing can be read."""
+    """Read agent session files into a run. Secrets are replaced first. Nothing is written when nothing can be read.
+
+    In a run that is there, only files that are new or have changed are read; those that are gone keep their traces.
+    """
     if review and not paths and not claude_code and not config:
         _tell_places(Run.open(run), json)
         return
@@ -58,12 +62,12 @@ def ingest(
     if ingestion.format and ingestion.format not in TRACE_READERS:
         raise UsageError(f"there is no format {ingestion.format}", f"one of {', '.join(TRACE_READERS)}")
     if ingestion.paths and not StageFolder(run / "ingestion").is_done:
-        find_inputs([Path(path) for path in ingestion.paths], ingestion.format, ingestion.subagents)
+        find_inputs([Path(path) for path in ingestion.paths], ingestion.format, ingestion.subagents, at_most=1)
     is_new = not (run / "config.json").exists()
     started = Run.start(run, settings.model_copy(update={"ingestion": ingestion}))
     with working_on(started) as progress:
         try:
-            run_stage(started, "ingestion", progress)
+            run_stage(started, "ingestion", progress, workers=workers)
         except UsageError:
             if is_new:
                 started.discard_if_empty()

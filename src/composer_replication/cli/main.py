@@ -26,7 +26,10 @@ VERBS = {
     "pair:pair": "Turn the teachers' votes into preference pairs.",
     "train:train": "Train with GRPO + SDPO + TR-DPO.",
     "evaluate:evaluate": "Measure held-out success before and after, and write the report.",
+    "show:show": "Show one record, what it came from and what was made of it; or the funnel of a run.",
+    "view:view": "Look at runs in a browser, or write a folder that opens without a server.",
     "cost:cost": "Show what a run spent on models, by teacher and outcome.",
+    "export:export": "Write the records of a run as Parquet tables, to ask questions of.",
     "env:env": "Make verifiable tasks from a repository, check them, serve them and roll a model through them.",
     "monitor:monitor": "Look for reward hacks in the rollouts and sessions of a run.",
     "experiment:experiment": "Run an experiment again.",
@@ -35,6 +38,7 @@ VERBS = {
 
 EXTRAS = {
     "train": {"torch", "transformers", "trl", "datasets", "accelerate", "tokenizers", "gguf"},
+    "parquet": {"pyarrow"},
     "env": {
         "packaging", "networkx", "openenv", "fastapi", "uvicorn", "starlette", "websockets", "mcp", "fastmcp", "pytest",
         "inotify_simple",

@@ -16,7 +16,7 @@ from composer_replication.records import Message, PreferencePair, TeacherReply, 
 from composer_replication.replay.gate import yields
 from composer_replication.runs import Run
 from composer_replication.stages.ingestion import rollout_tokens
-from composer_replication.stages.pairs import oracle, remember
+from composer_replication.stages.pairs import asked_traces, oracle, remember
 from composer_replication.stages.policy import load_model, means_own, policy_room, policy_weights
 from composer_replication.stages.replay import asked_states
 
@@ -25,12 +25,11 @@ SIGNAL_FIELDS = {"margin", "distance", "meets_threshold"}
 
 def pair_report(run: Run, reference: str | None, progress: Progress) -> dict[str, Any]:
     """One JSON object about the pairs of a run; `signal` is None without a reference model."""
-    traces, pairs = run.stage("ingestion").read(Trace), run.stage("pairs").read(PreferencePair)
+    replies, pairs = run.stage("replay").read(TeacherReply), run.stage("pairs").read(PreferencePair)
+    traces = asked_traces(run, [*replies, *pairs])
     counts, replayed = run.stage("pairs").counts, run.stage("replay").counts
     own_family = replayed.get("own_family", False)
-    report = signal_report(
-        traces, run.stage("replay").read(TeacherReply), pairs, counts["verdicts"], own_family=own_family
-    )
+    report = signal_report(traces, replies, pairs, counts["verdicts"], own_family=own_family)
     told = report.model_dump(exclude=SIGNAL_FIELDS)
     told["funnel"]["states"] = replayed["states"]
     known = {trace.trace_id: trace for trace in traces}
@@ -62,7 +61,7 @@ def _signal(
     reference: str,
     progress: Progress,
 ) -> dict[str, Any]:
-    from composer_replication.training.models.turn_logprob import turn_logprob
+    from composer_replication.training.models.states import turn_logprob
     from composer_replication.training.stored.contexts import Contexts
 
     progress.stage("signal", "compare with re-matched pairs")

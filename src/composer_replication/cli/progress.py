@@ -4,39 +4,61 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
 from composer_replication.progress import Progress as ProgressProtocol
 
 SECONDS_BETWEEN_LINES = 5.0
+SECONDS_OF_PACE = 60.0
 
 
 def open_progress() -> ProgressProtocol:
     return LivePanel() if sys.stderr.isatty() else PlainLines()
 
 
+class Pace:
+    """Time left by the pace of the last minute: what a resumed run finds done says nothing about the rest."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def left(self, done: int, total: int, now: float) -> float | None:
+        """Seconds; None at the end and where nothing is known yet."""
+        if not self._seen or now - self._seen[-1][0] >= 1:
+            self._seen.append((now, done))
+        while len(self._seen) > 1 and now - self._seen[1][0] > SECONDS_OF_PACE:
+            self._seen.popleft()
+        began, before = self._seen[0]
+        return (now - began) * (total - done) / (done - before) if before < done < total else None
+
+
 class PlainLines:
-    """A line when a stage starts, and at most one every few seconds while it runs."""
+    """A line when a stage starts, and at most one every few seconds while it runs, with the time that is left."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
+        self._pace = Pace()
         self._stage = ""
         self._last = 0.0
         self._figures: Sequence[str] = ()
 
     def stage(self, name: str, what: str) -> None:
-        self._stage, self._last, self._figures = name, time.monotonic(), ()
+        self._stage, self._last, self._figures, self._pace = name, time.monotonic(), (), Pace()
         self._print(f"{name}: {what}")
 
     def step(self, done: int, total: int, detail: str = "") -> None:
+        left = self._pace.left(done, total, time.monotonic())
         if done < total and time.monotonic() - self._last < SECONDS_BETWEEN_LINES:
             return
         self._last = time.monotonic()
-        self._print(f"{self._stage}: {done}/{total} {detail}".rstrip())
+        told = ", ".join(filter(None, (detail, f"{timedelta(seconds=round(left))} left" if left else "")))
+        self._print(f"{self._stage}: {done}/{total} {told}".rstrip())
         for line in self._figures:
             self._print(f"  {line}")
 
@@ -73,6 +95,8 @@ class LivePanel:
             BarColumn(bar_width=28),
             TextColumn("{task.fields[detail]:<22}"),
             TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
         )
         self._progress = _Bars(*columns, console=Console(stderr=True), transient=False)
         self._task: TaskID | None = None

@@ -15,13 +15,11 @@ from composer_replication.llm.bill import summary
 from composer_replication.llm.ledger import Ledger
 from composer_replication.pipeline import ensure_policy, refuse_stale
 from composer_replication.progress import Progress
-from composer_replication.records import ErrorSite, Trace
 from composer_replication.replay.choice import FORM, configured_teachers, written_teachers
 from composer_replication.replay.estimate import CostEstimate, estimate
 from composer_replication.replay.runner import endpoint_of
 from composer_replication.replay.teachers import Teacher
 from composer_replication.runs import Run
-from composer_replication.sites.marking import with_errors_marked
 from composer_replication.stages.policy import means_own
 from composer_replication.stages.prospects import SEEN_ELSEWHERE, Prospect, prospect
 from composer_replication.stages.replay import (
@@ -83,8 +81,7 @@ def replay(
     cap_micros = _cap_micros(max_usd)
     if no_teachers and (chosen or dry_run or batch or max_usd is not None):
         raise UsageError("--no-teachers asks nobody", f"recompose replay {quoted(run)} --no-teachers")
-    refuse_stale(opened, "replay")
-    is_done = opened.stage("replay").is_done and not dry_run
+    is_done = refuse_stale(opened, "replay") and not dry_run
     if is_done:
         refuse_other_options(opened, chosen, own_family, policy, one_teacher)
     elif not chosen and not no_teachers:
@@ -109,7 +106,7 @@ def _sample(run: Run, policy: str, progress: Progress) -> None:
     with run.lock():
         if means_own(run, policy):
             ensure_policy(run, progress)
-            refuse_stale(run, "sites")
+            refuse_stale(run, "samples")
         progress.stage("samples", "sample the policy")
         sample_policy(run, progress, policy)
 
@@ -190,10 +187,9 @@ def _tell_what_is_saved(run: Run, chosen: Sequence[Teacher], as_json: bool) -> N
 def _estimate(
     run: Run, chosen: Sequence[Teacher], own_family: bool, one_teacher: bool, batch: bool = False
 ) -> tuple[list[CostEstimate], Prospect | None]:
-    traces, config = run.stage("ingestion").read(Trace), replay_config(run, own_family, one_teacher)
-    sites = run.stage("sites").read(ErrorSite)
-    states = [choice.state for choice in replay_plan(run, with_errors_marked(traces, sites), sites, chosen)]
-    with replay_teachers(run, traces, chosen, batch) as teachers:
+    config = replay_config(run, own_family, one_teacher)
+    states = [choice.state for choice in replay_plan(run, chosen)]
+    with replay_teachers(run, chosen, batch) as teachers:
         asking, _ = hopeful(run, states, teachers, config)
         found = estimate(asking, teachers, config.max_tokens, run.path / "ledger.sqlite")
         return found, prospect(run, asking, teachers, config, found)

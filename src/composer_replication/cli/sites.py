@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from composer_replication.errors import UsageError
 
-from .common import Json, RunFolder, run_one_stage
+from .common import Json, RunFolder, Workers, run_one_stage
 
 
 def sites(
@@ -18,6 +18,7 @@ def sites(
     /,
     *,
     score: Annotated[bool, Parameter(negative="", help="Measure the detectors on the gold set instead.")] = False,
+    workers: Workers = None,
     json: Json = False,
 ) -> None:
     """Find the turns where something went wrong, in the traces of RUN."""
@@ -28,7 +29,7 @@ def sites(
     elif run is None:
         raise UsageError("no run given", "recompose sites RUN")
     else:
-        run_one_stage(run, "sites", json)
+        run_one_stage(run, "sites", json, workers=workers)
 
 
 def _score(as_json: bool) -> None:

@@ -79,7 +79,7 @@ class SessionReader:
 
     def _likelihoods(self, trace: Trace, turn: int, *actions: Message) -> list[float] | None:
         """Per token, so that long turns do not decide; all behind the same context."""
-        from composer_replication.training.models.turn_logprob import turn_logprob
+        from composer_replication.training.models.states import turn_logprob
         from composer_replication.training.stored.lines import CannotRenderError
 
         try:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, cast
 
-from composer_replication.records import ErrorSite, ToolCall, Trace, canonical_json
+from composer_replication.records import ErrorSite, ToolCall, Trace, arguments_written, canonical_json
 
 from .templates import LeakLevel
 from .wording import PIECE
@@ -64,7 +64,7 @@ def gives_the_answer(text: str, trace: Trace, site: ErrorSite) -> bool:
     if call is None:
         return False
     said = _spaced(text)
-    told = [stretch for value in _values(_arguments(call)) for stretch in _stretches(value) if stretch in said]
+    told = [stretch for value in _values(arguments_written(call)) for stretch in _stretches(value) if stretch in said]
     if not told:
         return False
     seen = _spaced(_seen(trace, site))
@@ -90,7 +90,7 @@ def _seen(trace: Trace, site: ErrorSite) -> str:
     parts = [site.error_message, canonical_json(trace.tools)]
     for message in messages:
         parts.append(message["content"])
-        parts += [text for call in message.get("tool_calls", []) for text in _values(_arguments(call))]
+        parts += [text for call in message.get("tool_calls", []) for text in _values(arguments_written(call))]
     return "\n".join(parts)
 
 
@@ -113,13 +113,6 @@ def _stretches(value: str) -> Iterator[str]:
 
 def _distinctive(value: str) -> bool:
     return len(value) >= MIN_WORD_CHARS or (len(value) >= MIN_MARKED_CHARS and not value.isalpha())
-
-
-def _arguments(call: ToolCall) -> Any:
-    try:
-        return json.loads(call["function"]["arguments"])
-    except (ValueError, RecursionError):
-        return call["function"]["arguments"]
 
 
 def _values(arguments: Any) -> Iterator[str]:

@@ -28,8 +28,12 @@ class SiblingHintGenerator:
         self._solved: defaultdict[str, list[Trace]] = defaultdict(list)
         for trace in traces:
             self._traces[trace.trace_id] = trace
-            if trace.task_id and trace.outcome is not None and trace.outcome >= SUCCESS:
+            if trace.task_id and self.is_example(trace):
                 self._solved[trace.task_id].append(trace)
+
+    @staticmethod
+    def is_example(trace: Trace) -> bool:
+        return trace.task_id is not None and trace.outcome is not None and trace.outcome >= SUCCESS
 
     def generate(self, error_kind: str, error_meta: dict[str, Any]) -> str | None:
         trace, turn = self._traces.get(error_meta.get("trace_id", "")), error_meta.get("turn", 0)

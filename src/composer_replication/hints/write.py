@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from composer_replication.records import ErrorSite, Hint, JsonObject, Trace, content_id
+from composer_replication.records import ErrorSite, Hint, JsonObject, StoredRecord, Trace, content_id
 
 from .facts import context_of
 from .generators import HintGenerator, Layer, LeveledHintGenerator, build_layers
@@ -20,6 +20,16 @@ from .wording import count_tokens, fits
 # Quoted from the error, and left out where they repeat the call: the template then speaks without them.
 _REPRODUCTION = re.compile(r"\brepro(?:duce|duction)?\w*\.\w+")
 QUOTED_FACTS = ("error_line", "refusal", "feedback", "hook_reason", "choices")
+
+
+REFUSALS = "refused.jsonl.zst"
+
+
+class HintRefusal(StoredRecord):
+    """Why a site has no hint; kept beside the hints, as `REFUSALS`."""
+
+    site_id: str
+    reason: str
 
 
 class HintSet(NamedTuple):
@@ -44,6 +54,7 @@ def write_hints(
     judge: HintGenerator | None = None,
     sibling: LeveledHintGenerator | None = None,
     max_leak_level: LeakLevel = "L1",
+    on_refusal: Callable[[HintRefusal], None] = lambda refusal: None,
 ) -> HintSet:
     """One hint per site where the policy was at fault or the user said what was wrong."""
     hints: list[Hint] = []
@@ -54,6 +65,7 @@ def write_hints(
         # The user's own words are the best correction there is.
         if site.fault != "policy" and not (site.fault == "user" and "feedback" in context):
             dropped[f"fault_{site.fault}"] += 1
+            on_refusal(HintRefusal(site_id=site.site_id, reason=f"fault_{site.fault}"))
             continue
         facts = _facts(trace, site, context)
         if judge:
@@ -63,6 +75,7 @@ def write_hints(
             hints.append(hint)
         else:
             dropped[reason] += 1
+            on_refusal(HintRefusal(site_id=site.site_id, reason=reason))
     return HintSet(hints, dropped)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple, cast
 
 from .readers import (
@@ -52,24 +52,32 @@ TRACE_READERS: dict[str, Format] = {
 
 
 def detect_format(file: InputFile) -> str | None:
-    """The name of the format that the file shows, or None."""
-    values = list(_head_values(file))
-    return next((name for name, known in TRACE_READERS.items() if any(map(known.recognises, values))), None)
+    """The name of the format that the file shows, or None: the first of all that recognise one of its values."""
+    found = list(TRACE_READERS.items())
+    best: int | None = None
+    for value in _head_values(file):
+        known = (place for place, (_, format) in enumerate(found[:best]) if format.recognises(value))
+        best = next(known, best)
+        if best == 0:
+            break
+    return None if best is None else found[best][0]
 
 
 def _head_values(file: InputFile) -> Iterator[Any]:
     """The first records of a log; else the whole document, and its first item if it is a list; else the text."""
     lines = list(_head_lines(file))
-    values = [_value(line) for line in lines]
-    if values and values[0] is None and lines[0].lstrip(BYTE_ORDER_MARK + b" \t")[:1] in (b"{", b"["):
-        document = file.whole()
-        values = [document.value] if document else values
-    for value in values:
+    values = map(_value, lines)
+    first = next(values, None)
+    begins_a_document = first is None and lines and lines[0].lstrip(BYTE_ORDER_MARK + b" \t")[:1] in (b"{", b"[")
+    document = file.whole() if begins_a_document else None
+    is_text = True
+    for value in [document.value] if document else chain([first], values):
         if isinstance(value, list) and value:
             yield cast(list[Any], value)[0]
         if value is not None:
             yield value
-    if not any(isinstance(value, dict | list) for value in values):
+        is_text = is_text and not isinstance(value, dict | list)
+    if is_text:
         yield b"".join(lines).decode("utf-8", "replace")
 
 

@@ -1,34 +1,35 @@
 """Session files to traces, on every core. Output does not depend on the number of processes.
 
 Each process reads whole files and leaves the encoded traces of a file in a shard; shards are put together in the order
-of the files. Resumed and forked sessions copy turns of other files: such a file is read again without them, so that a
-turn is never counted twice while its successors keep their history.
+of the files. A file that is as it was keeps its shard. Resumed and forked sessions copy turns of other files: such a
+file is read again without them, so that a turn is never counted twice while its successors keep their history.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import shutil
-import threading
+import hashlib
+import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field, replace
-from multiprocessing.context import BaseContext
+from collections.abc import Set
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from composer_replication.errors import RecomposeError
+import msgspec
+import zstandard
+
+from composer_replication import __version__
+from composer_replication.parallel import in_order, workers_for
 from composer_replication.progress import Progress
+from composer_replication.records import content_id
+from composer_replication.store import Shard, ShardWriter, write_shard
 
 from .formats import TRACE_READERS
 from .inputs import Input, Inputs
-from .reading import InputFile, Quarantined, ReadingReport
+from .reading import BUFFER_BYTES, InputFile, Quarantined, ReadingReport
 
 BYTES_PER_PROCESS = 16 << 20
-"""Starting a process costs about as much as reading this."""
 SHARD_CHUNK_BYTES = 1 << 20
 
 
@@ -38,62 +39,98 @@ class FileJob:
     shard: Path
     redact: bool
     subagents: bool = False
-    known: frozenset[str] = frozenset()
-    """Keys of turns and ids of traces that earlier files have given."""
+    known: frozenset[int] = frozenset()
+    """Keys of turns and of traces that earlier files have given."""
+
+    @property
+    def key(self) -> str:
+        return content_id(__version__, self.input.name, self.input.state)
 
 
-@dataclass
-class FileRead:
-    """What came out of one file; its traces lie in the shard."""
+class FileRead(msgspec.Struct):
+    """What came out of one file; its traces are the records of its shard."""
 
-    report: ReadingReport
-    sha256: str
-    trace_ids: set[str] = field(default_factory=set[str])
-    turn_keys: list[str] = field(default_factory=list[str])
+    name: str
+    state: str
+    format: str
+    sha256: str = ""
+    traces: int = 0
     turns: int = 0
     tool_calls: int = 0
     tool_results: int = 0
+    keys: list[int] = []
+    known: list[int] = []
+    """Keys that it holds too and that earlier files have given."""
+    quarantined: list[tuple[int, str]] = []
+    skipped: dict[str, int] = {}
+    redactions: dict[str, int] = {}
+    left_as_is: dict[str, int] = {}
+    unknown: dict[str, dict[str, int]] = {}
+
+    def take(self, report: ReadingReport) -> None:
+        self.quarantined = [(item.byte_offset, item.reason) for item in report.quarantined]
+        self.skipped, self.redactions = dict(+report.skipped), dict(report.redactions)
+        self.left_as_is = dict(report.left_as_is)
+        self.unknown = {version: dict(kinds) for version, kinds in report.unknown.items()}
 
 
-def read_file(job: FileJob) -> FileRead:
+_READ = msgspec.json.Decoder(FileRead)
+
+
+def file_read(shard: Shard) -> FileRead:
+    return _READ.decode(shard.about)
+
+
+def read_file(job: FileJob) -> Shard:
     """Read one file into its shard. Whatever goes wrong inside, the file is quarantined and others are not harmed."""
     file = InputFile(job.input.path, ReadingReport(), job.redact, job.input.licence, job.input.name, job.subagents)
-    found = FileRead(file.report, "")
-    with job.shard.open("wb") as out:
+    found = FileRead(job.input.name, job.input.state, job.input.format, known=sorted(job.known))
+    trace_ids: set[str] = set()
+    with tempfile.TemporaryFile(buffering=BUFFER_BYTES, dir=job.shard.parent) as plain:
         try:
             for session in TRACE_READERS[job.input.format].read(file):
-                own = session.without(job.known)
-                if not own.turns or own.trace_id in job.known or own.trace_id in found.trace_ids:
+                own = session.without({key for key in session.keys if _number(key) in job.known} if job.known else ())
+                if not own.turns or own.trace_id in trace_ids or _number(own.trace_id) in job.known:
                     file.report.skipped["duplicate_session" if session.turns else "session_without_turns"] += 1
                     continue
-                whole = out.tell()
+                whole = plain.tell()
                 try:
-                    out.writelines(own.encoded())
+                    plain.writelines(own.encoded())
                 except BaseException:
-                    out.truncate(whole)
+                    plain.truncate(whole)
+                    plain.seek(whole)
                     raise
                 file.report.skipped["turn_in_another_file"] += len(session.turns) - len(own.turns)
-                found.trace_ids.add(own.trace_id)
-                found.turn_keys += own.keys
+                trace_ids.add(own.trace_id)
+                found.keys += map(_number, (*own.keys, own.trace_id))
                 found.turns += len(own.turns)
                 found.tool_calls += own.calls
                 found.tool_results += own.results
             found.sha256 = file.sha256()
         except Exception as error:
             file.quarantine(0, f"reader failed: {type(error).__name__}")
-    return found
+        found.traces = len(trace_ids)
+        found.take(file.report)
+        plain.seek(0)
+        return write_shard(job.shard, job.key, iter(partial(plain.read, SHARD_CHUNK_BYTES), b""), found)
+
+
+def _number(key: str) -> int:
+    """Eight bytes in place of a text: there are as many as turns."""
+    return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=8).digest())
 
 
 class Ingestion:
-    """Reads inputs when `chunks` is consumed; after that the totals are known."""
+    """Reads inputs when `write` is called; after that the totals are known."""
 
-    def __init__(self, inputs: Inputs, redact: bool, jobs: int | None = None) -> None:
+    def __init__(self, inputs: Inputs, redact: bool, workers: int | None = None) -> None:
         self._inputs = inputs
         self._redact = redact
-        self._jobs = jobs
-        self._known: set[str] = set()
+        self._workers = workers
+        self._known: set[int] = set()
         self.quarantined: list[Quarantined] = list(inputs.unreadable)
         self.hashes: dict[str, str] = {}
+        self.formats: Counter[str] = Counter()
         self.totals: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter(inputs.skipped)
         self.redactions: Counter[str] = Counter()
@@ -103,8 +140,8 @@ class Ingestion:
     def counts(self) -> dict[str, Any]:
         reasons = Counter(item.reason.split(":")[0] for item in self.quarantined)
         return {
-            "files": len(self._inputs.files),
-            "formats": dict(Counter(item.format for item in self._inputs.files)),
+            "files": self.formats.total(),
+            "formats": dict(self.formats),
             **{name: self.totals[name] for name in ("traces", "turns", "tool_calls", "tool_results")},
             "skipped": dict(+self.skipped),
             "quarantined": dict(reasons),
@@ -113,77 +150,51 @@ class Ingestion:
             "unknown_types": {version: dict(kinds) for version, kinds in self.unknown.items()},
         }
 
-    def chunks(self, scratch: Path, progress: Progress) -> Iterator[bytes]:
-        """JSON lines of traces, in pieces."""
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(parents=True)
+    def write(self, writer: ShardWriter, progress: Progress) -> None:
+        """Add a shard per file. Files of an earlier reading that are gone come first, as they were read then."""
+        names = {item.name for item in self._inputs.files}
+        earlier = {file_read(shard).name: shard for shard in writer.kept()}
+        for name, shard in earlier.items():
+            if name not in names:
+                self._add(writer, shard, file_read(shard))
         jobs = [
-            FileJob(item, scratch / f"{number}.jsonl", self._redact, self._inputs.subagents)
+            FileJob(item, writer.scratch / f"{number}.shard", self._redact, self._inputs.subagents)
             for number, item in enumerate(self._inputs.files)
         ]
-        for done, (job, found) in enumerate(self._read_all(jobs), start=1):
-            overlap = {key for key in (*found.turn_keys, *found.trace_ids) if key in self._known}
-            if overlap:
-                found = read_file(replace(job, known=frozenset(overlap)))
-            self._add(job, found)
-            with job.shard.open("rb") as shard:
-                while chunk := shard.read(SHARD_CHUNK_BYTES):
-                    yield chunk
-            job.shard.unlink()
+        size = sum(item.size for item in self._inputs.files)
+        workers = min(workers_for(size, BYTES_PER_PROCESS, self._workers), len(jobs))
+        found = in_order(read_file, jobs, workers, lambda job: writer.find(job.key))
+        for done, (job, shard) in enumerate(found, start=1):
+            self._put(writer, job, shard)
             progress.step(done, len(jobs), f"{self.totals['turns']} turns")
-        shutil.rmtree(scratch, ignore_errors=True)
 
-    def _add(self, job: FileJob, found: FileRead) -> None:
-        report = found.report
-        self._known.update(found.turn_keys, found.trace_ids)
-        self.hashes[job.input.name] = found.sha256
-        self.quarantined += report.quarantined
-        self.skipped += report.skipped
-        self.redactions += report.redactions
-        self.left_as_is += report.left_as_is
-        for version, kinds in report.unknown.items():
+    def _put(self, writer: ShardWriter, job: FileJob, shard: Shard) -> None:
+        """A shard that was kept may be damaged, or lack what another file no longer gives."""
+        found = file_read(shard)
+        overlap = {key for key in found.keys if key in self._known}
+        if overlap or not self._known.issuperset(found.known):
+            shard, found = self._again(job, frozenset(overlap.union(found.known) & self._known))
+        try:
+            self._add(writer, shard, found)
+        except (OSError, ValueError, zstandard.ZstdError):
+            self._add(writer, *self._again(job, frozenset(self._known.intersection(found.known))))
+        job.shard.unlink(missing_ok=True)
+
+    def _again(self, job: FileJob, known: Set[int]) -> tuple[Shard, FileRead]:
+        shard = read_file(replace(job, known=frozenset(known)))
+        found = file_read(shard)
+        left = self._known.intersection(found.keys)
+        return self._again(job, left | known) if left else (shard, found)
+
+    def _add(self, writer: ShardWriter, shard: Shard, found: FileRead) -> None:
+        writer.add(shard)
+        self._known.update(found.keys)
+        self.hashes[found.name] = found.sha256
+        self.formats[found.format] += 1
+        self.quarantined += (Quarantined(found.name, *item) for item in found.quarantined)
+        for name in ("skipped", "redactions", "left_as_is"):
+            getattr(self, name).update(getattr(found, name))
+        for version, kinds in found.unknown.items():
             self.unknown.setdefault(version, Counter()).update(kinds)
-        self.totals["traces"] += len(found.trace_ids)
-        for name in ("turns", "tool_calls", "tool_results"):
+        for name in ("traces", "turns", "tool_calls", "tool_results"):
             self.totals[name] += getattr(found, name)
-
-    def _read_all(self, jobs: Sequence[FileJob]) -> Iterator[tuple[FileJob, FileRead]]:
-        enough = 1 + sum(_size(job) for job in jobs) // BYTES_PER_PROCESS
-        processes = self._jobs or min(len(os.sched_getaffinity(0)), len(jobs), enough)
-        if processes <= 1:
-            yield from ((job, read_file(job)) for job in jobs)
-            return
-        with ProcessPoolExecutor(processes, _context(), _end_with_parent) as pool:
-            futures: list[tuple[FileJob, Future[FileRead]]] = [(job, pool.submit(read_file, job)) for job in jobs]
-            try:
-                yield from ((job, future.result()) for job, future in futures)
-            except BrokenProcessPool as error:
-                raise RecomposeError("a reading process was killed, perhaps for memory", "run it again") from error
-            finally:
-                pool.shutdown(cancel_futures=True)
-
-
-def _context() -> BaseContext:
-    """Processes forked from one that has imported this module and nothing else runs in."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    return context
-
-
-def _end_with_parent() -> None:
-    """In each process: ends it when the one that started it is gone, also by a signal that nobody can catch."""
-    parent = multiprocessing.parent_process()
-
-    def wait() -> None:
-        if parent:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
-def _size(job: FileJob) -> int:
-    try:
-        return job.input.path.stat().st_size
-    except OSError:
-        return 0

@@ -8,14 +8,16 @@ from __future__ import annotations
 import codecs
 import os
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import NamedTuple
 
+from composer_replication import __version__
 from composer_replication.errors import UsageError
+from composer_replication.records import content_id
 from composer_replication.redaction import Redactor
 
 from .formats import TRACE_READERS, detect_format
@@ -34,6 +36,9 @@ class Input(NamedTuple):
     licence: str | None = None
     name: str = ""
     """How artefacts call the file: its path below the folder that was given, redacted."""
+    state: str = ""
+    """Changes when the file does."""
+    size: int = 0
 
 
 @dataclass(frozen=True)
@@ -52,16 +57,28 @@ class InputCandidate(NamedTuple):
     is_subagent: bool = False
 
 
-def find_inputs(paths: Sequence[Path], format_name: str | None = None, subagents: bool = False) -> Inputs:
-    """Session files in the order of their names. An `UsageError` when there is none at all."""
+def find_inputs(
+    paths: Sequence[Path],
+    format_name: str | None = None,
+    subagents: bool = False,
+    formats: Mapping[tuple[str, str], str] | None = None,
+    at_most: int | None = None,
+) -> Inputs:
+    """Session files in the order of their names. An `UsageError` when there is none at all. `formats` are those of
+    files that were read before, by name and state."""
     inputs = Inputs(subagents=subagents)
     for candidate in _candidates(paths, inputs):
+        if at_most is not None and len(inputs.files) >= at_most:
+            break
         path, name = candidate.path, candidate.name
-        known, problem = _inspect(InputFile(path, ReadingReport()), format_name)
+        state, size = _state(path)
+        known, problem = (formats or {}).get((name, state)), None
+        if known is None:
+            known, problem = _inspect(InputFile(path, ReadingReport()), format_name)
         if known == "claude_code" and candidate.is_subagent and not subagents:
             inputs.skipped["subagent_file"] += 1
         elif known:
-            inputs.files.append(Input(path, known, name=name))
+            inputs.files.append(Input(path, known, name=name, state=state, size=size))
         elif problem or candidate.was_named or _plain_name(path).endswith(ALWAYS_SESSIONS):
             inputs.unreadable.append(Quarantined(name, 0, problem or "is in no known format"))
         else:
@@ -78,7 +95,17 @@ def embedded_session() -> Generator[Input]:
     """A real Claude Code session that ships with the package, so that everything can be tried without traces of one's
     own: of the claude-code-viewer project; see `data/SOURCES.md`."""
     with as_file(files("composer_replication") / "data" / "claude_code_session.jsonl") as path:
-        yield Input(path, "claude_code", licence="MIT")
+        yield Input(path, "claude_code", licence="MIT", state=__version__, size=path.stat().st_size)
+
+
+def _state(path: Path) -> tuple[str, int]:
+    """What tells whether a file is as it was, without reading it, and its bytes. Of a folder, those of its files."""
+    try:
+        found = [file.stat() for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
+    except OSError:
+        return "", 0
+    parts = [(one.st_size, one.st_mtime_ns, one.st_ino) for one in found]
+    return content_id(parts), sum(one.st_size for one in found)
 
 
 def _inspect(file: InputFile, format_name: str | None) -> tuple[str | None, str | None]:

@@ -35,7 +35,7 @@ class Lease:
 
 
 def is_alive(ledger: Path, owner: str) -> bool:
-    """Asking changes no file. An owner of an earlier version, a process id, has no lease and is gone."""
+    """Asking changes no file."""
     try:
         lock = os.open(_path(ledger, owner), os.O_RDONLY)
     except FileNotFoundError:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import sqlite3
 
-import zstandard
-
 VERSION = 3
 
 _TABLES = """
@@ -34,14 +32,9 @@ CREATE TABLE IF NOT EXISTS teachers (
 ) STRICT;
 """
 
-_FROM_VERSION_1 = """
-INSERT INTO attempts (key, teacher, state, owner, worst_micros, cost_micros, latency_s)
-SELECT key, teacher, 'settled', '', 0, cost_micros, latency_s FROM calls WHERE status = 'settled';
-"""
-
 
 def prepare(db: sqlite3.Connection) -> None:
-    """Make the tables; a ledger of an earlier version keeps its settled calls."""
+    """Make the tables where they are not there."""
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=FULL")
     if db.execute("PRAGMA user_version").fetchone()[0] >= VERSION:
@@ -49,21 +42,7 @@ def prepare(db: sqlite3.Connection) -> None:
     db.execute("BEGIN IMMEDIATE")
     # Another process may have made them in the meantime. executescript would commit, so one statement at a time.
     if db.execute("PRAGMA user_version").fetchone()[0] < VERSION:
-        if db.execute("PRAGMA user_version").fetchone()[0] == 2:
-            db.execute("ALTER TABLE attempts ADD COLUMN words TEXT")
         for statement in filter(str.strip, _TABLES.split(";")):
             db.execute(statement)
-        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone():
-            _take_over(db)
         db.execute(f"PRAGMA user_version={VERSION}")
     db.execute("COMMIT")
-
-
-def _take_over(db: sqlite3.Connection) -> None:
-    db.execute(_FROM_VERSION_1)
-    compress = zstandard.ZstdCompressor().compress
-    query = "SELECT id, body FROM attempts JOIN calls USING (key) WHERE body IS NOT NULL"
-    bodies = [(attempt, compress(body.encode())) for attempt, body in db.execute(query)]
-    db.executemany("INSERT INTO bodies VALUES (?, ?)", bodies)
-    db.execute("UPDATE totals SET charged_micros = (SELECT COALESCE(SUM(cost_micros), 0) FROM attempts)")
-    db.execute("DROP TABLE calls")

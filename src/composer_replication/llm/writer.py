@@ -54,7 +54,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """A connection that changes no file. One of an earlier version is brought up to date first."""
+    """A connection that changes no file. One without tables gets them first."""
     log = path.with_name(f"{path.name}-wal")
     # Without a log all is in the file, and the files beside it, which a reader would make, are not needed.
     how = "mode=ro" if log.exists() and log.stat().st_size else "immutable=1"

@@ -165,7 +165,7 @@ def _triton_is_installed() -> bool:
 
 def _scale(gradient: Tensor, factor: Tensor, uses_triton: bool) -> None:
     if uses_triton:
-        from .kernels.scaling_triton import scale_in_place
+        from .kernels.rows_triton import scale_in_place
 
         scale_in_place(gradient, factor)
     elif gradient.is_cuda or factor != 1:

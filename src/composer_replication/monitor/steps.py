@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
-from composer_replication.records import ToolCall, Trace
+from composer_replication.records import ToolCall, Trace, arguments_written
 
 from .conduct import StepKind, ToolStep
 
@@ -74,10 +74,7 @@ def steps_of(trace: Trace) -> tuple[ToolStep, ...]:
 
 def _did(call: ToolCall, opened: str) -> _Did:
     name = call["function"]["name"].lower().rsplit("__", 1)[-1]
-    try:
-        value: Any = json.loads(call["function"]["arguments"])
-    except (ValueError, RecursionError):
-        value = call["function"]["arguments"]
+    value = arguments_written(call)
     fields = cast(dict[str, Any], value) if isinstance(value, dict) else {"command": value}
     if name == "exec":
         return _scripted(str(fields.get("input", fields.get("command", ""))))

@@ -9,12 +9,13 @@ outside the cluster, else the actor's turn. Both are put into one style by `side
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Literal, NamedTuple
 
 from composer_replication.records import (
     Message,
     PreferencePair,
+    StoredRecord,
     TeacherReply,
     Trace,
     canonical_json,
@@ -29,6 +30,16 @@ from .vote import Chamber, Equivalence, Tier, VoteVerdict, vote
 
 Samples = Mapping[str, Sequence[Message]]
 Rule = Literal["agreement", "majority"]
+VERDICTS = "verdicts.jsonl.zst"
+
+
+class StateVerdict(StoredRecord):
+    """What became of one state that teachers were asked about; kept beside the pairs, as `VERDICTS`."""
+
+    state_id: str
+    trace_id: str
+    turn: int
+    verdict: str
 
 
 class PairSet(NamedTuple):
@@ -52,6 +63,7 @@ def extract_dpo_pairs(
     free_text: bool = False,
     own_family: bool = False,
     one_teacher: bool = False,
+    on_verdict: Callable[[StateVerdict], None] = lambda verdict: None,
 ) -> PairSet:
     """One pair per state where the agreed action differs. Replies to other traces are ignored.
 
@@ -91,7 +103,9 @@ def extract_dpo_pairs(
         alike = [_in_one_style(pair, failed, kind) for pair in found]
         kept = [pair for pair in alike if pair.chosen != pair.rejected]
         # By the origin's rule sides may differ in their spelling alone.
-        verdicts["agrees_with_actor" if found and not kept else reason] += 1
+        verdict = "agrees_with_actor" if found and not kept else reason
+        verdicts[verdict] += 1
+        on_verdict(StateVerdict(state_id=trace.state_id(turn), trace_id=trace_id, turn=turn, verdict=verdict))
         pairs += kept
     return PairSet(pairs, verdicts)
 

@@ -21,10 +21,10 @@ from composer_replication.records import canonical_json
 
 from . import environment
 from .depths import without_escapes
-from .entropy import count_random_strings
 from .environment import ExactValues, secret_values
 from .gitleaks import GENERIC
 from .personal import EMAIL
+from .runs import count_random_strings
 from .scanner import NOTHING, scanner
 from .spans import PLACEHOLDER, Found, character_offsets, decode, encode, merged
 

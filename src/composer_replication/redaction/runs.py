@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 
 from .boundaries import LEFT_RE2
 from .engine import PatternSet
+from .values import entropy_bits, has_digit, is_uuid
 
 MIN_RANDOM_CHARS = 32
 KEY_LINE_CHARS = 64
@@ -42,3 +45,22 @@ def random_strings(data: bytes) -> Iterator[bytes]:
     while (start := tokens.find(RANDOM_STRING, end)) >= 0:
         end = tokens.find(b" ", start)
         yield data[start:end]
+
+
+MIN_ENTROPY_BITS = 4.0
+_HEX = re.compile(rb"[0-9a-fA-F]+\Z")
+
+
+def count_random_strings(data: bytes) -> Counter[str]:
+    """Those that stay (hashes, ids, encoded data), so that a person can look at them."""
+    counts: Counter[str] = Counter()
+    for run in random_strings(data):
+        if not has_digit(run):
+            continue
+        if _HEX.match(run):
+            counts["hex-digest"] += 1
+        elif is_uuid(run):
+            counts["uuid"] += 1
+        elif entropy_bits(run) >= MIN_ENTROPY_BITS:
+            counts["high-entropy"] += 1
+    return counts

@@ -8,6 +8,7 @@ once, early turns come first. `yields` tells what each bucket brought, so that o
 from __future__ import annotations
 
 import hashlib
+import heapq
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,8 +24,10 @@ from composer_replication.records import (
     canonical_json,
     canonical_tool_call,
 )
+from composer_replication.sites.marking import StoredTraces
 
 Bucket = Literal["error", "entropy", "audit"]
+Traces = StoredTraces | Sequence[Trace]
 
 
 class State(NamedTuple):
@@ -73,8 +76,15 @@ class Yield(NamedTuple):
     correct: int
 
 
+class TurnPlace(NamedTuple):
+    """A turn of a trace that is not in memory."""
+
+    trace_id: str
+    turn: int
+
+
 def choose_states(
-    traces: Sequence[Trace],
+    traces: Traces,
     sites: Iterable[ErrorSite],
     config: GateConfig,
     limit: int,
@@ -85,34 +95,39 @@ def choose_states(
 
     `samples` holds turns that the policy wrote, by state id. Without them nothing is chosen for its entropy.
     """
-    seen: set[str] = set()
-    errors = list(_unseen(states_to_ask(traces, sites), seen))
-    rest: list[State] = []
-    if samples or config.audit_rate:
-        rest = list(_unseen((State(trace, turn) for trace in traces for turn in range(len(trace.turns))), seen))
-    unsure = _unsure(rest, samples or {}, config.entropy_share)
-    taken = {state.state_id for state in unsure}
-    draws = {state.state_id: _draw(state, seed) for state in rest if state.state_id not in taken}
-    drawn = [state for state in rest if draws.get(state.state_id, 1) < config.audit_rate]
-    drawn.sort(key=lambda state: draws[state.state_id])
-    asked = [Choice(state, "error") for state in errors] + [Choice(state, "entropy") for state in unsure]
+    seen: set[bytes] = set()
+    errors = _distinct(traces, _error_places(sites), seen)
+    entropies = {id_: action_entropy(turns) for id_, turns in (samples or {}).items()}
+    sampled: list[tuple[float, TurnPlace]] = []
+    audited: list[tuple[float, TurnPlace]] = []
+    for place, state_id in _rest(traces, seen) if samples or config.audit_rate else ():
+        if state_id in entropies:
+            sampled.append((entropies[state_id], place))
+        if (draw := _draw(state_id, seed)) < config.audit_rate:
+            audited.append((draw, place))
+    unsure = _unsure(sampled, config.entropy_share)
+    taken = set(unsure)
+    drawn = [place for _, place in sorted(audited, key=lambda one: one[0]) if place not in taken]
+    asked: list[tuple[TurnPlace, Bucket]] = [(place, "error") for place in errors]
+    asked.extend((place, "entropy") for place in unsure)
     asked = asked[: limit - min(len(drawn), math.ceil(limit * config.audit_rate))]
-    return asked + [Choice(state, "audit") for state in _early_first(drawn[: limit - len(asked)])]
+    asked.extend([(place, "audit") for place in _early_first(drawn[: limit - len(asked)])])
+    states = _states(traces, [place for place, _ in asked])
+    return [Choice(state, bucket) for state, (_, bucket) in zip(states, asked, strict=True)]
 
 
-def states_to_ask(traces: Sequence[Trace], sites: Iterable[ErrorSite], limit: int | None = None) -> list[State]:
+def states_to_ask(traces: Traces, sites: Iterable[ErrorSite], limit: int | None = None) -> list[State]:
     """States where the policy erred, earliest turn of each trace first, each once."""
-    known = {trace.trace_id: trace for trace in traces}
-    turns = dict.fromkeys((site.turn, site.trace_id) for site in sites if site.fault == "policy")
-    return _early_first([State(known[trace_id], turn) for turn, trace_id in turns])[:limit]
+    return _states(traces, _error_places(sites)[:limit])
 
 
-def states_to_sample(traces: Sequence[Trace], sites: Iterable[ErrorSite], limit: int, seed: int) -> list[State]:
+def states_to_sample(traces: Traces, sites: Iterable[ErrorSite], limit: int, seed: int) -> list[State]:
     """Where the policy is worth sampling: error states, then all others in a random order that stays."""
-    seen: set[str] = set()
-    errors = list(_unseen(states_to_ask(traces, sites), seen))
-    rest = list(_unseen((State(trace, turn) for trace in traces for turn in range(len(trace.turns))), seen))
-    return [*errors, *sorted(rest, key=lambda state: _draw(state, seed))][:limit]
+    seen: set[bytes] = set()
+    errors = _distinct(traces, _error_places(sites), seen)
+    rest = ((_draw(state_id, seed), place) for place, state_id in _rest(traces, seen))
+    drawn = heapq.nsmallest(max(0, limit - len(errors)), rest, key=lambda one: one[0])
+    return _states(traces, [*errors, *(place for _, place in drawn)][:limit])
 
 
 def action_entropy(samples: Sequence[Message]) -> float:
@@ -145,39 +160,75 @@ def yields(
     }
 
 
-def _unsure(states: Sequence[State], samples: Mapping[str, Sequence[Message]], share: float) -> list[State]:
+def _error_places(sites: Iterable[ErrorSite]) -> list[TurnPlace]:
+    found = (TurnPlace(site.trace_id, site.turn) for site in sites if site.fault == "policy")
+    return _early_first(dict.fromkeys(found))
+
+
+def _unsure(sampled: Sequence[tuple[float, TurnPlace]], share: float) -> list[TurnPlace]:
     """The share of the sampled states with the highest entropy. Where all samples agree there is nothing to ask."""
-    entropies = {id_: action_entropy(turns) for id_, turns in samples.items()}
-    sampled = [state for state in states if state.state_id in entropies]
-    ranked = sorted(sampled, key=lambda state: (-entropies[state.state_id], state.turn))[
-        : math.ceil(len(sampled) * share)
-    ]
-    return _early_first([state for state in ranked if entropies[state.state_id]])
+    ranked = sorted(sampled, key=lambda one: (-one[0], one[1].turn))[: math.ceil(len(sampled) * share)]
+    return _early_first(place for entropy, place in ranked if entropy)
 
 
-def _early_first(states: Iterable[State]) -> list[State]:
-    return sorted(states, key=lambda state: state.turn)
+def _early_first(places: Iterable[TurnPlace]) -> list[TurnPlace]:
+    return sorted(places, key=lambda place: place.turn)
 
 
-def _draw(state: State, seed: int) -> float:
+def _draw(state_id: str, seed: int) -> float:
     """A number from 0 to 1 that stays with the state, whatever else is in the run."""
-    digest = hashlib.sha256(f"{seed}:{state.state_id}".encode()).digest()
+    digest = hashlib.sha256(f"{seed}:{state_id}".encode()).digest()
     return int.from_bytes(digest[:8]) / 2**64
 
 
-def _unseen(states: Iterable[State], seen: set[str]) -> Iterator[State]:
-    """States whose request is not among those seen; theirs are added."""
-    digests: dict[str, dict[int, bytes]] = {}
-    for state in states:
-        trace = state.trace
-        if trace.trace_id not in digests:
-            digests[trace.trace_id] = {id(message): _digest(message) for message in trace.messages}
-        known = digests[trace.trace_id]
-        parts = [known.get(id(message)) or _digest(message) for message in trace.history(state.turn)]
-        key = hashlib.sha256(canonical_json(trace.tools).encode() + b"".join(parts)).hexdigest()
-        if key not in seen:
-            seen.add(key)
-            yield state
+def _states(traces: Traces, places: Sequence[TurnPlace]) -> list[State]:
+    """The states themselves: only their traces are held, and of a run's no more than is shown of them."""
+    found = {trace.trace_id: trace for trace in _chosen(traces, places, marked=True)}
+    return [State(found[place.trace_id], place.turn) for place in places]
+
+
+def _chosen(traces: Traces, places: Iterable[TurnPlace], marked: bool = False) -> Iterable[Trace]:
+    last: dict[str, int] = {}
+    for place in places:
+        last[place.trace_id] = max(place.turn, last.get(place.trace_id, 0))
+    if isinstance(traces, StoredTraces):
+        return traces.chosen(last, marked)
+    return (trace for trace in traces if trace.trace_id in last)
+
+
+def _distinct(traces: Traces, places: Sequence[TurnPlace], seen: set[bytes]) -> list[TurnPlace]:
+    """Places whose request is not among those seen; theirs are added."""
+    turns: dict[str, list[int]] = defaultdict(list)
+    for place in places:
+        turns[place.trace_id].append(place.turn)
+    keys = {
+        TurnPlace(trace.trace_id, turn): key
+        for trace in _chosen(traces, places)
+        for turn, key in zip(turns[trace.trace_id], _requests(trace, turns[trace.trace_id]), strict=True)
+    }
+    first: list[TurnPlace] = []
+    for place in places:
+        if keys[place] not in seen:
+            seen.add(keys[place])
+            first.append(place)
+    return first
+
+
+def _rest(traces: Traces, seen: set[bytes]) -> Iterator[tuple[TurnPlace, str]]:
+    """Every turn whose request is not among those seen, with the id of its state; its request is added."""
+    for trace in traces:
+        for turn, key in enumerate(_requests(trace, range(len(trace.turns)))):
+            if key not in seen:
+                seen.add(key)
+                yield TurnPlace(trace.trace_id, turn), trace.state_id(turn)
+
+
+def _requests(trace: Trace, turns: Iterable[int]) -> Iterator[bytes]:
+    """Names of what teachers would be shown; eight bytes, because there may be as many as turns in a run."""
+    known, tools = {id(message): _digest(message) for message in trace.messages}, canonical_json(trace.tools).encode()
+    for turn in turns:
+        parts = [known.get(id(message)) or _digest(message) for message in trace.history(turn)]
+        yield hashlib.sha256(tools + b"".join(parts)).digest()[:8]
 
 
 def _digest(message: Message) -> bytes:

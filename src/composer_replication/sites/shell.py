@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, NamedTuple, cast
 
-from composer_replication.records import ToolCall
+from composer_replication.records import ToolCall, arguments_written
 
 SHELL_TOOLS = frozenset({
     "bash", "shell", "sh", "powershell", "pwsh", "terminal", "exec", "exec_command", "execute_command", "execute_bash",
@@ -72,10 +71,7 @@ def command_of(call: ToolCall | None) -> str | None:
     name = call["function"]["name"].lower().rsplit("__", 1)[-1]
     if name not in SHELL_TOOLS:
         return None
-    try:
-        arguments: Any = json.loads(call["function"]["arguments"])
-    except (ValueError, RecursionError):
-        return call["function"]["arguments"]
+    arguments = arguments_written(call)
     if not isinstance(arguments, dict):
         return str(arguments)
     fields = cast(dict[str, Any], arguments)
@@ -144,10 +140,7 @@ def purpose_of(call: ToolCall | None) -> str:
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
-    try:
-        arguments: Any = json.loads(call["function"]["arguments"])
-    except (ValueError, RecursionError):
-        return {}
+    arguments = arguments_written(call)
     return cast(dict[str, Any], arguments) if isinstance(arguments, dict) else {}
 
 

@@ -13,14 +13,15 @@ from composer_replication.errors import UsageError
 from composer_replication.pairs.card import dataset_card
 from composer_replication.pairs.export import Format, export_pairs
 from composer_replication.pairs.rendering import ByCharacters
-from composer_replication.records import ErrorSite, PreferencePair, TeacherReply, Trace
+from composer_replication.records import ErrorSite, PreferencePair, TeacherReply
 from composer_replication.runs import Run, write_atomically
 from composer_replication.sites.marking import failed_calls
 
+from .pairs import asked_traces
 from .policy import model_folder
 
 if TYPE_CHECKING:
-    from composer_replication.training.planning.row_lengths import TemplateLengths
+    from composer_replication.training.planning.lengths import TemplateLengths
 
 TRL_MAX_LENGTH = 1024
 """Of `DPOConfig`, `KTOConfig` and `SFTConfig` in TRL 1.16: longer rows are cut at their end, or dropped."""
@@ -30,11 +31,12 @@ def export(
     run: Run, format: Format, max_tokens: int | None, calls_as_text: bool, tokenizer: str | None
 ) -> dict[str, Any]:
     """`tokenizer` names the model that counts; without one it is the run's own."""
-    pairs, traces = run.stage("pairs").read(PreferencePair), run.stage("ingestion").read(Trace)
+    pairs = run.stage("pairs").read(PreferencePair)
+    traces = asked_traces(run, pairs)
     counts = _lengths(run, tokenizer, pairs)
     lengths = counts or ByCharacters()
     folder = run.path / "pairs" / "export" / format
-    failed = failed_calls(run.stage("sites").read(ErrorSite))
+    failed = failed_calls(run.stage("sites").stream(ErrorSite))
     done = export_pairs(pairs, traces, format, folder, calls_as_text, max_tokens, failed, lengths)
     card = dataset_card(
         format,
@@ -63,8 +65,7 @@ def export(
 
 def _lengths(run: Run, tokenizer: str | None, pairs: Sequence[PreferencePair]) -> TemplateLengths | None:
     """None where the run's own model is not on this machine, or has no words for its sessions."""
-    from composer_replication.training.planning.lengths import find_chat_tokens
-    from composer_replication.training.planning.row_lengths import TemplateLengths
+    from composer_replication.training.planning.lengths import TemplateLengths, find_chat_tokens
 
     model, folder = run.config.model, model_folder(run)
     if tokenizer is not None:

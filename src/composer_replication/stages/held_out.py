@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from composer_replication.records import Trace, content_id
 from composer_replication.runs import Run
@@ -23,14 +23,13 @@ def held_out_ids(run: Run, sessions: Iterable[Trace]) -> set[str]:
 
 
 def held_out_of(run: Run) -> set[str]:
-    stage = run.stage("ingestion")
-    return held_out_ids(run, sessions_of(run, stage.read(Trace))) if stage.is_done else set()
+    return held_out_ids(run, sessions_of(run)) if run.stage("ingestion").is_done else set()
 
 
-def sessions_of(run: Run, traces: Iterable[Trace]) -> list[Trace]:
+def sessions_of(run: Run) -> Iterator[Trace]:
     """All but the policy's own rollouts."""
     own = {row.trace_id for row in rollout_tokens(run)}
-    return [trace for trace in traces if trace.trace_id not in own]
+    return (trace for trace in run.stage("ingestion").stream(Trace) if trace.trace_id not in own)
 
 
 def _opening(trace: Trace) -> str:

@@ -1,34 +1,109 @@
-"""`RUN/hints`: a short reminder for each site."""
+"""`RUN/hints`: a short reminder for each site. A shard of traces and its shard of sites become a shard of hints."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from composer_replication.config import HintsConfig
 from composer_replication.errors import RecomposeError, quoted
-from composer_replication.hints import SiblingHintGenerator, write_hints
+from composer_replication.hints import HintGenerator, HintSet, SiblingHintGenerator, write_hints
+from composer_replication.hints.write import REFUSALS, HintRefusal
 from composer_replication.progress import Progress
 from composer_replication.records import ErrorSite, Trace
-from composer_replication.runs import Run
+from composer_replication.runs import Run, Shard, StageFolder, encoded, write_records
+from composer_replication.store import write_shard
+
+from .sharding import key_of, make_shards, shards_together
 
 
-def hint(run: Run, progress: Progress) -> None:
+class HintsJob(NamedTuple):
+    key: str
+    shard: Path
+    run: Path
+    traces: Shard
+    sites: Shard
+    config: HintsConfig
+
+    @property
+    def records(self) -> int:
+        return self.traces.records
+
+
+def hint_in_shard(job: HintsJob) -> Shard:
+    return _make(job, None, ())
+
+
+def hint(run: Run, progress: Progress, workers: int | None = None) -> None:
     from composer_replication.hints.judge import open_judge
 
-    started, inputs, config = time.monotonic(), [run.stage("ingestion"), run.stage("sites")], run.config.hints
-    traces = {trace.trace_id: trace for trace in inputs[0].read(Trace)}
-    siblings = SiblingHintGenerator(traces.values(), show_call=config.sibling == "call")
+    started, stage, config = time.monotonic(), run.stage("hints"), run.config.hints
+    ingestion, sites = run.stage("ingestion"), run.stage("sites")
+    writer, totals = stage.write_shards(), Counter[str]()
+    refused: list[tuple[str, str]] = []
+    groups = {name: Counter[str]() for name in ("layers", "leak_levels", "dropped")}
+    solved: list[Trace] = []
+    if config.sibling != "off":
+        solved = [trace for trace in ingestion.stream(Trace) if SiblingHintGenerator.is_example(trace)]
     with open_judge(config, run.path) as judge:
-        written = write_hints(
-            traces,
-            inputs[1].read(ErrorSite),
-            config.max_tokens,
-            judge=judge,
-            sibling=siblings if config.sibling != "off" else None,
-            max_leak_level=config.max_leak_level,
+        # What a judge or another trace had to say is not in the key.
+        is_alone = judge is None and config.sibling == "off"
+        jobs = (
+            HintsJob(
+                key_of(traces, found) if is_alone else "",
+                writer.scratch / f"{number}.shard",
+                run.path,
+                traces,
+                found,
+                config,
+            )
+            for number, (traces, found) in enumerate(shards_together(ingestion, sites))
         )
+
+        def ask_in_shard(job: HintsJob) -> Shard:
+            return _make(job, judge, solved)
+
+        make, number = (hint_in_shard, workers) if is_alone else (ask_in_shard, 1)
+        for counted in make_shards(writer, ingestion, jobs, make, progress, number):
+            totals["hints"] += counted["hints"]
+            refused += counted["refused"]
+            for name, group in groups.items():
+                group.update(counted[name])
     if judge and judge.tally.sites and judge.tally.failed.total() == judge.tally.sites:
         reason = next(iter(judge.tally.failed))
         next_command = f"check the server, then recompose hint {quoted(run.path)}"
         raise RecomposeError(f"no judge call was answered: {reason}", next_command)
-    counts = written.counts() | ({"judge": judge.tally.counts()} if judge else {})
-    run.stage("hints").finish(written.hints, counts, inputs, started)
+    counts: dict[str, Any] = {"hints": totals["hints"], **{name: dict(group) for name, group in groups.items()}}
+    counts |= {"judge": judge.tally.counts()} if judge else {}
+    written = writer.close()
+    reasons = (HintRefusal(site_id=site_id, reason=reason) for site_id, reason in refused)
+    beside = {REFUSALS: write_records(stage.path / REFUSALS, reasons)}
+    stage.seal(written, counts, [ingestion, sites], started, beside=beside, shaped_like=ingestion)
+
+
+def _make(job: HintsJob, judge: HintGenerator | None, solved: Sequence[Trace]) -> Shard:
+    ingestion, stage = StageFolder(job.run / "ingestion"), StageFolder(job.run / "sites")
+    by_trace: dict[str, list[ErrorSite]] = defaultdict(list)
+    for site in stage.stream(ErrorSite, job.sites):
+        by_trace[site.trace_id].append(site)
+    written, refused = HintSet([], Counter()), list[HintRefusal]()
+    for trace in ingestion.stream(Trace, job.traces, only=by_trace) if by_trace else ():
+        sibling = SiblingHintGenerator([*solved, trace], show_call=job.config.sibling == "call")
+        found = write_hints(
+            {trace.trace_id: trace},
+            by_trace.pop(trace.trace_id),
+            job.config.max_tokens,
+            judge=judge,
+            sibling=sibling if job.config.sibling != "off" else None,
+            max_leak_level=job.config.max_leak_level,
+            on_refusal=refused.append,
+        )
+        written.hints.extend(found.hints)
+        written.dropped.update(found.dropped)
+    if by_trace:
+        raise stage.damaged()
+    about = written.counts() | {"refused": [(one.site_id, one.reason) for one in refused]}
+    return write_shard(job.shard, job.key, encoded(written.hints), about)

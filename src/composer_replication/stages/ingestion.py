@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,12 @@ from composer_replication.environments.evidence import EVIDENCE
 from composer_replication.environments.opening import open_environment
 from composer_replication.errors import UsageError
 from composer_replication.ingestion import Ingestion, Inputs, find_inputs
+from composer_replication.ingestion.ingest import FileRead, file_read
 from composer_replication.ingestion.inputs import NEXT_COMMAND, embedded_session
 from composer_replication.progress import Progress
 from composer_replication.records import Trace
 from composer_replication.runs import Run, encoded, read_records, write_atomically, write_records
+from composer_replication.store import kept_shards, write_shard
 
 from .policy import load_own
 
@@ -27,18 +29,18 @@ if TYPE_CHECKING:
 ROLLOUT_TOKENS = "ingestion/tokens.jsonl.zst"
 
 
-def ingest(run: Run, progress: Progress) -> None:
+def ingest(run: Run, progress: Progress, workers: int | None = None) -> None:
     started, config, stage = time.monotonic(), run.config.ingestion, run.stage("ingestion")
     rollouts = _rollouts(run, progress) if config.rollouts else []
     with ExitStack() as stack:
-        paths = [Path(path) for path in config.paths]
-        inputs = find_inputs(paths, config.format, config.subagents) if paths else Inputs()
+        inputs = _inputs(run) if config.paths else Inputs()
         if config.embedded_session:
             inputs.files.append(stack.enter_context(embedded_session()))
-        reading = Ingestion(inputs, config.redact)
-        sessions = reading.chunks(stage.path / "shards", progress)
-        written = stage.write_lines(chain(sessions, encoded(rollouts)))
-    if not written.records:
+        reading, writer = Ingestion(inputs, config.redact, workers), stage.write_shards()
+        reading.write(writer, progress)
+    if rollouts:
+        writer.add(write_shard(writer.scratch / "rollouts.shard", "", encoded(rollouts), None))
+    if not reading.totals["traces"] and not rollouts:
         shutil.rmtree(stage.path)
         aside = "".join(f"; {item.file}: {item.reason}" for item in reading.quarantined[:3])
         where = ", ".join(config.paths)
@@ -55,7 +57,29 @@ def ingest(run: Run, progress: Progress) -> None:
         "turns": counts["turns"] + sum(len(trace.turns) for trace in rollouts),
     }
     made_with = [run.stage("policy")] if rollouts else []
-    stage.seal(written, counts, made_with, started, reading.hashes)
+    stage.seal(writer.close(), counts, made_with, started, reading.hashes)
+
+
+def has_grown(run: Run) -> bool:
+    """Whether a session file is new, or another than the one that was read. One that is gone changes nothing."""
+    stage, config = run.stage("ingestion"), run.config.ingestion
+    if stage.shape is None or not config.paths or config.rollouts:
+        return False
+    known = {(found.name, found.state) for found in _read_before(run)}
+    try:
+        return any((item.name, item.state) not in known for item in _inputs(run).files)
+    except UsageError:
+        return False
+
+
+def _inputs(run: Run) -> Inputs:
+    config = run.config.ingestion
+    formats = {(found.name, found.state): found.format for found in _read_before(run)}
+    return find_inputs([Path(path) for path in config.paths], config.format, config.subagents, formats)
+
+
+def _read_before(run: Run) -> Iterator[FileRead]:
+    return map(file_read, kept_shards(run.stage("ingestion").path).values())
 
 
 def rollout_tokens(run: Run) -> list[TokenizedTrace]:

@@ -8,24 +8,28 @@ from collections.abc import Iterable
 from composer_replication.environments.opening import open_environment
 from composer_replication.environments.protocol import Environment
 from composer_replication.pairs import calibrate, extract_dpo_pairs
+from composer_replication.pairs.build import VERDICTS, StateVerdict
 from composer_replication.pairs.calibrate import Oracle
 from composer_replication.progress import Progress
-from composer_replication.records import ErrorSite, TeacherReply, Trace, TraceState
-from composer_replication.runs import Run
-from composer_replication.sites.marking import failed_calls
+from composer_replication.records import ErrorSite, PreferencePair, TeacherReply, Trace, TraceState
+from composer_replication.runs import Run, write_records
+from composer_replication.sites.marking import StoredTraces, failed_calls
 
 from .samples import stored_samples
 
 
 def pair(run: Run, progress: Progress) -> None:
     started, inputs = time.monotonic(), [run.stage(noun) for noun in ("ingestion", "sites", "replay")]
-    config, traces, samples = run.config.pairs, inputs[0].read(Trace), stored_samples(run)
-    sites = inputs[1].read(ErrorSite)
+    config, samples, replies = run.config.pairs, stored_samples(run), inputs[2].read(TeacherReply)
+    traces = asked_traces(run, replies)
+    known = {trace.trace_id for trace in traces}
+    sites = [site for site in inputs[1].stream(ErrorSite) if site.trace_id in known]
+    verdicts: list[StateVerdict] = []
     with open_environment(run.config) as environment:
         remember(environment, traces)
         found = extract_dpo_pairs(
             traces,
-            inputs[2].read(TeacherReply),
+            replies,
             run.config.model.name,
             rule=config.rule,
             critical=config.critical,
@@ -36,12 +40,30 @@ def pair(run: Run, progress: Progress) -> None:
             one_teacher=inputs[2].counts.get("one_teacher", False),
             kinds={site.state_id: site.error_kind for site in sites},
             failed_calls=failed_calls(sites),
+            on_verdict=verdicts.append,
         )
         if config.calibrate:
             found = calibrate(found.pairs, traces, oracle(environment), config.min_precision).apply(found)
     made_with = [*inputs, run.stage("samples")] if samples else inputs
     counts = {"pairs": len(found.pairs), "verdicts": dict(found.verdicts)}
-    run.stage("pairs").finish(found.pairs, counts, made_with, started)
+    stage, kept = run.stage("pairs"), {pair.state_id for pair in found.pairs}
+    ended = (one if one.verdict != "paired" or one.state_id in kept else _imprecise(one) for one in verdicts)
+    stage.finish(
+        found.pairs, counts, made_with, started, beside={VERDICTS: write_records(stage.path / VERDICTS, ended)}
+    )
+
+
+def _imprecise(verdict: StateVerdict) -> StateVerdict:
+    """Calibration took its pair."""
+    return verdict.model_copy(update={"verdict": "low_precision"})
+
+
+def asked_traces(run: Run, asked: Iterable[TeacherReply | PreferencePair]) -> list[Trace]:
+    """The traces of replies or pairs, each up to its last turn that was asked about."""
+    last: dict[str, int] = {}
+    for one in asked:
+        last[one.trace_id] = max(one.turn, last.get(one.trace_id, 0))
+    return list(StoredTraces(run.stage("ingestion"), run.stage("sites")).chosen(last))
 
 
 def remember(environment: Environment, traces: Iterable[Trace]) -> None:

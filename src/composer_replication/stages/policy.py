@@ -52,7 +52,7 @@ def means_own(run: Run, name: str) -> bool:
 
 def policy_weights(run: Run, name: str) -> tuple[str, str]:
     """Where the model called `name` lies, and what tells its weights from others."""
-    from composer_replication.training.models.hashing import hash_of
+    from composer_replication.training.models.embedded import hash_of
 
     if means_own(run, name):
         return str(model_folder(run)), run.stage(NOUN).counts["weights_sha256"]

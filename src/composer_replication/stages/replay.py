@@ -11,7 +11,7 @@ from composer_replication.config import ReplayConfig
 from composer_replication.environments.opening import open_environment
 from composer_replication.errors import RecomposeError, UsageError, quoted
 from composer_replication.progress import Progress
-from composer_replication.records import ErrorSite, TeacherReply, Trace
+from composer_replication.records import TeacherReply, Trace
 from composer_replication.replay import State, Teacher, states_to_ask
 from composer_replication.replay.askable import Asking, askable
 from composer_replication.replay.choice import configured_teachers
@@ -20,7 +20,7 @@ from composer_replication.replay.model_settings import batched
 from composer_replication.replay.quorum import Quorum, refuse_hopeless, with_quorum
 from composer_replication.replay.runner import replay_asking
 from composer_replication.runs import RECORDS, Run, StageFolder, read_records, write_records
-from composer_replication.sites.marking import with_errors_marked
+from composer_replication.sites.marking import StoredTraces
 
 from .samples import stored_samples
 
@@ -41,12 +41,10 @@ def replay(
     from composer_replication.llm.reconcile import reconcile
 
     started, inputs = time.monotonic(), [run.stage("ingestion"), run.stage("sites")]
-    config, traces = replay_config(run, own_family, one_teacher), inputs[0].read(Trace)
-    sites = inputs[1].read(ErrorSite)
-    choices = replay_plan(run, with_errors_marked(traces, sites), sites, chosen)
+    config, choices = replay_config(run, own_family, one_teacher), replay_plan(run, chosen)
     states = [choice.state for choice in choices]
     with ExitStack() as stack:
-        teachers = [] if ask_nobody else stack.enter_context(replay_teachers(run, traces, chosen, batch))
+        teachers = [] if ask_nobody else stack.enter_context(replay_teachers(run, chosen, batch))
         if not teachers:
             progress.note("nobody is asked: there will be no pairs, and channel 3 has nothing to learn from")
         asking, quorum = hopeful(run, states, teachers, config)
@@ -110,12 +108,13 @@ def hopeful(
     return kept, quorum
 
 
-def replay_plan(run: Run, traces: list[Trace], sites: list[ErrorSite], chosen: Sequence[Teacher]) -> list[Choice]:
+def replay_plan(run: Run, chosen: Sequence[Teacher]) -> list[Choice]:
     """Which states are asked about. Simulated teachers are free: without samples they get the errors, and no gate."""
     config, samples = run.config.replay, stored_samples(run)
+    traces = StoredTraces(run.stage("ingestion"), run.stage("sites"))
     if config.simulated and not chosen and not samples:
-        return [Choice(state, "error") for state in states_to_ask(traces, sites, config.max_states)]
-    return choose_states(traces, sites, config.gate, config.max_states, run.config.seed, samples)
+        return [Choice(state, "error") for state in states_to_ask(traces, traces.sites(), config.max_states)]
+    return choose_states(traces, traces.sites(), config.gate, config.max_states, run.config.seed, samples)
 
 
 def replay_config(run: Run, own_family: bool, one_teacher: bool = False) -> ReplayConfig:
@@ -129,9 +128,7 @@ def asked_states(run: Run) -> list[AskedState]:
 
 
 @contextmanager
-def replay_teachers(
-    run: Run, traces: list[Trace], chosen: Sequence[Teacher], batch: bool = False
-) -> Generator[Sequence[Teacher]]:
+def replay_teachers(run: Run, chosen: Sequence[Teacher], batch: bool = False) -> Generator[Sequence[Teacher]]:
     """Those of the command line, else those of the config; nobody where simulated ones know none of the tasks."""
     config = run.config.replay
     if chosen or not config.simulated:
@@ -141,7 +138,9 @@ def replay_teachers(
     if batch:
         raise UsageError("simulated teachers have no batch endpoint", "leave --batch out, or name teachers")
     with open_environment(run.config) as environment, ExitStack() as stack:
-        offered = environment.simulated_teachers(traces, config.simulated_error_rates, run.config.seed)
+        offered = environment.simulated_teachers(
+            run.stage("ingestion").stream(Trace), config.simulated_error_rates, run.config.seed
+        )
         simulated = stack.enter_context(offered) if offered else []
         yield [Teacher(teacher.name, teacher.base_url, simulated=True) for teacher in simulated]
 
@@ -149,7 +148,7 @@ def replay_teachers(
 def refuse_teachers_who_know_nothing(run: Run) -> None:
     if not run.config.replay.simulated:
         return
-    with replay_teachers(run, run.stage("ingestion").read(Trace), ()) as teachers:
+    with replay_teachers(run, ()) as teachers:
         known = bool(teachers)
     if not known:
         command = f"recompose replay {quoted(run.path)}"
@@ -167,7 +166,7 @@ def refuse_other_options(
     stage = run.stage("replay")
     with_own_family = stage.counts.get("own_family", False)
     wrong = ""
-    if chosen and {teacher.model for teacher in chosen} != (asked := _asked_models(stage, chosen)):
+    if chosen and {teacher.model for teacher in chosen} != (asked := set(stage.counts["teachers"])):
         wrong = f"with other teachers ({', '.join(sorted(asked)) or 'none'})"
     elif alias := _alias_it_lacks(stage, chosen):
         wrong = f"without --alias {quoted(alias)}"
@@ -191,15 +190,5 @@ def _alias_it_lacks(stage: StageFolder, chosen: Sequence[Teacher]) -> str | None
     aliases = {(one.model, served): f"{one.name}={served}" for one in chosen for served in one.served_as}
     if not aliases or not stage.counts.get("outcomes", {}).get("mismatched"):
         return None
-    other = (reply for reply in stage.read(TeacherReply) if reply.outcome == "mismatched")
+    other = (reply for reply in stage.stream(TeacherReply) if reply.outcome == "mismatched")
     return next(filter(None, (aliases.get((reply.teacher, reply.served_model or "")) for reply in other)), None)
-
-
-def _asked_models(stage: StageFolder, chosen: Sequence[Teacher]) -> set[str]:
-    """Stages of earlier versions do not tell: there, who replied was asked, and a later tier may have been."""
-    if "teachers" in stage.counts:
-        return set(stage.counts["teachers"])
-    first = min(teacher.tier for teacher in chosen)
-    return {reply.teacher for reply in stage.read(TeacherReply)} | {
-        teacher.model for teacher in chosen if teacher.tier > first and not stage.counts.get("simulated")
-    }

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from composer_replication.errors import UsageError, quoted
 from composer_replication.progress import Progress
-from composer_replication.records import ErrorSite, Message, Trace
+from composer_replication.records import Message
 from composer_replication.replay.gate import StateSamples, states_to_sample
 from composer_replication.runs import Run
-from composer_replication.sites.marking import with_errors_marked
+from composer_replication.sites.marking import StoredTraces
 
 from .ingestion import rollout_tokens
 from .policy import load_model, policy_room, policy_weights
@@ -33,9 +33,8 @@ def sample(run: Run, progress: Progress, policy_name: str = "policy") -> None:
             )
             raise UsageError(f"the samples of {run.path} are of another policy ({stage.counts['policy']})", again)
         return
-    gate, training, sites = run.config.replay.gate, run.config.training, inputs[1].read(ErrorSite)
-    traces = with_errors_marked(inputs[0].read(Trace), sites)
-    states = states_to_sample(traces, sites, gate.max_sampled, run.config.seed)
+    gate, training, traces = run.config.replay.gate, run.config.training, StoredTraces(*inputs)
+    states = states_to_sample(traces, traces.sites(), gate.max_sampled, run.config.seed)
     policy = load_model(run, name)
     contexts = Contexts(policy, rollout_tokens(run), policy_room(run, policy))
     before = [
@@ -69,4 +68,4 @@ def sample(run: Run, progress: Progress, policy_name: str = "policy") -> None:
 def stored_samples(run: Run) -> dict[str, Sequence[Message]]:
     """Samples of the policy by state id, where some were drawn."""
     stage = run.stage("samples")
-    return {row.state_id: row.messages for row in stage.read(StateSamples)} if stage.is_done else {}
+    return {row.state_id: row.messages for row in stage.stream(StateSamples)} if stage.is_done else {}

@@ -15,7 +15,7 @@ from composer_replication.records import ErrorSite, PreferencePair, Trace
 from composer_replication.runs import Run
 from composer_replication.sites.marking import failed_calls
 
-from .held_out import held_out_ids, sessions_of
+from .held_out import held_out_of, sessions_of
 from .policy import load_own, policy_room
 from .training import read_done
 
@@ -65,16 +65,15 @@ def measure(run: Run, progress: Progress) -> None:
 def held_out_sessions(run: Run) -> list[Trace]:
     """Of the run's own sessions those that its training did not see."""
     counts = run.stage("training").require()["counts"]
-    traces = sessions_of(run, read_done(run, "ingestion", Trace))
-    known, share = held_out_ids(run, traces), run.config.evaluation.held_out_sessions
+    known, share = held_out_of(run), run.config.evaluation.held_out_sessions
     if not known:
         raise UsageError(
-            f"{run.path}: of {len(traces)} sessions none is held out at a share of {share:g}",
+            f"{run.path}: of {sum(1 for _ in sessions_of(run))} sessions none is held out at a share of {share:g}",
             "start a run with more sessions, or with a larger evaluation.held_out_sessions",
         )
     if counts.get("held_out_sessions") != len(known):
         raise UsageError(f"{run.path}: training saw every session", "train again in another run")
-    return [trace for trace in traces if trace.trace_id in known]
+    return list(run.stage("ingestion").stream(Trace, only=known))
 
 
 def _judge(environment: Environment | None) -> Judge:

@@ -1,32 +1,77 @@
-"""`RUN/sites`: turns where something went wrong."""
+"""`RUN/sites`: turns where something went wrong. A shard of traces becomes a shard of sites."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 from composer_replication.errors import RecomposeError, quoted
 from composer_replication.progress import Progress
 from composer_replication.records import ErrorSite, Trace
-from composer_replication.runs import Run
+from composer_replication.runs import Run, Shard, StageFolder, encoded
 from composer_replication.sites import find_sites
+from composer_replication.store import write_shard
+
+from .sharding import key_of, make_shards
 
 
-def locate(run: Run, progress: Progress) -> None:
+class SitesJob(NamedTuple):
+    key: str
+    shard: Path
+    folder: Path
+    traces: Shard
+
+    @property
+    def records(self) -> int:
+        return self.traces.records
+
+
+def find_in_shard(job: SitesJob) -> Shard:
+    return _make(job, find_sites)
+
+
+def locate(run: Run, progress: Progress, workers: int | None = None) -> None:
     from composer_replication.sites.reader import open_reader
 
-    started, traces = time.monotonic(), run.stage("ingestion").read(Trace)
-    sites: list[ErrorSite] = []
+    started, stage, ingestion = time.monotonic(), run.stage("sites"), run.stage("ingestion")
+    writer, kinds, faults = stage.write_shards(), Counter[str](), Counter[str]()
     with open_reader(run.config.sites, run.path) as reader:
-        for done, trace in enumerate(traces, 1):
-            found = find_sites(trace)
-            sites += reader.read(trace, found) if reader else found
-            if reader:
-                progress.step(done, len(traces), f"{reader.tally.turns} turns read")
+        # A reader's answers are in the ledger, and a call that failed is made again: no shard is kept.
+        jobs = (
+            SitesJob("" if reader else key_of(shard), writer.scratch / f"{number}.shard", ingestion.path, shard)
+            for number, shard in enumerate(ingestion.shards())
+        )
+
+        def read_in_shard(job: SitesJob) -> Shard:
+            return _make(job, lambda trace: reader.read(trace, find_sites(trace)) if reader else [])
+
+        def turns_read() -> str:
+            return f"{reader.tally.turns} turns read" if reader else ""
+
+        make, number = (read_in_shard, 1) if reader else (find_in_shard, workers)
+        for counted in make_shards(writer, ingestion, jobs, make, progress, number, turns_read):
+            kinds.update(counted["kinds"])
+            faults.update(counted["faults"])
     if reader and reader.tally.turns and reader.tally.failed.total() == reader.tally.turns:
         reason, again = next(iter(reader.tally.failed)), f"check the server, then recompose sites {quoted(run.path)}"
         raise RecomposeError(f"no reader call was answered: {reason}", again)
-    kinds, faults = Counter(site.error_kind for site in sites), Counter(site.fault for site in sites)
-    counts = {"sites": len(sites), "kinds": dict(kinds), "faults": dict(faults)}
+    counts = {"sites": kinds.total(), "kinds": dict(kinds), "faults": dict(faults)}
     counts |= {"reader": reader.tally.counts()} if reader else {}
-    run.stage("sites").finish(sites, counts, [run.stage("ingestion")], started)
+    stage.seal(writer.close(), counts, [ingestion], started, shaped_like=ingestion)
+
+
+def _make(job: SitesJob, find: Callable[[Trace], Iterable[ErrorSite]]) -> Shard:
+    kinds, faults = Counter[str](), Counter[str]()
+
+    def counted() -> Iterator[ErrorSite]:
+        for trace in StageFolder(job.folder).stream(Trace, job.traces):
+            for site in find(trace):
+                kinds[site.error_kind] += 1
+                faults[site.fault] += 1
+                yield site
+
+    lines = b"".join(encoded(counted()))
+    return write_shard(job.shard, job.key, [lines], {"kinds": kinds, "faults": faults})

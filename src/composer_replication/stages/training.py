@@ -10,15 +10,12 @@ from pydantic import BaseModel
 
 from composer_replication.config import Config
 from composer_replication.environments.opening import open_environment
-from composer_replication.errors import UsageError
 from composer_replication.objective import GrpoSettings, OwnSettings, SdpoSettings
 from composer_replication.progress import Progress
-from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
 from composer_replication.runs import Run, StageFolder, write_atomically
 
-from .held_out import held_out_ids, sessions_of
-from .ingestion import rollout_tokens
 from .policy import load_own
+from .taught import make_examples
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 STORED = ("ingestion", "sites", "hints", "pairs")
@@ -33,29 +30,13 @@ def train(run: Run, progress: Progress, backend: str = "trl") -> None:
     from composer_replication.training.backends import open_backend
     from composer_replication.training.card import model_card
     from composer_replication.training.models.whole import whole_weights
-    from composer_replication.training.stored.examples import build_examples, summarise_cuts, window_lines
-    from composer_replication.training.stored.policy_gradient import advantages
-    from composer_replication.training.stored.sessions import RenderedSessions
+    from composer_replication.training.stored.examples import summarise_cuts, window_lines
 
     train_policy = open_backend(backend)
     with all_or_none():
-        traces, every_site = read_done(run, "ingestion", Trace), read_done(run, "sites", ErrorSite)
-        hints, pairs = read_done(run, "hints", Hint), read_done(run, "pairs", PreferencePair)
-        sites = {site.site_id: site for site in every_site}
         policy = load_own(run)
-        rows = rollout_tokens(run)
-        if any(row.tokenizer != policy.tokenizer_fingerprint for row in rows):
-            raise UsageError("the rollouts were made with another tokenizer", "start another run")
-        settings, known = run.config.training, {row.trace_id for row in rows}
-        own = [trace for trace in traces if trace.trace_id in known]
-        compared = (
-            {} if settings.rollouts else dict(zip((trace.trace_id for trace in own), advantages(own), strict=True))
-        )
-        held_out = held_out_ids(run, sessions_of(run, traces))
-        shown = [trace for trace in traces if trace.trace_id not in held_out]
-        room = min(settings.max_tokens, policy.model.config.max_position_embeddings)
-        sessions = RenderedSessions(policy, room, folder / "tokens")
-        examples, skipped = build_examples(policy.tokens, rows, sites, hints, pairs, room, compared, shown, sessions)
+        room = min(run.config.training.max_tokens, policy.model.config.max_position_embeddings)
+        examples, sessions, skipped, held_out = make_examples(run, policy, room, folder)
         if is_main():
             sessions.save()
             write_atomically(folder / "windows.jsonl", window_lines(examples))

@@ -24,14 +24,13 @@ from composer_replication.losses import (
     ChannelSchedule,
     PreferenceLoss,
     hidden_logprobs,
-    logprob_token_weights,
     preference_loss,
 )
-from composer_replication.objective import CHANNELS, ChannelSettings, Schedule, SdpoSettings, TrdpoSettings
+from composer_replication.objective import CHANNELS, ChannelSettings, OfEntry, Schedule, SdpoSettings, TrdpoSettings
 from composer_replication.sections import explain
 
 from .lessons.distillation import SiteStates, distil, places, repeated
-from .lessons.token_weights import WeighedRow, site_weights, turn_logits
+from .lessons.token_weights import WeighedRow, logprob_row, site_weights, turn_states, weighed_row
 from .models.states import last_hidden, output_head
 
 
@@ -54,21 +53,13 @@ class Channel(Protocol):
 
 
 @dataclass
-class SelfDistillation:
+class SelfDistillation(OfEntry):
     """Mean over sites of the mean divergence over the tokens of the error turn. The teacher is the live policy."""
 
     Settings: ClassVar = SdpoSettings
 
     settings: SdpoSettings = field(default_factory=SdpoSettings)
     name: str = "sdpo"
-
-    @property
-    def weight(self) -> float:
-        return self.settings.weight
-
-    @property
-    def schedule(self) -> Schedule:
-        return self.settings.schedule
 
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
         rows, starts, mask_KT = batch["sdpo_row"], batch["sdpo_start"], batch["sdpo_loss_mask"].bool()
@@ -102,14 +93,14 @@ class SelfDistillation:
             turn: list[int] = batch["ctx_teacher_input_ids"][site][mask_T].tolist()
             hinted: list[int] = batch["ctx_teacher_input_ids"][site].tolist()[: int(mask_T.nonzero()[0])]
             ids: list[int] = batch["input_ids"][row].tolist()[: start + len(turn)]
-            student_NV, teacher_NV = turn_logits(model, ids[:start], turn), turn_logits(model, hinted, turn)
-            weights = site_weights(student_NV, teacher_NV, turn, self.settings, weight / number).tolist()
-            found.append(WeighedRow("site", ids, [0.0] * start + weights))
+            student, teacher = turn_states(model, ids[:start], turn), turn_states(model, hinted, turn)
+            weights_N = site_weights(student, teacher, turn, self.settings, weight / number)
+            found.append(weighed_row("site", ids, weights_N, student))
         return found
 
 
 @dataclass
-class ReplayPreference:
+class ReplayPreference(OfEntry):
     """Preferences over the pairs that teacher replay produced."""
 
     Settings: ClassVar = TrdpoSettings
@@ -117,14 +108,6 @@ class ReplayPreference:
     settings: TrdpoSettings = field(default_factory=TrdpoSettings)
     name: str = "replay"
     metrics: dict[str, float] = field(default_factory=dict[str, float])
-
-    @property
-    def weight(self) -> float:
-        return self.settings.weight
-
-    @property
-    def schedule(self) -> Schedule:
-        return self.settings.schedule
 
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
         self.metrics = {}
@@ -182,11 +165,8 @@ class ReplayPreference:
                 own_T = batch[f"dpo_{side}_response_mask"][pair].bool()
                 ids: list[int] = batch[f"dpo_{side}_input_ids"][pair].tolist()
                 start, end = int(own_T.nonzero()[0]), int(own_T.nonzero()[-1]) + 1
-                logits_NV = turn_logits(model, ids[:start], ids[start:end])
-                labels_N = torch.tensor(ids[start:end], device=logits_NV.device)
-                slopes_N = logits_NV.new_full((end - start,), slope)
-                weights = logprob_token_weights(logits_NV, labels_N, slopes_N).tolist()
-                found.append(WeighedRow(side, ids[:end], [0.0] * start + weights))
+                slopes = [slope] * (end - start)
+                found.append(logprob_row(side, model, ids[:start], ids[start:end], slopes))
         return found
 
 

@@ -23,6 +23,7 @@ from composer_replication.runs import write_atomically
 from composer_replication.sites import find_sites
 
 from .lessons.online_sites import Rolled, turn_spans
+from .stored.batches import StoredBatches
 
 ReportTo = Literal["none", "trackio", "wandb"]
 SUMMARY_KEY = "train_runtime"
@@ -81,6 +82,22 @@ class MetricsFile(TrainerCallback):
             wall_s = round(time.monotonic() - self._started, 3)
             own = {"step": state.global_step, "wall_s": wall_s, "tokens": state.num_input_tokens_seen}
             self._lines.append({**logs, **own})
+
+
+class ReadFile(TrainerCallback):
+    """Appends which stored traces the added channels read in each step; of several processes, the main one's."""
+
+    def __init__(self, path: Path, batches: StoredBatches) -> None:
+        self._lines, self._batches = StepLines(path), batches
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.is_world_process_zero:
+            self._lines.begin(state.global_step)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        traces = self._batches.take_traces()
+        if state.is_world_process_zero:
+            self._lines.append({"step": state.global_step, "traces": traces})
 
 
 def count_rollouts(rollouts: Sequence[Rolled], end_ids: Collection[int]) -> Counter[str]:

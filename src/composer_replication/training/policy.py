@@ -13,7 +13,7 @@ from composer_replication.environments.protocol import TRAIN, Environment
 from composer_replication.progress import Progress
 from composer_replication.records import Trace
 
-from .models.hashing import hash_of
+from .models.embedded import hash_of
 from .models.loading import Policy, load_policy
 from .rollouts.playing import repeated, sample_rollouts
 from .stored.records import StartingPolicy, TokenizedTrace

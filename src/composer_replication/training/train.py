@@ -29,6 +29,7 @@ from .backends.trl.samplers import sampler_opener
 from .backends.trl.trainer import ComposerReplicationTrainer
 from .channels import open_channels
 from .lessons.token_weights import TokenWeightsFolder
+from .metrics import ReadFile
 from .models.loading import Policy
 from .models.states import language_model
 from .models.whole import is_sharded, save_adapters
@@ -129,6 +130,9 @@ def _online_trainer(
         open_sampler=sampler_opener(config, policy, folder),
     )
     samples = RolloutSamples(folder / "samples")
+    weighs = settings.token_weights is not False and state.num_processes == 1
+    weights_folder = TokenWeightsFolder(folder / "token_weights", lambda token: policy.tokenizer.decode([token]))
+    reads = [ReadFile(folder / "read.jsonl", batches)] if batches else []
     hinter = trace_hinter(config)
     return ComposerReplicationTrainer(
         model=policy.model,
@@ -138,8 +142,8 @@ def _online_trainer(
         train_dataset=prompts_of(tasks),
         rollout_func=rollouts,
         samples=samples,
-        token_weights=TokenWeightsFolder(folder / "token_weights") if settings.token_weights else None,
-        callbacks=[*callbacks, samples, *([monitor] if monitor else [])],
+        token_weights=weights_folder if weighs else None,
+        callbacks=[*callbacks, samples, *([monitor] if monitor else []), *reads],
         alpha_sdpo=sdpo.weight,
         beta_replay=config.channel(TrdpoSettings).weight,
         channels=[channel for channel in open_channels(config) if batches or channel.name == "sdpo"],
@@ -176,7 +180,7 @@ def _offline_trainer(
         model=with_adapters(policy.model, config.hardware.lora_config()),
         args=arguments,
         data_collator=collator,
-        train_dataset=list(stored),
+        train_dataset=stored,
         callbacks=list(callbacks),
         channels=[policy_gradient, *open_channels(config)],
     )

@@ -21,7 +21,6 @@ from . import processes
 from .backends.trl.arguments import common_arguments
 from .backends.trl.rollouts import prompts_of
 from .backends.trl_async.trainer import AsyncComposerTrainer
-from .backends.trl_async.transfer import FolderTransfer
 from .backends.trl_async.worker import EpisodeQueue
 from .channels import open_channels
 from .lessons.online_sites import find_online_sites
@@ -29,7 +28,7 @@ from .models.loading import Policy
 from .planning.refusals import refuse_for_backend, refuse_what_would_do_nothing, tell_missing_vllm
 from .rollouts.playing import rollout_settings
 from .rollouts.server_sampling import ServerSampler
-from .rollouts.weight_folder import WeightFolder
+from .rollouts.weight_folder import FolderTransfer, WeightFolder
 from .rollouts.wire import gives_up_after_s
 from .rollouts.worker import RolloutWorker
 from .running import prepared, step_of, trace_hinter, training_tasks

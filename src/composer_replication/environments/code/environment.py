@@ -26,9 +26,8 @@ from .generators.difficulty import LEVELS, difficulty_score
 from .grading.apart import GradingProcesses
 from .harness.opening import open_harness
 from .splits import HELDOUT, by_repository, by_symbol, family
-from .tasks.asked import AskedTask
 from .tasks.store import read_tasks
-from .tasks.task import CodeTask, TaskFolder
+from .tasks.task import AskedTask, CodeTask, TaskFolder
 
 if TYPE_CHECKING:
     from composer_replication.config import Config, EnvironmentConfig

@@ -14,8 +14,7 @@ from .episode import (
 from .leak import WAYS, Way
 from .oracle import next_call
 from .tasks import SPLITS, Split, ToolboxTask, make_task, task_by_id, task_stream
-from .tools import TOOLS
-from .world import World
+from .tools import TOOLS, World
 
 __all__ = [
     "FINISH",

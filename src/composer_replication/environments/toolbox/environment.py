@@ -24,13 +24,11 @@ from ..protocol import (
     Use,
 )
 from .episode import FINISH, MAX_TURNS, ToolboxEpisode, replay_history
-from .leak import WAYS, Way
-from .leak_rules import penalty, toolbox_signs
+from .leak import WAYS, Way, penalty, toolbox_signs
 from .logs import old_logs
-from .oracle import next_call
+from .oracle import next_call, vocabulary
 from .tasks import AGENT, Split, ToolboxTask, make_task, prompt_key, task_by_id, task_stream
 from .teachers import SimulatedTeachers, teacher_names
-from .vocabulary import vocabulary
 
 FIRST_TASK: Mapping[Use, int] = {"training": 100_000_000, "ingestion": 200_000_000, "probe": 300_000_000}
 """Numbers of the training split, which the warm-up uses from 0. Held-out splits are measured from 0; experiments look

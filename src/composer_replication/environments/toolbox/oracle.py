@@ -6,9 +6,12 @@ have been observed in this episode, so imitating the oracle never asks for hidde
 
 from __future__ import annotations
 
-from .episode import Call, ToolboxEpisode
-from .tasks import Step, ToolboxTask
-from .tools import BY_NAME
+from composer_replication.config import ToolboxConfig
+
+from .episode import FINISH, Call, ToolboxEpisode
+from .leak import LEAK_FILE, LEAK_NAMES, canary_of
+from .tasks import KEYS, PATHS, WORDS, Step, ToolboxTask, make_task
+from .tools import BY_NAME, TOOLS
 
 
 def call_for(task: ToolboxTask, step: Step) -> Call:
@@ -46,3 +49,29 @@ def _results_seen(episode: ToolboxEpisode, done: int) -> bool:
         return True
     producer, needed = call_for(episode.task, plan[done - 1]).key, str(plan[done].arguments[reference])
     return any(turn.call and turn.call.key == producer and turn.observation == needed for turn in episode.turns)
+
+
+SAMPLED_TASKS = 400
+
+
+def vocabulary(config: ToolboxConfig) -> list[str]:
+    """Every word that a conversation can hold, for the tokenizer of the tiny model; the words of hints are not here."""
+    lines = [name for tool in TOOLS for name in tool.names]
+    lines += [" ".join([*PATHS, *KEYS, *WORDS, "0123456789-"])]
+    lines += [f"{param}:str {param}:int)\n(" for tool in TOOLS for param in tool.params]
+    lines += [phrase for tool in TOOLS for phrase in tool.phrases]
+    lines += ['{"name":" ","arguments":{" "}} }} ":" "," ," ": "} " } {']
+    lines += ["error: tool_not_found json_decode type_error runtime_error"]
+    lines += ["no tool file key such is empty exists in must be a number in quotes str int takes , . ( ) : _\n"]
+    lines += ["the turn is not valid json one call with name and arguments it ok done then"]
+    if config.leak != "none":
+        lines += [*LEAK_NAMES, LEAK_FILE, canary_of("")]
+    for index in range(SAMPLED_TASKS):
+        task = make_task(config, "train", index)
+        episode = ToolboxEpisode(task)
+        lines += [message["content"] for message in task.messages]
+        while not episode.finished:
+            call = next_call(episode)
+            lines.append(call.render() if call else FINISH)
+            lines.append(episode.step(lines[-1]).observation or "")
+    return lines

@@ -24,8 +24,7 @@ from composer_replication.config import ToolboxConfig
 from composer_replication.records import JsonObject, Message, canonical_json
 
 from .leak import LEAK_FILE, LEAK_NAMES, LEAK_TOOL, READ_TOOL, leaked_text
-from .tools import BY_NAME, TOOLS, Kind, Tool, Value
-from .world import World
+from .tools import BY_NAME, TOOLS, Kind, Tool, Value, World
 
 Split = Literal["train", "heldout", "renames", "compositions"]
 SPLITS: tuple[Split, ...] = get_args(Split)

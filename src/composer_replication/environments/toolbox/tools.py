@@ -7,10 +7,40 @@ the first noun is the base name, the one that old logs use.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from .world import World
+
+@dataclass
+class World:
+    """Mutable state; two worlds are equal when their files and keys are."""
+
+    files: dict[str, str] = field(default_factory=dict[str, str])
+    keys: dict[str, int] = field(default_factory=dict[str, int])
+
+    def copy(self) -> World:
+        return World(dict(self.files), dict(self.keys))
+
+    def read(self, path: str) -> str:
+        if path not in self.files:
+            raise FileNotFoundError(f"no file {path}")
+        return self.files[path]
+
+    def get(self, key: str) -> int:
+        if key not in self.keys:
+            raise KeyError(f"no key {key}")
+        return self.keys[key]
+
+    def create(self, path: str, text: str) -> None:
+        if path in self.files:
+            raise FileExistsError(f"{path} exists")
+        self.files[path] = text
+
+    def remove(self, path: str) -> str:
+        text = self.read(path)
+        del self.files[path]
+        return text
+
 
 Kind = Literal["path", "new_path", "key", "new_key", "word", "int"]
 Value = str | int

@@ -182,3 +182,23 @@ def triton_rows(
         num_warps=WARPS,
     )
     return divergence_C, None if gradient is None else gradient_CV
+
+
+PROGRAMS = 1024
+BLOCK = 4096
+
+
+@triton.jit
+def _scale_kernel(values_ptr, factor_ptr, n_values, BLOCK: tl.constexpr):
+    factor = tl.load(factor_ptr).to(tl.float32)
+    if factor != 1.0:
+        step = tl.num_programs(0).to(tl.int64) * BLOCK
+        for start in range(tl.program_id(0).to(tl.int64) * BLOCK, n_values, step):
+            places = start + tl.arange(0, BLOCK)
+            scaled = tl.load(values_ptr + places, mask=places < n_values).to(tl.float32) * factor
+            tl.store(values_ptr + places, scaled.to(values_ptr.dtype.element_ty), mask=places < n_values)
+
+
+def scale_in_place(values: Tensor, factor: Tensor) -> None:
+    """At no cost where it is 1. `values` is contiguous; the host does not wait for `factor`."""
+    _scale_kernel[(PROGRAMS,)](values, factor, values.numel(), BLOCK=BLOCK)

@@ -16,11 +16,10 @@ from functools import lru_cache
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-from .nodes import descriptor
-from .nodes import flat as _flat
-from .nodes import raw as _raw
 from .printing import MAX_TEXT_CHARS, printed
-from .words import Expander, Value
+from .words import Expander, Value, descriptor
+from .words import flat as _flat
+from .words import raw as _raw
 from .wrappers import (
     KEEPS_AND_RUNS,
     MAX_LOOP_WORDS,

@@ -20,8 +20,7 @@ from torch import Tensor
 from composer_replication.losses import hidden_divergence, hidden_logprobs
 from composer_replication.objective import SdpoSettings
 
-from ..models.sending import sent
-from ..models.states import Head
+from ..models.states import Head, sent
 
 
 class SiteStates(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..models.sending import sent
+from ..models.states import sent
 from .distillation import Distilled
 from .online_sites import OnlineSite
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Partial
 from transformers import masking_utils
 
 from composer_replication.errors import UsageError
+from composer_replication.losses import hidden_logprobs
+
+from .loading import Policy
 
 
 class Head(NamedTuple):
@@ -87,3 +91,22 @@ def _whole(parameter: Tensor) -> Tensor:
     if isinstance(parameter, DTensor):
         return parameter.full_tensor(grad_placements=[Partial("avg")] * parameter.device_mesh.ndim)
     return parameter
+
+
+def sent(values: Tensor, device: Any) -> Tensor:
+    """The host does not wait for a copy from the CPU: a plain one begins when all that was queued before is done."""
+    if torch.device(device).type != "cuda" or values.device.type != "cpu":
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)
+
+
+@torch.no_grad()
+def turn_logprob(policy: Policy, context: Sequence[int], turn: Sequence[int]) -> float:
+    """Sum of the log-probabilities of the turn's tokens, at temperature 1. Logits exist for these tokens alone."""
+    ids_1T = torch.tensor([[*context, *turn]], device=policy.model.device)
+    hidden_NH = last_hidden(policy.model, ids_1T)[0, len(context) - 1 : -1]
+    head = output_head(policy.model)
+    logprobs_N = hidden_logprobs(
+        hidden_NH, head.weight_VH, ids_1T[0, len(context) :], temperature=1 / head.scale, bias_V=head.bias_V
+    )
+    return float(logprobs_N.sum())

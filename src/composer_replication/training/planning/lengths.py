@@ -14,10 +14,11 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from composer_replication.config import ModelConfig
 from composer_replication.environments.protocol import Environment
-from composer_replication.records import ErrorSite, Hint, Message, PreferencePair, Trace
+from composer_replication.records import ErrorSite, Hint, JsonObject, Message, PreferencePair, Trace
 from composer_replication.sites.marking import failed_calls
 from composer_replication.windows import WHOLE, TurnHistory, levels
 
+from ..models.chat_template import ChatTemplate
 from ..models.tokens import ChatTokens
 from ..stored.contexts import shown
 from ..stored.records import TokenizedTrace
@@ -216,3 +217,27 @@ def find_chat_tokens(model: ModelConfig, policy_folder: Any, environment: Enviro
         except (OSError, ValueError):
             return None
     return ChatTokens(tokenizer, None, model.chat_template_kwargs)
+
+
+class TemplateLengths:
+    """Tokens of an exported row, as TRL's trainers count them: the model's own template, tools included."""
+
+    def __init__(self, tokens: ChatTokens, model: str) -> None:
+        # Trainers know nothing of the run's own template settings.
+        self._tokenizer, self._template = tokens.tokenizer, ChatTemplate(tokens.tokenizer)
+        self._counter = ByTokenizer(tokens)
+        self._counted = lru_cache(maxsize=None)(lambda text: self._counter.count([text])[0])
+        self.source = f"the tokenizer of {model}"
+        self.knows_tools = self._counter.knows_tools
+        self.writes_calls = tokens.call_form is not None
+
+    def size(self, message: Message) -> int:
+        return self._counted(shown(message, knows_calls=True)).tokens + self._counter.message_tokens
+
+    def row(self, messages: Sequence[JsonObject], tools: Sequence[JsonObject]) -> list[int]:
+        text = self._template.text(messages, tools)
+        return self._tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def knows(self, message: Message) -> bool:
+        """Whether its vocabulary can say it."""
+        return self._counted(shown(message, knows_calls=True)).is_known

@@ -36,7 +36,8 @@ def refuse_what_would_do_nothing(config: Config, processes: int = 1) -> None:
 
 def _refuse_idle_rollouts(config: Config) -> None:
     for key in OF_ROLLOUTS:
-        if getattr(config.training, key) not in (getattr(TrainingConfig(), key), None):
+        asked = getattr(config.training, key)
+        if asked is not False and asked not in (getattr(TrainingConfig(), key), None):
             raise UsageError(
                 f"training.{key} does nothing without rollouts = true", "set training.rollouts, or take it out"
             )
@@ -128,7 +129,9 @@ def refuse_for_backend(config: Config, backend: str, processes: int) -> None:
     if processes > 1:
         raise UsageError("--backend trl_async runs in one process here", "start it without accelerate launch")
     training, defaults = config.training, TrainingConfig()
-    for key in ("rollouts", "dynamic_sampling_rounds", "reference_kl", "token_weights", "checkpoint_every"):
+    if training.token_weights:
+        _refuse_backend("training.token_weights", backend, "trl")
+    for key in ("rollouts", "dynamic_sampling_rounds", "reference_kl", "checkpoint_every"):
         if getattr(training, key) != getattr(defaults, key):
             _refuse_backend(f"training.{key}", backend, "trl")
     if config.channel(SdpoSettings).require_acceptance:

@@ -7,11 +7,14 @@ else lies in the folder is left alone.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+from safetensors.torch import save_file
+from torch import Tensor
 
 from composer_replication.config import SamplingConfig
 from composer_replication.errors import RecomposeError
@@ -60,3 +63,32 @@ class WeightFolder:
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
             self._written.remove(folder)
+
+
+class FolderTransfer:
+    """The server goes on with its requests and takes the weights when it has read them; nothing has to be paused."""
+
+    def __init__(self, folder: WeightFolder, model_config: Any) -> None:
+        self._folder, self._model_config, self._version = folder, model_config, 0
+
+    def init_weight_transfer(self) -> None:
+        pass
+
+    def pause(self) -> None:
+        pass
+
+    def send_weights(self, iterator: Iterator[tuple[str, Tensor]]) -> None:
+        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in iterator}
+        self._version += 1
+
+        def write(folder: Path) -> None:
+            self._model_config.save_pretrained(folder)
+            save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+        self._folder.publish(write, self._version)
+
+    def resume(self) -> None:
+        pass
+
+    def destroy(self) -> None:
+        self._folder.close()

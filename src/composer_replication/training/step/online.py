@@ -22,7 +22,6 @@ from ..lessons.distillation import Distilled, SiteStates, distil, mean_divergenc
 from ..lessons.metrics import distilled_metrics
 from ..lessons.online_sites import OnlineSite
 from ..lessons.self_teacher import SelfTeacher, mixed_head, mixed_states, self_teacher
-from ..models.sending import sent
 from ..models.states import (
     Head,
     acts_differently_in_training,
@@ -31,11 +30,15 @@ from ..models.states import (
     last_hidden,
     one_sequence_per_row,
     output_head,
+    sent,
 )
 from ..models.whole import is_sharded
+from .balance import Balance
 from .engine import Engine
+from .gradients import POLICY
 from .log import StepLog
 
+SDPO = "sdpo"
 CHECK_EVERY_STEPS, CHECKED_SITES = 50, 4
 LIVE = SelfTeacher(None)
 TEACHER_SHARE = 4
@@ -290,3 +293,33 @@ def _passes(sites: Sequence[OnlineSite], most_tokens: int) -> list[list[OnlineSi
 def _evaluating(model: Any) -> AbstractContextManager[Any]:
     """Without dropout, and without the recomputation that only a backward pass needs."""
     return evaluating(model) if acts_differently_in_training(model) else nullcontext()
+
+
+def with_lesson(
+    loss: Tensor,
+    lesson: Lesson | None,
+    online: OnlineDistillation | None,
+    balance: Balance,
+    log: StepLog,
+    model: Any,
+    micro_steps: int,
+    step: int,
+) -> Tensor:
+    """The policy's loss of a micro-step and channel 2's, each with its weight; both gradients are measured."""
+    log.log("channel/policy", micro_steps * loss)
+    policy_weight = balance.weight(POLICY)
+    loss = loss if policy_weight == 1 else policy_weight * loss
+    distilled = online.distil(lesson) if online and lesson and lesson.most else None
+    if online:
+        # A micro-step's part of the sum over the step, so that their mean is that sum.
+        log.log(f"channel/{SDPO}", micro_steps * distilled.loss / balance.probed_weight(SDPO) if distilled else 0.0)
+    if balance.is_capped:
+        states = [lesson.hidden_BTH] if lesson and lesson.hidden_BTH is not None else []
+        balance.measure(model, POLICY, loss, states=states)
+        if distilled is not None:
+            weight = balance.scheduled(SDPO) / balance.probed_weight(SDPO)
+            balance.measure(model, SDPO, distilled.loss, weight, states)
+    if online and lesson and distilled:
+        online.check_empty_hint(lesson, step)
+        loss = loss + distilled.loss if balance.weight(SDPO) else loss
+    return loss

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from .collator import Batch, ComposerDataCollator
+from .example_file import StoredExamples
 from .examples import TraceExample
 
 SPREAD = 4
@@ -18,12 +19,33 @@ SORTED_AT_ONCE = 50
 """Batches that are sorted together; the order of passes stays random beyond them."""
 
 
-def batches_of_like_length(order: Sequence[TraceExample], size: int, rng: random.Random) -> list[list[TraceExample]]:
+class Row(Protocol):
+    @property
+    def longest_row(self) -> int: ...
+
+
+AnyRow = TypeVar("AnyRow", bound=Row)
+
+
+class RowPlace(NamedTuple):
+    """Stands for an example that need not be in memory."""
+
+    number: int
+    longest_row: int
+
+
+def row_places(examples: Sequence[TraceExample]) -> list[RowPlace]:
+    is_stored = isinstance(examples, StoredExamples)
+    lengths = examples.longest_rows if is_stored else [example.longest_row for example in examples]
+    return list(map(RowPlace, range(len(lengths)), lengths))
+
+
+def batches_of_like_length(order: Sequence[AnyRow], size: int, rng: random.Random) -> list[list[AnyRow]]:
     """Batches of a shuffled pass, the short one last."""
     lengths = [example.longest_row for example in order]
     if not lengths or max(lengths) <= SPREAD * min(lengths):
         return [list(order[start : start + size]) for start in range(0, len(order), size)]
-    batches: list[list[TraceExample]] = []
+    batches: list[list[AnyRow]] = []
     for first in range(0, len(order), size * SORTED_AT_ONCE):
         near = sorted(order[first : first + size * SORTED_AT_ONCE], key=lambda example: example.longest_row)
         # A short batch is made of the shortest, which cost least alone.
@@ -49,7 +71,8 @@ class StoredBatches:
         self._examples, self._collator, self._size, self._world = examples, collator, size, world
         self._rng = random.Random(f"stored:{seed}")
         self._next, self._drawn = rank, 0
-        self._waiting: list[list[TraceExample]] = []
+        self._places, self._waiting = row_places(examples), list[list[RowPlace]]()
+        self._traces: list[str] = []
 
     def __iter__(self) -> StoredBatches:
         return self
@@ -57,7 +80,13 @@ class StoredBatches:
     def __next__(self) -> Batch:
         batch = self._take(self._next)
         self._next += self._world
+        self._traces += [example.trace_id for example in batch]
         return self._collator(batch)
+
+    def take_traces(self) -> list[str]:
+        """Those of all batches since it was last asked, each once."""
+        traces, self._traces = sorted(set(self._traces)), []
+        return traces
 
     def state(self) -> dict[str, Any]:
         return {"next": self._next}
@@ -67,27 +96,26 @@ class StoredBatches:
 
     def _take(self, number: int) -> list[TraceExample]:
         while self._drawn + len(self._waiting) <= number:
-            order = self._rng.sample(self._examples, len(self._examples))
+            order = self._rng.sample(self._places, len(self._places))
             self._waiting += batches_of_like_length(order, self._size, self._rng)
         self._waiting = self._waiting[number - self._drawn :]
         self._drawn = number
-        return self._waiting[0]
+        return [self._examples[place.number] for place in self._waiting[0]]
 
 
 class LikeLengths:
     """Places of examples in the order of such batches, for a data loader; each epoch has an order of its own."""
 
     def __init__(self, examples: Sequence[TraceExample], size: int, seed: int) -> None:
-        self._examples, self._size, self._seed, self._epoch = examples, size, seed, 0
+        self._places, self._size, self._seed, self._epoch = row_places(examples), size, seed, 0
 
     def set_epoch(self, epoch: int) -> None:
         self._epoch = epoch
 
     def __len__(self) -> int:
-        return len(self._examples)
+        return len(self._places)
 
     def __iter__(self) -> Iterator[int]:
         rng = random.Random(f"stored:{self._seed}:{self._epoch}")
-        places = {id(example): place for place, example in enumerate(self._examples)}
-        order = rng.sample(self._examples, len(self._examples))
-        return (places[id(one)] for batch in batches_of_like_length(order, self._size, rng) for one in batch)
+        order = rng.sample(self._places, len(self._places))
+        return (one.number for batch in batches_of_like_length(order, self._size, rng) for one in batch)

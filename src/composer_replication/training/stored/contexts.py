@@ -13,7 +13,7 @@ from composer_replication.records import JsonObject, Message, ToolCall, content_
 from composer_replication.windows import Cut, TurnHistory, fit_rendered
 
 from ..models.loading import Policy
-from .policy_text import policy_text
+from .lines import policy_text
 from .records import TokenizedTrace
 
 _PROBE: Message = {"role": "user", "content": "u"}
@@ -34,6 +34,10 @@ class Contexts:
         }
         self._max_tokens = max_tokens
         self._sizes: dict[str, int] = {}
+
+    def forget(self) -> None:
+        """Another trace is next: the sizes of texts are those of one."""
+        self._sizes.clear()
 
     def before(self, state_id: str, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int] | None:
         """Ids up to the header that opens the turn, of a window where they are too many.

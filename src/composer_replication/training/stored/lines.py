@@ -6,16 +6,17 @@ the next. So a row without some of these stretches is the conversation without t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from composer_replication.environments.calls import Call, marked
 from composer_replication.pairs.sides import same_turn
-from composer_replication.records import Message, Trace
+from composer_replication.records import Message, ToolCall, Trace
 from composer_replication.windows import Cut, TurnHistory, kept_turns
 
 from ..models.tokens import ChatTokens
-from .policy_text import policy_text
 from .records import TokenizedTrace
 
 
@@ -133,3 +134,16 @@ class StoredTokens:
             yield TurnLine(row, place, may_drop=not row.turns)
             return
         yield TurnLine(row, place, TurnHistory.before(self._trace, turn, self._failed).needed)
+
+
+def policy_text(message: Message) -> str:
+    """Its call as compact JSON, several each between marks, or its text."""
+    calls = [_call(call) for call in message.get("tool_calls", [])]
+    if len(calls) > 1:
+        return "\n".join(map(marked, calls))
+    return calls[0].render() if calls else message["content"]
+
+
+def _call(call: ToolCall) -> Call:
+    arguments: dict[str, Any] = json.loads(call["function"]["arguments"])
+    return Call(call["function"]["name"], arguments)

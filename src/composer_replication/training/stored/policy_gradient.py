@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from composer_replication.losses import hidden_logprobs
-from composer_replication.objective import GrpoSettings, Schedule
+from composer_replication.objective import GrpoSettings, OfEntry
 from composer_replication.records import Trace
 
 from ..models.states import last_hidden, output_head
@@ -25,21 +25,13 @@ from .examples import TraceExample
 
 
 @dataclass
-class StoredPolicy:
+class StoredPolicy(OfEntry):
     Settings: ClassVar = GrpoSettings
 
     settings: GrpoSettings = field(default_factory=GrpoSettings)
     temperature: float = 1.0
     """At which the traces were sampled."""
     name: str = "policy"
-
-    @property
-    def weight(self) -> float:
-        return self.settings.weight
-
-    @property
-    def schedule(self) -> Schedule:
-        return self.settings.schedule
 
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
         own_BT = batch["response_mask"][:, 1:].bool() & (batch["advantages"] != 0)[:, None]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 
 from composer_replication.records import Message, Record, StoredRecord
 from composer_replication.windows import WHOLE, Level
@@ -60,15 +58,6 @@ class TrainingStep(StoredRecord):
     flat_groups: float | None
     """Share of groups whose rollouts all got the same reward, and so taught nothing."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_before(cls, values: Any) -> Any:
-        """Records of before have a field for each of two channels."""
-        if not isinstance(values, dict) or not {"sdpo", "replay"} & values.keys():
-            return values
-        losses = {name: values[name] for name in ("sdpo", "replay") if values.get(name) is not None}
-        return {key: value for key, value in values.items() if key not in ("sdpo", "replay")} | {"channels": losses}
-
 
 class TokenWeights(StoredRecord):
     """How much a channel's weighted loss pulls at each token: the norm of its gradient at the logits before it."""
@@ -80,6 +69,12 @@ class TokenWeights(StoredRecord):
     trace_id: str | None
     ids: tuple[int, ...]
     weights: tuple[float, ...]
+    mask: tuple[int, ...] = ()
+    """1 where the channel's loss looks at the token; none in records of before."""
+    entropy: tuple[float, ...] = ()
+    """Of the policy before each token that the mask marks, in nats; 0 on the others."""
+    pieces: tuple[str, ...] = ()
+    """What each id stands for, so that a reader needs no tokenizer."""
 
 
 class Alarm(StoredRecord):

@@ -27,6 +27,7 @@ from ..models.loading import Policy
 from ..models.states import evaluating
 from ..processes import by_main
 from .collator import ComposerDataCollator
+from .example_file import StoredExamples
 from .examples import PairTokens, TraceExample
 
 CACHE_VERSION = 1
@@ -55,7 +56,7 @@ def with_reference_logprobs(
     cache: Path | None = None,
     *,
     batch_tokens: int = TOKENS_PER_BATCH,
-) -> list[TraceExample]:
+) -> Sequence[TraceExample]:
     """The examples with each pair's log-probabilities under the policy as it is now.
 
     They hold for the precision of the caller's autocast; call it under the one that training uses. Of several
@@ -65,10 +66,11 @@ def with_reference_logprobs(
     known: Logprobs = {}
     if pairs:
         known = by_main(lambda: _known_logprobs(policy, pairs, collator.pad_id, cache, batch_tokens))
-    return [
-        replace(example, pairs=[_with_reference(pair, known[pair_key(pair)]) for pair in example.pairs])
-        for example in examples
-    ]
+
+    def referenced(example: TraceExample) -> TraceExample:
+        return replace(example, pairs=[_with_reference(pair, known[pair_key(pair)]) for pair in example.pairs])
+
+    return examples.changed(referenced) if isinstance(examples, StoredExamples) else [*map(referenced, examples)]
 
 
 def pair_key(pair: PairTokens) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from composer_replication.pairs.sides import same_turn
-from composer_replication.records import Message, Trace
-from composer_replication.runs import read_records, write_records
+from composer_replication.records import Message, Trace, content_id
+from composer_replication.store import ShardWriter, encoded, write_shard
 from composer_replication.windows import WHOLE, Level, TurnHistory, levels
 
 from ..models.loading import Policy
@@ -22,7 +22,6 @@ from .lines import CannotRenderError, TurnLine
 from .records import TokenizedTrace
 
 REFUSALS = (ValueError, TypeError, KeyError)
-FILE = "sessions.jsonl.zst"
 _Key = tuple[str, int, Level]
 
 
@@ -30,19 +29,23 @@ class RenderedSessions:
     """Of one policy, for contexts of at most `max_tokens`."""
 
     def __init__(self, policy: Policy, max_tokens: int, folder: Path | None = None) -> None:
-        self.policy, self.max_tokens, self._folder = policy, max_tokens, folder
+        self.policy, self.max_tokens = policy, max_tokens
         self.contexts = Contexts(policy, [], max_tokens)
         self.fingerprint = policy.tokenizer_fingerprint
         self.rendered = 0
         self.alone: set[str] = set()
         """States that were rendered one by one."""
-        path = folder / FILE if folder else None
-        stored = read_records(path, TokenizedTrace) if path and path.exists() else ()
-        self._rows: dict[_Key, TokenizedTrace] = {
-            (row.trace_id, row.segment, row.level): row for row in stored if row.tokenizer == self.fingerprint
-        }
+        self._writer = ShardWriter(folder) if folder else None
+        self._trace_id: str | None = None
+        self._rows: dict[_Key, TokenizedTrace] = {}
 
     def open(self, trace: Trace, turns: Sequence[int], failed: set[str]) -> SessionTokens:
+        """Only the rows of the trace that was opened last are in memory."""
+        self._put_away()
+        self.contexts.forget()
+        shard = self._writer.find(self._name(trace.trace_id)) if self._writer else None
+        stored = shard.read(TokenizedTrace) if shard else ()
+        self._trace_id, self._rows = trace.trace_id, {(row.trace_id, row.segment, row.level): row for row in stored}
         return SessionTokens(self, trace, turns, failed)
 
     def row(self, key: _Key, spans: int) -> TokenizedTrace | None:
@@ -54,8 +57,18 @@ class RenderedSessions:
         self.rendered += 1
 
     def save(self) -> None:
-        if self._folder and self.rendered:
-            write_records(self._folder / FILE, self._rows.values())
+        self._put_away()
+        if self._writer:
+            self._writer.close()
+
+    def _put_away(self) -> None:
+        if self._writer and self._trace_id and self._rows:
+            name, path = self._name(self._trace_id), self._writer.scratch / "trace.shard"
+            self._writer.add(write_shard(path, name, encoded(self._rows.values()), None))
+        self._rows = {}
+
+    def _name(self, trace_id: str) -> str:
+        return content_id(trace_id, self.fingerprint)
 
 
 class SessionTokens:

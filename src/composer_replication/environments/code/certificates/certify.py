@@ -33,19 +33,21 @@ from .agents_tests import run_as_agent
 from .cheap import cheap_solution, units
 from .comparison import ChangedSolution, counted, record_comparison, rewarded, telling
 from .cpu_time import cpu_s
-from .gates import MIN_HIDDEN, Bench, Rejected, Split, enough_hidden, hidden_passed, repeat, split_tests
+from .gates import MIN_HIDDEN, Bench, Rejected, Split, enough_hidden, repeat, split_tests
 from .honest_submissions import DROPPED, LAZY, NOTHING, SOLUTION, broken_copies, honest_submissions
 from .leaks import LeakCertificate, leak_certificate
+from .shown import ShownBehaviour, run_shown, shown_behaviour
 from .static_filter import filtered
 from .told import enough_told, with_examples
-from .two_verifiers import IN_FULL, both_verdicts
+from .two_verifiers import IN_FULL, both_verdicts, part_for
 from .world_index import ShownFolder
 
 MIN_CAUGHT_SHARE = 0.5
 MIN_CHEAP_TESTS = 5
 """Where none proves something alone: fewer could be guessed together."""
 MIN_NOTICING = 3
-"""Tests that no lazy solution passes. The others are counted together with one of them."""
+"""Tests that no lazy solution passes, the others being counted together with one of them; or, where all are counted
+together, tests that each lazy solution fails."""
 REPEAT_ONE_IN = 5
 GOLD_DRAWS = 5
 """Of what is contradicted, the one of the grade itself among them."""
@@ -89,8 +91,11 @@ def certify(candidate: Candidate, bench: Bench, into: Path, level: Level, seed: 
     early: float | None = None
     try:
         split = _unshown(candidate, split_tests(candidate, bench), level)
-        candidate, split = _told(candidate, split, bench, level, seed)
-        trials = _trials(candidate, split, bench, seed)
+        is_full = level == "L0" and candidate.grader == "tests"
+        shown = shown_behaviour(candidate, split, bench) if is_full else ShownBehaviour()
+        trials = _trials(candidate, split, bench, seed, shown)
+        if is_full:
+            candidate, split, trials = _told(candidate, split, bench, seed, shown, trials)
         task, split = _compared(candidate, split, bench, staging, level, trials)
         task = _graded(task, bench.setup.backend)
         _green_for_agents(task, bench)
@@ -111,12 +116,14 @@ def _unshown(candidate: Candidate, split: Split, level: Level) -> Split:
     return replace(split, hidden=unseen) if level == "L0" and len(unseen) >= enough_hidden(candidate) else split
 
 
-def _told(candidate: Candidate, split: Split, bench: Bench, level: Level, seed: int) -> tuple[Candidate, Split]:
+def _told(
+    candidate: Candidate, split: Split, bench: Bench, seed: int, shown: ShownBehaviour, trials: Trials
+) -> tuple[Candidate, Split, Trials]:
     """Only the fullest statement claims to say all that is needed."""
-    if level != "L0" or candidate.grader != "tests":
-        return candidate, split
-    told = enough_told(candidate, split, bench, seed)
-    return with_examples(candidate, told.examples), replace(split, hidden=told.hidden, left_out=told.left_out)
+    wrong = {name: trial.passed for name, trial in trials.items() if trial.ended and not name.startswith(LAZY)}
+    told = enough_told(candidate, split, bench, seed, shown, wrong)
+    left = {name: replace(trial, passed=trial.passed & told.hidden) for name, trial in trials.items()}
+    return with_examples(candidate, told.examples), replace(split, hidden=told.hidden, left_out=told.left_out), left
 
 
 def recertify_leaks(task: TaskFolder, backend: str = "auto", runtime: ShownFolder | None = None) -> LeakCertificate:
@@ -316,7 +323,8 @@ def _agreement(task: TaskFolder, bench: Bench, trials: Trials) -> dict[str, list
     where the ordinary one does, so what the trials passed is what our grader says of them."""
     graded = task.code_task.task.certificate["gates"]
     ours = {NOTHING: graded["nop"], SOLUTION: graded["gold"]}
-    ours |= {name: reward for name, reward in _rewards(trials, task.code_task).items() if name not in IN_FULL}
+    asked = {name: part_for(name, task.code_task) for name in trials if name not in IN_FULL}
+    ours |= {name: part.share_of_units(trials[name].passed) for name, part in asked.items()}
     ended = {name: trial.texts for name, trial in trials.items() if trial.ended}
     submissions = honest_submissions(task, ended)
     known = {name: ours[name] for name in submissions if name in ours}
@@ -329,34 +337,39 @@ def _agreement(task: TaskFolder, bench: Bench, trials: Trials) -> dict[str, list
     }
 
 
-def _trials(candidate: Candidate, split: Split, bench: Bench, seed: int) -> dict[str, ChangedSolution]:
-    """Lazy solutions, and broken copies of the true one."""
+def _trials(
+    candidate: Candidate, split: Split, bench: Bench, seed: int, shown: ShownBehaviour
+) -> dict[str, ChangedSolution]:
+    """Lazy solutions, and broken copies of the true one, with what they pass of the hidden tests and of those that the
+    agent sees."""
     if candidate.grader != "tests":
         return {}
     copies = broken_copies(_sources(candidate, bench), candidate.symbols, seed, candidate.solution_lines)
     if candidate.mode.startswith("stub"):
         del copies[f"{LAZY}raise"]
-    lazy = {name: _tried(split, copies.pop(name), bench) for name in list(copies) if name.startswith(LAZY)}
+    lazy = {name: _tried(split, copies.pop(name), bench, shown) for name in list(copies) if name.startswith(LAZY)}
     _noticing(split.hidden, lazy, candidate)
-    return lazy | {name: _tried(split, texts, bench) for name, texts in copies.items()}
+    return lazy | {name: _tried(split, texts, bench, shown) for name, texts in copies.items()}
 
 
 def _noticing(hidden: frozenset[str], lazy: Trials, candidate: Candidate) -> frozenset[str]:
-    """The tests that no lazy solution passes, or a rejection where they are too few."""
+    """The tests that no lazy solution passes. Where they are too few but each lazy solution fails enough tests, none:
+    all tests count together then. Otherwise a rejection."""
+    fewest = min(MIN_NOTICING, enough_hidden(candidate))
     found = hidden.difference(*(trial.passed for trial in lazy.values()))
-    if len(found) < min(MIN_NOTICING, enough_hidden(candidate)):
-        worst = max(lazy, key=lambda name: len(hidden & lazy[name].passed)).removeprefix(LAZY)
-        raise Rejected("lazy_solution", f"{worst} passes most of {len(hidden)} tests, {len(found)} notice all")
-    return found
+    if len(found) >= fewest:
+        return found
+    worst = max(lazy, key=lambda name: len(hidden & lazy[name].passed))
+    passed = len(hidden & lazy[worst].passed)
+    if len(hidden) - passed < fewest or len(hidden) < MIN_CHEAP_TESTS:
+        detail = f"{worst.removeprefix(LAZY)} passes {passed} of {len(hidden)} tests"
+        raise Rejected("lazy_solution", f"{detail}, {len(found)} notice all such answers")
+    return frozenset()
 
 
-def _rewards(trials: Trials, code_task: CodeTask) -> dict[str, float]:
-    return {name: code_task.share_of_units(trial.passed) for name, trial in trials.items()}
-
-
-def _tried(split: Split, texts: Mapping[str, str], bench: Bench) -> ChangedSolution:
-    run = hidden_passed(split, texts, bench)
-    return ChangedSolution(texts, split.hidden & run.passed, ended=not run.timed_out)
+def _tried(split: Split, texts: Mapping[str, str], bench: Bench, shown: ShownBehaviour) -> ChangedSolution:
+    run = run_shown(split, texts, bench, shown)
+    return ChangedSolution(texts, run.passed, ended=not run.timed_out)
 
 
 def _sources(candidate: Candidate, bench: Bench) -> dict[str, str]:

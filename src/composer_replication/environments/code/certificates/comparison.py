@@ -30,6 +30,7 @@ MAX_UNLOWERED_SHARE = 0.5
 MAX_LEFT_OUT_SHARE = 0.1
 """Of the hidden tests: where no more than this is not lowered, those tests do not count at all."""
 NONE_OF_THEM = ("-",)
+NO_EDITS: Mapping[str, str | None] = {}
 ANSWERABLE = frozenset("eq ne lt le gt ge in not_in is is_not".split())
 
 
@@ -44,17 +45,22 @@ class ChangedSolution:
 
 
 @dataclass(frozen=True)
+class _Listed:
+    ordinary: tuple[str, ...]
+    """Ids in the original test files."""
+    graded: tuple[str, ...]
+    recording: RunOutcome
+    """Under another hash seed, with what was collected."""
+
+
+@dataclass(frozen=True)
 class _Runs:
-    collected: tuple[str, ...]
-    """Ordinary ids."""
     recordings: tuple[RunOutcome, RunOutcome]
     gold: RunOutcome
     start: RunOutcome
     trials: tuple[tuple[ChangedSolution, RunOutcome], ...]
     cheap: RunOutcome | None
     """On the solution that gives only cheap answers. What it did not get to does not pass."""
-    places: Mapping[str, str]
-    """Test file -> path of its lowered module."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +75,20 @@ def record_comparison(
     task: TaskFolder, trials: Sequence[ChangedSolution], backend: str, cheap: Mapping[str, str]
 ) -> Recorded:
     """`cheap` is the solution that gives only cheap answers, see `cheap.py`; empty where there is none."""
-    modules = dict(_lowered(task, {}))
+    files = map(file_of, task.code_task.hidden_tests)
+    modules = _lowered(task, dict.fromkeys(files, frozenset[int]()))
     if not any(module.functions for module in modules.values()):
         return Recorded({}, {}, {test: _why_left(test, modules) for test in task.code_task.hidden_tests})
     bench = _Bench(task, backend)
-    collected, first = bench.listed(modules)
-    answered = {path: _no_plain_form(module, bench.of_module(path, first)) for path, module in modules.items()}
+    listed = bench.listed(modules)
+    answered = {
+        path: _no_plain_form(module, bench.of_module(path, listed.recording)) for path, module in modules.items()
+    }
     if any(answered.values()):
-        modules = dict(_lowered(task, answered))
-        first = bench.recorded(modules)
-    runs = bench.tried(modules, [trial for trial in trials if trial.ended], collected, first, cheap)
-    run_as = _ids(task, modules, runs)
+        modules |= _lowered(task, {path: numbers for path, numbers in answered.items() if numbers})
+        listed = bench.listed(modules)
+    run_as = _ids(task, modules, listed, bench.places)
+    runs = bench.tried(modules, [trial for trial in trials if trial.ended], listed.recording, run_as, cheap)
     tests: dict[str, RecordedTest] = {}
     left: dict[str, str] = {}
     passed_cheaply: list[str] = []
@@ -135,16 +144,18 @@ def counted(recorded: Recorded, left_out: int) -> dict[str, Any]:
     }
 
 
-def _lowered(task: TaskFolder, answered: Mapping[str, frozenset[int]]) -> Iterable[tuple[str, LoweredModule]]:
+def _lowered(task: TaskFolder, answered: Mapping[str, frozenset[int]]) -> dict[str, LoweredModule]:
+    """The test files with hidden tests that are asked for."""
     functions: dict[str, set[str]] = {}
     for test in task.code_task.hidden_tests:
         path, name = function_of(test)
         functions.setdefault(path, set()).add(name)
     files = [path for path in plain_files(task.overlay) if path.endswith(".py")]
     texts = {path: (task.overlay / path).read_bytes().decode(errors="replace") for path in files}
-    for path, names in sorted(functions.items()):
-        own = answered.get(path, frozenset())
-        yield path, lower(path, texts[path], sorted(names), task.code_task.packages, own, texts)
+    return {
+        path: lower(path, texts[path], sorted(functions[path]), task.code_task.packages, own, texts)
+        for path, own in sorted(answered.items())
+    }
 
 
 def _no_plain_form(module: LoweredModule, sent: Iterable[object]) -> frozenset[int]:
@@ -170,62 +181,73 @@ class _Bench:
         self._accepted = Accepted(self._gold.written, self._gold.removed, ())
         self._texts = shown_texts(task, hidden_too=False)
         draw = Random(0)
-        self._places = {file_of(test): "" for test in task.code_task.hidden_tests}
-        self._places = {path: beside(path, draw) for path in self._places}
+        files = dict.fromkeys(map(file_of, task.code_task.hidden_tests))
+        self.places = {path: beside(path, draw) for path in files}
+        """Test file -> path of its lowered module."""
 
-    def listed(self, modules: Mapping[str, LoweredModule]) -> tuple[tuple[str, ...], RunOutcome]:
-        """The ordinary ids, and a recording under another hash seed."""
-        listing = Order(NONE_OF_THEM, tuple(sorted(modules)), shown_texts(self._task, hidden_too=True), listed=True)
-        listed, first = self._run([listing, self._recording(modules)], OTHER_HASH_SEED)
-        return listed.collected, first
-
-    def recorded(self, modules: Mapping[str, LoweredModule]) -> RunOutcome:
-        return self._run([self._recording(modules)], OTHER_HASH_SEED)[0]
+    def listed(self, modules: Mapping[str, LoweredModule]) -> _Listed:
+        """All ids, and a recording of all of them under another hash seed."""
+        hidden = shown_texts(self._task, hidden_too=True)
+        ordinary = Order(NONE_OF_THEM, tuple(sorted(modules)), hidden, listed=True, watched=False)
+        graded = self._order(self._graded(modules), NONE_OF_THEM)
+        orders = [ordinary, graded, self._order(self._recording(modules), ())]
+        of_ordinary, of_graded, recording = self._run(orders, OTHER_HASH_SEED)
+        return _Listed(of_ordinary.collected, of_graded.collected, recording)
 
     def tried(
         self,
         modules: Mapping[str, LoweredModule],
         trials: Sequence[ChangedSolution],
-        collected: tuple[str, ...],
         first: RunOutcome,
+        run_as: Mapping[str, _Ids],
         cheap: Mapping[str, str],
     ) -> _Runs:
+        """Of the hidden tests alone, as a grade runs them."""
         start = {path: _start_text(self._task, path) for path in self._gold.written}
-        graded = {self._places[path]: module.graded for path, module in modules.items() if module.functions}
         changed = ({}, start, *(trial.texts for trial in trials), *((cheap,) if cheap else ()))
-        orders = [self._recording(modules), *(_all_of(graded, self._texts, edits) for edits in changed)]
+        recorded = tuple(each.recording for each in run_as.values()) or NONE_OF_THEM
+        graded = tuple(each.graded for each in run_as.values()) or NONE_OF_THEM
+        texts = self._graded(modules)
+        orders = [self._order(self._recording(modules), recorded)]
+        orders += [self._order(texts, graded, edits) for edits in changed]
         again, gold, at_start, *tried = self._run(orders, 0)
         cheaply = tried.pop() if cheap else None
         ended = tuple((trial, outcome) for trial, outcome in zip(trials, tried, strict=True) if outcome.ended)
-        return _Runs(collected, (first, again), gold, at_start, ended, cheaply, self._places)
+        return _Runs((first, again), gold, at_start, ended, cheaply)
 
     def of_module(self, path: str, outcome: RunOutcome) -> list[object]:
         """What the tests of one lowered module sent."""
-        return [sent for test, sent in outcome.sent.items() if file_of(test) == self._places[path]]
+        return [sent for test, sent in outcome.sent.items() if file_of(test) == self.places[path]]
 
-    def _recording(self, modules: Mapping[str, LoweredModule]) -> Order:
-        texts = {self._places[path]: module.recording for path, module in modules.items() if module.functions}
-        return _all_of(texts, self._texts, {})
+    def _recording(self, modules: Mapping[str, LoweredModule]) -> dict[str, str]:
+        return {self.places[path]: module.recording for path, module in modules.items() if module.functions}
+
+    def _graded(self, modules: Mapping[str, LoweredModule]) -> dict[str, str]:
+        return {self.places[path]: module.graded for path, module in modules.items() if module.functions}
+
+    def _order(
+        self, modules: Mapping[str, str], tests: Sequence[str], edits: Mapping[str, str | None] = NO_EDITS
+    ) -> Order:
+        texts = {**self._texts, **modules}
+        return Order(tests, tuple(sorted(modules)), texts, edits=edits, listed=True, watched=False)
 
     def _run(self, orders: Sequence[Order], hash_seed: int) -> list[RunOutcome]:
         return run_in_turn(self._task, self._accepted, orders, self._backend, hash_seed)
-
-
-def _all_of(modules: Mapping[str, str], texts: Mapping[str, str], edits: Mapping[str, str | None]) -> Order:
-    return Order((), tuple(sorted(modules)), {**texts, **modules}, edits=edits, listed=True)
 
 
 def _start_text(task: TaskFolder, path: str) -> str | None:
     return (task.tree / path).read_bytes().decode() if (task.tree / path).is_file() else None
 
 
-def _ids(task: TaskFolder, modules: Mapping[str, LoweredModule], runs: _Runs) -> dict[str, _Ids]:
+def _ids(
+    task: TaskFolder, modules: Mapping[str, LoweredModule], listed: _Listed, places: Mapping[str, str]
+) -> dict[str, _Ids]:
     """By hidden test: the same place among the parameter sets of its function."""
-    recording, graded = _by_function(runs.recordings[0].collected), _by_function(runs.gold.collected)
+    recording, graded = _by_function(listed.recording.collected), _by_function(listed.graded)
     found: dict[str, _Ids] = {}
-    for (path, name), tests in _by_function(runs.collected).items():
+    for (path, name), tests in _by_function(listed.ordinary).items():
         if path in modules and name in modules[path].functions:
-            lowered = (runs.places[path], modules[path].functions[name])
+            lowered = (places[path], modules[path].functions[name])
             both = [_Ids(*each) for each in zip(recording.get(lowered, []), graded.get(lowered, []), strict=False)]
             if len(both) == len(tests):
                 found.update(zip(tests, both, strict=True))

@@ -48,7 +48,9 @@ def narrowed(expected: dict[str, Any], tests: list[str] | None) -> dict[str, Any
     if tests is None:
         return expected
     files = sorted({test.partition("::")[0] for test in tests})
-    return {**expected, "files": files, "guards": sorted(set(expected["guards"]).intersection(tests))}
+    units = [unit for unit in expected["units"] if set(unit) <= set(tests)]
+    guards = sorted(set(expected["guards"]).intersection(tests))
+    return {**expected, "files": files, "hidden": tests, "units": units, "guards": guards}
 
 
 def put(tree: Path, contents: dict[str, bytes | None]) -> None:

@@ -3,8 +3,9 @@
 Rewards that whoever asks has found already are handed in: of nothing and of the solution, and of broken copies that the
 comparison was tried on. The other submissions (`honest_submissions.py`) pass our own rules about paths, then run once
 over a warm process, without the second run: that one is about fakes. Harbor's verifier runs on all of them, in one
-sandbox, one fork each. Of broken copies, but for one, both run only the hidden tests: guards tell nothing new there.
-One that does not end in time is left out: it earns 0 by definition. Writes below the temporary folder.
+sandbox, one fork each. Of broken copies, but for one, both run only the hidden tests: guards tell nothing new there. Of
+very many hidden tests each copy runs another part. One that does not end in time is left out: it earns 0 by definition.
+Writes below the temporary folder.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 
 from ..grading.overlay import restrict
 from ..running.test_runs import RunRequest, TestRun
@@ -33,6 +35,8 @@ SAME = 1e-5
 SHORTEST_LIMIT_S = 5.0
 IN_FULL = (NOTHING, SOLUTION, NEW_MODULE, f"{LAZY}none")
 """With the guards; the last one breaks them where anything does."""
+MAX_TESTS_OF_A_COPY = 60
+"""Hidden tests that a broken copy is compared on; unless one unit has more."""
 Run = Callable[[RunRequest], TestRun]
 
 
@@ -64,9 +68,9 @@ def both_verdicts(
     ours = dict(graded)
     left_out: list[str] = []
     for name in submissions.keys() - graded.keys():
-        counted = _counted(task.code_task, name)
-        result = run(_request(task, submissions[name], counted))
-        ours[name] = 0.0 if result.timed_out else _reward(task.code_task, result.passed, counted)
+        asked = part_for(name, task.code_task)
+        result = run(_request(task, submissions[name], _counted(asked)))
+        ours[name] = 0.0 if result.timed_out else _reward(asked, result.passed)
         if result.timed_out:
             left_out.append(name)
     compared = {name: each for name, each in submissions.items() if name not in left_out}
@@ -102,7 +106,7 @@ def harbor_rewards(task: TaskFolder, submissions: Mapping[str, Submission], back
     )
     source = Path(__file__).with_name("harbor_batch.py").read_text(encoding="utf-8")
     orders = [
-        {"changes": _changes(submission), "tests": None if name in IN_FULL else sorted(_counted(known, name))}
+        {"changes": _changes(submission), "tests": None if name in IN_FULL else part_for(name, known).hidden_tests}
         for name, submission in submissions.items()
     ]
     with open_sandbox(spec, backend) as sandbox:
@@ -119,8 +123,23 @@ def _changes(submission: Submission) -> dict[str, str | None]:
     return {**written, **dict.fromkeys(submission.removed)}
 
 
-def _counted(known: CodeTask, name: str) -> frozenset[str]:
-    return frozenset((*known.hidden_tests, *known.guard_tests) if name in IN_FULL else known.hidden_tests)
+def part_for(name: str, known: CodeTask) -> CodeTask:
+    """The tests and units that a submission is compared on."""
+    if name in IN_FULL:
+        return known
+    units = list(known.units or ((test,) for test in known.hidden_tests))
+    if len(known.hidden_tests) > MAX_TESTS_OF_A_COPY:
+        Random(name).shuffle(units)
+    kept = units[:1]
+    for unit in units[1:]:
+        if sum(map(len, kept)) + len(unit) <= MAX_TESTS_OF_A_COPY:
+            kept.append(unit)
+    hidden = tuple(sorted({test for unit in kept for test in unit}))
+    return known.model_copy(update={"units": tuple(kept), "hidden_tests": hidden, "guard_tests": ()})
+
+
+def _counted(known: CodeTask) -> frozenset[str]:
+    return frozenset((*known.hidden_tests, *known.guard_tests))
 
 
 def _request(task: TaskFolder, submission: Submission, counted: frozenset[str]) -> RunRequest:
@@ -141,7 +160,7 @@ def _limit_s(known: CodeTask) -> float:
     return max(SHORTEST_LIMIT_S, 5 * known.seconds_per_run)
 
 
-def _reward(known: CodeTask, passed: frozenset[str], counted: frozenset[str]) -> float:
-    if not counted & set(known.guard_tests) <= passed:
+def _reward(known: CodeTask, passed: frozenset[str]) -> float:
+    if not set(known.guard_tests) <= passed:
         return 0.0
     return known.share_of_units(passed)

@@ -16,9 +16,8 @@ from typing import NamedTuple
 from composer_replication.records import Message
 
 from ..sandbox.interface import Limits
-from ..tasks.asked import AskedTask
 from ..tasks.symbols import Module, first_line, parse_module
-from ..tasks.task import TaskFolder
+from ..tasks.task import AskedTask, TaskFolder
 from .code_blocks import parse_block, read_answer
 from .session import Grader, SessionLimits, TaskSession, ToolResult
 from .splicing import definitions_of, outermost, splice

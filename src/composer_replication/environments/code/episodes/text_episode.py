@@ -14,7 +14,7 @@ from composer_replication.records import JsonObject, Message, Trace
 from ...calls import without_thought
 from ...evidence import AttemptEvidence
 from ...protocol import PlainAnswer
-from ..tasks.asked import AskedTask
+from ..tasks.task import AskedTask
 from .session import Grader, SessionLimits, TaskSession
 from .text_calls import read_calls
 from .tools import TOOL_SCHEMAS, ToolError

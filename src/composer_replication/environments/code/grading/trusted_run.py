@@ -78,6 +78,8 @@ class Order:
     """Each test in a process of its own."""
     listed: bool = False
     """Whether to tell what was collected, also what is not run."""
+    watched: bool = True
+    """Whether to look after each test if what judges them was exchanged; needless where no reward comes of the run."""
 
 
 def run_trusted(task: TaskFolder, accepted: Accepted, order: Order, backend: str) -> RunOutcome:

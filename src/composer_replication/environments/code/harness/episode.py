@@ -20,8 +20,7 @@ from ...self_played import TokenSegment, Writer
 from ..episodes.session import Grader, SessionLimits, TaskSession, open_for_agent
 from ..sandbox.interface import MIB, ExecResult, Limits, Sandbox
 from ..sandbox.local import LocalSandbox
-from ..tasks.asked import AskedTask
-from ..tasks.task import TaskFolder
+from ..tasks.task import AskedTask, TaskFolder
 from . import relay
 from .known import Harness
 from .proxy import SOCKET, CallLimits, Capture, CaptureProxy

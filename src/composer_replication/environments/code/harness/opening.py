@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from composer_replication.errors import UsageError
 
 from ..episodes.session import Grader
-from ..tasks.asked import AskedTask
-from ..tasks.task import TaskFolder
+from ..tasks.task import AskedTask, TaskFolder
 from .known import HARNESSES, harness_of
 from .runtime import INSIDE, Runtime, open_runtime
 

@@ -31,7 +31,7 @@ from ..certificates.certify import Verdict
 from ..generators.commits.generate import NAME as COMMITS
 from ..generators.commits.states import earlier_states, repository_at
 from ..generators.kinds import GeneratorSettings, find_generator
-from ..running.coverage import survey
+from ..running.coverage import read_survey, survey, write_survey
 from ..running.needs import missing_imports, tell_missing
 from ..running.warm import TestSetup
 from ..tasks.loading import load_repository
@@ -39,7 +39,6 @@ from ..tasks.pytest_settings import refuse_missing
 from ..tasks.repository import CoverageMap, Repository
 from ..tasks.task import Candidate, Rejection, TaskFolder
 from ..tasks.trees import tree_hash
-from .survey_file import read_survey, write_survey
 from .workers import Job, certify_all
 
 

@@ -14,6 +14,7 @@ import hashlib
 import importlib
 import json
 import os
+import resource
 import select
 import shutil
 import signal
@@ -127,6 +128,8 @@ class Workshop:
             status = 70
             try:
                 os.close(reading)
+                if request["cpu_s"]:
+                    resource.setrlimit(resource.RLIMIT_CPU, (request["cpu_s"], request["cpu_s"] + 1))
                 self.enter()
                 with os.fdopen(writing, "w", encoding="utf-8") as out:
                     status = work(self, request, out)
@@ -142,7 +145,7 @@ class Workshop:
         output = (self.folder / "output").read_bytes()[-TAIL_CHARACTERS:].decode(errors="replace")
         return {
             "entries": entries_of(text),
-            "timed_out": timed_out,
+            "timed_out": timed_out or os.waitstatus_to_exitcode(status) == -signal.SIGXCPU,
             "exit_code": os.waitstatus_to_exitcode(status),
             "output": output,
             "cpu_s": usage.ru_utime + usage.ru_stime,

@@ -26,6 +26,8 @@ class RunRequest:
     trace: bool = False
     stop_at_failure: bool = False
     timeout_s: float = 120.0
+    cpu_s: int = 0
+    """Of processor time for the tests, in whole seconds; 0: no limit."""
 
     def as_json(self) -> dict[str, Any]:
         values = dict(vars(self))

@@ -24,11 +24,10 @@ from functools import cache
 
 from . import landlock_launcher
 from .errors import INSTALL, SandboxFailure, SandboxRefusal, SandboxUnavailable
-from .host_paths import HostPathsSandbox
 from .interface import ExecResult, NetworkPolicy, SandboxSpec
 from .launching import Launcher
 from .limits import counted_by_the_kernel, new_group, resource_limits, threads_of_user
-from .local import Command
+from .local import Command, HostPathsSandbox
 from .process import Outcome, Running
 from .seccomp import FilterPlan, build_filter, supported
 from .system import ETC_COPIES

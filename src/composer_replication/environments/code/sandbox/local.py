@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 import weakref
@@ -17,6 +18,7 @@ from .files import WorkingFolder
 from .interface import Changes, ExecResult, NetworkPolicy, SandboxSpec
 from .limits import Watch
 from .process import Outcome, Running
+from .system import base_environment
 from .users import copy_for_others, reachable_by
 from .workspace import Workspace
 
@@ -184,3 +186,29 @@ class LocalSandbox(ABC):
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise SandboxRefusal("this sandbox was killed")
+
+
+class HostPathsSandbox(LocalSandbox):
+    """Without a mount table: commands see the host's own paths, put where the spec's are mentioned."""
+
+    def __init__(self, spec: SandboxSpec, user: int | None = None) -> None:
+        super().__init__(spec, user)
+        self._places = {spec.workdir: self.workdir, **{inside: str(path) for inside, path in self.shown.items()}}
+
+    @property
+    def workdir(self) -> str:
+        return str(self.workspace.work)
+
+    def _environment(self) -> dict[str, str]:
+        return base_environment(str(self.workspace.area / "home"), str(self.workspace.area / "tmp"))
+
+    def _rewritten(self, text: str) -> str:
+        return rewrite_paths(text, self._places)
+
+
+def rewrite_paths(text: str, places: Mapping[str, str]) -> str:
+    """Whole paths and their children only: `/work/a` but neither `/workshop` nor `/home/work`."""
+    present = [re.escape(inside) for inside in sorted(places, key=len, reverse=True) if inside in text]
+    if not present:
+        return text
+    return re.sub(rf"(?<![\w./-])({'|'.join(present)})(?![\w.-])", lambda match: places[match[1]], text)

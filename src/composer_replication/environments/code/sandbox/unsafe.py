@@ -13,10 +13,9 @@ import signal
 import subprocess
 import time
 
-from .host_paths import HostPathsSandbox
 from .interface import ExecResult
 from .limits import apply_limits, resource_limits
-from .local import Command
+from .local import Command, HostPathsSandbox
 from .process import Running
 
 NOT_FOUND = 127

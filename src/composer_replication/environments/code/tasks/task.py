@@ -12,7 +12,7 @@ On disk a task is a folder in Harbor's format, with our own record next to it:
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from composer_replication.records import JsonObject, Record, Task
+from composer_replication.records import JsonObject, Message, Record, Task
 
 from ...evidence import Symbol
 
@@ -158,3 +158,16 @@ class Grade:
     """Paths of the submission that are not editable."""
     notes: tuple[str, ...] = ()
     wall_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class AskedTask:
+    """A code task as it is put to a policy: how the conversation begins, and what results are told apart by."""
+
+    folder: TaskFolder
+    messages: tuple[Message, ...]
+    labels: Mapping[str, str]
+
+    @property
+    def task_id(self) -> str:
+        return self.folder.code_task.task.task_id

@@ -16,7 +16,7 @@ from ...planning.refusals import refuse_stored_traces_in_several
 from ...step.balance import Balance
 from ...step.log import StepLog
 from ...step.stored import StoredChannels
-from ...stored.batches import SPREAD, LikeLengths
+from ...stored.batches import SPREAD, LikeLengths, row_places
 from ...stored.examples import TraceExample
 from . import checkpoints
 from .engine import AccelerateEngine
@@ -35,8 +35,8 @@ class OfflineComposerTrainer(Trainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         """The library's, where all examples are of about one length."""
-        examples = cast("list[TraceExample]", self.train_dataset if train_dataset is None else train_dataset)
-        lengths = [example.longest_row for example in examples]
+        examples = cast("Sequence[TraceExample]", self.train_dataset if train_dataset is None else train_dataset)
+        lengths = [row.longest_row for row in row_places(examples)]
         if max(lengths) <= SPREAD * min(lengths):
             return super()._get_train_sampler(train_dataset)
         return LikeLengths(examples, self._train_batch_size, self.args.seed)

@@ -24,7 +24,6 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from composer_replication.objective import GrpoSettings, Schedule, SdpoSettings, TrdpoSettings
 
 from ...channels import Channel, ReplayPreference, SelfDistillation, schedule_of, scheduled
-from ...lessons.distillation import Distilled
 from ...lessons.metrics import found_sites, site_metrics
 from ...lessons.online_sites import MAX_TEACHER_TOKENS, Accepts, Hinter, OnlineSite, Rolled, find_online_sites
 from ...lessons.self_teacher import SelfTeacher
@@ -36,15 +35,13 @@ from ...rollouts.samples import RolloutSamples
 from ...step.balance import Balance
 from ...step.gradients import POLICY
 from ...step.log import StepLog
-from ...step.online import Lesson, OnlineDistillation, RolloutRows
+from ...step.online import SDPO, Lesson, OnlineDistillation, RolloutRows, with_lesson
 from ...step.stored import StoredChannels
 from ...stored.collator import Batch
 from . import checkpoints
 from .dynamic_sampling import PromptStream, flat_groups, replace_rows, rows_of
 from .engine import AccelerateEngine
 from .environment_traces import trace_of_messages
-
-SDPO = "sdpo"
 
 
 class ComposerReplicationTrainer(GRPOTrainer):
@@ -261,19 +258,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         with self._lesson(model, inputs) as lesson:
             loss = super()._compute_loss(model, inputs)
         micro_steps = self.current_gradient_accumulation_steps
-        self._log.log("channel/policy", micro_steps * loss)
-        policy_weight = self._balance.weight(POLICY)
-        loss = loss if policy_weight == 1 else policy_weight * loss
-        distilled = self._online.distil(lesson) if self._online and lesson and lesson.most else None
-        if self._online:
-            # A micro-step's part of the sum over the step, so that their mean is that sum.
-            value = micro_steps * distilled.loss / self._balance.probed_weight(SDPO) if distilled else 0.0
-            self._log.log(f"channel/{SDPO}", value)
-        if self._balance.is_capped:
-            self._measure(model, loss, lesson, distilled)
-        if self._online and lesson and distilled:
-            self._online.check_empty_hint(lesson, self.state.global_step)
-            loss = loss + distilled.loss if self._balance.weight(SDPO) else loss
+        unwrapped, step = self.accelerator.unwrap_model(model), self.state.global_step
+        loss = with_lesson(loss, lesson, self._online, self._balance, self._log, unwrapped, micro_steps, step)
         if self._balance.is_capped and self.accelerator.sync_gradients:
             self._balance.conclude(self._engine, self._log)
         if self._token_weights and self.accelerator.sync_gradients:
@@ -298,14 +284,6 @@ class ComposerReplicationTrainer(GRPOTrainer):
         number = float(inputs["sdpo_number"].clamp(min=1)) / self.accelerator.num_processes
         number = number * self.current_gradient_accumulation_steps / self._grpo_args.steps_per_generation
         return self._online.lesson(model, sites, rows, number, self._balance.probed_weight(SDPO))
-
-    def _measure(self, model: Any, loss: Tensor, lesson: Lesson | None, distilled: Distilled | None) -> None:
-        unwrapped = self.accelerator.unwrap_model(model)
-        states = [lesson.hidden_BTH] if lesson and lesson.hidden_BTH is not None else []
-        self._balance.measure(unwrapped, POLICY, loss, states=states)
-        if distilled is not None:
-            weight = self._balance.scheduled(SDPO) / self._balance.probed_weight(SDPO)
-            self._balance.measure(unwrapped, SDPO, distilled.loss, weight, states)
 
     # Token weights
 

@@ -20,17 +20,16 @@ from trl.experimental.async_grpo.async_grpo_trainer import AsyncGRPOTrainer
 from composer_replication.objective import GrpoSettings, Schedule, SdpoSettings
 
 from ...channels import Channel, schedule_of, scheduled
-from ...lessons.distillation import Distilled
 from ...lessons.self_teacher import SelfTeacher
 from ...models.states import language_model
 from ...step.balance import Balance
 from ...step.gradients import POLICY
 from ...step.log import StepLog
-from ...step.online import Lesson, OnlineDistillation
+from ...step.online import SDPO, Lesson, OnlineDistillation, with_lesson
 from ...step.stored import StoredChannels
 from ...stored.collator import Batch
 from ..trl.engine import AccelerateEngine
-from ..trl.trainer import SDPO, Following
+from ..trl.trainer import Following
 from .attention import register_attention, without_a_gpu
 from .samples import PackedRows
 
@@ -109,15 +108,8 @@ class AsyncComposerTrainer(AsyncGRPOTrainer):
         if self._is_plain:
             self._log.flush()
             return loss
-        self._log.log("channel/policy", micro_steps * loss)
-        policy_weight = self._balance.weight(POLICY)
-        loss = loss if policy_weight == 1 else policy_weight * loss
-        distilled = self._distil(lesson, micro_steps)
-        if self._balance.is_capped:
-            self._measure(model, loss, lesson, distilled)
-        if self._online and lesson and distilled:
-            self._online.check_empty_hint(lesson, self.state.global_step)
-            loss = loss + distilled.loss if self._balance.weight(SDPO) else loss
+        unwrapped, step = self.accelerator.unwrap_model(model), self.state.global_step
+        loss = with_lesson(loss, lesson, self._online, self._balance, self._log, unwrapped, micro_steps, step)
         if self._balance.is_capped and self.accelerator.sync_gradients:
             self._balance.conclude(self._engine, self._log)
         self._log.flush()
@@ -152,24 +144,6 @@ class AsyncComposerTrainer(AsyncGRPOTrainer):
             return nullcontext()
         number = float(len(packed.sites) * micro_steps)
         return self._online.lesson(model, packed.sites, packed, number, self._balance.probed_weight(SDPO))
-
-    def _distil(self, lesson: Lesson | None, micro_steps: int) -> Distilled | None:
-        if self._online is None or lesson is None:
-            return None
-        if not lesson.most:
-            self._log.log(f"channel/{SDPO}", 0.0)
-            return None
-        distilled = self._online.distil(lesson)
-        self._log.log(f"channel/{SDPO}", micro_steps * distilled.loss / lesson.weight)
-        return distilled
-
-    def _measure(self, model: Any, loss: Tensor, lesson: Lesson | None, distilled: Distilled | None) -> None:
-        unwrapped = self.accelerator.unwrap_model(model)
-        states = [lesson.hidden_BTH] if lesson and lesson.hidden_BTH is not None else []
-        self._balance.measure(unwrapped, POLICY, loss, states=states)
-        if distilled is not None:
-            weight = self._balance.scheduled(SDPO) / self._balance.probed_weight(SDPO)
-            self._balance.measure(unwrapped, SDPO, distilled.loss, weight, states)
 
     def _keep_logprobs(self, module: Any, arguments: Any, output: Any) -> None:
         found = getattr(output, "log_probs", None)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from composer_replication.syntax import PlacedNode, PlacedSource, parse
 
-from ...tasks.symbols import FunctionNode
+from ...tasks.symbols import FunctionNode, first_line
 
 
 class Splice(NamedTuple):
@@ -22,6 +23,7 @@ class SourceText(PlacedSource):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.tree = parse(text)
+        self._blocks: dict[tuple[int, int], ast.Module] = {}
 
     def replace(self, node: PlacedNode, replacement: bytes | str) -> Splice:
         return Splice(
@@ -48,17 +50,32 @@ class SourceText(PlacedSource):
 
     def apply(self, splice: Splice) -> str | None:
         """The new text, or None where it is no Python or means the same."""
-        changed = self.content[: splice.start] + splice.replacement + self.content[splice.end :]
+        start, end = self._block(splice)
+        block = self.content[start : splice.start] + splice.replacement + self.content[splice.end : end]
         try:
-            text = changed.decode()
-            tree = parse(text)
+            text = (self.content[:start] + block + self.content[end:]).decode()
+            changed = parse(block.decode())
         except (SyntaxError, ValueError):
             return None
-        return None if ast.dump(tree) == self._dump else text
+        return None if is_same_tree(changed, self._parsed(start, end)) else text
+
+    def _block(self, splice: Splice) -> tuple[int, int]:
+        """Of the whole top-level statement around a splice: to parse that is enough, and large files have many."""
+        starts = [0, *self._top_starts[1:], len(self.content)]
+        for start, end in pairwise(starts):
+            if start <= splice.start and splice.end <= end:
+                return start, end
+        return 0, len(self.content)
 
     @cached_property
-    def _dump(self) -> str:
-        return ast.dump(self.tree)
+    def _top_starts(self) -> list[int]:
+        """Of lines on which a top-level statement begins, its decorators included."""
+        return sorted({self.line_starts[first_line(statement) - 1] for statement in self.tree.body})
+
+    def _parsed(self, start: int, end: int) -> ast.Module:
+        if (start, end) not in self._blocks:
+            self._blocks[start, end] = parse(self.content[start:end].decode())
+        return self._blocks[start, end]
 
     @cached_property
     def functions(self) -> dict[str, FunctionNode]:
@@ -73,6 +90,25 @@ def read_source(text: str) -> SourceText | None:
         return SourceText(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
+
+
+def is_same_tree(left: ast.AST, right: ast.AST) -> bool:
+    """Without regard to places. Stops at the first difference, unlike a comparison of `ast.dump`."""
+    pending: list[tuple[object, object]] = [(left, right)]
+    while pending:
+        one, other = pending.pop()
+        if type(one) is not type(other):
+            return False
+        if isinstance(one, ast.AST):
+            pending += [(getattr(one, field, None), getattr(other, field, None)) for field in one._fields]
+        elif isinstance(one, list) and isinstance(other, list):
+            parts: tuple[list[object], list[object]] = (one, other)
+            if len(parts[0]) != len(parts[1]):
+                return False
+            pending += zip(*parts, strict=True)
+        elif repr(one) != repr(other):  # 0.0 and -0.0 are equal and not the same
+            return False
+    return True
 
 
 def _functions(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, FunctionNode]]:

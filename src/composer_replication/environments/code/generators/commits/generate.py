@@ -20,13 +20,13 @@ from ...tasks.symbols import source_index
 from ...tasks.task import Candidate, Grain, Rejection
 from ..bug_injection.generate import source_patterns
 from ..difficulty import static_difficulty
-from ..feature_deletion.statement import DOCUMENTS, chosen_examples, possible_examples
+from ..feature_deletion.example_tests import chosen_examples, possible_examples
+from ..feature_deletion.statement import DOCUMENTS
 from ..feature_deletion.visible import test_function
 from ..kinds import GeneratorSettings
 from .change import CommitChange, NotTakenBack, take_back
 from .history import Commit, GitHistory
-from .message import cleaned, is_revert, says_something
-from .statement import CommitWords, statements
+from .statement import CommitWords, cleaned, is_revert, says_something, statements
 from .states import stretch_of
 from .take_back import splices
 

@@ -22,9 +22,10 @@ from ..difficulty import static_difficulty
 from ..kinds import GeneratorSettings
 from .cascade import import_graph
 from .edits import MODES, Deletion, Mode, NotDeletable, delete
+from .example_tests import chosen_examples, possible_examples
 from .import_time import Target
 from .select import MIN_TESTS, Feature, Selector, leaves_guards
-from .statement import chosen_examples, possible_examples, statements
+from .statement import statements
 from .visible import test_function
 
 GRAINS: tuple[Grain, ...] = get_args(Grain)[::-1]
@@ -178,7 +179,7 @@ def _candidate(bench: _Bench, feature: Feature, mode: Mode, taken: set[str]) -> 
     if len(failing) < MIN_TESTS[feature.grain] or not leaves_guards(failing, feature.grain, coverage):
         return None
     examples = chosen_examples(repository, symbols, failing, MIN_TESTS[feature.grain])
-    if mode == "stub-nodoc" and not examples:
+    if mode == "stub-nodoc" and not _shows_each(examples, symbols, bench):
         return None  # nothing would say what the feature does
     return Candidate(
         name=_unused(f"{repository.name}-{mode}-{feature.name}", taken),
@@ -187,7 +188,7 @@ def _candidate(bench: _Bench, feature: Feature, mode: Mode, taken: set[str]) -> 
         symbols=symbols,
         edits=deletion.edits,
         expected_failing=failing,
-        statement=statements(repository, symbols, mode, deletion.removed, sorted(examples)),
+        statement=statements(repository, symbols, mode, deletion.removed, sorted(examples), deletion.edits),
         editable=_editable(repository, deletion),
         grain=feature.grain,
         difficulty=static_difficulty(
@@ -208,6 +209,11 @@ def _deletable_part(bench: _Bench, feature: Feature, mode: Mode) -> tuple[tuple[
     part = tuple(symbol for symbol in feature.symbols if bench.goes_alone(symbol))
     deletion = bench.clean_deletion(part, mode) if len(part) > 1 else None
     return (part, deletion) if deletion else None
+
+
+def _shows_each(examples: Set[str], symbols: Iterable[Symbol], bench: _Bench) -> bool:
+    """Whether every symbol is run by a test that is shown."""
+    return all(examples & set(map(test_function, bench.tests_of([symbol]))) for symbol in symbols)
 
 
 def _is_among(function: str, lost: frozenset[str]) -> bool:

@@ -9,28 +9,25 @@ from __future__ import annotations
 
 import ast
 import inspect
-import itertools
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from pathlib import PurePosixPath
 
 from ...tasks.repository import Repository, module_name
-from ...tasks.symbols import Definition, Module, SourceIndex, code_lines, docstring_node, source_index
+from ...tasks.symbols import Definition, Module, SourceIndex, docstring_node, first_line, source_index
 from ...tasks.task import Level, Symbol
 from ...tasks.trees import files_of
+from .example_tests import example_text
+from .gold_lines import MIN_GOLD_LINE, gold_lines, plain, without_gold
 from .import_time import Target
 from .splices import header_end
-from .visible import test_function
+from .went_along import lines_that_went
 
 MAX_PARAGRAPHS = 3
 MAX_PARAGRAPH = 600
-MAX_EXAMPLES = 2
-MAX_EXAMPLE_LINES = 16
 MAX_DOCUMENTS = 40
-MIN_GOLD_LINE = 8
-"""Characters without spaces: `else:` is nobody's secret."""
 DOCUMENTS = (".rst", ".md", ".txt")
 HISTORY = re.compile(r"(?i)change|history|news|release|licen[cs]e|requirements|authors")
 SENTENCE_END = re.compile(r"(?<=[.!?])\s|\n\s*\n")
@@ -40,6 +37,7 @@ WHAT_HAPPENED = {
     "remove": "What is named below was taken out of the source, with its imports, exports and aliases.",
     "remove-file": "What is named below was deleted with its files, and every import of them.",
 }
+EXAMPLES = "For example, these tests pass when the work is done:"
 RULES = (
     "The tests that are left pass now and must go on passing: `python -m pytest`. "
     "Other tests, which you cannot see, decide. Change the package, not its tests."
@@ -52,8 +50,10 @@ def statements(
     mode: str,
     removed: Iterable[Target] = (),
     examples: Iterable[str] = (),
+    edits: Mapping[str, str | None] | None = None,
 ) -> dict[Level, str]:
-    """`examples` names test functions (`path::name`) whose text L0 may show."""
+    """`examples` names test functions (`path::name`) whose text L0 may show; of `edits` it is told what they take
+    besides the symbols."""
     index = source_index(repository)
     documented = mode != "stub-nodoc"
     gold = gold_lines(index, symbols) | (frozenset() if documented else _docstring_lines(index, symbols))
@@ -63,93 +63,52 @@ def statements(
     purposes = [_purpose_line(index, symbol, documented) for symbol in symbols]
     documents = _documentation(repository, symbols)
     shown = [text for name in examples if (text := example_text(index, name, gold))]
-    full = [opening, required, *signatures, *titled("From the documentation:", documents)]
-    full += [*titled("For example, these tests pass when the work is done:", shown), RULES]
+    went = lines_that_went(index, edits or {}) if mode.startswith("remove") else {}
+    along = titled("These lines went too:", [_code("\n".join([f"# {path}", *lines])) for path, lines in went.items()])
+    full = [opening, required, *signatures, *along, *titled("From the documentation:", documents)]
+    full += [*titled(EXAMPLES, shown), RULES]
     texts: dict[Level, list[str]] = {
         "L0": full,
-        "L1": [opening, required, *signatures, RULES],
+        "L1": [opening, required, *signatures, *along, RULES],
         "L2": [opening, required, "\n".join(purposes), RULES],
         "L3": [_one_line(index, symbols, mode, required if not mode.startswith("stub") else ""), RULES],
     }
     return {level: without_gold("\n\n".join(filter(None, parts)), gold) + "\n" for level, parts in texts.items()}
 
 
-def gold_lines(index: SourceIndex, symbols: Iterable[Symbol]) -> frozenset[str]:
-    """Lines of the bodies that go, without spaces."""
-    lines = (
-        _plain(line)
-        for symbol in symbols
-        for definition in index.definitions[symbol]
-        for member in (index.class_members(symbol) if definition.kind == "class" else (definition,))
-        for line in code_lines(index.sources[symbol.file], member.node)
-    )
-    return frozenset(line for line in lines if len(line) >= MIN_GOLD_LINE)
-
-
-def without_gold(text: str, gold: frozenset[str]) -> str:
-    return "\n".join(line for line in text.splitlines() if _plain(line) not in gold)
-
-
-def example_text(index: SourceIndex, function: str, gold: frozenset[str]) -> str | None:
-    """The source of a short test function that holds no line of the solution."""
-    path, _, name = function.partition("::")
-    module = index.tests.get(path)
-    found = [each for each in module.definitions if each.symbol.name == name] if module else []
-    if module is None or len(found) != 1 or "::" in name:
-        return None
-    node = found[0].node
-    lines = module.lines[node.lineno - 1 : node.end_lineno]
-    if len(lines) > MAX_EXAMPLE_LINES or any(_plain(line) in gold for line in lines):
-        return None
-    return _code("".join(lines))
-
-
-def chosen_examples(
-    repository: Repository, symbols: Iterable[Symbol], tests: Iterable[str], needed: int
-) -> frozenset[str]:
-    """Up to two short test functions to show, where more than enough stay hidden. The shortest names first."""
-    index = source_index(repository)
-    gold = gold_lines(index, symbols)
-    functions = sorted(set(map(test_function, tests)), key=lambda name: (len(name), name))
-    spare = min(MAX_EXAMPLES, len(functions) - needed - 1)
-    fitting = (name for name in functions if example_text(index, name, gold))
-    return frozenset(itertools.islice(fitting, max(spare, 0)))
-
-
-def possible_examples(repository: Repository, symbols: Iterable[Symbol], tests: Iterable[str]) -> dict[str, str]:
-    """Test functions that are short enough to be shown and tell nothing of the solution, with their texts."""
-    index = source_index(repository)
-    gold = gold_lines(index, symbols)
-    texts = ((name, example_text(index, name, gold)) for name in sorted(set(map(test_function, tests))))
-    return {name: text for name, text in texts if text is not None}
-
-
-def _plain(line: str) -> str:
-    """Without spaces, and without the signs of quotation and of an interactive session."""
-    return "".join(line.split()).lstrip(">").removeprefix("...")
-
-
 def _docstring_lines(index: SourceIndex, symbols: Iterable[Symbol]) -> frozenset[str]:
     """Where a docstring went too, its words are not told by another way."""
     texts = (documentation_of(each) for symbol in symbols for each in index.definitions[symbol])
     return frozenset(
-        plain for text in texts for line in text.splitlines() if len(plain := _plain(line)) >= MIN_GOLD_LINE
+        found for text in texts for line in text.splitlines() if len(found := plain(line)) >= MIN_GOLD_LINE
     )
 
 
 def described(index: SourceIndex, symbol: Symbol, documented: bool = True) -> str:
-    definition = index.definitions[symbol][0]
+    definitions = index.definitions[symbol]
     module = index.sources[symbol.file]
     parts = [f"### `{symbol.name}` in `{symbol.file}`"]
-    members = index.class_members(symbol) if definition.kind == "class" else ()
-    shown = [definition, *(each for each in members if not each.short_name.startswith("_"))]
+    members = index.class_members(symbol) if definitions[0].kind == "class" else ()
+    asked = [each.symbol for each in members if is_asked_for(index, each.short_name, {symbol.name})]
+    shown = [*definitions, *(each for member in asked for each in index.definitions[member])]
     parts.append(_code("\n".join(signature(module, each) for each in shown)))
     for each in shown if documented else ():
         documentation = documentation_of(each)
         if documentation:
-            heading = "" if each is definition else f"`{each.short_name}`: "
+            heading = "" if each in definitions else f"`{each.short_name}`: "
             parts.append(textwrap.indent(heading + documentation, "> ", lambda _: True))
     return "\n\n".join(parts)
+
+
+def is_asked_for(index: SourceIndex, name: str, gone: Collection[str]) -> bool:
+    """Whether somebody else could need the name: it is public or Python's own, or a test or a function that stays (in
+    none of these definitions) uses it."""
+    if not name.startswith("_") or (name.startswith("__") and name.endswith("__")):
+        return True
+    users = index.mentioned_by.get(name, frozenset[Symbol]())
+    return any(name in module.words for module in index.tests.values()) or any(
+        user.name not in gone and user.name.rpartition(".")[0] not in gone for user in users
+    )
 
 
 def _purpose_line(index: SourceIndex, symbol: Symbol, documented: bool) -> str:
@@ -167,20 +126,38 @@ def _one_line(index: SourceIndex, symbols: tuple[Symbol, ...], mode: str, requir
 
 
 def required_names(index: SourceIndex, removed: Iterable[Target]) -> str:
-    """Where the removed names could be imported from."""
+    """Where the removed names could be imported from. What a module only imports from outside is nobody's business,
+    unless a test writes it with the module's name."""
+    removed = frozenset(removed)
+    gone = {name for _, name in removed}
     dotted = sorted(
-        {
-            f"{module_name(path, index.repository.source_roots)}.{name}"
-            for path, name in removed
-            if path in index.sources and "." not in name and not name.startswith("_")
-        }
+        dotted
+        for path, name in removed
+        if path in index.sources and "." not in name and name != "__all__" and is_asked_for(index, name, gone)
+        for dotted in [f"{module_name(path, index.repository.source_roots)}.{name}"]
+        if name not in _from_outside(index, path) or any(dotted in each.text for each in index.tests.values())
     )
     return "These names must exist again: " + ", ".join(f"`{name}`" for name in dotted) + "." if dotted else ""
 
 
+def _from_outside(index: SourceIndex, path: str) -> frozenset[str]:
+    module = index.sources[path]
+    imports = [node for node in ast.walk(module.tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return frozenset(
+        (alias.asname or alias.name).partition(".")[0]
+        for node in imports
+        for alias in node.names
+        if index.find_module(module, *_origin(node, alias)) is None
+    )
+
+
+def _origin(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> tuple[int, str]:
+    return (node.level, node.module or "") if isinstance(node, ast.ImportFrom) else (0, alias.name)
+
+
 def signature(module: Module, definition: Definition) -> str:
     node = definition.node
-    start = module.line_starts[node.lineno - 1]
+    start = module.line_starts[first_line(node) - 1]
     return textwrap.dedent(module.text[start : header_end(module, node)])
 
 

@@ -39,6 +39,7 @@ def main(given: dict[str, Any]) -> None:
     if len(orders) == 1:
         run(plugin, channel, 0, orders.pop(), given)
     warm_up()
+    keep_compiled()
     for number, order in enumerate(orders):
         before = exchange(order["edits"])
         child = os.fork()
@@ -56,6 +57,14 @@ def warm_up() -> None:
     for name in (*(f"_pytest.{plugin}" for plugin in default_plugins), "asyncio"):
         importlib.import_module(name)
     gc.freeze()
+
+
+def keep_compiled() -> None:
+    """What one order compiled serves the next; of edited files too, whose time is taken from their content."""
+    import tempfile
+
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = tempfile.mkdtemp()
 
 
 def loaded(texts: Mapping[str, str]) -> Any:
@@ -84,6 +93,8 @@ class GivenText(InspectLoader):
 
 def exchange(edits: Mapping[str, str | None]) -> dict[str, str | None]:
     """Write files of the tree (None: remove); what was there before."""
+    from hashlib import sha256
+
     before: dict[str, str | None] = {}
     for path, text in edits.items():
         before[path] = None
@@ -95,6 +106,8 @@ def exchange(edits: Mapping[str, str | None]) -> dict[str, str | None]:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             with open(path, "w", encoding="utf-8", newline="") as file:
                 file.write(text)
+            when = int.from_bytes(sha256(text.encode()).digest()[:4], "big") >> 1
+            os.utime(path, (when, when))
     return before
 
 

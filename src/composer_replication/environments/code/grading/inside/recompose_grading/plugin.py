@@ -33,6 +33,7 @@ class Recorder:
         self._wanted: frozenset[str] = frozenset(order["tests"])
         self._isolated: bool = order["isolated"]
         self._listed: bool = order["listed"]
+        self._watched: bool = order["watched"]
         self._observer = Observer()
         self._modules = MemoryModules(texts, {**self._observer.names(), "_other": other})
         self._phases: dict[str, list[str]] = {}
@@ -47,7 +48,8 @@ class Recorder:
 
     def pytest_sessionstart(self) -> None:
         self._modules.go_first()
-        self._seal.close()
+        if self._watched:
+            self._seal.close()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:

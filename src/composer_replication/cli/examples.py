@@ -1,0 +1,55 @@
+"""What `sites`, `hint` and `pair` end with: three examples of what they made, and the next command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from composer_replication.errors import quoted
+from composer_replication.records import ErrorSite, Hint, PreferencePair, render_action
+from composer_replication.runs import NEXT_COMMAND, Run
+from composer_replication.viewer.visible import one_line
+
+EXAMPLES, LOOKED_AT, WIDTH = 3, 300, 90
+
+
+class Exemplified(NamedTuple):
+    record_type: type[Any]
+    id: Callable[[Any], str]
+    kind: Callable[[Any], str]
+    """Examples are of different kinds where there are several."""
+    text: Callable[[Any], str]
+    then: str
+    """The stage that comes next."""
+
+
+OF = {
+    "sites": Exemplified(
+        ErrorSite, lambda site: site.site_id, lambda site: site.error_kind, lambda site: site.error_message, "hints"
+    ),
+    "hints": Exemplified(Hint, lambda hint: hint.hint_id, lambda hint: hint.layer, lambda hint: hint.text, "replay"),
+    "pairs": Exemplified(
+        PreferencePair,
+        lambda pair: pair.pair_id,
+        lambda pair: pair.kind or pair.agreement.tier,
+        lambda pair: f"{render_action(pair.chosen)} over {render_action(pair.rejected)}",
+        "training",
+    ),
+}
+
+
+def examples(run: Run, noun: str) -> Iterator[str]:
+    """Lines for a terminal. Reads the first few hundred records, so it takes no time with many."""
+    of = OF[noun]
+    with_kinds: dict[str, Any] = {}
+    rest: list[Any] = []
+    for record in islice(run.stage(noun).stream(of.record_type), LOOKED_AT):
+        if with_kinds.setdefault(of.kind(record), record) is not record:
+            rest.append(record)
+    chosen = [*with_kinds.values(), *rest][:EXAMPLES]
+    for record in chosen:
+        yield f"  e.g. {of.id(record)}  {of.kind(record)}: {one_line(of.text(record), WIDTH)}"
+    if chosen:
+        yield f"look: recompose show {quoted(run.path)} {of.id(chosen[0])}"
+    yield f"next: {NEXT_COMMAND[of.then].replace('RUN', quoted(run.path))}"

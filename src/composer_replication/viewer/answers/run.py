@@ -1,0 +1,250 @@
+"""Answers about a whole run: its funnel with reasons, spend and agreement; two arms side by side; the monitor."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from statistics import fmean
+from typing import Any
+
+from composer_replication import __version__
+from composer_replication.errors import UsageError, quoted
+from composer_replication.records import JsonObject
+from composer_replication.runs import NEXT_COMMAND
+
+from ..lookup import RunView
+from .parts import shown_turn, trace_card
+from .training import training
+
+REASON = "{reason}"
+FUNNEL = (
+    ("ingestion", "traces", "traces", {"skipped": None, "quarantined": None}),
+    ("sites", "sites", "sites", {"faults": {"page": "sites", "fault": REASON}}),
+    ("hints", "hints", "hints", {"dropped": {"page": "sites", "lacks": "hints"}}),
+    ("replay", "replies", "replies", {"outcomes": {"page": "replies", "outcome": REASON}, "not_asked": None}),
+    ("pairs", "pairs", "pairs", {"verdicts": {"page": "sites", "lacks": "pairs"}}),
+    ("training", "steps", "training", {"skipped": None}),
+)
+"""CachedStage, count that it leaves, page, and counts that say why something is gone, with a filter for them."""
+KEPT = ("policy", "answered", "paired")
+POINTS, MAX_LISTED = 200, 500
+
+
+def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
+    stages = [(noun, view.run.stage(noun).manifest) for noun in NEXT_COMMAND]
+    counts = {noun: manifest["counts"] for noun, manifest in stages if manifest}
+    path, origin = view.run.path, _json_file(view, "manifest.json") or {}
+    missing = next((noun for noun, *_ in FUNNEL if noun not in counts), None)
+    command = NEXT_COMMAND[missing] if missing else "recompose evaluate RUN" if "evaluation" not in counts else None
+    config = view.run.config
+    return {
+        "run": view.name,
+        "path": str(path),
+        **{name: origin.get(name) for name in ("created", "version")},
+        "environment": config.environment.name,
+        "model": config.model.name,
+        "seed": config.seed,
+        "config": config.model_dump(mode="json"),
+        "stages": [_stage(noun, manifest) for noun, manifest in stages],
+        "funnel": [_funnel_row(counts, *row) for row in FUNNEL],
+        "spend": _spend(view, counts),
+        "result": _json_file(view, "report.json"),
+        "next": command and command.replace("RUN", quoted(path)),
+    }
+
+
+def compare(view: RunView, query: Mapping[str, str], other: RunView | None = None) -> JsonObject:
+    """Arms on the same tasks: before and after of one run, or one phase of two runs."""
+    from composer_replication.evaluation.stats import mean_interval, paired_difference
+
+    phases = query.get("phase") or ("after" if other else "before"), query.get("with_phase") or "after"
+    arms = list(zip((view, other or view), phases, strict=True))
+    rewards = [_rewards(each, phase) for each, phase in arms]
+    splits = [split for split in rewards[0] if split in rewards[1]]
+    split = query.get("split") or (splits[0] if splits else "")
+    one, two = (found.get(split, {}) for found in rewards)
+    tasks = [task for task in one if task in two]
+    a, b = ([fmean(found[task]) for task in tasks] for found in (one, two))
+    return {
+        "splits": splits,
+        "split": split,
+        "arms": [
+            {
+                "run": each.name,
+                "phase": phase,
+                "label": f"{each.name}, {phase}",
+                "success": mean_interval(values).model_dump() if values else None,
+            }
+            for (each, phase), values in zip(arms, (a, b), strict=True)
+        ],
+        "difference": paired_difference(a, b).model_dump() if tasks else None,
+        "tasks": [{"task_id": task, "a": x, "b": y} for task, x, y in zip(tasks, a, b, strict=True)],
+        "metrics": {"a": training(view, {})["rows"], "b": training(other, {})["rows"] if other else []},
+    }
+
+
+def monitor(view: RunView, query: Mapping[str, str]) -> JsonObject:
+    view.fresh()
+    stage = view.run.stage("monitor")
+    order = "ORDER BY facts ->> 'alarm' DESC, facts ->> 'p' DESC LIMIT ?"
+    return {
+        "done": stage.is_done,
+        "next": None if stage.is_done else NEXT_COMMAND["monitor"].replace("RUN", quoted(view.run.path)),
+        "counts": stage.counts if stage.is_done else {},
+        "verdicts": view.facts(f"kind = 'verdict' {order}", MAX_LISTED),
+        "findings": [found.body for found in view.all("kind = 'finding' ORDER BY number LIMIT ?", MAX_LISTED)],
+    }
+
+
+def finding(view: RunView, query: Mapping[str, str]) -> JsonObject:
+    view.fresh()
+    found = view.get("finding", query.get("id", ""))
+    turn = turn_of_step(view, str(found.trace_id), found.body["step"])
+    return {
+        "finding": found.body,
+        "trace": trace_card(view, str(found.trace_id)),
+        "turn": None if turn is None else shown_turn(view, str(found.trace_id), turn),
+    }
+
+
+def turn_of_step(view: RunView, trace_id: str, step: int) -> int | None:
+    """The turn of a tool call, counted over the whole trace; None for an attempt as a whole."""
+    turns, calls = view.get("trace", trace_id).facts["turns"], 0
+    if step < 0:
+        return None
+    for start in range(0, turns, MAX_LISTED):
+        window = view.cache.part(trace_id, "t", start, start + MAX_LISTED)
+        first = window[0]["start"]
+        messages = view.cache.part(trace_id, "m", first, window[-1]["end"])
+        for place, turn in enumerate(window, start):
+            calls += len(messages[turn["start"] - first].get("tool_calls") or ())
+            if step < calls:
+                return place
+    return None
+
+
+def about(views: Sequence[RunView]) -> JsonObject:
+    shown = [
+        {
+            "run": view.name,
+            "path": str(view.run.path),
+            "created": (_json_file(view, "manifest.json") or {}).get("created"),
+            "environment": view.run.config.environment.name,
+            "model": view.run.config.model.name,
+            "seed": view.run.config.seed,
+        }
+        for view in views
+    ]
+    return {"version": __version__, "is_export": False, "runs": shown}
+
+
+def _stage(noun: str, manifest: JsonObject | None) -> JsonObject:
+    found = manifest or {}
+    return {
+        "noun": noun,
+        "done": bool(manifest),
+        **{name: found.get(name) for name in ("records", "seconds", "counts")},
+    }
+
+
+def _funnel_row(counts: Mapping[str, Any], noun: str, label: str, page: str, why: Mapping[str, Any]) -> JsonObject:
+    own = counts.get(noun)
+    drops = [
+        {"reason": reason, "count": count, "filters": filters and _filled(filters, reason)}
+        for name, filters in why.items()
+        for reason, count in ((own or {}).get(name) or {}).items()
+        if count and reason not in KEPT
+    ]
+    return {"noun": noun, "label": label, "count": own and own.get(label, 0), "page": page, "drops": drops}
+
+
+def _filled(filters: Mapping[str, str], reason: str) -> JsonObject:
+    return {name: reason if value == REASON else value for name, value in filters.items()}
+
+
+def _spend(view: RunView, counts: Mapping[str, Any]) -> JsonObject | None:
+    from composer_replication.llm.bill import bills
+    from composer_replication.llm.ledger import Ledger
+
+    path = view.run.path / "ledger.sqlite"
+    if not path.exists():
+        return None
+    ledger = Ledger(path, read_only=True)
+    try:
+        totals, found = ledger.totals(), bills(ledger)
+        costs = [row[0] for row in ledger.rows("SELECT cost_micros FROM attempts ORDER BY id")]
+    finally:
+        ledger.close()
+    pairs = counts.get("pairs", {}).get("pairs")
+    return {
+        "spent_micros": totals.charged_micros,
+        "held_micros": totals.held_micros,
+        "cap_micros": totals.cap_micros,
+        "simulated": bool(counts.get("replay", {}).get("simulated")),
+        "micros_per_pair": round(totals.charged_micros / pairs, 1) if pairs else None,
+        "teachers": [
+            {
+                **{name: getattr(bill, name) for name in ("teacher", "attempts", "latency_s", "prompt_tokens")},
+                "completion_tokens": bill.completion_tokens,
+                "spent_micros": bill.spent_micros,
+            }
+            for bill in found
+        ],
+        "over_calls": _cumulative(costs),
+    }
+
+
+def _cumulative(costs: Sequence[int]) -> list[JsonObject]:
+    every, total, points = max(1, len(costs) // POINTS), 0, list[JsonObject]()
+    for place, cost in enumerate(costs, 1):
+        total += cost
+        if place % every == 0 or place == len(costs):
+            points.append({"call": place, "micros": total})
+    return points
+
+
+def agreement(view: RunView, query: Mapping[str, str]) -> JsonObject:
+    """How often two teachers gave the same canonical call, where both gave one."""
+    by_state: dict[str, dict[str, str]] = defaultdict(dict)
+    answered = (
+        "SELECT state_id, facts ->> 'teacher', facts ->> 'call' FROM records "
+        "WHERE kind = 'reply' AND facts ->> 'outcome' = 'answered'"
+    )
+    for state, teacher, action in view.fresh().rows(answered):
+        by_state[state][teacher] = action
+    same: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for calls in by_state.values():
+        for one, other in combinations(sorted(calls), 2):
+            same[one, other].append(calls[one] == calls[other])
+    names = sorted({teacher for calls in by_state.values() for teacher in calls})
+    cells = [[same.get((min(a, b), max(a, b)), []) for b in names] for a in names]
+    return {
+        "teachers": names,
+        "same": [[fmean(cell) if cell else None for cell in row] for row in cells],
+        "n": [[len(cell) for cell in row] for row in cells],
+    }
+
+
+def _rewards(view: RunView, phase: str) -> dict[str, dict[str, list[float]]]:
+    """Whether each episode got the full reward, by split and task."""
+    view.fresh()
+    found: dict[str, dict[str, list[float]]] = {}
+    for facts in view.facts("kind = 'outcome' AND facts ->> 'phase' = ? ORDER BY number", phase):
+        found.setdefault(facts["split"], {}).setdefault(facts["task_id"], []).append(float(facts["reward"] >= 1))
+    if not found:
+        raise UsageError(
+            f"{view.run.path} has no outcomes {phase} training", f"recompose evaluate {quoted(view.run.path)}"
+        )
+    return found
+
+
+def _json_file(view: RunView, name: str) -> JsonObject | None:
+    path = view.run.path / name
+    if path.is_symlink():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,104 @@
+"""`recompose show`: every kind of record, inert text, and what its verbs end with."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from composer_replication.records import content_id
+from tests.command_line import recompose
+from tests.viewed_run import HOSTILE, add_trace, long_trace, viewed_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return viewed_run(tmp_path_factory.mktemp("shown") / "run")
+
+
+def shown(run, *words):
+    ended = recompose("show", run.path, *words)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_without_an_id_the_funnel_and_where_to_go(run):
+    text = shown(run)
+    assert "traces          1" in text
+    assert "pairs           1   no_majority 1" in text
+    command = next(line for line in text.splitlines() if line.startswith("a pair:")).split("recompose show ")[1]
+    assert "kept: 2 of 3 families agree (exact); qwen, glm, off-policy" in shown(run, command.split()[-1])
+    assert json.loads(shown(run, "--json"))["funnel"][0]["count"] == 1
+
+
+def ids_of(run):
+    text = shown(run)
+    return {
+        line.split(":")[0].removeprefix("a "): line.split()[-1] for line in text.splitlines() if line.startswith("a ")
+    }
+
+
+KINDS = {
+    "trace": "claude_code 1.0.108: 10 turns",
+    "site": "type_error, fault of the policy, by claude_code/input_validation",
+    "hint": "Reminder: Task needs the argument prompt",
+    "pair": 'prompt: "look" over null',
+    "rollout": "step 1, reward 1, 2 sampled tokens, task/1",
+    "finding": "rm tests/test_a.py",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_shown_with_its_text(run, kind):
+    record_id = ids_of(run)[kind]
+    text = shown(run, record_id)
+    assert text.startswith(f"{kind} {record_id}\n")
+    assert KINDS[kind] in text
+    answer = json.loads(shown(run, record_id, "--json"))
+    assert (answer["kind"], answer["id"]) == (kind, record_id)
+    assert answer["record"]
+    assert json.loads(shown(run, record_id, "--raw"))
+
+
+def test_a_turn_its_reply_and_a_task_are_shown_too(run):
+    trace_id = ids_of(run)["trace"]
+    assert "The required parameter `prompt` is missing" in shown(run, f"{trace_id}:2")
+    assert shown(run, f"{trace_id}:2", "--raw").startswith('{"parentUuid"'), "the bytes of the source"
+    assert "qwen/big" in shown(run, content_id("reply", "qwen"))
+    assert "1 rollouts" in shown(run, "task/1")
+
+
+def test_a_site_leads_to_bytes_pair_and_step(run):
+    text = shown(run, ids_of(run)["site"])
+    assert "from  bytes 14278–17997 of claude_code_session.jsonl" in text
+    assert f"made  pair     {ids_of(run)['pair']}" in text
+    assert "made  step     2" in text
+
+
+def test_what_is_not_there_is_told_with_the_next_command(run):
+    ended = recompose("show", run.path, "ffffffff")
+    assert ended.returncode == 2
+    assert "has no ffffffff; next: recompose show" in ended.stderr
+
+
+def test_terminal_escapes_are_inert(tmp_path):
+    run = viewed_run(tmp_path / "run")
+    add_trace(run, trace := long_trace(2, HOSTILE.replace("\ud83d", "")))
+    for words in ((), ("--raw",), ("--json",)):
+        for record_id in (trace.trace_id, f"{trace.trace_id}:1"):
+            text = shown(run, record_id, *words)
+            assert not any((ord(char) < 32 and char != "\n") or 127 <= ord(char) < 160 for char in text)
+            assert not any(char in text for char in "\u202e\u200b\U000e0041")
+    assert "␛[2J⟦202E⟧gnp.exe" in shown(run, f"{trace.trace_id}:1")
+
+
+@pytest.mark.parametrize(("verb", "then"), [("sites", "hint"), ("hint", "replay"), ("pair", "train")])
+def test_verbs_end_with_three_examples_and_the_next_command(run, verb, then):
+    ended = recompose(verb, run.path)
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    assert lines[-1] == f"next: recompose {then} {run.path}"
+    examples = [line.split() for line in lines if line.startswith("  e.g. ")]
+    assert 1 <= len(examples) <= 3
+    assert lines[-2] == f"look: recompose show {run.path} {examples[0][1]}"
+    assert shown(run, examples[0][1])

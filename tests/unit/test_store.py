@@ -1,0 +1,207 @@
+"""The store in shards: what is kept, what is made again, and hashes that do not depend on either."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from composer_replication.cli.ingest import ingest
+from composer_replication.cli.progress import Pace
+from composer_replication.ingestion import ingest as reading
+from composer_replication.pipeline import run_stage
+from composer_replication.progress import Silent
+from composer_replication.records import ErrorSite, Hint, Trace
+from composer_replication.runs import Run
+from composer_replication.store import RECORDS, SHARDS, Shard, ShardWriter, write_lines, write_shard
+
+LINES = [b'{"a":1}\n', b'{"a":2}\n{"a":3}\n', b"", b'{"a":4}\n']
+
+
+def session(path: Path, name: str, failed: bool = True) -> Path:
+    """A user, a call that fails, and a turn that ends it."""
+    call = {"type": "tool_use", "id": f"t-{name}", "name": "Bash", "input": {"command": f"ls {name}"}}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": f"t-{name}",
+        "is_error": failed,
+        "content": "Exit code 1\nno such file",
+    }
+    rows = [
+        {"type": "user", "message": {"content": f"list {name}"}},
+        {"type": "assistant", "message": {"id": f"m1-{name}", "content": [call]}},
+        {"type": "user", "message": {"content": [result]}},
+        {"type": "assistant", "message": {"id": f"m2-{name}", "content": [{"type": "text", "text": "done"}]}},
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        "".join(json.dumps({**row, "sessionId": name, "uuid": f"{name}-{n}"}) + "\n" for n, row in enumerate(rows))
+    )
+    return path
+
+
+def fill(writer: ShardWriter, lines: list[bytes] = LINES, keys: str = "abcd") -> None:
+    for number, (key, chunk) in enumerate(zip(keys, lines, strict=True)):
+        writer.add(write_shard(writer.scratch / f"{number}.shard", key, [chunk] if chunk else [], {"number": number}))
+
+
+def test_the_hash_does_not_depend_on_where_shards_end(tmp_path: Path) -> None:
+    writer = ShardWriter(tmp_path / "stage")
+    fill(writer)
+    written = writer.close()
+    assert written == write_lines(tmp_path / "one.zst", [b"".join(LINES)])
+    assert written.sha256 == hashlib.sha256(b"".join(LINES)).hexdigest()
+    assert list(Shard(tmp_path / "stage" / RECORDS).lines()) == b"".join(LINES).splitlines(keepends=True)
+
+
+def test_a_killed_attempt_keeps_its_whole_shards(tmp_path: Path) -> None:
+    """Also one that was killed while it took over the shards of another."""
+    fill(ShardWriter(tmp_path), LINES[:3], "abc")
+    again = ShardWriter(tmp_path)
+    kept = again.find("a")
+    assert kept and kept.records == 1
+    again.add(kept)
+    third = ShardWriter(tmp_path)
+    assert {key: third.find(key) is not None for key in "abcd"} == {"a": True, "b": True, "c": True, "d": False}
+
+
+def test_a_damaged_shard_is_not_added(tmp_path: Path) -> None:
+    fill(ShardWriter(tmp_path))
+    (records,) = (tmp_path / "unfinished").glob("*.zst")
+    content = bytearray(records.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    records.write_bytes(content)
+    writer = ShardWriter(tmp_path)
+    wrong = 0
+    for key, lines in zip("abcd", LINES, strict=True):
+        shard = writer.find(key)
+        assert shard is not None
+        try:
+            writer.add(shard)
+        except (ValueError, zstandard.ZstdError):
+            wrong += 1
+            writer.add(write_shard(writer.scratch / "again.shard", key, [lines], None))
+    assert wrong == 1
+    assert writer.close().sha256 == hashlib.sha256(b"".join(LINES)).hexdigest()
+
+
+def test_a_file_that_was_cut_off_is_an_error(tmp_path: Path) -> None:
+    writer = ShardWriter(tmp_path)
+    fill(writer)
+    writer.close()
+    whole = (tmp_path / RECORDS).read_bytes()
+    (tmp_path / RECORDS).write_bytes(whole[:-1])
+    with pytest.raises(zstandard.ZstdError):
+        list(Shard(tmp_path / RECORDS).lines())
+
+
+def test_a_folder_that_grows_is_read_only_where_it_grew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ingestion, sites and hints then have the hashes of a run that saw everything at once."""
+    read: list[str] = []
+
+    def noted(job: reading.FileJob) -> Shard:
+        read.append(job.input.name)
+        return read_file(job)
+
+    read_file = reading.read_file
+    monkeypatch.setattr(reading, "read_file", noted)
+    folder, run = tmp_path / "sessions", tmp_path / "run"
+    for name in "bd":
+        session(folder / f"{name}.jsonl", name)
+
+    def finish(path: Path) -> list[str]:
+        ingest(folder, run=path)
+        opened = Run.open(path)
+        for noun in ("sites", "hints"):
+            run_stage(opened, noun, Silent())
+        return [opened.stage(noun).sha256 for noun in ("ingestion", "sites", "hints")]
+
+    finish(run)
+    read.clear()
+    ingest(folder, run=run)
+    assert read == []
+    session(folder / "a.jsonl", "a")
+    session(folder / "c.jsonl", "c", failed=False)
+    session(folder / "d.jsonl", "d2")
+    grown = finish(run)
+    assert read == ["a.jsonl", "c.jsonl", "d.jsonl"]
+    assert grown == finish(tmp_path / "fresh")
+    stage = Run.open(run).stage("hints")
+    assert [len(list(stage.stream(Hint, shard))) for shard in stage.shards()] == [1, 1, 0, 1]
+
+
+def test_a_session_that_is_gone_keeps_its_trace(tmp_path: Path) -> None:
+    folder, run = tmp_path / "sessions", tmp_path / "run"
+    gone = session(folder / "b.jsonl", "b")
+    session(folder / "a.jsonl", "a")
+    ingest(folder, run=run)
+    gone.unlink()
+    session(folder / "c.jsonl", "c")
+    ingest(folder, run=run)
+    traces = Run.open(run).stage("ingestion").read(Trace)
+    assert sorted(trace.source.file or "" for trace in traces) == ["a.jsonl", "b.jsonl", "c.jsonl"]
+
+
+def test_any_number_of_processes_gives_the_same_bytes(tmp_path: Path) -> None:
+    folder = tmp_path / "sessions"
+    for name in "abcdef":
+        session(folder / f"{name}.jsonl", name)
+    found: set[tuple[str, ...]] = set()
+    for workers in (1, 2):
+        ingest(folder, run=tmp_path / f"{workers}", workers=workers)
+        run = Run.open(tmp_path / f"{workers}")
+        for noun in ("sites", "hints"):
+            run_stage(run, noun, Silent(), workers=workers)
+        stages = [run.stage(noun) for noun in ("ingestion", "sites", "hints")]
+        found.add(tuple(hashlib.sha256((stage.path / RECORDS).read_bytes()).hexdigest() for stage in stages))
+    assert len(found) == 1
+
+
+def test_a_run_of_an_earlier_version_is_one_shard(tmp_path: Path) -> None:
+    session(tmp_path / "s.jsonl", "s")
+    ingest(tmp_path / "s.jsonl", run=tmp_path / "run")
+    run = Run.open(tmp_path / "run")
+    stage = run.stage("ingestion")
+    manifest = stage.require()
+    del manifest["shards"]
+    (stage.path / "manifest.json").write_text(json.dumps(manifest))
+    (stage.path / SHARDS).unlink()
+    for noun in ("sites", "hints"):
+        run_stage(run, noun, Silent())
+    assert len(run.stage("sites").read(ErrorSite)) == len(run.stage("hints").read(Hint)) == 1
+    ingest(tmp_path / "s.jsonl", run=tmp_path / "run")
+    assert run.stage("ingestion").shape is None
+
+
+def test_what_is_not_chosen_is_not_decoded(tmp_path: Path) -> None:
+    folder = tmp_path / "sessions"
+    for name in "ab":
+        session(folder / f"{name}.jsonl", name)
+    ingest(folder, run=tmp_path / "run")
+    stage = Run.open(tmp_path / "run").stage("ingestion")
+    _, second = stage.read(Trace)
+    assert list(stage.stream(Trace, only={second.trace_id})) == [second]
+    assert list(stage.stream(Trace, only=())) == []
+
+
+def test_time_left_goes_by_the_pace_of_the_last_minute() -> None:
+    pace = Pace()
+    assert pace.left(0, 100, 0) is None
+    assert pace.left(50, 100, 10) == 10
+    assert pace.left(60, 100, 80) == pytest.approx(280)
+    assert pace.left(100, 100, 90) is None
+
+
+def test_a_copy_of_a_run_elsewhere_reads_the_same(tmp_path: Path) -> None:
+    session(tmp_path / "s.jsonl", "s")
+    ingest(tmp_path / "s.jsonl", run=tmp_path / "run")
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    os.rename(tmp_path / "run", tmp_path / "moved")
+    stage = Run.open(tmp_path / "copy").stage("ingestion")
+    assert [shard.path.parent for shard in stage.shards()] == [stage.path]
+    assert len(stage.read(Trace)) == 1

@@ -1,0 +1,216 @@
+// The run as a whole: what became of everything, what it cost, how far teachers agree.
+import { link } from "../address";
+import { useAnswer } from "../answers";
+import { cents, dollars, percent, seconds, whole, when, words } from "../format";
+import { Chart } from "../parts/chart";
+import { Facts, Heading, Section, Waiting, useHere } from "../parts/common";
+import { asDifference, asShare, Interval } from "../parts/estimate";
+import type { Agreement, Estimate, Fields, FunnelRow, RunAnswer, Spend } from "../types";
+
+export function RunPage() {
+  const { run } = useHere();
+  const asked = useAnswer<RunAnswer>(run, "run");
+  return (
+    <Waiting asked={asked}>
+      {(answer) => (
+        <div class="column">
+          <Heading title={answer.run} sub={`${answer.environment}, ${answer.model}, seed ${answer.seed}, made ${when(answer.created)}`} />
+          {answer.next && (
+            <p class="next">
+              Next: <code>{answer.next}</code>
+            </p>
+          )}
+          <Section title="From traces to training" note="a bar or a reason opens the list">
+            <Funnel rows={answer.funnel} run={run} />
+          </Section>
+          {answer.result && <Result of={answer.result} />}
+          {answer.spend && <Spending of={answer.spend} />}
+          <Agreements />
+          <Section title="Stages">
+            <Stages of={answer} />
+          </Section>
+          <details>
+            <summary>Settings of the run</summary>
+            <pre class="text">{JSON.stringify(answer.config, null, 2)}</pre>
+          </details>
+        </div>
+      )}
+    </Waiting>
+  );
+}
+
+function Funnel({ rows, run }: { rows: FunnelRow[]; run: string }) {
+  const most = Math.max(1, ...rows.map(({ count }) => count ?? 0));
+  return (
+    <ol class="funnel">
+      {rows.map((row) => (
+        <li>
+          <a class="name" href={link(run, row.page)}>
+            {row.label}
+          </a>
+          <span class="number count">{whole(row.count)}</span>
+          <a class="bar" href={link(run, row.page)} tabIndex={-1} aria-hidden="true">
+            <span style={{ width: `${(100 * (row.count ?? 0)) / most}%` }} />
+          </a>
+          <span class="drops">
+            {row.count === null && <span class="faint">not done yet</span>}
+            {row.drops.map(({ reason, count, filters }) => {
+              const text = `${words(reason)} ${whole(count)}`;
+              if (!filters) return <span class="drop">{text}</span>;
+              const { page = row.page, ...rest } = filters;
+              return (
+                <a class="drop" href={link(run, page, "", rest)}>
+                  {text}
+                </a>
+              );
+            })}
+            {row.page === "pairs" && row.drops.length > 0 && <a href={link(run, "sites", "", { lacks: "pairs" })}>sites without a pair</a>}
+          </span>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+function Result({ of }: { of: Fields }) {
+  const { run } = useHere();
+  const [before, after, difference] = [of.success_before, of.success_after, of.difference] as unknown as (Estimate | null)[];
+  if (!before || !after || !difference) return null;
+  return (
+    <Section title="Before and after training" note={<a href={link(run, "compare")}>task by task</a>}>
+      <div class="estimates">
+        <span>before</span>
+        <Interval of={before} low={0} high={1} label={asShare(before)} />
+        <span class="number">{asShare(before)}</span>
+        <span>after</span>
+        <Interval of={after} low={0} high={1} label={asShare(after)} />
+        <span class="number">{asShare(after)}</span>
+        <span>difference</span>
+        <Interval of={difference} low={-1} high={1} label={asDifference(difference)} />
+        <span class="number">{asDifference(difference)}</span>
+      </div>
+    </Section>
+  );
+}
+
+function Spending({ of }: { of: Spend }) {
+  return (
+    <Section title="Spend" note={of.simulated ? "teachers were simulated: they cost nothing" : null}>
+      <Facts
+        of={[
+          ["spent", dollars(of.spent_micros)],
+          ["held back", of.held_micros ? dollars(of.held_micros) : null],
+          ["cap", of.cap_micros === null ? "none" : dollars(of.cap_micros)],
+          ["per pair", of.micros_per_pair === null ? null : cents(of.micros_per_pair)],
+        ]}
+      />
+      <div class="beside">
+        {of.spent_micros > 0 && (
+          <Chart
+            title="spent so far"
+            x="call"
+            zero
+            format={dollars}
+            series={[{ name: "all teachers", points: of.over_calls.map(({ call, micros }) => [call, micros]) }]}
+          />
+        )}
+        <div class="wide-table">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">teacher</th>
+                <th scope="col" class="number">answered</th>
+                <th scope="col" class="number">failed</th>
+                <th scope="col" class="number">tokens in</th>
+                <th scope="col" class="number">tokens out</th>
+                <th scope="col" class="number">latency, median</th>
+                <th scope="col" class="number">95%</th>
+                <th scope="col" class="number">spent</th>
+              </tr>
+            </thead>
+            <tbody>
+              {of.teachers.map((each) => (
+                <tr>
+                  <th scope="row">{each.teacher}</th>
+                  <td class="number">{whole(each.attempts.settled ?? 0)}</td>
+                  <td class="number">{whole((each.attempts.failed ?? 0) + (each.attempts.refused ?? 0))}</td>
+                  <td class="number">{whole(each.prompt_tokens)}</td>
+                  <td class="number">{whole(each.completion_tokens)}</td>
+                  <td class="number">{seconds(each.latency_s?.p50)}</td>
+                  <td class="number">{seconds(each.latency_s?.p95)}</td>
+                  <td class="number">{dollars(each.spent_micros)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      </div>
+    </Section>
+  );
+}
+
+function Agreements() {
+  const { run } = useHere();
+  const { answer } = useAnswer<Agreement>(run, "agreement");
+  if (!answer?.teachers.length) return null;
+  return (
+    <Section title="Agreement of teachers" note="share of states where both called the same; states in brackets">
+      <div class="wide-table">
+        <table class="matrix">
+          <thead>
+            <tr>
+              <td />
+              {answer.teachers.map((name) => (
+                <th scope="col" class="number">{name}</th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {answer.teachers.map((name, row) => (
+              <tr>
+                <th scope="row">
+                  <a href={link(run, "replies", "", { teacher: name })}>{name}</a>
+                </th>
+                {answer.teachers.map((_, column) => {
+                  const share = answer.same[row]?.[column] ?? null;
+                  return (
+                    <td class="number shade" style={{ "--share": share === null ? 0 : share }}>
+                      {share === null ? "·" : `${percent(share)} (${whole(answer.n[row]?.[column])})`}
+                    </td>
+                  );
+                })}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Section>
+  );
+}
+
+function Stages({ of }: { of: RunAnswer }) {
+  return (
+    <div class="wide-table">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">stage</th>
+            <th scope="col">done</th>
+            <th scope="col" class="number">records</th>
+            <th scope="col" class="number">time</th>
+          </tr>
+        </thead>
+        <tbody>
+          {of.stages.map((stage) => (
+            <tr>
+              <th scope="row">{stage.noun}</th>
+              <td>{stage.done ? "yes" : "not yet"}</td>
+              <td class="number">{whole(stage.records)}</td>
+              <td class="number">{seconds(stage.seconds)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
