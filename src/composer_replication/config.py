@@ -66,10 +66,14 @@ class EnvironmentConfig(Section):
     """`code` and `harbor`: folders of tasks."""
     answer: Literal["agent", "definition"] = "agent"
     """`code`: work with six tools, or write one code block and read what the visible tests say."""
+    harness: str | None = Field(default=None, exclude_if=lambda harness: harness is None)
+    """`code`: an agent that plays instead, by its name or as a command; see docs/harness.md."""
+    harness_runtime: str | None = Field(default=None, exclude_if=lambda runtime: runtime is None)
+    """The folder that the harness is installed in, shown read-only in its sandbox."""
     tries: Positive = 3
     """`definition`: code blocks in one episode."""
     max_steps: Positive = 60
-    """Tool calls in one episode."""
+    """Tool calls in one episode; of a harness, its calls of the model."""
     completion_tokens: Positive = 8192
     """Turns and answers of one episode together; the toolbox has limits of its own."""
     concurrency: Positive = 8

@@ -143,7 +143,7 @@ def stored(tiny_tokens, scripted):
         rollout = scripted(tiny_tokens, task, texts)
         trace = trace_of(rollout.episode, "policy", number)
         traces.append(trace)
-        rows.append(rollout.stored(trace.trace_id, "tiny"))
+        rows += rollout.stored(trace.trace_id, "tiny")
         found = find_sites(trace)
         sites |= {site.site_id: site for site in found}
         hints += write_hints({trace.trace_id: trace}, found, 96).hints

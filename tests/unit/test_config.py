@@ -165,6 +165,8 @@ OTHER_VALUES = {
     "chat_template_kwargs": {"enable_thinking": False},
     "rollouts_at_once": 64,
     "answer": "definition",
+    "harness": "x",
+    "harness_runtime": "x",
     "sandbox": "bubblewrap",
     "heldout_repositories": ["x"],
     "url": "http://127.0.0.1:1",

@@ -176,7 +176,7 @@ def test_rollout_logprobs_are_those_of_one_forward_over_the_whole_row(memorised,
 
 def test_stored_rollouts_keep_ids_spans_and_reward(rollouts, tiny_tokens):
     for rollout in rollouts:
-        row = rollout.stored("trace", "tokenizer")
+        (row,) = rollout.stored("trace", "tokenizer")
         assert len(row.ids) == len(row.logprobs)
         assert row.reward == rollout.episode.reward
         texts = [tiny_tokens.text(row.ids[start:end]) for start, end in row.turn_spans]

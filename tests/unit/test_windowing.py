@@ -31,7 +31,7 @@ def played(chat_tokens, scripted):
     texts.append(Call(task.listings[0].name, {}).render())
     rollout = scripted(chat_tokens, task, texts)
     trace = trace_of(rollout.episode, "policy", 0)
-    return trace, rollout.stored(trace.trace_id, "tokenizer")
+    return trace, *rollout.stored(trace.trace_id, "tokenizer")
 
 
 def lessons(trace):

@@ -46,6 +46,13 @@ def rollout(
     answer: Annotated[
         Literal["agent", "definition"], Parameter(help="Work with tools, or write one code block.")
     ] = "agent",
+    harness: Annotated[
+        str | None,
+        Parameter(help="An agent that plays with the --model: mini-swe-agent, another name, or a command."),
+    ] = None,
+    harness_runtime: Annotated[
+        Path | None, Parameter(help="Folder that it is installed in, such as a virtual environment.")
+    ] = None,
     rollouts: Annotated[int, Parameter(help="Attempts at each task.")] = 1,
     limit: Annotated[int | None, Parameter(help="Only the first so many tasks.")] = None,
     concurrency: Annotated[int, Parameter(help="Attempts at a time.")] = 2,
@@ -78,6 +85,8 @@ def rollout(
     from composer_replication.stages.rollouts import collect, refuse_others
 
     who = _who(model, endpoint, model_name, scripted)
+    if harness and not model:
+        raise UsageError("a harness needs a model whose tokens are known", "give --model with --harness")
     max_turn_tokens = max_turn_tokens or (1024 if endpoint is None else 4096)
     max_tokens = max_tokens or (6144 if endpoint is None else AgentLimits().tokens)
     numbers = (rollouts, concurrency, steps, tries, max_turn_tokens, max_tokens, 1 if limit is None else limit)
@@ -94,8 +103,15 @@ def rollout(
         "max_tokens": max_tokens,
         "temperature": temperature,
         **({"answer": answer, "tries": tries} if answer == "definition" else {}),
+        **({"harness": harness} if harness else {}),
     }
-    known = EnvironmentConfig(name="code", tasks=(str(tasks.resolve()),), answer=answer)
+    known = EnvironmentConfig(
+        name="code",
+        tasks=(str(tasks.resolve()),),
+        answer=answer,
+        harness=harness,
+        harness_runtime=str(harness_runtime.resolve()) if harness_runtime else None,
+    )
     opened = Run.start(run, _config(config, model, known))
     stage = opened.stage("ingestion")
     if stage.is_done:
@@ -113,6 +129,7 @@ def rollout(
     environment = CodeEnvironment(found, known.model_copy(update=played), wall_s)
     plan = planned([task.task_id for task in environment.tasks("train")], rollouts)
     with working_on(opened) as progress, ExitStack() as stack:
+        stack.callback(environment.close)
         if environment.left_out:
             progress.note("not asked: " + ", ".join(f"{why} ({n})" for why, n in environment.left_out.items()))
         limits = _agent_limits(settings)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from composer_replication.records import ErrorKind, canonical_json
+from composer_replication.records import ErrorKind, JsonObject, Message, canonical_json
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 THOUGHT_MARKS = (
@@ -20,6 +21,12 @@ THOUGHT_MARKS = (
     ("<seed:think>", "</seed:think>"),
 )
 """Of Qwen, DeepSeek, GLM, Kimi, SmolLM3 and others; Mistral; Gemma 4; Seed. A thought stands at the start of a turn."""
+CALL_FORMAT = """Call tools as JSON objects between two marks, one after the other:
+<tool_call>
+{"name": "TOOL", "arguments": {"NAME": "VALUE"}}
+</tool_call>
+The tools:
+"""
 MAX_BRACKETS = 64
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -74,3 +81,13 @@ def parse_call(text: str) -> Call:
     if set(fields) != {"name", "arguments"} or not isinstance(name, str) or not isinstance(arguments, dict):
         raise CallError("json_decode", "the turn is not one call with name and arguments")
     return Call(name, cast("dict[str, Any]", arguments))
+
+
+def with_tools(messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[Message]:
+    """The opening for models without a tool format of their own: the system message lists the tools."""
+    if not tools:
+        return list(messages)
+    listed = CALL_FORMAT + "\n".join(canonical_json(schema["function"]) for schema in tools)
+    if messages and messages[0]["role"] == "system":
+        return [{"role": "system", "content": f"{messages[0]['content']}\n\n{listed}"}, *messages[1:]]
+    return [{"role": "system", "content": listed}, *messages]

@@ -82,15 +82,17 @@ def play_locally(
     settings: JsonObject,
     folder: Path,
     progress: Progress,
+    sampler: Any = None,
 ) -> None:
-    """As many at a time as the environment plays. `settings` has `max_turn_tokens` and `temperature`."""
+    """As many at a time as the environment plays. `settings` has `max_turn_tokens` and `temperature`. Without a
+    `sampler` turns are sampled from the policy."""
     import torch
 
     from composer_replication.training.rollouts.playing import roll_out
 
     claim(folder, settings)
     missing, batch = not_made(plan, folder), max(1, environment.limits.concurrency)
-    sampler = _sampler(policy, environment, plan, settings["max_turn_tokens"], batch)
+    sampler = sampler or _sampler(policy, environment, plan, settings["max_turn_tokens"], batch)
     for start in range(0, len(missing), batch):
         chosen = missing[start : start + batch]
         seed = int(content_id(run.config.seed, chosen[0].file), 16) >> 1
@@ -107,8 +109,8 @@ def play_locally(
         )
         for each, rollout in zip(chosen, rollouts, strict=True):
             made = _attempt(rollout, policy.name, each.sample)
-            row = rollout.stored(made.trace.trace_id, policy.tokenizer_fingerprint)
-            write_atomically(_tokens(folder, each), row.model_dump_json() + "\n")
+            rows = rollout.stored(made.trace.trace_id, policy.tokenizer_fingerprint)
+            write_atomically(_tokens(folder, each), "".join(row.model_dump_json() + "\n" for row in rows))
             keep(each, made, folder)
         done = len(plan) - len(missing) + start + len(chosen)
         progress.step(done, len(plan), f"{done} attempts")
@@ -145,7 +147,8 @@ def _kept_tokens(plan: Sequence[Planned], folder: Path) -> Iterator[TokenizedTra
     from composer_replication.training.stored.records import TokenizedTrace
 
     for each in plan:
-        yield TokenizedTrace.model_validate_json(_tokens(folder, each).read_bytes())
+        for line in _tokens(folder, each).read_bytes().splitlines():
+            yield TokenizedTrace.model_validate_json(line)
 
 
 def _tokens(folder: Path, each: Planned) -> Path:

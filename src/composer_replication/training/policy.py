@@ -66,7 +66,11 @@ def play(
     rollouts = sample_rollouts(policy, environment, config, tasks, progress=progress)
     traces = [rollout.trace(policy.name, sample) for sample, rollout in enumerate(rollouts)]
     fingerprint = policy.tokenizer_fingerprint
-    rows = [rollout.stored(trace.trace_id, fingerprint) for trace, rollout in zip(traces, rollouts, strict=True)]
+    rows = [
+        row
+        for trace, rollout in zip(traces, rollouts, strict=True)
+        for row in rollout.stored(trace.trace_id, fingerprint)
+    ]
     evidence = [
         TraceEvidence(trace_id=trace.trace_id, evidence=left)
         for trace, rollout in zip(traces, rollouts, strict=True)

@@ -24,6 +24,7 @@ from .episodes.text_episode import AgentEpisode, TextEpisode
 from .episodes.visible_tests import VisibleTestsOf
 from .generators.difficulty import LEVELS, difficulty_score
 from .grading.apart import GradingProcesses
+from .harness.opening import open_harness
 from .splits import HELDOUT, by_repository, by_symbol, family
 from .tasks.store import read_tasks
 from .tasks.task import AskedTask, CodeTask, TaskFolder
@@ -31,6 +32,8 @@ from .tasks.task import AskedTask, CodeTask, TaskFolder
 if TYPE_CHECKING:
     from composer_replication.config import Config, EnvironmentConfig
     from composer_replication.environments.protocol import EnvironmentTask
+
+    from .harness.episode import HarnessEpisode
 
 GRAINS = ("symbol", "cluster", "cross-module")
 HARDNESS = ((5.0, "1 easy"), (6.5, "2 middle"), (8.5, "3 hard"))
@@ -65,6 +68,7 @@ class CodeEnvironment(Environment):
         )
         self._visible = VisibleTestsOf(settings.sandbox)
         self._graders = GradingProcesses(settings.concurrency)
+        self._harness = open_harness(settings, wall_s) if settings.harness else None
         self._tasks: dict[str, AskedTask] = {}
         self._by_prompt: dict[str, AskedTask] = {}
         unique = {each.code_task.task.task_id: each for each in folders}
@@ -93,12 +97,21 @@ class CodeEnvironment(Environment):
             raise LookupError(f"there is no code task {task_id} in {', '.join(self.settings.tasks)}")
         return self._tasks[task_id]
 
-    def start(self, task: EnvironmentTask) -> TextEpisode:
-        return self._episode(self.task(task.task_id), self.settings.tries)
+    def start(self, task: EnvironmentTask) -> TextEpisode | HarnessEpisode:
+        asked = self.task(task.task_id)
+        if self._harness:
+            return self._harness.episode(asked, self._graders.grade)
+        return self._episode(asked, self.settings.tries)
 
-    def resume(self, task_id: str, history: Sequence[Message]) -> TextEpisode:
-        """Plays the turns again in a new sandbox."""
-        episode = self.start(self.task(task_id))
+    def close(self) -> None:
+        if self._harness:
+            self._harness.close()
+
+    def resume(self, task_id: str, history: Sequence[Message]) -> TextEpisode | None:
+        """Plays the turns again in a new sandbox. A harness cannot be put back to where it was."""
+        if self._harness:
+            return None
+        episode = self._episode(self.task(task_id), self.settings.tries)
         try:
             for message in history:
                 if message["role"] == "assistant":
@@ -115,10 +128,10 @@ class CodeEnvironment(Environment):
         task = self._by_prompt.get(_prompt_key(messages))
         if task is None:
             return None
-        if self.settings.answer == "definition":
-            episode: TextEpisode = self._episode(task, tries=1)
-        else:
-            episode = self.resume(task.task_id, messages)
+        one_try = self.settings.answer == "definition"
+        episode = self._episode(task, tries=1) if one_try else self.resume(task.task_id, messages)
+        if episode is None:
+            return None
         try:
             answer = episode.step(turn)
             right = episode.reward >= 1 if episode.finished else None
@@ -139,6 +152,9 @@ class CodeEnvironment(Environment):
             split = by_repository(known, chosen.heldout_share, chosen.heldout_repositories)
         else:
             split = by_symbol(known, chosen.heldout_share)
+        if self._harness and (leak := self._harness.leak(folder)):
+            self.left_out[f"the harness's runtime tells the solution: {leak}"] += 1
+            return
         try:
             messages = self._opening(folder)
         except CannotBeAnswered as reason:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from composer_replication.errors import RecomposeError, UsageError
-from composer_replication.records import JsonObject, Message, ToolCall, Trace, canonical_json
+from composer_replication.records import JsonObject, Message, ToolCall, Trace
 
 from ..calls import OPEN, without_thought
 from ..code.episodes.text_calls import as_text, read_calls
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
     from composer_replication.config import Config, EnvironmentConfig
 
 HELDOUT = "heldout"
-CALL_FORMAT = """Call tools as JSON objects between two marks, one after the other:
-<tool_call>
-{"name": "TOOL", "arguments": {"NAME": "VALUE"}}
-</tool_call>
-The tools:
-"""
 
 
 class ForeignTask(ABC):
@@ -166,16 +160,6 @@ class ForeignEpisode(ABC):
     def _scaled(self, reward: float) -> float:
         """From the environment's own range to [0, 1]."""
         return in_range(reward, self._rewards)
-
-
-def with_tools(messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[Message]:
-    """The opening for models without a tool format of their own: the system message lists the tools."""
-    if not tools:
-        return list(messages)
-    listed = CALL_FORMAT + "\n".join(canonical_json(schema["function"]) for schema in tools)
-    if messages and messages[0]["role"] == "system":
-        return [{"role": "system", "content": f"{messages[0]['content']}\n\n{listed}"}, *messages[1:]]
-    return [{"role": "system", "content": listed}, *messages]
 
 
 def check_settings(settings: Mapping[str, object], known: Sequence[str]) -> None:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 from composer_replication.errors import UsageError
 from composer_replication.records import Message
 
+from ..calls import with_tools
 from ..code.episodes.session import SessionLimits, TaskSession, ToolResult
 from ..code.episodes.tools import TOOL_SCHEMAS, ToolError
 from ..code.episodes.transcript import answer
 from ..code.episodes.turns import Reply
 from ..code.tasks.task import TaskFolder
 from ..evidence import AttemptEvidence
-from ..foreign.play import ForeignEnvironment, ForeignEpisode, ForeignTask, in_range, with_tools
+from ..foreign.play import ForeignEnvironment, ForeignEpisode, ForeignTask, in_range
 from .dockerfile import Refused
 from .folder import HarborFolder, find_folders, read_folder
 from .sandboxes import HarborSandboxes, write_programs
@@ -108,6 +109,7 @@ class HarborEpisode(ForeignEpisode):
                 grader=sandboxes.grade,
                 opener=sandboxes.for_agent,
                 decoys=False,
+                has_depths=False,
             )
         return self._session
 

@@ -17,10 +17,11 @@ from websockets.exceptions import WebSocketException
 from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.records import JsonObject, Message, ToolCall, canonical_json
 
+from ..calls import with_tools
 from ..code.episodes.tools import ToolError
 from ..code.episodes.transcript import answer
 from ..code.episodes.turns import Reply
-from ..foreign.play import ForeignEnvironment, ForeignEpisode, ForeignTask, with_tools
+from ..foreign.play import ForeignEnvironment, ForeignEpisode, ForeignTask
 from ..protocol import TRAIN
 from ..untrusted import read_json
 from .server import OpenEnvServer, Result, ServerTask, Session

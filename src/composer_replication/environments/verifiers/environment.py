@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.records import JsonObject, Message
 
+from ..calls import with_tools
 from ..code.episodes.tools import ToolError
 from ..code.episodes.transcript import answer
 from ..code.episodes.turns import Reply
-from ..foreign.play import ForeignEnvironment, ForeignEpisode, ForeignTask, with_tools
+from ..foreign.play import ForeignEnvironment, ForeignEpisode, ForeignTask
 from .process import VerifiersProcess
 
 if TYPE_CHECKING:

@@ -128,13 +128,17 @@ class ChatTokens:
 
     def _after_turn(self, observation: str) -> list[int]:
         """Ids that follow an assistant turn: what the environment answered, and the next assistant header."""
-        return self._answer(self.observation_role, observation)
+        return self._behind_turn([{"role": self.observation_role, "content": observation}])
 
-    def _answer(self, role: ObservationRole, observation: str, earlier: Sequence[Mapping[str, Any]] = ()) -> list[int]:
+    def after_messages(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """The same for any messages, as a program may put them behind a turn."""
+        return self._behind_turn(self._as_heard(messages))
+
+    def _behind_turn(self, heard: Sequence[Mapping[str, Any]], earlier: Sequence[Mapping[str, Any]] = ()) -> list[int]:
         before = [*_ASKED, *earlier]
-        text = self.template.text([*before, _SAID, {"role": role, "content": observation}], opened=True)
+        text = self.template.text([*before, _SAID, *heard], opened=True)
         asked = self.template.text(before)
-        if not shows(text[shared_length(asked, text) :], observation):
+        if not all(shows(text[shared_length(asked, text) :], message["content"]) for message in heard):
             raise self.template.refusal("it leaves out what the environment answered")
         ids, asked_ids = self._ids(text), self._ids(asked)
         start = shared_length(asked_ids, ids)
@@ -148,13 +152,14 @@ class ChatTokens:
     def _find_observation_role(self) -> ObservationRole:
         """`tool` where the template shows it behind a turn without native calls, every time alike; else `user`."""
         try:
-            first = self._answer("tool", _ANSWER)
-            again = self._answer("tool", _ANSWER, [_SAID, {"role": "tool", "content": "c"}])
+            answer = [{"role": "tool", "content": _ANSWER}]
+            first = self._behind_turn(answer)
+            again = self._behind_turn(answer, [_SAID, {"role": "tool", "content": "c"}])
             if first == again:
                 return "tool"
         except TemplateRefusal:
             pass
-        self._answer("user", _ANSWER)
+        self._behind_turn([{"role": "user", "content": _ANSWER}])
         return "user"
 
     def _as_heard(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

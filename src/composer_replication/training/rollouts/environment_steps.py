@@ -10,14 +10,16 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from inspect import isawaitable, iscoroutinefunction
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, NamedTuple, Protocol
 
 from composer_replication.environments.attempts import Graded
 from composer_replication.environments.protocol import Episode
+from composer_replication.environments.self_played import SelfPlaying, Writer
 from composer_replication.environments.untrusted import encodable
+from composer_replication.errors import RecomposeError
 from composer_replication.monitor.ruling import rule
 
 JOIN_S = 1.0
@@ -75,6 +77,10 @@ class FreeSteps:
         self._timeout_s = timeout_s
         self._places = asyncio.Semaphore(max_concurrency) if max_concurrency else None
 
+    def place(self) -> AbstractAsyncContextManager[Any]:
+        """For an episode that plays itself: held until it is over."""
+        return self._places or nullcontext()
+
     async def outcome(self, episode: Episode, text: str | None) -> StepOutcome:
         """What a turn leads to; without a text only the reward is read."""
         if self._places is None:
@@ -91,12 +97,12 @@ class FreeSteps:
         if text is not None and iscoroutinefunction(episode.step):
             work: asyncio.Future[StepOutcome] = asyncio.create_task(_step_async(episode, text))
         else:
-            work = _in_thread(lambda: _step(episode, text))
+            work = in_thread(lambda: _step(episode, text))
         if await self._ended(work):
             return StepOutcome(failure=_failure(asyncio.CancelledError())) if work.cancelled() else work.result()
         work.cancel()
         failure = StepFailure("timeout", f"the step timed out after {self._timeout_s:g} s")
-        reading = _in_thread(lambda: _reward(episode))
+        reading = in_thread(lambda: _reward(episode))
         return StepOutcome(reward=reading.result() if await self._ended(reading) else 0.0, failure=failure)
 
     async def _ended(self, work: asyncio.Future[Any]) -> bool:
@@ -151,10 +157,10 @@ async def _step_async(episode: Episode, text: str) -> StepOutcome:
     except (Exception, SystemExit) as error:
         return StepOutcome(failure=_failure(error))
     # A reward may be slow and must not keep the other coroutines waiting.
-    return await _in_thread(lambda: _outcome(episode, answered))
+    return await in_thread(lambda: _outcome(episode, answered))
 
 
-def _in_thread(function: Callable[[], Any]) -> asyncio.Future[Any]:
+def in_thread(function: Callable[[], Any]) -> asyncio.Future[Any]:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
@@ -202,6 +208,18 @@ def _ruled_reward(episode: Episode) -> float:
     if isinstance(episode, Graded):
         rule(episode, episode.trace("policy", 0))
     return float(episode.reward)
+
+
+def played(episode: Episode, write: Writer) -> StepOutcome:
+    """An episode that plays itself, to its end and its reward. An error that names its remedy is of the whole run."""
+    assert isinstance(episode, SelfPlaying)
+    try:
+        episode.play(write)
+        return StepOutcome(reward=_ruled_reward(episode))
+    except RecomposeError:
+        raise
+    except (Exception, SystemExit) as error:
+        return StepOutcome(failure=_failure(error))
 
 
 def _reward(episode: Episode) -> float:

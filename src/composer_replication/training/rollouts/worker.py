@@ -13,22 +13,35 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from inspect import iscoroutinefunction
+from itertools import count
 from typing import Generic, NamedTuple, TypeVar, cast
 
 import torch
 
 from composer_replication.environments.protocol import Episode
+from composer_replication.environments.self_played import SelfPlaying, TokenSegment
 from composer_replication.errors import UsageError
 from composer_replication.records import Trace
 
 from ..models.tokens import ChatTokens
 from ..stored.records import TokenizedTrace
-from .environment_steps import ConcurrentSteps, FreeSteps, InlineSteps, StepFailure, StepOutcome, Steps
+from .environment_steps import (
+    ConcurrentSteps,
+    FreeSteps,
+    InlineSteps,
+    StepFailure,
+    StepOutcome,
+    Steps,
+    in_thread,
+    played,
+)
 from .plain_traces import PlainTurn, plain_trace, with_turns
 from .sampling import FreeSampler, SampledTurn, TurnSampler
+from .self_played import Sample, TurnDesk, Versions, longest, one_segment, rows_of, writer
 
 E = TypeVar("E", bound=Episode)
 MAX_SEED = 2**31 - 1
@@ -60,6 +73,8 @@ class Rollout(Generic[E]):
     truncated: bool = False
     """Whether it was stopped at the end of a turn because another one might not have fitted."""
     settled_reward: float | None = None
+    segments: Sequence[TokenSegment] = ()
+    """Of an episode that played itself. The ids above are then those of the longest one."""
 
     @property
     def reward(self) -> float:
@@ -92,9 +107,12 @@ class Rollout(Generic[E]):
         self.completion_ids += answer_ids
         self.logprobs += [0.0] * len(answer_ids)
 
-    def stored(self, trace_id: str, tokenizer: str) -> TokenizedTrace:
+    def stored(self, trace_id: str, tokenizer: str) -> list[TokenizedTrace]:
+        """One row; of an episode that played itself one for each segment, and none where it broke."""
+        if isinstance(self.episode, SelfPlaying):
+            return rows_of(self.segments, trace_id, tokenizer, self.reward)
         offset = len(self.prompt_ids)
-        return TokenizedTrace(
+        row = TokenizedTrace(
             trace_id=trace_id,
             tokenizer=tokenizer,
             ids=tuple(self.context_ids),
@@ -102,6 +120,29 @@ class Rollout(Generic[E]):
             logprobs=(0.0,) * offset + tuple(self.logprobs),
             reward=self.reward,
         )
+        return [row]
+
+    def settle(self, reward: float, seconds: float, versions: Versions) -> None:
+        """For an episode that has played itself."""
+        assert isinstance(self.episode, SelfPlaying)
+        self.segments, self.settled_reward = self.episode.segments, reward
+        row = self.segments[longest(self.segments)]
+        first = row.turn_spans[0][0]
+        self.prompt_ids, self.completion_ids = row.ids[:first], row.ids[first:]
+        self.logprobs = row.logprobs[first:]
+        self.turn_spans = [(start - first, end - first) for start, end in row.turn_spans]
+        self.versions = [versions.get((start, tuple(row.ids[start:end])), 0) for start, end in row.turn_spans]
+        trace = self.row_trace("policy", 0)
+        for turn in trace.turns:
+            said, *answers = trace.messages[turn.start : turn.end]
+            failed = any(answer.get("is_error") for answer in answers)
+            heard = "\n".join(answer["content"] for answer in answers) if answers else None
+            self.turns.append(TurnRecord(said["content"], heard, None, seconds / len(trace.turns), failed))
+
+    def row_trace(self, source_model: str, sample: int) -> Trace:
+        """What the ids of this rollout show: the whole trace, or its longest segment."""
+        trace = self.trace(source_model, sample)
+        return one_segment(trace, self.segments[longest(self.segments)].turns) if len(self.segments) > 1 else trace
 
     def trace(self, source_model: str, sample: int) -> Trace:
         """The environment's own trace. A turn that it could not finish is put at the end with its error."""
@@ -194,6 +235,9 @@ class RolloutWorker:
 
         `on_progress` is called when a turn was written, and again when its environment has answered.
         """
+        if isinstance(rollout.episode, SelfPlaying):
+            await self._accompany(sampler, rollout, steps, seed, on_progress)
+            return
         while True:
             began = time.monotonic()
             turn = await sampler.write(
@@ -213,12 +257,34 @@ class RolloutWorker:
                 self._is_settled(rollout, await steps.outcome(rollout.episode, None))
                 return
 
+    async def _accompany(
+        self, sampler: FreeSampler, rollout: Rollout[E], steps: FreeSteps, seed: int, on_progress: Callable[[], None]
+    ) -> None:
+        loop, asked = asyncio.get_running_loop(), count()
+
+        def sample(context: list[int]) -> SampledTurn:
+            writing = sampler.write(
+                context,
+                max_new_tokens=self.settings.max_turn_tokens,
+                temperature=self.settings.temperature,
+                seed=(seed + 1_000_003 * next(asked)) % MAX_SEED,
+            )
+            turn = asyncio.run_coroutine_threadsafe(writing, loop).result()
+            loop.call_soon_threadsafe(on_progress)
+            return turn
+
+        async with steps.place():
+            await in_thread(lambda: self._play_itself(rollout, sample))
+
     # Turns in batches
 
     def _play_in_batches(
         self, sampler: TurnSampler, rollouts: list[Rollout[E]], generator: torch.Generator | None
     ) -> None:
         settings = self.settings
+        if alone := [rollout for rollout in rollouts if isinstance(rollout.episode, SelfPlaying)]:
+            self._serve(sampler, alone, generator)
+            rollouts = [rollout for rollout in rollouts if rollout.settled_reward is None]
         steps = (
             ConcurrentSteps(settings.max_concurrency, settings.step_timeout_s)
             if settings.max_concurrency
@@ -228,6 +294,50 @@ class RolloutWorker:
             self._play(sampler, rollouts, steps, generator)
         finally:
             steps.close()
+
+    def _serve(self, sampler: TurnSampler, rollouts: list[Rollout[E]], generator: torch.Generator | None) -> None:
+        """Programs work in threads while their calls are sampled here."""
+        desk = TurnDesk(sampler.batch, self.settings.patience_s)
+
+        def sample(contexts: list[list[int]]) -> list[SampledTurn]:
+            began = time.monotonic()
+            turns = sampler.sample(
+                range(len(contexts)),
+                contexts,
+                max_new_tokens=self.settings.max_turn_tokens,
+                temperature=self.settings.temperature,
+                generator=generator,
+            )
+            self.sampling_s += time.monotonic() - began
+            return turns
+
+        with ThreadPoolExecutor(self.settings.max_concurrency or 1, "self-played") as pool:
+            games = [pool.submit(self._play_itself, rollout, desk.ask) for rollout in rollouts]
+            try:
+                desk.serve(sample, lambda: all(game.done() for game in games))
+                for game in games:
+                    game.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for rollout in rollouts:
+                    rollout.episode.close()
+                raise
+            finally:
+                desk.close()
+
+    def _play_itself(self, rollout: Rollout[E], sample: Sample) -> None:
+        """What the harness or its settings did wrong for every episode alike raises; anything else breaks this one."""
+        settings, seen, began = self.settings, Versions(), time.monotonic()
+        room = len(rollout.prompt_ids) + (settings.max_completion_tokens or settings.max_turn_tokens)
+        room = min(room, self.sampler.max_tokens or room)
+        outcome = played(rollout.episode, writer(self.tokens, sample, settings.max_turn_tokens, room, seen))
+        seconds = time.monotonic() - began
+        if outcome.failure is None and outcome.reward is not None:
+            rollout.settle(outcome.reward, seconds, seen)
+        else:
+            rollout.settled_reward = 0.0
+            rollout.turns.append(TurnRecord("", None, outcome.failure, seconds))
+            rollout.read([self.tokens.end_of_turn_id])  # a row keeps its place, and none is empty
 
     def _play(
         self, sampler: TurnSampler, rollouts: list[Rollout[E]], steps: Steps, generator: torch.Generator | None

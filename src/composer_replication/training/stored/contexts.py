@@ -27,10 +27,10 @@ class Contexts:
         self._tokens = policy.tokens
         fingerprint = policy.tokenizer_fingerprint
         self._stored = {
-            content_id(row.trace_id, turn): (row, start)
+            content_id(row.trace_id, turn): (row, row.turn_spans[place][0])
             for row in rows
             if row.tokenizer == fingerprint
-            for turn, (start, _) in enumerate(row.turn_spans)
+            for turn, place in row.places.items()
         }
         self._max_tokens = max_tokens
         self._sizes: dict[str, int] = {}

@@ -89,7 +89,9 @@ def build_examples(
     `advantages`, by trace, are for training without rollouts. `traces` without a row are rendered by `sessions`.
     """
     advantages, known = advantages or {}, {trace.trace_id: trace for trace in traces}
-    rows = {row.trace_id: row for row in tokenized}
+    rows: dict[str, list[TokenizedTrace]] = defaultdict(list)
+    for row in tokenized:
+        rows[row.trace_id].append(row)
     failed = failed_calls(sites.values())
     taught: dict[str, dict[int, _Numbered]] = defaultdict(lambda: defaultdict(list))
     for number, item in enumerate(chain(hints, pairs)):
@@ -144,8 +146,8 @@ class _Builder:
         found = [self._state(source, turn, taught[turn]) for turn in sorted(taught)]
         states = [state for state in found if state]
         shared: dict[int, tuple[TokenizedTrace, list[_State]]] = {}
-        if source.rollout and advantage:
-            shared[id(source.rollout)] = source.rollout, []
+        if advantage:
+            shared |= {id(row): (row, list[_State]()) for row in source.rollouts}
         for state in states:
             if state.context.cut == NOTHING:
                 shared.setdefault(id(state.context.row), (state.context.row, []))[1].append(state)

@@ -69,8 +69,8 @@ class TraceTokens(Protocol):
     reward: float
 
     @property
-    def rollout(self) -> TokenizedTrace | None:
-        """The whole of it, where it was sampled."""
+    def rollouts(self) -> Sequence[TokenizedTrace]:
+        """The whole of it, where it was sampled: a row for each segment."""
         ...
 
     @property
@@ -107,12 +107,16 @@ class StoredTokens:
 
     unknown_id = None
 
-    def __init__(self, tokens: ChatTokens, row: TokenizedTrace, trace: Trace | None, failed: set[str]) -> None:
+    def __init__(
+        self, tokens: ChatTokens, rows: Sequence[TokenizedTrace], trace: Trace | None, failed: set[str]
+    ) -> None:
         self._tokens, self._trace, self._failed = tokens, trace, failed
-        self.trace_id, self.reward, self.rollout = row.trace_id, row.reward, row
+        self.trace_id, self.reward, self.rollouts = rows[0].trace_id, rows[0].reward, rows
+        self._place_of = {turn: (row, place) for row in rows for turn, place in row.places.items()}
 
     def own(self, turn: int) -> list[int]:
-        return list(self.rollout.ids[slice(*self.rollout.turn_spans[turn])])
+        row, place = self._place_of[turn]
+        return list(row.ids[slice(*row.turn_spans[place])])
 
     def wrote(self, turn: int, message: Message) -> bool:
         return self._trace is None or same_turn(self._trace.messages[self._trace.turns[turn].start], message)
@@ -124,8 +128,12 @@ class StoredTokens:
             raise CannotRenderError from error
 
     def lines(self, turn: int, extra: int) -> Iterator[TurnLine]:
-        needed = TurnHistory.before(self._trace, turn, self._failed).needed if self._trace else frozenset[int]()
-        yield TurnLine(self.rollout, turn, needed)
+        row, place = self._place_of[turn]
+        if self._trace is None or row.turns:
+            # The spans of one segment among several are not the turns of the trace's history.
+            yield TurnLine(row, place, may_drop=not row.turns)
+            return
+        yield TurnLine(row, place, TurnHistory.before(self._trace, turn, self._failed).needed)
 
 
 def policy_text(message: Message) -> str:

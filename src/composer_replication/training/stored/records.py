@@ -24,6 +24,14 @@ class TokenizedTrace(StoredRecord):
     segment: int = 0
     level: Level = WHOLE
     """How much of long messages was left out before they were rendered."""
+    turns: tuple[int, ...] = Field(default=(), exclude_if=lambda turns: not turns)
+    """Which turns of its trace the spans are, where they are not all of them in their order."""
+
+    @property
+    def places(self) -> dict[int, int]:
+        """Turn of the trace -> its span."""
+        numbers = self.turns or range(len(self.turn_spans))
+        return {number: place for place, number in enumerate(numbers)}
 
 
 class StartingPolicy(StoredRecord):

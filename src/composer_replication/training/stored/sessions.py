@@ -74,7 +74,7 @@ class RenderedSessions:
 class SessionTokens:
     """One trace. `turns` are those that will be asked for."""
 
-    rollout = None
+    rollouts: Sequence[TokenizedTrace] = ()
 
     def __init__(self, sessions: RenderedSessions, trace: Trace, turns: Sequence[int], failed: set[str]) -> None:
         self._sessions, self._trace, self._failed = sessions, trace, failed

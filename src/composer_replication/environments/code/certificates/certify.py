@@ -40,6 +40,7 @@ from .shown import ShownBehaviour, run_shown, shown_behaviour
 from .static_filter import filtered
 from .told import enough_told, with_examples
 from .two_verifiers import IN_FULL, both_verdicts, part_for
+from .world_index import ShownFolder
 
 MIN_CAUGHT_SHARE = 0.5
 MIN_CHEAP_TESTS = 5
@@ -125,8 +126,9 @@ def _told(
     return with_examples(candidate, told.examples), replace(split, hidden=told.hidden, left_out=told.left_out), left
 
 
-def recertify_leaks(task: TaskFolder, backend: str = "auto") -> LeakCertificate:
-    """The certificate of a task as it lies on disk: the originals are its solution and its trusted tests."""
+def recertify_leaks(task: TaskFolder, backend: str = "auto", runtime: ShownFolder | None = None) -> LeakCertificate:
+    """The certificate of a task as it lies on disk: the originals are its solution and its trusted tests. `runtime`:
+    what a harness brings along."""
     code_task = task.code_task
     gold = {path: (task.gold / path).read_bytes().decode() for path in files_of(task.gold)}
     overlay = [path for path in files_of(task.overlay) if path.endswith(".py")]
@@ -141,6 +143,7 @@ def recertify_leaks(task: TaskFolder, backend: str = "auto") -> LeakCertificate:
         hidden_texts=gold if is_about_tests else _changed(task, texts),
         toolchain=toolchain(code_task.distributions, exclude=code_task.packages),
         backend=backend,
+        runtime=runtime,
     )
 
 

@@ -46,7 +46,7 @@ from .leak_text import (
 
 if TYPE_CHECKING:
     from ..sandbox.toolchain import Toolchain
-    from .world_index import WorldIndex
+    from .world_index import ShownFolder, WorldIndex
 
 Severity = Literal["hard", "soft", "declared"]
 CHECKS = (
@@ -106,11 +106,12 @@ def leak_certificate(
     declared: Collection[str] = (),
     toolchain: Toolchain | None = None,
     backend: str = "auto",
+    runtime: ShownFolder | None = None,
 ) -> LeakCertificate:
     """`deleted` and `hidden_texts` map each edited source and test file to its original text; what is gone from it is
     found by comparing with the tree. `declared` paths (canaries) may look
     like a leak, and are still searched for true text. With a toolchain its interpreters are asked for the target, and
-    all that a sandbox with it shows is searched."""
+    all that a sandbox with it shows is searched; so is a harness's `runtime`."""
     secrets = Secrets(tree, deleted, symbols, packages, hidden_tests, hidden_texts or {})
     findings: list[LeakFinding] = []
     files = 0
@@ -123,7 +124,7 @@ def leak_certificate(
     checks = CHECKS
     if toolchain is not None:
         from .installed_copies import installed_copies
-        from .world_index import index_of
+        from .world_index import index_of, packages_in
 
         checks = (*CHECKS, INTERPRETER_CHECK, WORLD_CHECK)
         findings += world_findings(secrets, index_of(toolchain, backend))
@@ -133,6 +134,12 @@ def leak_certificate(
             )
             for copy in installed_copies(tuple(sorted(packages)), toolchain, backend)
         ]
+        if runtime is not None:
+            findings += world_findings(secrets, index_of(toolchain, backend, runtime))
+            findings += [
+                LeakFinding(check=INTERPRETER_CHECK, path=str(path.relative_to(runtime.folder)), detail="is importable")
+                for path in packages_in(runtime.folder, packages)
+            ]
     hard = [finding for finding in findings if finding.severity == "hard"]
     other = [finding for finding in findings if finding.severity != "hard"]
     kept = tuple(hard + other[:MOST_FINDINGS])

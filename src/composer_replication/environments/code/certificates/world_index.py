@@ -13,7 +13,7 @@ import os
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -40,6 +40,15 @@ NAMESAKE = 0.5
 MOST_NAMESAKES = 5
 LOOKS_ALIKE = 0.6
 """For people to look at."""
+
+
+class ShownFolder(NamedTuple):
+    """A folder of the host that agents see beside the toolchain, such as the runtime of a harness."""
+
+    folder: Path
+    inside: str
+    key: str
+    """Changes with what is in it."""
 
 
 class NearCopy(NamedTuple):
@@ -84,13 +93,17 @@ class WorldIndex:
 
 
 @lru_cache(maxsize=8)
-def world_index(folder: Path, python: str, env: tuple[tuple[str, str], ...], backend: str) -> WorldIndex:
-    """Of the toolchain in `folder` and the system around it."""
-    spec = SandboxSpec(read_only={folder: INSIDE}, env=dict(env), limits=LIMITS)
+def world_index(
+    folder: Path, python: str, env: tuple[tuple[str, str], ...], backend: str, more: ShownFolder | None = None
+) -> WorldIndex:
+    """Of the toolchain in `folder` and the system around it; or of what `more` shows, alone."""
+    read_only = {folder: INSIDE, **({more.folder: more.inside} if more else {})}
+    spec = SandboxSpec(read_only=read_only, env=dict(env), limits=LIMITS)
     source = Path(world_scan.__file__).read_text(encoding="utf-8")
     with open_sandbox(spec, backend) as sandbox:
-        roots = _roots(sandbox.backend)
-        known = cache_folder() / f"world-{_key(folder, sandbox.backend, roots, source)}.index"
+        roots = (more.inside,) if more else _roots(sandbox.backend)
+        of = more.key if more else str(folder)
+        known = cache_folder() / f"world-{_key(of, sandbox.backend, roots, source)}.index"
 
         def scan(target: Path) -> None:
             result = sandbox.exec([python, "-I", "-c", source, *roots])
@@ -102,8 +115,16 @@ def world_index(folder: Path, python: str, env: tuple[tuple[str, str], ...], bac
         return read_index(made_once(known, scan).read_bytes())
 
 
-def index_of(toolchain: Toolchain, backend: str) -> WorldIndex:
-    return world_index(toolchain.folder, toolchain.python, tuple(sorted(toolchain.env.items())), backend)
+def index_of(toolchain: Toolchain, backend: str, more: ShownFolder | None = None) -> WorldIndex:
+    return world_index(toolchain.folder, toolchain.python, tuple(sorted(toolchain.env.items())), backend, more)
+
+
+def packages_in(folder: Path, names: Collection[str]) -> Iterator[Path]:
+    """Where an interpreter of that folder could import one of these."""
+    for place, _, _ in os.walk(folder):
+        if place.endswith(("site-packages", "dist-packages")):
+            found = (Path(place, f"{name}{end}") for name in names for end in ("", ".py"))
+            yield from (path for path in found if path.exists())
 
 
 def _roots(backend: str) -> tuple[str, ...]:
@@ -113,9 +134,9 @@ def _roots(backend: str) -> tuple[str, ...]:
     return (INSIDE,) if backend == "unsafe" else ("/",)
 
 
-def _key(folder: Path, backend: str, roots: tuple[str, ...], source: str) -> str:
+def _key(of: str, backend: str, roots: tuple[str, ...], source: str) -> str:
     image = os.environ.get("RECOMPOSE_SANDBOX_IMAGE", "")
-    parts = (str(folder), str(system_root()), backend, image, *roots, source)
+    parts = (of, str(system_root()), backend, image, *roots, source)
     return sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

@@ -13,13 +13,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self
 
 from ...evidence import AttemptEvidence, CanaryHit, FileEvent
 from ...untrusted import encodable
 from ..sandbox.audit import audit_of
 from ..sandbox.errors import SandboxRefusal
-from ..sandbox.interface import Changes, ExecResult, Limits, Sandbox, SandboxSpec
+from ..sandbox.interface import Changes, ExecResult, Limits, NetworkPolicy, Sandbox, SandboxSpec
 from ..tasks.pytest_settings import pytest_environment
 from ..tasks.task import Grade, Submission, TaskFolder
 from .canaries import Canaries, canary_files, canary_hits, ignored
@@ -33,6 +35,7 @@ Opener = Callable[[TaskFolder, str, Limits], tuple[str, Sandbox]]
 """The agent's sandbox, and where its interpreter is."""
 NO_TESTS_RAN = 5
 DEFAULT_LINES = 400
+NOTHING_MORE: Mapping[Path, str] = MappingProxyType({})
 OVER = "The task is over: it was handed in or its limits are reached."
 
 
@@ -80,14 +83,16 @@ class TaskSession:
         laid_in: Mapping[str, str] | None = None,
         opener: Opener | None = None,
         decoys: bool = True,
+        has_depths: bool = True,
     ) -> None:
         """`canary_seed` names the decoys that are planted; a random one by default, so that nobody learns them.
         `audit`: whether the files that commands touch are noted, where the sandbox allows it.
         `laid_in`: files that are there from the start besides the tree, so that they are no change of the agent's.
-        Tasks of others are opened by an `opener` of their own, and their folder is left as it is: no `decoys`."""
+        Tasks of others are opened by an `opener` of their own, and their folder is left as it is: no `decoys`. Their
+        grader often has one depth only: no `has_depths`."""
         self.task, self.backend, self.limits = task, backend, limits or SessionLimits()
         self._grader = grader or _grade
-        self._has_depths = opener is None
+        self._has_depths = has_depths
         self._heard: list[str] = []
         self.canary_hits: list[CanaryHit] = []
         """Decoys that were surely read, known when the session has ended; `evidence` also has those only opened."""
@@ -181,6 +186,23 @@ class TaskSession:
         self.grade = grade
         if self.evidence is not None:
             self.evidence = self.evidence.model_copy(update={"grade": grade_facts(grade)})
+
+    def run_program(self, argv: Sequence[str], env: Mapping[str, str]) -> ExecResult:
+        """One that works on its own until it ends or the time is over. `next_call` tells its steps apart."""
+        with self._audit.step(0) if self._audit else nullcontext():
+            result = self._sandbox.exec(argv, env=env, timeout_s=max(0.1, self.remaining_s))
+            self.next_call(self.steps)
+            return result
+
+    def next_call(self, calls: int) -> None:
+        """The program asks for a turn, after so many tool calls; from any thread."""
+        self.steps = max(self.steps, calls)
+        if self._audit and calls:
+            self._audit.mark(calls - 1)
+
+    def hear(self, texts: Sequence[str]) -> None:
+        """What a program that ran on its own showed to its model."""
+        self._heard += texts
 
     def stop(self) -> None:
         """Hand in what there is, for an agent that stopped without a word."""
@@ -342,14 +364,21 @@ class TaskSession:
             raise ToolError(_path_trouble(path, error)) from error
 
 
-def open_for_agent(task: TaskFolder, backend: str, limits: Limits) -> tuple[str, Sandbox]:
+def open_for_agent(
+    task: TaskFolder,
+    backend: str,
+    limits: Limits,
+    more_shown: Mapping[Path, str] = NOTHING_MORE,
+    network: NetworkPolicy = "none",
+) -> tuple[str, Sandbox]:
     """The agent's sandbox and where its interpreter is; the repository is importable from the working folder alone."""
     from ..sandbox.open import open_sandbox
     from ..sandbox.toolchain import toolchain
 
     known = task.code_task
     tools = toolchain(known.distributions, exclude=known.packages)
-    spec = SandboxSpec(tree=task.tree, read_only=tools.read_only, limits=limits)
+    shown = {**tools.read_only, **more_shown}
+    spec = SandboxSpec(tree=task.tree, read_only=shown, network=network, limits=limits)
     roots = [spec.workdir if root in (".", "") else f"{spec.workdir}/{root}" for root in known.source_roots]
     settings = pytest_environment(known.pytest_options, known.pytest_plugins)
     env = {**tools.test_env, **settings, "PYTHONPATH": ":".join(roots)}

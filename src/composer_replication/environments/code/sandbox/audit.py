@@ -61,7 +61,7 @@ class Audit:
         self.unwatched_folders = 0
         self._root, self._kept_first = os.fspath(folder), frozenset(kept_first)
         self._watch = watch
-        self._lock = threading.Lock()
+        self._lock, self._marking = threading.Lock(), threading.Lock()
         self._folders: dict[int, str] = {}
         for _ in self._add_folders(""):
             pass
@@ -73,6 +73,11 @@ class Audit:
         try:
             yield
         finally:
+            self._keep(number, self._drain())
+
+    def mark(self, number: int) -> None:
+        """What happened since the step began, or since the last mark, belongs to the tool call of that number."""
+        with self._marking:
             self._keep(number, self._drain())
 
     def close(self) -> None:

@@ -130,12 +130,17 @@ class LocalSandbox(ABC):
     def network(self, policy: NetworkPolicy) -> None:
         self._network = policy
 
-    def kill(self) -> None:
+    def end_commands(self) -> None:
+        """Those that run; the sandbox stays."""
         with self._lock:
-            self._closed = True
             running = list(self._running)
         for command in running:
             command.end("killed")
+
+    def kill(self) -> None:
+        with self._lock:
+            self._closed = True
+        self.end_commands()
         self._finalizer()
 
     def __enter__(self) -> Self:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
+from typing import NamedTuple
 
 from composer_replication.errors import UsageError
 
@@ -36,6 +37,15 @@ NOT_COPIED = frozenset("site-packages dist-packages test tests idlelib turtledem
 
 class ToolchainError(UsageError):
     """The packages asked for cannot be put together."""
+
+
+class Interpreter(NamedTuple):
+    executable: Path
+    base: Path
+    stdlib: Path
+    name: str
+    """As `python3.11`."""
+    cache_tag: str
 
 
 @dataclass(frozen=True)
@@ -121,43 +131,47 @@ def _key(wanted: Mapping[str, Distribution]) -> str:
 
 
 def _build(building: Path, wanted: Mapping[str, Distribution]) -> None:
-    _copy_interpreter(building)
+    copy_interpreter(building, _this_interpreter())
     site = building / "lib" / _library() / "site-packages"
     site.mkdir()
     for name in sorted(wanted):
         _copy_distribution(wanted[name], site)
-    _copy_libraries(building, site)
-    for alias in {f"python{sys.version_info[0]}", "python3", "python"}:
-        (building / "bin" / alias).symlink_to(_library())
+    copy_libraries(building, site)
     (building / "lib" / "python3").mkdir()
     as_debian_names_it = building / "lib" / "python3" / "dist-packages"
     as_debian_names_it.symlink_to(f"../{_library()}/site-packages")
     _compile(building)
 
 
+def _this_interpreter() -> Interpreter:
+    executable, stdlib = Path(os.path.realpath(sys.executable)), Path(sysconfig.get_path("stdlib"))
+    return Interpreter(executable, Path(sys.base_prefix), stdlib, _library(), str(sys.implementation.cache_tag))
+
+
 def _library() -> str:
     return f"python{sys.version_info[0]}.{sys.version_info[1]}"
 
 
-def _copy_interpreter(building: Path) -> None:
-    base = Path(sys.base_prefix)
+def copy_interpreter(building: Path, one: Interpreter) -> None:
+    """With its standard library, and without any package."""
     (building / "bin").mkdir(parents=True)
-    shutil.copy2(Path(os.path.realpath(sys.executable)), building / "bin" / _library())
-    source = Path(sysconfig.get_path("stdlib"))
+    shutil.copy2(one.executable, building / "bin" / one.name)
 
     def left_out(folder: str, names: list[str]) -> set[str]:
         if folder.endswith("__pycache__"):
-            return {name for name in names if f".{sys.implementation.cache_tag}.pyc" not in name}
+            return {name for name in names if f".{one.cache_tag}.pyc" not in name}
         return {name for name in names if name in NOT_COPIED or name.startswith(("config-", "_tkinter"))}
 
-    shutil.copytree(source, building / "lib" / _library(), symlinks=True, ignore=left_out)
-    for library in (base / "lib").glob("libpython*.so*"):
+    shutil.copytree(one.stdlib, building / "lib" / one.name, symlinks=True, ignore=left_out)
+    for library in (one.base / "lib").glob("libpython*.so*"):
         shutil.copy2(library, building / "lib" / library.name, follow_symlinks=False)
+    for alias in {one.name.partition(".")[0], "python3", "python"}:
+        (building / "bin" / alias).symlink_to(one.name)
 
 
-def _copy_libraries(building: Path, site: Path) -> None:
+def copy_libraries(building: Path, site: Path) -> None:
     """What compiled modules need and neither the system's root nor a package brings along."""
-    modules = [*(building / "lib" / _library() / "lib-dynload").glob("*.so"), *site.rglob("*.so")]
+    modules = [*site.parent.glob("lib-dynload/*.so"), *site.rglob("*.so")]
     for path, file in needed_libraries(modules).items():
         copy = building / "lib" / Path(path).name
         if not file.is_relative_to(building.resolve()) and not holds(path) and not copy.exists():

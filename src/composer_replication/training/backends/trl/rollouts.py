@@ -206,5 +206,5 @@ def rollout_columns(rollouts: Sequence[Rollout[Any]], source_model: str) -> dict
         "truncated": [rollout.truncated for rollout in rollouts],
         "step_failure": [rollout.failure.kind if rollout.failure else None for rollout in rollouts],
         "model_versions": [tuple(rollout.versions) for rollout in rollouts],
-        "trace": [rollout.trace(source_model, row) for row, rollout in enumerate(rollouts)],
+        "trace": [rollout.row_trace(source_model, row) for row, rollout in enumerate(rollouts)],
     }

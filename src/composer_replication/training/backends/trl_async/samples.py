@@ -48,7 +48,7 @@ def queued_samples(
                 completion_mask=np.asarray([0] * before + rollout.sampled_mask),
                 old_log_probs=np.asarray([0.0] * before + rollout.logprobs, dtype=np.float32),
                 advantage=float(advantage),
-                model_version=min(rollout.versions),
+                model_version=min(rollout.versions, default=0),
                 group_id=group,
                 metrics=told,
             )

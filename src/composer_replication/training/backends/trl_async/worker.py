@@ -132,7 +132,7 @@ class EpisodeQueue:
             await asyncio.to_thread(closed, self._environment, await starting)
 
     def _scored(self, rollouts: Sequence[Rollout[Episode]], number: int) -> list[Any]:
-        traces: list[Trace] = [rollout.trace(self._source_model, row) for row, rollout in enumerate(rollouts)]
+        traces: list[Trace] = [rollout.row_trace(self._source_model, row) for row, rollout in enumerate(rollouts)]
         observed = self._environment.observe([rollout.episode for rollout in rollouts], traces)
         charges = observed.charges if observed else [0.0] * len(rollouts)
         rewards = [

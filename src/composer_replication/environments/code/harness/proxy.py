@@ -1,0 +1,293 @@
+"""The provider that a harness sees: openenv's capture server, on a socket of our own, with the policy behind it.
+
+openenv speaks the dialects (OpenAI chat and Responses, Anthropic Messages; with and without streaming) and keeps each
+call with its token ids in a graph. Its own server listens on every address without a key and forwards over HTTP; here
+its application is served on a unix socket, and on a loopback port only if asked, the key of a session is random, and
+its upstream is a function of this process. What openenv's routes manage besides model calls cannot be reached.
+
+Limits: bytes of a request, calls and sampled tokens of a session. A harness that is over them is told so in the words
+of its dialect; one that goes on asking is ended by whoever started it (`on_loop`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Awaitable, Callable, Generator, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import uvicorn
+from openenv.core.harness.capture.server import create_app
+from openenv.core.harness.capture.sessions import Session, Upstream, extract_api_key
+from openenv.core.harness.capture.upstream import UpstreamError, UpstreamHTTPError
+
+from composer_replication.errors import RecomposeError
+from composer_replication.records import JsonObject
+
+from ...self_played import ContextFull, Writer, WrittenTurn
+from .calls import Conversations, plain_messages, reply_message
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Refusal = tuple[int, str]
+
+SOCKET = "proxy.sock"
+CALLS_AT_ONCE = 256
+START_S, STOP_S = 20.0, 5.0
+MODEL_ROUTES = ("/chat/completions", "/messages", "/messages/count_tokens", "/responses")
+FULL = {"error": {"code": "context_length_exceeded", "message": "maximum context length: no tokens are left"}}
+"""openenv answers its harness with an ordinary last message then, so that it ends in peace."""
+
+
+@dataclass(frozen=True)
+class CallLimits:
+    """Of one session, but for `turn_tokens`, which are of one call."""
+
+    calls: int = 60
+    tokens: int = 200_000
+    """Sampled."""
+    turn_tokens: int = 4096
+    stops: int = 8
+    """Calls beyond the limits that are still answered, with a word that the budget is used up."""
+
+
+class Capture:
+    """What one harness asks. openenv takes it for a client of an inference server."""
+
+    def __init__(
+        self,
+        session: Session,
+        write: Writer,
+        limits: CallLimits,
+        pool: ThreadPoolExecutor,
+        on_call: Callable[[], None],
+        on_loop: Callable[[], None],
+    ) -> None:
+        self.session, self.provider = session, "openai"
+        self._write, self._limits, self._pool = write, limits, pool
+        self._on_call, self._on_loop = on_call, on_loop
+        self._said = Conversations()
+        self._calls = self._tokens = 0
+        self._lock = threading.Lock()
+        self.failure: Exception | None = None
+        """Of the policy, not of the harness."""
+
+    @property
+    def key(self) -> str:
+        return self.session.session_id
+
+    async def completion(self, request: JsonObject) -> JsonObject:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._complete, request)
+
+    def look(self) -> None:
+        """Before each call: whether the harness goes on although it was told to stop."""
+        if self.session.budget_stop_count >= self._limits.stops:
+            self._on_loop()
+
+    def _complete(self, request: JsonObject) -> JsonObject:
+        self._on_call()
+        with self._lock:
+            self._calls += 1
+            name = self._calls
+            if self._tokens >= self._limits.tokens:
+                raise UpstreamHTTPError(400, FULL)
+        try:
+            messages, tools = plain_messages(request["messages"]), request.get("tools") or ()
+            wanted = min(int(request.get("max_tokens") or self._limits.turn_tokens), self._limits.turn_tokens)
+            turn = self._write(self._said.call(messages, tools, wanted))
+        except ContextFull as error:
+            raise UpstreamHTTPError(400, FULL) from error
+        except Exception as error:
+            self.failure = self.failure or error
+            raise UpstreamError(f"the policy failed: {type(error).__name__}") from error
+        reply = reply_message(turn.text, str(name))
+        self._said.keep(messages, tools, reply, turn)
+        with self._lock:
+            self._tokens += len(turn.ids)
+        return _response(name, str(request.get("model")), turn, reply)
+
+
+def _response(name: int, model: str, turn: WrittenTurn, reply: Any) -> JsonObject:
+    ended = "stop" if turn.ended else "length"
+    scored = [
+        {"token": f"token_id:{token}", "logprob": logprob, "bytes": None, "top_logprobs": []}
+        for token, logprob in zip(turn.ids, turn.logprobs, strict=True)
+    ]
+    choice = {
+        "index": 0,
+        "message": reply,
+        "finish_reason": "tool_calls" if reply.get("tool_calls") else ended,
+        "token_ids": turn.ids,
+        "logprobs": {"content": scored},
+    }
+    used = {"prompt_tokens": len(turn.prompt_ids), "completion_tokens": len(turn.ids)}
+    return {
+        "id": f"chatcmpl-{name}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model,
+        "prompt_token_ids": turn.prompt_ids,
+        "choices": [choice],
+        "usage": {**used, "total_tokens": sum(used.values())},
+    }
+
+
+class _Policies:
+    """In place of openenv's pool of inference servers: each session has its own."""
+
+    default = (None, "tokens")
+
+    def __init__(self) -> None:
+        self.captures: dict[str, Capture] = {}
+
+    async def resolve(self, upstream: Upstream) -> tuple[Capture, str]:
+        return self.captures[upstream.llm_url], "tokens"
+
+    def known(self) -> list[JsonObject]:
+        return []
+
+
+class CaptureProxy:
+    """One for all sessions. `folder` holds its socket and nothing else, to be shown in sandboxes."""
+
+    def __init__(self, model: str, *, port: int | None = None, body_bytes: int = 8 << 20) -> None:
+        """`port`: also listen on 127.0.0.1, 0 for any free one."""
+        self.model, self._body_bytes = model, body_bytes
+        self._holder = tempfile.TemporaryDirectory(prefix="recompose-capture-")
+        self.folder = Path(self._holder.name)
+        self._sockets = [_unix_socket(self.folder / SOCKET)]
+        self.port: int | None = None
+        if port is not None:
+            self._sockets.append(socket.create_server(("127.0.0.1", port), backlog=CALLS_AT_ONCE))
+            self.port = self._sockets[-1].getsockname()[1]
+        self._pool = ThreadPoolExecutor(CALLS_AT_ONCE, "policy-call")
+        self._app: Any = create_app(model=model, require_registered=True, max_output_tokens=None)
+        self._policies = _Policies()
+        self._app.state.upstreams = self._policies
+        config = uvicorn.Config(
+            self._guarded, log_level="error", access_log=False, lifespan="off", ws="none", interface="asgi3"
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._serve, name="capture-proxy", daemon=True)
+        self._thread.start()
+        _wait_until(lambda: self._server.started, START_S)
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @contextmanager
+    def session(
+        self,
+        write: Writer,
+        limits: CallLimits,
+        on_call: Callable[[], None] = lambda: None,
+        on_loop: Callable[[], None] = lambda: None,
+    ) -> Generator[Capture]:
+        """Its key is good inside. `on_call` hears of each call before it is answered."""
+        registry = self._app.state.registry
+        session: Session = registry.create(capture_level="tokens", max_model_calls=limits.calls)
+        session.upstream = Upstream(llm_url=session.session_id, model=self.model)
+        capture = Capture(session, write, limits, self._pool, on_call, on_loop)
+        self._policies.captures[session.session_id] = capture
+        try:
+            yield capture
+        finally:
+            registry.delete(session.session_id)
+            self._policies.captures.pop(session.session_id)
+
+    def close(self) -> None:
+        self._server.should_exit = self._server.force_exit = True
+        self._thread.join(STOP_S)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for each in self._sockets:
+            each.close()
+        self._holder.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def _serve(self) -> None:
+        asyncio.run(self._server.serve(sockets=self._sockets))
+
+    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Model calls under a known key and of a bounded size reach openenv; nothing else does."""
+        refused = self._refusal(scope)
+        body = bytearray()
+        more = refused is None and scope["method"] == "POST"
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                return
+            body += message.get("body", b"")
+            more = bool(message.get("more_body"))
+            if len(body) > self._body_bytes:
+                refused, more = (413, f"a request has at most {self._body_bytes} bytes"), False
+        if refused:
+            await _refuse(send, *refused)
+            return
+        await self._app(scope, _replayed(bytes(body), receive), send)
+
+    def _refusal(self, scope: Scope) -> Refusal | None:
+        if scope["type"] != "http":
+            return 404, "there is no such route"
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        capture = self._policies.captures.get(extract_api_key(headers) or "")
+        if capture is None:
+            return 401, "the key is missing or wrong"
+        is_models = scope["method"] == "GET" and scope["path"].endswith("/models")
+        if not is_models and not (scope["method"] == "POST" and scope["path"].endswith(MODEL_ROUTES)):
+            return 404, "there is no such route"
+        capture.look()
+        return None
+
+
+def _unix_socket(path: Path) -> socket.socket:
+    """Root's sandboxes run as other users, who must reach it; others keep it to themselves."""
+    opened = socket.socket(socket.AF_UNIX)
+    opened.bind(str(path))
+    if os.getuid() == 0:
+        os.chmod(path.parent, 0o755)  # noqa: S103 - its name is random, and a session's key is needed
+        os.chmod(path, 0o666)  # noqa: S103
+    opened.listen(CALLS_AT_ONCE)
+    return opened
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    waiting = [body]
+
+    async def receive_again() -> MutableMapping[str, Any]:
+        if waiting:
+            return {"type": "http.request", "body": waiting.pop(), "more_body": False}
+        return await receive()
+
+    return receive_again
+
+
+async def _refuse(send: Send, status: int, why: str) -> None:
+    content = json.dumps({"error": {"message": why, "type": "invalid_request_error"}}).encode()
+    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+    with suppress(OSError):
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
+
+
+def _wait_until(is_true: Callable[[], bool], most_s: float) -> None:
+    deadline = time.monotonic() + most_s
+    while not is_true():
+        if time.monotonic() > deadline:
+            raise RecomposeError(f"the capture proxy did not start in {most_s:g} s", "recompose doctor")
+        time.sleep(0.01)
