@@ -11,8 +11,6 @@ from composer_replication.training.backends.trl.dynamic_sampling import PromptSt
 from composer_replication.training.lessons.online_sites import TraceHinter
 from tests.unit.test_online import every_site, trainer_of
 
-__all__ = ["new_policy"]
-
 
 def test_flat_groups_are_those_with_one_reward():
     assert flat_groups([0.0, 0.0, 1.0, 0.0, 0.1, 0.1], 2) == [0, 2]

@@ -19,7 +19,7 @@ from composer_replication.environments.evidence import EVIDENCE, AttemptEvidence
 from composer_replication.errors import UsageError
 from composer_replication.progress import Progress
 from composer_replication.records import StoredRecord, Trace
-from composer_replication.runs import Run, encoded, read_records, write_records
+from composer_replication.runs import RECORDS, Run, encoded, read_records, write_lines, write_records
 
 from .conduct import Conduct
 from .judge import Judgement, conduct_of, judge
@@ -66,7 +66,7 @@ def monitor_run(run: Run, progress: Progress, *, all_rollouts: bool = False) -> 
     if done:
         (stage.path / "manifest.json").unlink()
     started, looking = time.monotonic(), _Looking(run, ingested["records"], progress, all_rollouts)
-    written = stage.write_lines(looking.findings())
+    written = write_lines(stage.path / RECORDS, looking.findings())
     write_records(run.path / VERDICTS, looking.verdicts)
     stage.seal(written, looking.counts(), [ingestion], started, made_of)
 

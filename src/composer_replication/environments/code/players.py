@@ -15,6 +15,7 @@ from ..attempts import Attempt
 from .environment import CodeEnvironment
 from .episodes.definition import solving_block
 from .episodes.loop import AgentLimits, ChatModel, attempt_in_words, attempt_task
+from .episodes.text_episode import TextEpisode
 from .episodes.turns import Reply, WireCall
 from .tasks.task import TaskFolder
 
@@ -30,7 +31,9 @@ def player(environment: CodeEnvironment, model_of: Callable[[TaskFolder], ChatMo
         task = environment.task(task_id)
         model = model_of(task.folder)
         if environment.settings.answer == "definition":
-            return attempt_in_words(environment.start(task), model, sample, limits, stop)
+            episode = environment.start(task)
+            assert isinstance(episode, TextEpisode)  # the verb refuses a harness with such a player
+            return attempt_in_words(episode, model, sample, limits, stop)
         return attempt_task(task.folder, model, sample, limits, environment.settings.sandbox, stop=stop)
 
     return play

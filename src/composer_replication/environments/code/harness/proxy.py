@@ -43,6 +43,7 @@ Refusal = tuple[int, str]
 
 SOCKET = "proxy.sock"
 CALLS_AT_ONCE = 256
+READ_TIMES = 4
 START_S, STOP_S = 20.0, 5.0
 MODEL_ROUTES = ("/chat/completions", "/messages", "/messages/count_tokens", "/responses")
 FULL = {"error": {"code": "context_length_exceeded", "message": "maximum context length: no tokens are left"}}
@@ -224,18 +225,20 @@ class CaptureProxy:
         asyncio.run(self._server.serve(sockets=self._sockets))
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Model calls under a known key and of a bounded size reach openenv; nothing else does."""
+        """Model calls under a known key and of a bounded size reach openenv; nothing else does. Of what is refused a
+        bounded part is read too: a connection that is closed over unread bytes is reset, and its answer is lost."""
         refused = self._refusal(scope)
-        body = bytearray()
-        more = refused is None and scope["method"] == "POST"
-        while more:
+        body, read = bytearray(), 0
+        more = scope["type"] == "http" and scope["method"] == "POST"
+        while more and read <= READ_TIMES * self._body_bytes:
             message = await receive()
             if message["type"] != "http.request":
                 return
-            body += message.get("body", b"")
-            more = bool(message.get("more_body"))
-            if len(body) > self._body_bytes:
-                refused, more = (413, f"a request has at most {self._body_bytes} bytes"), False
+            part = message.get("body", b"")
+            more, read = bool(message.get("more_body")), read + len(part)
+            if refused is None and read > self._body_bytes:
+                refused = 413, f"a request has at most {self._body_bytes} bytes"
+            body += part if refused is None else b""
         if refused:
             await _refuse(send, *refused)
             return
@@ -289,5 +292,5 @@ def _wait_until(is_true: Callable[[], bool], most_s: float) -> None:
     deadline = time.monotonic() + most_s
     while not is_true():
         if time.monotonic() > deadline:
-            raise RecomposeError(f"the capture proxy did not start in {most_s:g} s", "recompose doctor")
+            raise RecomposeError(f"the capture proxy did not start in {most_s:g} s", "run the same command again")
         time.sleep(0.01)
