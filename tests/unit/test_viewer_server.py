@@ -207,3 +207,19 @@ def test_an_export_holds_every_answer_as_scripts_that_end_nowhere_else(tmp_path)
     assert not any("/source" in at or "votes" in at for at in names)
     with pytest.raises(Exception, match="not empty"):
         export(library, tmp_path / "out", PAGE, Silent())
+
+
+def test_an_export_does_not_say_where_on_the_machine_things_lie(tmp_path):
+    run = viewed_run(tmp_path / "home/marlowe/client-x/run")
+    settings = json.loads((run.path / "config.json").read_text())
+    settings["ingestion"]["paths"] = ["/home/marlowe/.claude/projects", "client-x/sessions"]
+    settings["environment"]["tasks"] = ["/data/client-x/tasks"]
+    settings["replay"]["base_url"] = "http://marlowe:s3cr3t-Pa55word-9x@127.0.0.1:1/v1"
+    (run.path / "config.json").write_text(json.dumps(settings))
+    library = Library([run.path])
+    export(library, tmp_path / "out", PAGE, Silent())
+    told = "".join(path.read_text() for path in sorted((tmp_path / "out/data").iterdir()))
+    assert '"path":"run"' in told
+    assert "recompose evaluate run" in told, "commands name the folder"
+    for hidden in ("client-x", "/home/marlowe", "s3cr3t", str(tmp_path)):
+        assert hidden not in told

@@ -1,13 +1,16 @@
 """A run as a folder that opens from `file://`: the page's own files, and each answer in a script of its own.
 
-Writes DIR/index.html and the like, and DIR/data/*.js. Holds all that the page may ask for, but not the bytes of
-source files, which are not redacted. A folder that is there and not empty is refused.
+Writes DIR/index.html and the like, and DIR/data/*.js. Holds the answers of `_questions` and the texts to search, within
+the limits below; not the bytes of source files, which are not redacted, whole messages that a window cuts, nor votes by
+person. It may go to anybody: of the machine's paths only the run's folder name is kept, and what is about the machine
+(settings, errors) is redacted. A folder that is there and not empty is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any, cast
 from urllib.parse import quote
 
 import orjson
@@ -15,6 +18,7 @@ import orjson
 from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.progress import Progress
 from composer_replication.records import JsonObject
+from composer_replication.redaction import Redactor
 
 from .api import Library, encoded
 from .lookup import FACETS, MAX_ROWS, RunView
@@ -23,6 +27,7 @@ from .search import texts_of
 WINDOW, MAX_LISTED, MAX_SEARCHED_CHARS = 50, 5000, 20_000_000
 PAGES = {"site": "site", "pair": "pair", "rollout": "rollout", "finding": "finding"}
 """Kinds whose records have an answer of their own, of the same name."""
+LEFT_OUT = "(a path, left out)"
 
 
 def export(library: Library, folder: Path, page: Mapping[str, bytes], progress: Progress) -> int:
@@ -53,7 +58,9 @@ _KEPT = "!~*'()"
 
 
 def _answers(library: Library) -> Iterator[tuple[str, JsonObject]]:
-    yield "/api/runs", {**library.about(), "is_export": True}
+    for view in library.views.values():
+        view.place = view.run.path.resolve().name
+    yield "/api/runs", {**Redactor().json_value(library.about()), "is_export": True}
     for run, view in library.views.items():
         view.fresh()
         for name, query in _questions(library, run, view):
@@ -66,11 +73,29 @@ def _answered(library: Library, run: str, name: str, query: dict[str, str]) -> I
     try:
         answer = library.answer(run, name, query)
     except RecomposeError as error:
-        yield at, {"error": str(error.args[0]), "next": error.next_command}
+        yield at, Redactor().json_value({"error": str(error.args[0]), "next": error.next_command})
         return
-    yield at, answer
+    yield at, Redactor().json_value(_without_paths(answer)) if name == "run" else answer
     if name == "trace" and answer["to"] < min(int(query["to"]), answer["n_turns"]):
         yield from _answered(library, run, name, {**query, "from": str(answer["to"])})
+
+
+def _without_paths(value: Any) -> Any:
+    """Settings name folders in many places: sessions, tasks, a harness, a model."""
+    if isinstance(value, dict):
+        fields = cast("JsonObject", value)
+        return {
+            name: LEFT_OUT if name == "paths" and inner else _without_paths(inner) for name, inner in fields.items()
+        }
+    if isinstance(value, list):
+        return [_without_paths(inner) for inner in cast("list[Any]", value)]
+    return LEFT_OUT if isinstance(value, str) and _is_path(value) else value
+
+
+def _is_path(text: str) -> bool:
+    return text.startswith(("~", "./", "../")) or any(
+        kind(text).is_absolute() for kind in (PurePosixPath, PureWindowsPath)
+    )
 
 
 def _questions(library: Library, run: str, view: RunView) -> Iterator[tuple[str, dict[str, str]]]:

@@ -62,6 +62,8 @@ class RunView:
 
     def __init__(self, run: Run, name: str | None = None) -> None:
         self.run, self.name = run, name or run.path.resolve().name
+        self.place = str(run.path)
+        """How answers name the run's folder; an export, which may go to anybody, does not say where it lies."""
         self.cache = Cache(run)
         self._filling = threading.Lock()
 
@@ -92,7 +94,7 @@ class RunView:
         return [orjson.loads(row[0]) for row in self.cache.rows(query, *values)]
 
     def missing(self, what: str) -> UsageError:
-        return UsageError(f"{self.run.path} has no {what}", f"recompose show {quoted(self.run.path)}")
+        return UsageError(f"{self.place} has no {what}", f"recompose show {quoted(self.place)}")
 
     def resolve(self, text: str) -> tuple[str, str]:
         """Kind and id of what a person named: a whole id, its beginning, TRACE:TURN, a state or a task."""

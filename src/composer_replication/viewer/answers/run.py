@@ -27,7 +27,7 @@ FUNNEL = (
     ("pairs", "pairs", "pairs", {"verdicts": {"page": "sites", "lacks": "pairs"}}),
     ("training", "steps", "training", {"skipped": None}),
 )
-"""CachedStage, count that it leaves, page, and counts that say why something is gone, with a filter for them."""
+"""Noun of a stage, count that it leaves, page, and counts that say why something is gone, with a filter for them."""
 KEPT = ("policy", "answered", "paired")
 POINTS, MAX_LISTED = 200, 500
 
@@ -35,13 +35,13 @@ POINTS, MAX_LISTED = 200, 500
 def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
     stages = [(noun, view.run.stage(noun).manifest) for noun in NEXT_COMMAND]
     counts = {noun: manifest["counts"] for noun, manifest in stages if manifest}
-    path, origin = view.run.path, _json_file(view, "manifest.json") or {}
+    origin = _json_file(view, "manifest.json") or {}
     missing = next((noun for noun, *_ in FUNNEL if noun not in counts), None)
     command = NEXT_COMMAND[missing] if missing else "recompose evaluate RUN" if "evaluation" not in counts else None
     config = view.run.config
     return {
         "run": view.name,
-        "path": str(path),
+        "path": view.place,
         **{name: origin.get(name) for name in ("created", "version")},
         "environment": config.environment.name,
         "model": config.model.name,
@@ -51,7 +51,7 @@ def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
         "funnel": [_funnel_row(counts, *row) for row in FUNNEL],
         "spend": _spend(view, counts),
         "result": _json_file(view, "report.json"),
-        "next": command and command.replace("RUN", quoted(path)),
+        "next": command and command.replace("RUN", quoted(view.place)),
     }
 
 
@@ -91,7 +91,7 @@ def monitor(view: RunView, query: Mapping[str, str]) -> JsonObject:
     order = "ORDER BY facts ->> 'alarm' DESC, facts ->> 'p' DESC LIMIT ?"
     return {
         "done": stage.is_done,
-        "next": None if stage.is_done else NEXT_COMMAND["monitor"].replace("RUN", quoted(view.run.path)),
+        "next": None if stage.is_done else NEXT_COMMAND["monitor"].replace("RUN", quoted(view.place)),
         "counts": stage.counts if stage.is_done else {},
         "verdicts": view.facts(f"kind = 'verdict' {order}", MAX_LISTED),
         "findings": [found.body for found in view.all("kind = 'finding' ORDER BY number LIMIT ?", MAX_LISTED)],
@@ -129,7 +129,7 @@ def about(views: Sequence[RunView]) -> JsonObject:
     shown = [
         {
             "run": view.name,
-            "path": str(view.run.path),
+            "path": view.place,
             "created": (_json_file(view, "manifest.json") or {}).get("created"),
             "environment": view.run.config.environment.name,
             "model": view.run.config.model.name,
@@ -234,9 +234,7 @@ def _rewards(view: RunView, phase: str) -> dict[str, dict[str, list[float]]]:
     for facts in view.facts("kind = 'outcome' AND facts ->> 'phase' = ? ORDER BY number", phase):
         found.setdefault(facts["split"], {}).setdefault(facts["task_id"], []).append(float(facts["reward"] >= 1))
     if not found:
-        raise UsageError(
-            f"{view.run.path} has no outcomes {phase} training", f"recompose evaluate {quoted(view.run.path)}"
-        )
+        raise UsageError(f"{view.place} has no outcomes {phase} training", f"recompose evaluate {quoted(view.place)}")
     return found
 
 
