@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from composer_replication.config import Config
 from composer_replication.errors import UsageError
 from composer_replication.records import ErrorSite, Trace, Turn, emptied, render_action
 from composer_replication.runs import RECORDS, Run
 from composer_replication.store import SHARDS
 from composer_replication.viewer.api import Library, encoded
-from composer_replication.viewer.cache import CacheEntry
+from composer_replication.viewer.cache import Cache, CacheEntry
 from composer_replication.viewer.visible import one_line, visible
 from tests.command_line import recompose
 from tests.samples import sample_files
@@ -81,7 +84,6 @@ def test_the_bytes_of_a_turn_hold_what_the_trace_says(run, ask):
 
 @pytest.mark.parametrize("suffix", ["codex", "cline"])
 def test_the_bytes_are_found_in_files_of_a_folder_and_compressed(tmp_path, suffix):
-    from composer_replication.config import Config
     from composer_replication.pipeline import run_stage
     from composer_replication.progress import Silent
 
@@ -328,6 +330,44 @@ def test_a_damaged_cache_is_made_again(tmp_path):
     (run.path / "cache").mkdir()
     (run.path / "cache/viewer.sqlite").write_bytes(b"not a database" * 1000)
     assert Library([run.path]).answer("run", "list", {"kind": "site"})["total"] == 2
+
+
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm"])
+def test_a_cache_that_is_a_link_is_not_followed(tmp_path, ending):
+    """A run may come from anybody: its cache may point to another program's database."""
+    (tmp_path / "run/cache").mkdir(parents=True)
+    outside = tmp_path / "outside.sqlite"
+    with closing(sqlite3.connect(outside)) as db:
+        db.execute("CREATE TABLE theirs (x)")
+        db.commit()
+    before = outside.read_bytes()
+    (tmp_path / f"run/cache/viewer.sqlite{ending}").symlink_to(outside)
+    cache = Cache(Run(tmp_path / "run", Config()))
+    assert cache.marks() == {}
+    cache.close()
+    assert outside.read_bytes() == before
+    assert not cache.path.is_symlink()
+
+
+def test_a_cache_that_another_process_holds_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("composer_replication.viewer.cache.BUSY_TIMEOUT_S", 0.01)
+    (tmp_path / "cache").mkdir()
+    path = tmp_path / "cache/viewer.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        inode = path.stat().st_ino
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            Cache(Run(tmp_path, Config()))
+        assert path.stat().st_ino == inode
+
+
+@pytest.mark.parametrize("statement", ["PRAGMA user_version=99", "CREATE TABLE records (x)"])
+def test_a_cache_of_another_version_is_made_again(tmp_path, statement):
+    (tmp_path / "cache").mkdir()
+    with closing(sqlite3.connect(tmp_path / "cache/viewer.sqlite")) as db:
+        db.execute(statement)
+        db.commit()
+    assert Cache(Run(tmp_path, Config())).rows("SELECT id FROM records") == []
 
 
 FIXTURES = Path(__file__).parents[2] / "viewer" / "fixtures"

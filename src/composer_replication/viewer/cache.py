@@ -27,6 +27,9 @@ VERSION = 3
 CHUNK = 64
 """Messages, or turns, that are stored and read together."""
 BUSY_TIMEOUT_S = 600.0
+PRIMARY_CODE = 0xFF
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+"""SQLITE_ERROR: its tables have other columns than ours."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS sources (name TEXT PRIMARY KEY, mark TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS records (
@@ -129,16 +132,27 @@ class Cache:
         return found[start - first : end - first]
 
     def _prepare(self) -> None:
-        try:
-            if self.rows("PRAGMA user_version")[0][0] not in (0, VERSION):
-                raise sqlite3.DatabaseError("of another version")
-            self.db.executescript(_TABLES)
-        except sqlite3.DatabaseError:
+        for file in _files(self.path):
+            if file.is_symlink():
+                file.unlink()  # a run may come from anybody, and the link may lead to another program's database
+        if not self._is_usable():
             self.close()
-            for name in ("", "-wal", "-shm"):
-                Path(f"{self.path}{name}").unlink(missing_ok=True)
+            for file in _files(self.path):
+                file.unlink(missing_ok=True)
             self.db.executescript(_TABLES)
         self.db.execute(f"PRAGMA user_version={VERSION}")
+
+    def _is_usable(self) -> bool:
+        """Not where it is damaged or of another version. A lock says neither: another process uses the cache."""
+        try:
+            if self.rows("PRAGMA user_version")[0][0] not in (0, VERSION):
+                return False
+            self.db.executescript(_TABLES)
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode & PRIMARY_CODE not in DAMAGED:
+                raise
+            return False
+        return True
 
 
 def packed(value: Any) -> bytes:
@@ -158,6 +172,10 @@ def _insert(db: sqlite3.Connection, source: str, entry: CacheEntry) -> None:
     links = (entry.trace_id, entry.turn, entry.state_id, entry.parent)
     row = (source, entry.kind, entry.id, *links, facts, packed(entry.body))
     db.execute("INSERT INTO records VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def _files(path: Path) -> list[Path]:
+    return [Path(f"{path}{ending}") for ending in ("", "-wal", "-shm")]
 
 
 def _place(run: Path) -> Path:
