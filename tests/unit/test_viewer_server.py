@@ -223,3 +223,27 @@ def test_an_export_does_not_say_where_on_the_machine_things_lie(tmp_path):
     assert "recompose evaluate run" in told, "commands name the folder"
     for hidden in ("client-x", "/home/marlowe", "s3cr3t", str(tmp_path)):
         assert hidden not in told
+
+
+def test_cookies_of_other_programs_do_not_hide_ours(client):
+    cookie = f'prefs={{"a":"b"}}; bad name; recompose_{PORT}={TOKEN}.abc'
+    assert client.get("/api/runs", headers={"cookie": cookie}).status_code == 200
+
+
+def test_a_browser_stays_one_person_at_every_visit_and_port(tmp_path):
+    library = Library([viewed_run(tmp_path / "run").path])
+    site = library.answer("run", "list", {"kind": "site"})["rows"][0]["site_id"]
+    jar, said = {}, []
+    for port, token in ((PORT, TOKEN), (PORT, TOKEN), (PORT + 1, "another")):
+        app = application(library, port, token, PAGE)
+        browser = TestClient(app, base_url=f"http://127.0.0.1:{port}", cookies=jar)
+        jar.update(browser.get(f"/?token={token}", follow_redirects=False).cookies)
+        browser.cookies = jar
+        said.append(browser.post("/api/run/votes", json={"site": site, "choice": "tie"}).json()["tally"])
+    assert said == [{"tie": 1}] * 3
+    assert len(jar) == 3, "a token for each port, and one name"
+
+
+def test_a_name_that_we_did_not_give_is_not_kept(client):
+    welcome = client.get(f"/?token={TOKEN}", headers={"cookie": "recompose_who=somebody else"})
+    assert "somebody" not in str(welcome.headers)

@@ -7,14 +7,19 @@ ours, `Origin` and `Sec-Fetch-Site` must say that our page asks, and every answe
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
-from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_ADDRESS_BYTES = 8192
+WHO_COOKIE = "recompose_who"
+"""Without the port, so that a browser stays the same person at every server of this machine."""
+DAY_S = 86400
+_WHO = re.compile(r"[0-9a-f]{16}")
 OWN_SITE = ("same-origin", "none")
 HEADERS = {
     "content-security-policy": (
@@ -56,7 +61,7 @@ class PageGuard:
         if origin is not None and origin.lower() not in {f"http://{host}" for host in self._hosts}:
             return refused(403, "another site asks")
         if path == "/" and scope["method"] == "GET" and (given := QueryParams(scope["query_string"]).get("token")):
-            return self._welcome(given)
+            return self._welcome(given, headers)
         if not path.startswith("/api/"):
             return None
         if headers.get("sec-fetch-site", "none") not in OWN_SITE:
@@ -64,12 +69,16 @@ class PageGuard:
         given, scope["who"] = self._given(headers)
         return None if self._is_ours(given) else refused(401, "open the address that recompose view printed")
 
-    def _welcome(self, given: str) -> Response:
+    def _welcome(self, given: str, headers: Headers) -> Response:
         if not self._is_ours(given):
             return refused(401, "this is the address of an earlier recompose view")
         answer = RedirectResponse("/", status_code=303)
-        value = f"{self._token}.{secrets.token_hex(8)}"
-        answer.set_cookie(self._cookie, value, httponly=True, samesite="strict", max_age=30 * 86400)
+        known = _cookies(headers).get(WHO_COOKIE, "")
+        who = known if _WHO.fullmatch(known) else secrets.token_hex(8)
+        value = f"{self._token}.{who}"
+        answer.set_cookie(self._cookie, value, httponly=True, samesite="strict", max_age=30 * DAY_S)
+        # lax: it gives no access, and must also come along where the address is opened from another page
+        answer.set_cookie(WHO_COOKIE, who, httponly=True, samesite="lax", max_age=365 * DAY_S)
         return answer
 
     def _given(self, headers: Headers) -> tuple[str, str]:
@@ -77,11 +86,7 @@ class PageGuard:
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return bearer, "bearer"
-        try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
-        except CookieError:
-            found = None
-        token, _, who = (found.value if found else "").partition(".")
+        token, _, who = _cookies(headers).get(self._cookie, "").partition(".")
         return token, who
 
     def _is_ours(self, given: str) -> bool:
@@ -94,6 +99,11 @@ class PageGuard:
             await send(message)
 
         return sending
+
+
+def _cookies(headers: Headers) -> dict[str, str]:
+    """Those of other programs on this machine are among them, however they are written."""
+    return cookie_parser(headers.get("cookie", ""))
 
 
 def refused(status: int, why: str, then: str = "recompose view RUN") -> Response:
