@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 from contextlib import closing
@@ -17,6 +18,7 @@ from composer_replication.errors import UsageError
 from composer_replication.records import ErrorSite, Trace, Turn, emptied, render_action
 from composer_replication.runs import RECORDS, Run
 from composer_replication.store import SHARDS
+from composer_replication.viewer.annotations import HUMAN, add_vote, tally, votes_on
 from composer_replication.viewer.api import Library, encoded
 from composer_replication.viewer.cache import Cache, CacheEntry
 from composer_replication.viewer.visible import one_line, visible
@@ -204,6 +206,32 @@ def test_a_blind_site_tells_no_name_before_the_vote(tmp_path, site):
     ):
         with pytest.raises(UsageError):
             library.vote("run", wrong, "me")
+
+
+def test_a_vote_after_a_torn_line_counts(tmp_path):
+    add_vote(tmp_path, "s", "tie", "me", blind=False)
+    path = tmp_path / HUMAN
+    path.write_bytes(path.read_bytes() + b'{"at": "2026", "target": {"ki')
+    add_vote(tmp_path, "s", "none", "you", blind=False)
+    add_vote(tmp_path, "s", "actor", "they", blind=False)
+    assert tally(votes_on(tmp_path, "s")) == {"tie": 1, "none": 1, "actor": 1}
+    assert b"\n\n" not in path.read_bytes()
+
+
+def test_a_vote_is_written_whole_also_in_pieces(tmp_path, monkeypatch):
+    write = os.write
+    monkeypatch.setattr("os.write", lambda descriptor, data: write(descriptor, data[:7]))
+    add_vote(tmp_path, "s", "tie", "me", blind=False, note="of more than seven bytes")
+    assert votes_on(tmp_path, "s")["me"]["note"] == "of more than seven bytes"
+
+
+@pytest.mark.parametrize("value", [{}, {"value": None}, {"value": "tie"}, {"value": {"note": "no choice"}}])
+def test_a_line_that_holds_no_vote_is_left_out(tmp_path, value):
+    add_vote(tmp_path, "s", "tie", "me", blind=False)
+    odd = {"target": {"kind": "site", "id": "s"}, "label": "vote", "who": "you", **value}
+    with (tmp_path / HUMAN).open("a") as file:
+        file.write(json.dumps(odd) + "\n")
+    assert tally(votes_on(tmp_path, "s")) == {"tie": 1}
 
 
 def test_the_letters_of_a_blind_site_lead_to_the_same_reply(tmp_path, ask, site):

@@ -1,14 +1,12 @@
-"""What was said about a run's records afterwards: one append-only stream per producer, joined when it is read.
+"""Votes of people about a run's sites: reads and writes `RUN/annotations/human.jsonl`.
 
-    training/token_weights/step_*.jsonl.zst   the trainer's: weights of tokens (read through the cache)
-    monitor/records.jsonl.zst                 the monitor's: findings (read through the cache)
-    annotations/human.jsonl                   people's: votes
-
-Only the human's is written here: one line per vote, in one write, and nothing that stands there is changed.
+One line per vote, added at the end; nothing that stands there is changed. Also reads the lines of other files that may
+still be written. What the trainer and the monitor say of records is read through the cache, see `filling`.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -26,13 +24,11 @@ MAX_NOTE_CHARS = 2000
 NOT_A_REPLY = ("actor", "none", "tie")
 
 
-def human_lines(run: Path) -> Iterator[JsonObject]:
-    """Every whole line; one that was torn is left out."""
-    return (line for line in json_lines(run / HUMAN) if "target" in line)
-
-
 def json_lines(path: Path) -> Iterator[JsonObject]:
-    """Objects of a file that may still be written. Links are not followed: a run may come from anybody."""
+    """Objects of a file that may still be written; a torn line is left out.
+
+    Links are not followed: a run may come from anybody.
+    """
     if path.is_symlink() or not path.is_file():
         return
     with path.open("rb") as file:
@@ -46,11 +42,14 @@ def json_lines(path: Path) -> Iterator[JsonObject]:
 
 
 def votes_on(run: Path, site_id: str) -> dict[str, JsonObject]:
-    """The last vote of each person."""
+    """The last vote of each person. A line that names no choice is left out."""
     return {
-        str(line.get("who")): line["value"]
-        for line in human_lines(run)
-        if line.get("label") == "vote" and line["target"] == {"kind": "site", "id": site_id}
+        str(line.get("who")): cast("JsonObject", line["value"])
+        for line in json_lines(run / HUMAN)
+        if line.get("label") == "vote"
+        and line.get("target") == {"kind": "site", "id": site_id}
+        and isinstance(line.get("value"), dict)
+        and "choice" in line["value"]
     }
 
 
@@ -73,9 +72,18 @@ def add_vote(run: Path, site_id: str, choice: str, who: str, blind: bool, note: 
     if path.parent.is_symlink():
         raise UsageError(f"{path.parent} is a link", "put a folder in its place")
     path.parent.mkdir(exist_ok=True)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o644)
     try:
-        os.write(descriptor, orjson.dumps(line) + b"\n")
+        _append(descriptor, orjson.dumps(line) + b"\n")
     finally:
         os.close(descriptor)
+
+
+def _append(descriptor: int, line: bytes) -> None:
+    """On a line of its own, also after one that was torn, by a full disk for example."""
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    size = os.fstat(descriptor).st_size
+    left = line if not size or os.pread(descriptor, 1, size - 1) == b"\n" else b"\n" + line
+    while left:
+        left = left[os.write(descriptor, left) :]

@@ -108,10 +108,7 @@ def cast_vote(view: RunView, given: Any, who: str) -> JsonObject:
     keys = {reply["key"] for reply in replies}
     chosen = by_letter(replies, found.id).get(choice, choice)
     if chosen not in keys and chosen not in NOT_A_REPLY:
-        raise UsageError(
-            "no such choice at this site",
-            f"choose the key of a reply, its letter where it is blind, {', '.join(NOT_A_REPLY)}",
-        )
+        raise UsageError("no such choice at this site", f"a reply's key or letter, {', '.join(NOT_A_REPLY)}")
     add_vote(view.run.path, found.id, chosen, who, bool(fields.get("blind")), note)
     return vote_state(view, found.id, who)
 
