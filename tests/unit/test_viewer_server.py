@@ -214,6 +214,7 @@ def test_an_export_does_not_say_where_on_the_machine_things_lie(tmp_path):
     settings = json.loads((run.path / "config.json").read_text())
     settings["ingestion"]["paths"] = ["/home/marlowe/.claude/projects", "client-x/sessions"]
     settings["environment"]["tasks"] = ["/data/client-x/tasks"]
+    settings["model"]["name"] = "/data/client-x/model"
     settings["replay"]["base_url"] = "http://marlowe:s3cr3t-Pa55word-9x@127.0.0.1:1/v1"
     (run.path / "config.json").write_text(json.dumps(settings))
     library = Library([run.path])
@@ -221,6 +222,10 @@ def test_an_export_does_not_say_where_on_the_machine_things_lie(tmp_path):
     told = "".join(path.read_text() for path in sorted((tmp_path / "out/data").iterdir()))
     assert '"path":"run"' in told
     assert "recompose evaluate run" in told, "commands name the folder"
+    (run.path / "ledger.sqlite").write_bytes(b"damaged" * 1000)
+    export(library, tmp_path / "again", PAGE, Silent())
+    told += (errors := "".join(path.read_text() for path in sorted((tmp_path / "again/data").iterdir())))
+    assert "the ledger run/ledger.sqlite cannot be used" in errors
     for hidden in ("client-x", "/home/marlowe", "s3cr3t", str(tmp_path)):
         assert hidden not in told
 

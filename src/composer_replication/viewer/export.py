@@ -60,7 +60,7 @@ _KEPT = "!~*'()"
 def _answers(library: Library) -> Iterator[tuple[str, JsonObject]]:
     for view in library.views.values():
         view.place = view.run.path.resolve().name
-    yield "/api/runs", {**Redactor().json_value(library.about()), "is_export": True}
+    yield "/api/runs", {**Redactor().json_value(_without_paths(library.about())), "is_export": True}
     for run, view in library.views.items():
         view.fresh()
         for name, query in _questions(library, run, view):
@@ -73,7 +73,9 @@ def _answered(library: Library, run: str, name: str, query: dict[str, str]) -> I
     try:
         answer = library.answer(run, name, query)
     except RecomposeError as error:
-        yield at, Redactor().json_value({"error": str(error.args[0]), "next": error.next_command})
+        view, told = library.view(run), {"error": str(error.args[0]), "next": error.next_command}
+        here = f"{view.run.path}/"  # of a file of the run that cannot be read
+        yield at, Redactor().json_value({key: text.replace(here, f"{view.place}/") for key, text in told.items()})
         return
     yield at, Redactor().json_value(_without_paths(answer)) if name == "run" else answer
     if name == "trace" and answer["to"] < min(int(query["to"]), answer["n_turns"]):
