@@ -18,6 +18,7 @@ from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
 from composer_replication.records import ErrorSite, Hint, Trace
 from composer_replication.runs import Run
+from composer_replication.stages.ingestion import has_grown
 from composer_replication.store import RECORDS, SHARDS, Shard, ShardWriter, write_lines, write_shard
 
 LINES = [b'{"a":1}\n', b'{"a":2}\n{"a":3}\n', b"", b'{"a":4}\n']
@@ -145,6 +146,48 @@ def test_a_session_that_is_gone_keeps_its_trace(tmp_path: Path) -> None:
     ingest(folder, run=run)
     traces = Run.open(run).stage("ingestion").read(Trace)
     assert sorted(trace.source.file or "" for trace in traces) == ["a.jsonl", "b.jsonl", "c.jsonl"]
+
+
+def test_a_file_does_not_take_the_place_of_one_of_its_name_that_is_gone(tmp_path: Path) -> None:
+    """Names are told apart by folders where two files have one; what is gone keeps the name that it had."""
+    first, second = (session(tmp_path / name / "x.jsonl", name) for name in "AB")
+    folders, run = (first.parent, second.parent), tmp_path / "run"
+
+    def names_read() -> list[str]:
+        ingest(*folders, run=run)
+        return [trace.source.file or "" for trace in Run.open(run).stage("ingestion").read(Trace)]
+
+    assert names_read() == ["x.jsonl", "B/x.jsonl"]
+    whole = Run.open(run).stage("ingestion").sha256
+    first.unlink()
+    assert not has_grown(Run.open(run))
+    session(second, "B2")
+    assert names_read() == ["x.jsonl", "B/x.jsonl"]
+    session(first, "A2")
+    second.unlink()
+    assert names_read() == ["B/x.jsonl", "x.jsonl"]
+    for file, name in ((first, "A"), (second, "B")):
+        session(file, name)
+    assert names_read() == ["x.jsonl", "B/x.jsonl"]
+    assert Run.open(run).stage("ingestion").sha256 == whole
+
+
+def test_a_file_that_comes_where_one_of_its_name_went_is_another(tmp_path: Path) -> None:
+    gone, run = session(tmp_path / "B" / "x.jsonl", "B"), tmp_path / "run"
+    folders = tmp_path / "A", tmp_path / "B"
+    folders[0].mkdir()
+    ingest(*folders, run=run)
+    gone.unlink()
+    session(tmp_path / "A" / "x.jsonl", "A")
+    for _ in range(2):
+        ingest(*folders, run=run)
+        traces = Run.open(run).stage("ingestion").read(Trace)
+        assert [trace.source.file for trace in traces] == ["x.jsonl", "A/x.jsonl"]
+    session(gone, "B2")
+    ingest(*folders, run=run)
+    stage = Run.open(run).stage("ingestion")
+    assert [trace.source.file for trace in stage.read(Trace)] == ["x.jsonl", "B/x.jsonl"]
+    assert stage.counts["files"] == 2
 
 
 def test_any_number_of_processes_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ class FileRead(msgspec.Struct):
     redactions: dict[str, int] = {}
     left_as_is: dict[str, int] = {}
     unknown: dict[str, dict[str, int]] = {}
+    place: str = ""
 
     def take(self, report: ReadingReport) -> None:
         self.quarantined = [(item.byte_offset, item.reason) for item in report.quarantined]
@@ -84,7 +85,7 @@ def file_read(shard: Shard) -> FileRead:
 def read_file(job: FileJob) -> Shard:
     """Read one file into its shard. Whatever goes wrong inside, the file is quarantined and others are not harmed."""
     file = InputFile(job.input.path, ReadingReport(), job.redact, job.input.licence, job.input.name, job.subagents)
-    found = FileRead(job.input.name, job.input.state, job.input.format, known=sorted(job.known))
+    found = FileRead(job.input.name, job.input.state, job.input.format, known=sorted(job.known), place=job.input.place)
     trace_ids: set[str] = set()
     with tempfile.TemporaryFile(buffering=BUFFER_BYTES, dir=job.shard.parent) as plain:
         try:
@@ -153,10 +154,11 @@ class Ingestion:
     def write(self, writer: ShardWriter, progress: Progress) -> None:
         """Add a shard per file. Files of an earlier reading that are gone come first, as they were read then."""
         names = {item.name for item in self._inputs.files}
-        earlier = {file_read(shard).name: shard for shard in writer.kept()}
-        for name, shard in earlier.items():
-            if name not in names:
-                self._add(writer, shard, file_read(shard))
+        places = {item.place for item in self._inputs.files if item.place}
+        earlier = {found.name: (shard, found) for shard in writer.kept() for found in [file_read(shard)]}
+        for name, (shard, found) in earlier.items():
+            if name not in names and found.place not in places:
+                self._add(writer, shard, found)
         jobs = [
             FileJob(item, writer.scratch / f"{number}.shard", self._redact, self._inputs.subagents)
             for number, item in enumerate(self._inputs.files)

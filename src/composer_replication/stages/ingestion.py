@@ -74,8 +74,11 @@ def has_grown(run: Run) -> bool:
 
 def _inputs(run: Run) -> Inputs:
     config = run.config.ingestion
-    formats = {(found.name, found.state): found.format for found in _read_before(run)}
-    return find_inputs([Path(path) for path in config.paths], config.format, config.subagents, formats)
+    before = list(_read_before(run))
+    formats = {(found.name, found.state): found.format for found in before}
+    places = {found.name: found.place for found in before}
+    paths = [Path(path) for path in config.paths]
+    return find_inputs(paths, config.format, config.subagents, formats, places=places)
 
 
 def _read_before(run: Run) -> Iterator[FileRead]:
