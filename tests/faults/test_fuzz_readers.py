@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from composer_replication.ingestion.ingest import FileJob, read_file
+from composer_replication.ingestion.ingest import FileJob, file_read, read_file
 from composer_replication.ingestion.inputs import Input
 from composer_replication.ingestion.reading import MAX_LINE_BYTES
 from tests.faults.fuzzing import fuzzed_lines
@@ -75,10 +75,11 @@ def test_fuzzed_lines_are_accepted_or_quarantined(tmp_path: Path, name: str) -> 
         fuzzed = list(itertools.islice(fuzzed_lines(number, lines, LINES_PER_FILE), LINES_PER_FILE))
         file = tmp_path / "fuzzed.jsonl"
         file.write_bytes(b"\n".join(fuzzed) + b"\n")
-        found = read_file(FileJob(Input(file, name), tmp_path / "shard", redact=True))
-        reasons = [item.reason for item in found.report.quarantined]
+        shard = read_file(FileJob(Input(file, name), tmp_path / "shard", redact=True))
+        quarantined = file_read(shard).quarantined
+        reasons = [reason for _, reason in quarantined]
         assert not [reason for reason in reasons if reason.startswith("reader failed")]
-        offsets = {item.byte_offset for item in found.report.quarantined}
+        offsets = {offset for offset, _ in quarantined}
         starts = list(itertools.accumulate((len(line) + 1 for line in fuzzed), initial=0))
         assert offsets <= set(starts) and len(offsets) == len(reasons)
         for start, line in zip(starts, fuzzed, strict=False):
@@ -86,7 +87,7 @@ def test_fuzzed_lines_are_accepted_or_quarantined(tmp_path: Path, name: str) -> 
                 assert is_object(line) or any(mark in line.lower() for mark in TOLERATED) or not line.isascii(), line[
                     :300
                 ]
-        for record in (tmp_path / "shard").read_bytes().splitlines():
+        for record in shard.lines():
             orjson.loads(record)
 
 
@@ -94,14 +95,15 @@ READ_A_LONG_LINE = """
 import sys
 from pathlib import Path
 from typing import Any
-from composer_replication.ingestion.ingest import FileJob, read_file
+from composer_replication.ingestion.ingest import FileJob, file_read, read_file
 from composer_replication.ingestion.inputs import Input
 def peak_kib():
     return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 before = peak_kib()
-found = read_file(FileJob(Input(Path(sys.argv[1]), "claude_code"), Path(sys.argv[2]), redact=True))
+shard = read_file(FileJob(Input(Path(sys.argv[1]), "claude_code"), Path(sys.argv[2]), redact=True))
 after = peak_kib()
-print(found.turns, [(q.byte_offset, q.reason) for q in found.report.quarantined], (after - before) // 1024)
+found = file_read(shard)
+print(found.turns, found.quarantined, (after - before) // 1024)
 """
 
 

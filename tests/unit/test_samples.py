@@ -9,7 +9,7 @@ import pytest
 
 from composer_replication.ingestion import TRACE_READERS, InputFile, ReadingReport, detect_format
 from composer_replication.ingestion.session import Session
-from composer_replication.runs import StageFolder
+from composer_replication.runs import RECORDS, StageFolder, write_lines
 from tests.samples import SAMPLES, sample_files
 from tests.unit.reading_trials import assert_valid
 
@@ -67,7 +67,7 @@ def test_what_is_written_is_what_pydantic_writes_and_comes_back(path: Path, tmp_
         trace.model_dump_json().encode() + b"\n" for trace in traces
     ]
     stage = StageFolder(tmp_path / "ingestion")
-    written = stage.write_lines(chunk for session in sessions for chunk in session.encoded())
+    written = write_lines(stage.path / RECORDS, (chunk for session in sessions for chunk in session.encoded()))
     stage.seal(written, {}, [], 0.0)
     assert stage.read(type(traces[0])) == traces if traces else not written.records
 

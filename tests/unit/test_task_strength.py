@@ -50,6 +50,16 @@ def test_each_kind_replaces_the_body_and_keeps_the_docstring():
     assert found == {kind: SOURCE.replace(old, f"        {body}\n") for kind, body in bodies.items()}
 
 
+def test_questions_are_also_answered_by_whether_there_is_anything():
+    head = "def is_near(x, y):\n    if x is None:\n        return False\n"
+    source = f"{head}    return abs(x - y) < 1\n\n\ndef near(x):\n    return x\n"
+    symbols = [Symbol(file=FILE, name="is_near"), Symbol(file=FILE, name="near")]
+    found = {kind: texts[FILE] for kind, texts in lazy_solutions({FILE: source}, symbols)}
+    assert found["truth"] == "def is_near(x, y):\n    return bool(x)\n\n\ndef near(x):\n    return bool(x)\n"
+    assert "return not x" in found["denial"]
+    assert not {"truth", "denial"} & {kind for kind, _ in lazy_solutions({FILE: source}, symbols[1:])}
+
+
 def test_one_line_functions_and_functions_without_arguments():
     assert lazy("bare")["first_argument"] == SOURCE.replace('return "ö"; pass', "return None")
     assert lazy("wait")["constant"] == SOURCE.replace("return first", "return True")

@@ -21,6 +21,12 @@ LAZY_BODIES: dict[str, Callable[[FunctionNode], str]] = {
     "constant": lambda function: "return True",
     "raise": lambda function: "raise NotImplementedError",
 }
+YES_OR_NO: dict[str, Callable[[FunctionNode], str]] = {
+    "truth": lambda function: f"return bool({_first_argument(function)})",
+    "denial": lambda function: f"return not {_first_argument(function)}",
+}
+"""Where something of the feature is a question: tests of both answers can often be met so."""
+QUESTIONS = frozenset(("all", "any", "bool", "callable", "hasattr", "isinstance", "issubclass"))
 MAX_NEIGHBOURS = 2
 NOT_WORTH_DROPPING = (ast.Pass, ast.Global, ast.Nonlocal, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -30,7 +36,10 @@ def lazy_solutions(sources: Mapping[str, str], symbols: Iterable[Symbol]) -> Ite
     has neighbours replaced by the call of one."""
     wanted = list(symbols)
     names = {path: _names(wanted, path) for path in sources}
-    for kind, body in LAZY_BODIES.items():
+    asks = any(
+        _is_question(function) for path, text in sources.items() for function in functions_of(parse(text), names[path])
+    )
+    for kind, body in (LAZY_BODIES | (YES_OR_NO if asks else {})).items():
         yield kind, {path: _with_bodies(source, names[path], body) for path, source in sources.items()}
     for number in range(MAX_NEIGHBOURS):
         texts = {path: _calling_neighbours(source, names[path], number) for path, source in sources.items()}
@@ -99,6 +108,22 @@ def _first_argument(function: FunctionNode) -> str:
     names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
     names = [name for name in names if name not in ("self", "cls")]
     return names[0] if names else function.args.vararg.arg if function.args.vararg else "None"
+
+
+def _is_question(function: FunctionNode) -> bool:
+    return any(isinstance(node, ast.Return) and _is_yes_or_no(node.value) for node in ast.walk(function))
+
+
+def _is_yes_or_no(value: ast.expr | None) -> bool:
+    match value:
+        case ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Constant(value=True | False):
+            return True
+        case ast.BoolOp(values=[*parts]):
+            return all(map(_is_yes_or_no, parts))
+        case ast.Call(func=ast.Name(id=name)):
+            return name in QUESTIONS
+        case _:
+            return False
 
 
 def _with_bodies(source: str, names: set[str], body: Callable[[FunctionNode], str]) -> str:
