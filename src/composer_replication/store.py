@@ -30,6 +30,8 @@ RECORDS = "records.jsonl.zst"
 SHARDS = "shards.jsonl"
 UNFINISHED = "unfinished"
 CHUNK_BYTES = 1 << 16
+DAMAGED = (ValueError, zstandard.ZstdError)
+"""What adding a shard raises where it cannot be read or is not what was written."""
 
 
 class Written(NamedTuple):
@@ -79,13 +81,20 @@ class Shard(NamedTuple):
                 left = None if left is None else left - len(chunk)
                 yield chunk
 
-    def copy_to(self, out: BinaryIO, digest: Any) -> None:
-        """Append the compressed bytes to a file and the plain ones to a hash."""
+    def copy_to(self, out: io.FileIO, digest: Any) -> None:
+        """Append the compressed bytes to a file and the plain ones to a hash. An `OSError` is of that file."""
         own = hashlib.sha256()
 
         def copied() -> Iterator[bytes]:
-            for chunk in self._raw():
-                out.write(chunk)
+            chunks = self._raw()
+            while True:
+                try:
+                    chunk = next(chunks, None)
+                except OSError as error:
+                    raise ValueError(f"{self.path} cannot be read") from error
+                if chunk is None:
+                    return
+                _write_whole(out, chunk)
                 yield chunk
 
         for chunk in _decompressed(copied()):
@@ -135,8 +144,9 @@ class ShardWriter:
         self._folder, self.scratch, self._kept = folder, folder / UNFINISHED, kept_shards(folder)
         self.scratch.mkdir(parents=True, exist_ok=True)
         name = secrets.token_hex(8)
-        self._records = (self.scratch / f"{name}.zst").open("xb")
-        self._index = (self.scratch / f"{name}.jsonl").open("xb")
+        # Without buffers, because what a buffer could not write cannot be taken back.
+        self._records = (self.scratch / f"{name}.zst").open("xb", buffering=0)
+        self._index = (self.scratch / f"{name}.jsonl").open("xb", buffering=0)
         self._digest, self._number = hashlib.sha256(), 0
 
     def kept(self) -> Iterator[Shard]:
@@ -146,27 +156,26 @@ class ShardWriter:
         return self._kept.get(key)
 
     def add(self, shard: Shard) -> None:
-        """Copy it from the file where it is. A `ValueError` or `ZstdError`, and nothing added, where it is damaged."""
-        digest, start = self._digest.copy(), self._records.tell()
+        """Copy it from the file where it is. Where that fails nothing is added: one of `DAMAGED` where the shard is, an
+        `OSError` where it cannot be written."""
+        digest, ends = self._digest.copy(), (self._records.tell(), self._index.tell())
+        entry = _Entry(shard.key, shard.size or 0, shard.records, shard.sha256 or "", msgspec.Raw(shard.about))
         try:
             if shard.size:
                 shard.copy_to(self._records, digest)
-        except (OSError, ValueError, zstandard.ZstdError):
-            self._records.seek(start)
-            self._records.truncate()
+            _write_whole(self._index, msgspec.json.encode(entry) + b"\n")
+        except BaseException:
+            for file, end in zip((self._records, self._index), ends, strict=True):
+                file.seek(end)
+                file.truncate()
             raise
         self._digest, self._number = digest, self._number + shard.records
-        entry = _Entry(shard.key, shard.size or 0, shard.records, shard.sha256 or "", msgspec.Raw(shard.about))
-        self._records.flush()
-        self._index.write(msgspec.json.encode(entry) + b"\n")
-        self._index.flush()
 
     def close(self) -> Written:
         """Put what was written into the place of what was there. The stage is not done until its next manifest."""
         if not self._records.tell():
-            self._records.write(zstandard.ZstdCompressor().compress(b""))
+            _write_whole(self._records, zstandard.ZstdCompressor().compress(b""))
         for file in (self._records, self._index):
-            file.flush()
             os.fsync(file.fileno())
             file.close()
         _remove_left_behind(self._folder / RECORDS)
@@ -222,6 +231,13 @@ def write_atomically(path: Path, text: str) -> None:
         out.flush()
         os.fsync(out.fileno())
     temporary.rename(path)
+
+
+def _write_whole(out: io.FileIO, content: bytes) -> None:
+    """A disk that is nearly full takes a part."""
+    left = memoryview(content)
+    while left:
+        left = left[out.write(left) :]
 
 
 def _compress(raw: BinaryIO, chunks: Iterable[bytes]) -> Written:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import resource
+import secrets
 import shutil
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
 
 from composer_replication.cli.ingest import ingest
 from composer_replication.cli.progress import Pace
+from composer_replication.errors import PartialError, UsageError
 from composer_replication.ingestion import ingest as reading
+from composer_replication.ingestion.formats import TRACE_READERS
+from composer_replication.ingestion.reading import InputFile
 from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
 from composer_replication.records import ErrorSite, Hint, Trace
 from composer_replication.runs import Run
-from composer_replication.store import RECORDS, SHARDS, Shard, ShardWriter, write_lines, write_shard
+from composer_replication.stages.ingestion import has_grown
+from composer_replication.store import RECORDS, SHARDS, Shard, ShardWriter, shards_of, write_lines, write_shard
 
 LINES = [b'{"a":1}\n', b'{"a":2}\n{"a":3}\n', b"", b'{"a":4}\n']
 
@@ -90,6 +100,111 @@ def test_a_damaged_shard_is_not_added(tmp_path: Path) -> None:
     assert writer.close().sha256 == hashlib.sha256(b"".join(LINES)).hexdigest()
 
 
+@contextmanager
+def disk_full_at(size: int) -> Generator[None]:
+    """No file of this process grows beyond that many bytes: writes are cut there, then fail."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("full", ["zst", "jsonl"])
+def test_a_write_that_fails_adds_nothing(tmp_path: Path, full: str) -> None:
+    writer = ShardWriter(tmp_path)
+    fill(writer, LINES[:1], "a")
+    about = {"long": "x" * 500} if full == "jsonl" else None
+    last = write_shard(writer.scratch / "last.shard", "b", [LINES[1]], about)
+    (grows,) = writer.scratch.glob(f"*.{full}")
+    with disk_full_at(grows.stat().st_size + 5), pytest.raises(OSError, match="too large"):
+        writer.add(last)
+    writer.add(last)
+    written = writer.close()
+    assert written.records == 3
+    assert written.sha256 == hashlib.sha256(b"".join(LINES[:2])).hexdigest()
+    shards = list(shards_of(tmp_path / RECORDS, tmp_path / SHARDS))
+    assert [list(shard.lines()) for shard in shards] == [part.splitlines(keepends=True) for part in LINES[:2]]
+    assert sum(shard.size or 0 for shard in shards) == (tmp_path / RECORDS).stat().st_size
+
+
+def test_a_full_disk_ends_the_reading_and_is_not_the_fault_of_a_file(tmp_path: Path) -> None:
+    folder, run = tmp_path / "sessions", tmp_path / "run"
+    rows = session(folder / "a.jsonl", "a").read_text()
+    (folder / "a.jsonl").write_text(rows.replace("list a", secrets.token_hex(1 << 19)))
+    with disk_full_at(1 << 18), pytest.raises(OSError, match="too large"):
+        ingest(folder, run=run, workers=1)
+    ingest(folder, run=run, workers=1)
+    stage = Run.open(run).stage("ingestion")
+    assert [len(trace.turns) for trace in stage.read(Trace)] == [2]
+    assert stage.counts["quarantined"] == {}
+
+
+@pytest.mark.parametrize("problem", [OSError(errno.EIO, "Input/output error"), MemoryError()])
+def test_a_file_that_could_not_be_read_to_its_end_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    known = TRACE_READERS["claude_code"]
+
+    def failing(file: InputFile) -> Iterator[Any]:
+        yield from known.read(file)
+        raise problem
+
+    folder, run = tmp_path / "sessions", tmp_path / "run"
+    for name in "ab":
+        session(folder / f"{name}.jsonl", name)
+    with monkeypatch.context() as patch:
+        patch.setitem(TRACE_READERS, "claude_code", known._replace(read=failing))
+        for _ in range(2):
+            with pytest.raises(PartialError, match="2 × reader failed"):
+                ingest(folder, run=run, workers=1)
+    assert has_grown(Run.open(run))
+    (folder / "b.jsonl").unlink()
+    with pytest.raises(PartialError, match="1 × reader failed"):
+        ingest(folder, run=run)
+    stage = Run.open(run).stage("ingestion")
+    assert not has_grown(Run.open(run))
+    assert [trace.source.file for trace in stage.read(Trace)] == ["b.jsonl", "a.jsonl"]
+
+
+def test_a_shard_that_cannot_be_read_counts_as_damaged(tmp_path: Path) -> None:
+    shard = write_shard(tmp_path / "gone.shard", "a", LINES[:1], None)
+    shard.path.unlink()
+    writer = ShardWriter(tmp_path)
+    with pytest.raises(ValueError, match="cannot be read"):
+        writer.add(shard)
+
+
+def test_a_renewed_reading_without_a_trace_leaves_the_stage_as_it_was(tmp_path: Path) -> None:
+    file, run = session(tmp_path / "s.jsonl", "s"), tmp_path / "run"
+    ingest(file, run=run)
+    stage = Run.open(run).stage("ingestion")
+    before = {path.name: path.read_bytes() for path in stage.path.iterdir()}
+    file.write_text(file.read_text().splitlines(keepends=True)[0])
+    with pytest.raises(UsageError, match="no turn"):
+        ingest(file, run=run)
+    assert {path.name: path.read_bytes() for path in stage.path.iterdir()} == before
+
+
+def test_a_file_that_is_gone_and_whose_shard_is_damaged_is_said_to_be_lost(tmp_path: Path) -> None:
+    folder, run = tmp_path / "sessions", tmp_path / "run"
+    gone = session(folder / "a.jsonl", "a")
+    session(folder / "b.jsonl", "b")
+    ingest(folder, run=run)
+    stage = Run.open(run).stage("ingestion")
+    content = bytearray((stage.path / RECORDS).read_bytes())
+    content[(next(stage.shards()).size or 0) // 2] ^= 0xFF
+    (stage.path / RECORDS).write_bytes(content)
+    gone.unlink()
+    session(folder / "c.jsonl", "c")
+    with pytest.raises(PartialError, match="lost"):
+        ingest(folder, run=run)
+    assert [trace.source.file for trace in stage.read(Trace)] == ["b.jsonl", "c.jsonl"]
+    (aside,) = map(json.loads, (stage.path / "quarantine.jsonl").read_text().splitlines())
+    assert aside["file"] == "a.jsonl"
+
+
 def test_a_file_that_was_cut_off_is_an_error(tmp_path: Path) -> None:
     writer = ShardWriter(tmp_path)
     fill(writer)
@@ -145,6 +260,48 @@ def test_a_session_that_is_gone_keeps_its_trace(tmp_path: Path) -> None:
     ingest(folder, run=run)
     traces = Run.open(run).stage("ingestion").read(Trace)
     assert sorted(trace.source.file or "" for trace in traces) == ["a.jsonl", "b.jsonl", "c.jsonl"]
+
+
+def test_a_file_does_not_take_the_place_of_one_of_its_name_that_is_gone(tmp_path: Path) -> None:
+    """Names are told apart by folders where two files have one; what is gone keeps the name that it had."""
+    first, second = (session(tmp_path / name / "x.jsonl", name) for name in "AB")
+    folders, run = (first.parent, second.parent), tmp_path / "run"
+
+    def names_read() -> list[str]:
+        ingest(*folders, run=run)
+        return [trace.source.file or "" for trace in Run.open(run).stage("ingestion").read(Trace)]
+
+    assert names_read() == ["x.jsonl", "B/x.jsonl"]
+    whole = Run.open(run).stage("ingestion").sha256
+    first.unlink()
+    assert not has_grown(Run.open(run))
+    session(second, "B2")
+    assert names_read() == ["x.jsonl", "B/x.jsonl"]
+    session(first, "A2")
+    second.unlink()
+    assert names_read() == ["B/x.jsonl", "x.jsonl"]
+    for file, name in ((first, "A"), (second, "B")):
+        session(file, name)
+    assert names_read() == ["x.jsonl", "B/x.jsonl"]
+    assert Run.open(run).stage("ingestion").sha256 == whole
+
+
+def test_a_file_that_comes_where_one_of_its_name_went_is_another(tmp_path: Path) -> None:
+    gone, run = session(tmp_path / "B" / "x.jsonl", "B"), tmp_path / "run"
+    folders = tmp_path / "A", tmp_path / "B"
+    folders[0].mkdir()
+    ingest(*folders, run=run)
+    gone.unlink()
+    session(tmp_path / "A" / "x.jsonl", "A")
+    for _ in range(2):
+        ingest(*folders, run=run)
+        traces = Run.open(run).stage("ingestion").read(Trace)
+        assert [trace.source.file for trace in traces] == ["x.jsonl", "A/x.jsonl"]
+    session(gone, "B2")
+    ingest(*folders, run=run)
+    stage = Run.open(run).stage("ingestion")
+    assert [trace.source.file for trace in stage.read(Trace)] == ["x.jsonl", "B/x.jsonl"]
+    assert stage.counts["files"] == 2
 
 
 def test_any_number_of_processes_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -10,27 +10,29 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import zstandard
 
 from composer_replication import __version__
 from composer_replication.parallel import in_order, workers_for
 from composer_replication.progress import Progress
 from composer_replication.records import content_id
-from composer_replication.store import Shard, ShardWriter, write_shard
+from composer_replication.store import DAMAGED, Shard, ShardWriter, write_shard
 
 from .formats import TRACE_READERS
 from .inputs import Input, Inputs
 from .reading import BUFFER_BYTES, InputFile, Quarantined, ReadingReport
+from .session import Session
 
 BYTES_PER_PROCESS = 16 << 20
 SHARD_CHUNK_BYTES = 1 << 20
+NOT_READ = "not read to its end"
+"""In place of the state of a file that could not be: no file has it, so it is read again."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,11 @@ class FileJob:
 
     @property
     def key(self) -> str:
-        return content_id(__version__, self.input.name, self.input.state)
+        return _key(self.input.name, self.input.state)
+
+
+def _key(name: str, state: str) -> str:
+    return content_id(__version__, name, state)
 
 
 class FileRead(msgspec.Struct):
@@ -66,6 +72,7 @@ class FileRead(msgspec.Struct):
     redactions: dict[str, int] = {}
     left_as_is: dict[str, int] = {}
     unknown: dict[str, dict[str, int]] = {}
+    place: str = ""
 
     def take(self, report: ReadingReport) -> None:
         self.quarantined = [(item.byte_offset, item.reason) for item in report.quarantined]
@@ -82,13 +89,14 @@ def file_read(shard: Shard) -> FileRead:
 
 
 def read_file(job: FileJob) -> Shard:
-    """Read one file into its shard. Whatever goes wrong inside, the file is quarantined and others are not harmed."""
+    """Read one file into its shard. Whatever goes wrong inside, the file is quarantined and others are not harmed. An
+    `OSError` is of the folder of shards."""
     file = InputFile(job.input.path, ReadingReport(), job.redact, job.input.licence, job.input.name, job.subagents)
-    found = FileRead(job.input.name, job.input.state, job.input.format, known=sorted(job.known))
+    found = FileRead(job.input.name, job.input.state, job.input.format, known=sorted(job.known), place=job.input.place)
     trace_ids: set[str] = set()
     with tempfile.TemporaryFile(buffering=BUFFER_BYTES, dir=job.shard.parent) as plain:
         try:
-            for session in TRACE_READERS[job.input.format].read(file):
+            for session in _sessions(file, found):
                 own = session.without({key for key in session.keys if _number(key) in job.known} if job.known else ())
                 if not own.turns or own.trace_id in trace_ids or _number(own.trace_id) in job.known:
                     file.report.skipped["duplicate_session" if session.turns else "session_without_turns"] += 1
@@ -106,13 +114,26 @@ def read_file(job: FileJob) -> Shard:
                 found.turns += len(own.turns)
                 found.tool_calls += own.calls
                 found.tool_results += own.results
-            found.sha256 = file.sha256()
+        except OSError:
+            raise
         except Exception as error:
             file.quarantine(0, f"reader failed: {type(error).__name__}")
+            found.state = NOT_READ if isinstance(error, MemoryError) else found.state
         found.traces = len(trace_ids)
         found.take(file.report)
         plain.seek(0)
-        return write_shard(job.shard, job.key, iter(partial(plain.read, SHARD_CHUNK_BYTES), b""), found)
+        chunks = iter(partial(plain.read, SHARD_CHUNK_BYTES), b"")
+        return write_shard(job.shard, _key(found.name, found.state), chunks, found)
+
+
+def _sessions(file: InputFile, found: FileRead) -> Iterator[Session]:
+    """As far as the disk gives the file."""
+    try:
+        yield from TRACE_READERS[found.format].read(file)
+        found.sha256 = file.sha256()
+    except OSError as error:
+        file.quarantine(0, f"reader failed: {type(error).__name__}")
+        found.state = NOT_READ
 
 
 def _number(key: str) -> int:
@@ -153,10 +174,11 @@ class Ingestion:
     def write(self, writer: ShardWriter, progress: Progress) -> None:
         """Add a shard per file. Files of an earlier reading that are gone come first, as they were read then."""
         names = {item.name for item in self._inputs.files}
-        earlier = {file_read(shard).name: shard for shard in writer.kept()}
-        for name, shard in earlier.items():
-            if name not in names:
-                self._add(writer, shard, file_read(shard))
+        places = {item.place for item in self._inputs.files if item.place}
+        earlier = {found.name: (shard, found) for shard in writer.kept() for found in [file_read(shard)]}
+        for name, (shard, found) in earlier.items():
+            if name not in names and found.place not in places:
+                self._keep(writer, shard, found)
         jobs = [
             FileJob(item, writer.scratch / f"{number}.shard", self._redact, self._inputs.subagents)
             for number, item in enumerate(self._inputs.files)
@@ -168,6 +190,12 @@ class Ingestion:
             self._put(writer, job, shard)
             progress.step(done, len(jobs), f"{self.totals['turns']} turns")
 
+    def _keep(self, writer: ShardWriter, shard: Shard, found: FileRead) -> None:
+        try:
+            self._add(writer, shard, found)
+        except DAMAGED:
+            self.quarantined.append(Quarantined(found.name, 0, "lost: the file is gone and its shard is damaged"))
+
     def _put(self, writer: ShardWriter, job: FileJob, shard: Shard) -> None:
         """A shard that was kept may be damaged, or lack what another file no longer gives."""
         found = file_read(shard)
@@ -176,7 +204,7 @@ class Ingestion:
             shard, found = self._again(job, frozenset(overlap.union(found.known) & self._known))
         try:
             self._add(writer, shard, found)
-        except (OSError, ValueError, zstandard.ZstdError):
+        except DAMAGED:
             self._add(writer, *self._again(job, frozenset(self._known.intersection(found.known))))
         job.shard.unlink(missing_ok=True)
 

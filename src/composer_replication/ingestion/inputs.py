@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 import os
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import as_file, files
@@ -39,6 +39,8 @@ class Input(NamedTuple):
     state: str = ""
     """Changes when the file does."""
     size: int = 0
+    place: str = ""
+    """Which file it is among those of the given paths, whatever other files there are."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class InputCandidate(NamedTuple):
     name: str
     was_named: bool
     is_subagent: bool = False
+    place: str = ""
 
 
 def find_inputs(
@@ -63,11 +66,12 @@ def find_inputs(
     subagents: bool = False,
     formats: Mapping[tuple[str, str], str] | None = None,
     at_most: int | None = None,
+    places: Mapping[str, str] | None = None,
 ) -> Inputs:
     """Session files in the order of their names. An `UsageError` when there is none at all. `formats` are those of
-    files that were read before, by name and state."""
+    files that were read before, by name and state, `places` theirs by name: one that is gone keeps its name."""
     inputs = Inputs(subagents=subagents)
-    for candidate in _candidates(paths, inputs):
+    for candidate in _candidates(paths, inputs, places or {}):
         if at_most is not None and len(inputs.files) >= at_most:
             break
         path, name = candidate.path, candidate.name
@@ -78,7 +82,7 @@ def find_inputs(
         if known == "claude_code" and candidate.is_subagent and not subagents:
             inputs.skipped["subagent_file"] += 1
         elif known:
-            inputs.files.append(Input(path, known, name=name, state=state, size=size))
+            inputs.files.append(Input(path, known, name=name, state=state, size=size, place=candidate.place))
         elif problem or candidate.was_named or _plain_name(path).endswith(ALWAYS_SESSIONS):
             inputs.unreadable.append(Quarantined(name, 0, problem or "is in no known format"))
         else:
@@ -119,16 +123,27 @@ def _inspect(file: InputFile, format_name: str | None) -> tuple[str | None, str 
         return None, f"cannot be read: {type(error).__name__}"
 
 
-def _candidates(paths: Sequence[Path], inputs: Inputs) -> Iterator[InputCandidate]:
-    seen: set[Path] = set()
+def _candidates(paths: Sequence[Path], inputs: Inputs, places: Mapping[str, str]) -> Iterator[InputCandidate]:
     names = _Names()
-    for path in paths:
+    found = _unnamed(paths, inputs, names)
+    if places:
+        found = list(found)
+        there = {file.place for file in found}
+        names.gone = {name for name, place in places.items() if place and place not in there}
+    for file in found:
+        yield file._replace(name=names.of(file.path, file.name))
+
+
+def _unnamed(paths: Sequence[Path], inputs: Inputs, names: _Names) -> Iterator[InputCandidate]:
+    """Each file once, with the end of its path that may be its name."""
+    seen: set[Path] = set()
+    for number, path in enumerate(paths):
         if not path.exists():
             raise UsageError(f"there is no file or folder {path}", NEXT_COMMAND)
         for file in [InputCandidate(path, path.name, True)] if path.is_file() else _walk(path, inputs, names):
             if file.path not in seen:
                 seen.add(file.path)
-                yield file._replace(name=names.of(file.path, file.name))
+                yield file._replace(place=content_id(number, os.fsencode(file.path.relative_to(path)).hex()))
 
 
 class _Names:
@@ -136,16 +151,21 @@ class _Names:
 
     def __init__(self) -> None:
         self._redactor, self._taken = Redactor(), Counter[str]()
+        self.gone: Set[str] = frozenset()
+        """Names of files that were read before and are no longer there."""
 
     def of(self, path: Path, name: str) -> str:
-        """`name`, the end of the path, or one part more of it where that is empty or taken."""
+        """`name`, the end of the path, or one part more of it where that is empty, taken, or of a file that is gone."""
         shown = self._redacted(name)
-        if not shown or shown in self._taken:
+        if not shown or shown in self._taken or shown in self.gone:
             # The whole path is redacted, because its end alone would not look like a home folder.
             parts = self._redacted(str(path.absolute())).split("/")
             shown = "/".join(parts[-len(Path(name).parts) - 1 :])
-        self._taken[shown] += 1
-        return shown if self._taken[shown] == 1 else f"{shown} ({self._taken[shown]})"
+        while True:
+            self._taken[shown] += 1
+            numbered = shown if self._taken[shown] == 1 else f"{shown} ({self._taken[shown]})"
+            if numbered not in self.gone:
+                return numbered
 
     def _redacted(self, text: str) -> str:
         return self._redactor.text(os.fsencode(text).decode("utf-8", "replace"))

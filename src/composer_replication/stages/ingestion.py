@@ -41,7 +41,7 @@ def ingest(run: Run, progress: Progress, workers: int | None = None) -> None:
     if rollouts:
         writer.add(write_shard(writer.scratch / "rollouts.shard", "", encoded(rollouts), None))
     if not reading.totals["traces"] and not rollouts:
-        shutil.rmtree(stage.path)
+        shutil.rmtree(writer.scratch if stage.is_done else stage.path)
         aside = "".join(f"; {item.file}: {item.reason}" for item in reading.quarantined[:3])
         where = ", ".join(config.paths)
         if left_out := reading.skipped["subagent"]:
@@ -61,7 +61,8 @@ def ingest(run: Run, progress: Progress, workers: int | None = None) -> None:
 
 
 def has_grown(run: Run) -> bool:
-    """Whether a session file is new, or another than the one that was read. One that is gone changes nothing."""
+    """Whether a session file is new, another than the one that was read, or was not read to its end. One that is gone
+    changes nothing."""
     stage, config = run.stage("ingestion"), run.config.ingestion
     if stage.shape is None or not config.paths or config.rollouts:
         return False
@@ -74,8 +75,11 @@ def has_grown(run: Run) -> bool:
 
 def _inputs(run: Run) -> Inputs:
     config = run.config.ingestion
-    formats = {(found.name, found.state): found.format for found in _read_before(run)}
-    return find_inputs([Path(path) for path in config.paths], config.format, config.subagents, formats)
+    before = list(_read_before(run))
+    formats = {(found.name, found.state): found.format for found in before}
+    places = {found.name: found.place for found in before}
+    paths = [Path(path) for path in config.paths]
+    return find_inputs(paths, config.format, config.subagents, formats, places=places)
 
 
 def _read_before(run: Run) -> Iterator[FileRead]:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import msgspec
-import zstandard
 
 from composer_replication import __version__
 from composer_replication.parallel import in_order, workers_for
 from composer_replication.progress import Progress
 from composer_replication.records import content_id
 from composer_replication.runs import RECORDS, Shard, ShardWriter, StageFolder
+from composer_replication.store import DAMAGED
 
 PACKED_BYTES_PER_PROCESS = 2 << 20
 """Finding sites in this many compressed bytes of traces costs about as much as starting a process."""
@@ -68,7 +68,7 @@ def make_shards(
         shard = found
         try:
             writer.add(shard)
-        except (OSError, ValueError, zstandard.ZstdError):
+        except DAMAGED:
             shard = make(job)
             writer.add(shard)
         job.shard.unlink(missing_ok=True)
