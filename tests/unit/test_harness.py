@@ -41,6 +41,7 @@ from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.rollouts.playing import roll_out, started
 from composer_replication.training.rollouts.sampling import SampledTurn
+from composer_replication.training.rollouts.self_played import writer
 from composer_replication.training.stored.collator import ComposerDataCollator
 from composer_replication.training.stored.examples import build_examples
 from composer_replication.training.stored.policy_gradient import StoredPolicy
@@ -341,6 +342,44 @@ def test_calls_and_tokens_beyond_the_limits_get_a_last_word(proxy):
             said = [httpx.post(chat, json=body, headers=key).json()["choices"][0]["message"] for _ in range(3)]
         assert [message["content"] for message in said] == ["hello", "hello", "Step budget exhausted; stopping."]
         assert len(capture.session.graph.nodes()) == 2
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"messages": [{"role": "user", "content": [5]}]},
+        {"messages": [{"role": "assistant", "content": "", "tool_calls": [{"function": 5}]}]},
+        {"max_tokens": "abc"},
+        {"tools": [1]},
+        {"tools": [{"type": "function", "function": {"name": 5}}]},
+    ],
+)
+def test_a_call_that_cannot_be_read_is_refused_and_is_no_failure_of_the_policy(proxy, sent):
+    chat, body = f"{proxy.base_url}/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}
+    with proxy.session(echo, CallLimits()) as capture:
+        key = {"Authorization": f"Bearer {capture.key}"}
+        said = [httpx.post(chat, json=each, headers=key).status_code for each in (body, {**body, **sent}, body)]
+    assert said == [200, 400, 200] and capture.failure is None
+    assert len(capture.session.graph.nodes()) == 2
+
+
+def test_messages_that_the_template_refuses_are_refused_and_sampling_that_fails_is_the_policys(proxy, chatml_tokenizer):
+    tokenizer = chatml_tokenizer("<|pad|>")
+    refusing = "{% if messages[-1]['role'] == 'assistant' %}{{ raise_exception('not now') }}{% endif %}"
+    tokens = ChatTokens(tokenizer)
+    tokens.template._template = refusing + tokenizer.chat_template
+
+    def sample(context):
+        raise RuntimeError("out of memory")
+
+    chat = f"{proxy.base_url}/v1/chat/completions"
+    with proxy.session(writer(tokens, sample, 8, 1000, {}), CallLimits()) as capture:
+        key = {"Authorization": f"Bearer {capture.key}"}
+        body = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}
+        answer = httpx.post(chat, json=body, headers=key)
+        assert answer.status_code == 400 and "not now" in answer.text and capture.failure is None
+        assert httpx.post(chat, json={"messages": body["messages"][:1]}, headers=key).status_code == 502
+    assert str(capture.failure) == "out of memory"
 
 
 def test_episodes_that_start_at_once_share_one_proxy(folder):

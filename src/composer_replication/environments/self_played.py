@@ -16,6 +16,10 @@ class ContextFull(Exception):
     """The conversation leaves no room for another turn."""
 
 
+class CallRefused(Exception):
+    """What a program sent cannot be said to this policy."""
+
+
 class ModelCall(NamedTuple):
     """What a program sends to its model. Tools and calls stand in the messages as text."""
 
@@ -39,7 +43,7 @@ class WrittenTurn(NamedTuple):
 
 
 Writer = Callable[[ModelCall], WrittenTurn]
-"""Blocks until the turn is written; called from many threads at once. Raises `ContextFull`."""
+"""Blocks until the turn is written; called from many threads at once. Raises `ContextFull` and `CallRefused`."""
 
 
 class TokenSegment(NamedTuple):
