@@ -157,6 +157,16 @@ def fail(agent):
     sys.exit("no more")
 
 
+def wordy(agent):
+    agent.messages[0]["content"] = "Be good. " * 2000
+    work(agent)
+
+
+def unreadable(agent):
+    agent.messages = [{"role": "user", "content": [5]}]
+    agent.ask()
+
+
 def escape(agent):
     """What can be reached besides the proxy."""
     reached = []
@@ -177,7 +187,8 @@ def escape(agent):
 
 WAYS = {
     "work": work, "compact": compact, "retry": retry, "forget": forget, "side_by_side": side_by_side, "loop": loop,
-    "fail": fail, "escape": escape, "silent": lambda agent: print("I never ask."),
+    "fail": fail, "escape": escape, "unreadable": unreadable, "wordy": wordy,
+    "silent": lambda agent: print("I never ask."),
 }  # fmt: skip
 DIALECTS = {"openai": OpenAI, "anthropic": Anthropic}
 

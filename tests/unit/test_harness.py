@@ -28,7 +28,7 @@ from composer_replication.environments.code.grading.apart import GradingProcesse
 from composer_replication.environments.code.harness.known import harness_of
 from composer_replication.environments.code.harness.proxy import CallLimits, CaptureProxy
 from composer_replication.environments.code.tasks.task import Grade
-from composer_replication.environments.self_played import WrittenTurn
+from composer_replication.environments.self_played import ModelCall, NoTurn, TokenSegment, WrittenTurn
 from composer_replication.errors import UsageError
 from composer_replication.hints import write_hints
 from composer_replication.records import Trace
@@ -39,8 +39,11 @@ from composer_replication.training.backends.trl.rollouts import rollout_columns
 from composer_replication.training.lessons.online_sites import turn_spans
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.tokens import ChatTokens
+from composer_replication.training.rollouts.plain_traces import PlainTurn, plain_trace
 from composer_replication.training.rollouts.playing import roll_out, started
 from composer_replication.training.rollouts.sampling import SampledTurn
+from composer_replication.training.rollouts.self_played import writer
+from composer_replication.training.rollouts.worker import RolloutSettings, RolloutWorker
 from composer_replication.training.stored.collator import ComposerDataCollator
 from composer_replication.training.stored.examples import build_examples
 from composer_replication.training.stored.policy_gradient import StoredPolicy
@@ -233,6 +236,54 @@ def test_a_conversation_that_is_full_ends_the_harness_in_peace(policy, folder):
     assert len(rollout.context_ids) <= len(policy.tokens.prompt(rollout.episode.task.messages)) + 2600
 
 
+def test_a_first_prompt_that_does_not_fit_breaks_its_episode_in_true_words(policy, folder):
+    rollout, written = play(policy, folder, "wordy", [DONE])
+    assert rollout.reward == 0 and written == [] and rollout.stored("trace", "tokenizer") == []
+    assert "the harness's first prompt leaves no room for a turn" in rollout.failure.message
+    assert "raise completion_tokens" in rollout.trace("random", 0).messages[-1]["content"]
+
+
+def test_a_harness_whose_every_call_is_refused_is_told_so(policy, folder):
+    with pytest.raises(UsageError, match="the harness got no turn: the request was refused: it cannot be read"):
+        play(policy, folder, "unreadable", [DONE])
+
+
+class Asking:
+    """Plays itself without a sandbox: one call, or none."""
+
+    messages, tools, reward, finished = [{"role": "user", "content": "hi"}], (), 1.0, False
+    evidence, segments = None, ()
+
+    def __init__(self, asks, works_s=0.0):
+        self._asks, self._works_s = asks, works_s
+
+    def play(self, write):
+        time.sleep(self._works_s)
+        if not self._asks:
+            raise NoTurn("the harness ended by killed and never called the model: it said nothing")
+        turn = write(ModelCall(self.messages))
+        ids, start = [*turn.prompt_ids, *turn.ids], len(turn.prompt_ids)
+        self.segments = [TokenSegment(ids, [(start, len(ids))], [0.0] * len(ids), [0])]
+
+    def step(self, turn):
+        raise AssertionError
+
+    def trace(self, source_model, sample):
+        return plain_trace(self.messages, [PlainTurn("hello", None, False)], source_model, sample)
+
+    def close(self):
+        pass
+
+
+def test_an_episode_without_a_call_is_broken_and_stops_the_run_only_where_none_called(policy):
+    settings = RolloutSettings(max_turn_tokens=20, temperature=1.0, max_completion_tokens=40, max_concurrency=2)
+    worker = RolloutWorker(Writing(policy.tokens, ["hello"]), policy.tokens, settings)
+    silent, asking = worker.run([Asking(False), Asking(True)])
+    assert (silent.reward, silent.failure.kind, asking.reward, asking.failure) == (0.0, "runtime_error", 1.0, None)
+    with pytest.raises(UsageError, match=r"killed and never called the model.*run it by hand"):
+        worker.run([Asking(False), Asking(False)])
+
+
 def test_the_proxy_is_the_only_way_out(policy, folder):
     outside = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
     threading.Thread(target=outside.serve_forever, daemon=True).start()
@@ -341,6 +392,44 @@ def test_calls_and_tokens_beyond_the_limits_get_a_last_word(proxy):
             said = [httpx.post(chat, json=body, headers=key).json()["choices"][0]["message"] for _ in range(3)]
         assert [message["content"] for message in said] == ["hello", "hello", "Step budget exhausted; stopping."]
         assert len(capture.session.graph.nodes()) == 2
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"messages": [{"role": "user", "content": [5]}]},
+        {"messages": [{"role": "assistant", "content": "", "tool_calls": [{"function": 5}]}]},
+        {"max_tokens": "abc"},
+        {"tools": [1]},
+        {"tools": [{"type": "function", "function": {"name": 5}}]},
+    ],
+)
+def test_a_call_that_cannot_be_read_is_refused_and_is_no_failure_of_the_policy(proxy, sent):
+    chat, body = f"{proxy.base_url}/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}
+    with proxy.session(echo, CallLimits()) as capture:
+        key = {"Authorization": f"Bearer {capture.key}"}
+        said = [httpx.post(chat, json=each, headers=key).status_code for each in (body, {**body, **sent}, body)]
+    assert said == [200, 400, 200] and capture.failure is None
+    assert len(capture.session.graph.nodes()) == 2
+
+
+def test_messages_that_the_template_refuses_are_refused_and_sampling_that_fails_is_the_policys(proxy, chatml_tokenizer):
+    tokenizer = chatml_tokenizer("<|pad|>")
+    refusing = "{% if messages[-1]['role'] == 'assistant' %}{{ raise_exception('not now') }}{% endif %}"
+    tokens = ChatTokens(tokenizer)
+    tokens.template._template = refusing + tokenizer.chat_template
+
+    def sample(context):
+        raise RuntimeError("out of memory")
+
+    chat = f"{proxy.base_url}/v1/chat/completions"
+    with proxy.session(writer(tokens, sample, 8, 1000, {}), CallLimits()) as capture:
+        key = {"Authorization": f"Bearer {capture.key}"}
+        body = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}
+        answer = httpx.post(chat, json=body, headers=key)
+        assert answer.status_code == 400 and "not now" in answer.text and capture.failure is None
+        assert httpx.post(chat, json={"messages": body["messages"][:1]}, headers=key).status_code == 502
+    assert str(capture.failure) == "out of memory"
 
 
 def test_episodes_that_start_at_once_share_one_proxy(folder):

@@ -16,6 +16,14 @@ class ContextFull(Exception):
     """The conversation leaves no room for another turn."""
 
 
+class CallRefused(Exception):
+    """What a program sent cannot be said to this policy."""
+
+
+class NoTurn(Exception):
+    """The program ended and the policy had written nothing for it. One may be an accident; all of them are not."""
+
+
 class ModelCall(NamedTuple):
     """What a program sends to its model. Tools and calls stand in the messages as text."""
 
@@ -39,7 +47,7 @@ class WrittenTurn(NamedTuple):
 
 
 Writer = Callable[[ModelCall], WrittenTurn]
-"""Blocks until the turn is written; called from many threads at once. Raises `ContextFull`."""
+"""Blocks until the turn is written; called from many threads at once. Raises `ContextFull` and `CallRefused`."""
 
 
 class TokenSegment(NamedTuple):
@@ -61,5 +69,6 @@ class SelfPlaying(Protocol):
         ...
 
     def play(self, write: Writer) -> None:
-        """To its end. Blocks; `close` from another thread ends it early."""
+        """To its end. Blocks; `close` from another thread ends it early. Raises `NoTurn`, or `ContextFull` where not
+        even the first turn fits."""
         ...

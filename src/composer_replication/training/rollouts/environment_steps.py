@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from composer_replication.environments.attempts import Graded
 from composer_replication.environments.protocol import Episode
-from composer_replication.environments.self_played import SelfPlaying, Writer
+from composer_replication.environments.self_played import NoTurn, SelfPlaying, Writer
 from composer_replication.environments.untrusted import encodable
 from composer_replication.errors import RecomposeError
 from composer_replication.monitor.ruling import rule
@@ -211,12 +211,13 @@ def _ruled_reward(episode: Episode) -> float:
 
 
 def played(episode: Episode, write: Writer) -> StepOutcome:
-    """An episode that plays itself, to its end and its reward. An error that names its remedy is of the whole run."""
+    """An episode that plays itself, to its end and its reward. An error that names its remedy is of the whole run;
+    whether `NoTurn` is, the others tell."""
     assert isinstance(episode, SelfPlaying)
     try:
         episode.play(write)
         return StepOutcome(reward=_ruled_reward(episode))
-    except RecomposeError:
+    except (RecomposeError, NoTurn):
         raise
     except (Exception, SystemExit) as error:
         return StepOutcome(failure=_failure(error))

@@ -13,7 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
-from composer_replication.environments.self_played import ContextFull, ModelCall, TokenSegment, Writer, WrittenTurn
+from composer_replication.environments.self_played import (
+    CallRefused,
+    ContextFull,
+    ModelCall,
+    TokenSegment,
+    Writer,
+    WrittenTurn,
+)
 from composer_replication.records import Segment, Trace
 
 from ..models.chat_template import TemplateRefusal
@@ -39,7 +46,10 @@ def writer(tokens: ChatTokens, sample: Sample, turn_tokens: int, room: int, seen
     """`room` is for a whole conversation, its last turn included."""
 
     def write(call: ModelCall) -> WrittenTurn:
-        context = context_of(tokens, call)
+        try:
+            context = context_of(tokens, call)
+        except TemplateRefusal as error:
+            raise CallRefused(error.args[0]) from error
         if len(context) + turn_tokens > room:
             raise ContextFull
         turn = sample(context)

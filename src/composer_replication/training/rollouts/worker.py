@@ -23,7 +23,7 @@ from typing import Generic, NamedTuple, TypeVar, cast
 import torch
 
 from composer_replication.environments.protocol import Episode
-from composer_replication.environments.self_played import SelfPlaying, TokenSegment
+from composer_replication.environments.self_played import NoTurn, SelfPlaying, TokenSegment
 from composer_replication.errors import UsageError
 from composer_replication.records import Trace
 
@@ -75,6 +75,9 @@ class Rollout(Generic[E]):
     settled_reward: float | None = None
     segments: Sequence[TokenSegment] = ()
     """Of an episode that played itself. The ids above are then those of the longest one."""
+
+    without_a_turn: str = ""
+    """Why an episode that plays itself got none, unless there was no room for one."""
 
     @property
     def reward(self) -> float:
@@ -207,6 +210,9 @@ class RolloutWorker:
             playing_s = time.monotonic() - started
         self.total_s = time.monotonic() - started
         self.environment_share = 1 - self.sampling_s / playing_s if playing_s else 0.0
+        alone = [rollout for rollout in rollouts if isinstance(rollout.episode, SelfPlaying)]
+        if alone and all(rollout.without_a_turn for rollout in alone):
+            raise UsageError(alone[0].without_a_turn, "run it by hand first, with its own provider")
         return rollouts
 
     # A coroutine per episode
@@ -326,11 +332,16 @@ class RolloutWorker:
                 desk.close()
 
     def _play_itself(self, rollout: Rollout[E], sample: Sample) -> None:
-        """What the harness or its settings did wrong for every episode alike raises; anything else breaks this one."""
+        """An error that names its remedy is of the whole run and raises; anything else breaks this episode."""
         settings, seen, began = self.settings, Versions(), time.monotonic()
         room = len(rollout.prompt_ids) + (settings.max_completion_tokens or settings.max_turn_tokens)
         room = min(room, self.sampler.max_tokens or room)
-        outcome = played(rollout.episode, writer(self.tokens, sample, settings.max_turn_tokens, room, seen))
+        write = writer(self.tokens, sample, settings.max_turn_tokens, room, seen)
+        try:
+            outcome = played(rollout.episode, write)
+        except NoTurn as error:
+            rollout.without_a_turn = str(error)
+            outcome = StepOutcome(failure=StepFailure("runtime_error", rollout.without_a_turn))
         seconds = time.monotonic() - began
         if outcome.failure is None and outcome.reward is not None:
             rollout.settle(outcome.reward, seconds, seen)

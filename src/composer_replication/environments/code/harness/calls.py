@@ -28,6 +28,14 @@ def plain_messages(messages: Iterable[JsonObject]) -> list[Message]:
     return [_plain(message) for message in messages]
 
 
+def plain_tools(tools: Iterable[JsonObject]) -> list[JsonObject]:
+    """As they are. Raises where one is no function with a name."""
+    listed = list(tools)
+    if not all(isinstance(tool["function"]["name"], str) for tool in listed):
+        raise TypeError("a tool is a function with a name")
+    return listed
+
+
 def _plain(message: JsonObject) -> Message:
     role = message.get("role")
     plain: Message = {"role": role if role in ROLES else "user", "content": encodable(_text(message.get("content")))}

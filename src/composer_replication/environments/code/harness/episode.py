@@ -16,7 +16,7 @@ from composer_replication.records import JsonObject, Segment, Source, Trace, con
 
 from ...evidence import AttemptEvidence
 from ...protocol import PlainAnswer
-from ...self_played import TokenSegment, Writer
+from ...self_played import ContextFull, NoTurn, TokenSegment, Writer
 from ..episodes.session import Grader, SessionLimits, TaskSession, open_for_agent
 from ..sandbox.interface import MIB, ExecResult, Limits, Sandbox
 from ..sandbox.local import LocalSandbox
@@ -164,7 +164,7 @@ class HarnessEpisode:
     def _how_it_ended(self, result: ExecResult, capture: Capture) -> str:
         told = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-TOLD_CHARS:]
         if not self._arranged.turns:
-            raise _never_called(self._settings.harness.command, result, told)
+            raise _without_a_turn(result, capture, told)
         if self._loops:
             return f"loop: it asked on after {self._settings.calls.stops} words that its budget is used up"
         if result.ending != "exited":
@@ -174,13 +174,14 @@ class HarnessEpisode:
         return "calls" if capture.session.budget_stop_count else "finished"
 
 
-def _never_called(command: str, result: ExecResult, told: str) -> UsageError:
+def _without_a_turn(result: ExecResult, capture: Capture, told: str) -> Exception:
+    if capture.refusal:
+        return NoTurn(f"the harness got no turn: {capture.refusal}")
+    if capture.session.budget_stop_count:
+        return ContextFull("the harness's first prompt leaves no room for a turn: raise completion_tokens")
     if result.ending == "exited" and result.exit_code in NOT_FOUND:
         return UsageError(
             f"the harness is not in the sandbox: {told}", "name the folder that it is installed in as its runtime"
         )
     ended = f"with exit code {result.exit_code}" if result.ending == "exited" else f"by {result.ending}"
-    return UsageError(
-        f"the harness ended {ended} and never called the model: {told or 'it said nothing'}",
-        f"run it by hand first: {command}",
-    )
+    return NoTurn(f"the harness ended {ended} and never called the model: {told or 'it said nothing'}")

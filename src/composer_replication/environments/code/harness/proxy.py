@@ -33,8 +33,9 @@ from openenv.core.harness.capture.upstream import UpstreamError, UpstreamHTTPErr
 from composer_replication.errors import RecomposeError
 from composer_replication.records import JsonObject
 
-from ...self_played import ContextFull, Writer, WrittenTurn
-from .calls import Conversations, plain_messages, reply_message
+from ...self_played import CallRefused, ContextFull, Writer, WrittenTurn
+from ...untrusted import encodable
+from .calls import Conversations, plain_messages, plain_tools, reply_message
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -82,6 +83,9 @@ class Capture:
         self._lock = threading.Lock()
         self.failure: Exception | None = None
         """Of the policy, not of the harness."""
+        self.refusal: str | None = None
+        """Why the last request that could not be asked of the policy was refused. The harness is at fault, or a command
+        that called the proxy; what else was captured stays."""
 
     @property
     def key(self) -> str:
@@ -103,11 +107,17 @@ class Capture:
             if self._tokens >= self._limits.tokens:
                 raise UpstreamHTTPError(400, FULL)
         try:
-            messages, tools = plain_messages(request["messages"]), request.get("tools") or ()
+            messages, tools = plain_messages(request["messages"]), plain_tools(request.get("tools") or ())
             wanted = min(int(request.get("max_tokens") or self._limits.turn_tokens), self._limits.turn_tokens)
-            turn = self._write(self._said.call(messages, tools, wanted))
+            call = self._said.call(messages, tools, wanted)
+        except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
+            raise self._refused(f"it cannot be read: {type(error).__name__}: {error}") from error
+        try:
+            turn = self._write(call)
         except ContextFull as error:
             raise UpstreamHTTPError(400, FULL) from error
+        except CallRefused as error:
+            raise self._refused(str(error)) from error
         except Exception as error:
             self.failure = self.failure or error
             raise UpstreamError(f"the policy failed: {type(error).__name__}") from error
@@ -116,6 +126,10 @@ class Capture:
         with self._lock:
             self._tokens += len(turn.ids)
         return _response(name, str(request.get("model")), turn, reply)
+
+    def _refused(self, why: str) -> UpstreamHTTPError:
+        self.refusal = f"the request was refused: {encodable(why)}"
+        return UpstreamHTTPError(400, {"error": {"message": self.refusal}})
 
 
 def _response(name: int, model: str, turn: WrittenTurn, reply: Any) -> JsonObject:
