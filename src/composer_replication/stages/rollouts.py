@@ -111,7 +111,7 @@ def play_locally(
             made = _attempt(rollout, policy.name, each.sample)
             rows = rollout.stored(made.trace.trace_id, policy.tokenizer_fingerprint)
             write_atomically(_tokens(folder, each), "".join(row.model_dump_json() + "\n" for row in rows))
-            keep(each, made, folder)
+            keep(each, made._replace(cut_turns=cut_turns(rows, policy.tokens.end_of_turn_id)), folder)
         done = len(plan) - len(missing) + start + len(chosen)
         progress.step(done, len(plan), f"{done} attempts")
     write_records(run.path / ROLLOUT_TOKENS, _kept_tokens(plan, folder))
@@ -141,6 +141,10 @@ def _attempt(rollout: Rollout[Episode], name: str, sample: int) -> Attempt:
         ended = "tokens"
     wall_s = sum(turn.seconds for turn in rollout.turns)
     return Attempt(trace, rollout.reward, ended or "finished", steps, wall_s, rollout.episode.evidence)
+
+
+def cut_turns(rows: Sequence[TokenizedTrace], end_of_turn_id: int) -> int:
+    return sum(row.ids[end - 1] != end_of_turn_id for row in rows for _, end in row.turn_spans)
 
 
 def _kept_tokens(plan: Sequence[Planned], folder: Path) -> Iterator[TokenizedTrace]:
