@@ -21,7 +21,7 @@ FACETS: dict[str, tuple[str, ...]] = {
     "site": ("error_kind", "fault", "tool_name", "detector"),
     "hint": ("layer", "leak_level"),
     "reply": ("teacher", "outcome", "finish_reason"),
-    "pair": ("error_kind", "tier", "chosen_from", "rejected_from", "off_policy"),
+    "pair": ("error_kind", "tier", "chosen_from", "rejected_from", "off_policy", "doubts"),
     "rollout": ("step", "task_id", "solved"),
     "outcome": ("split", "phase", "reward"),
     "verdict": ("alarm", "hard", "person"),

@@ -91,7 +91,7 @@ export const LISTS: Record<string, Listing> = {
       { field: "tier", width: "5rem", wide: true },
       { field: "votes", width: "4.5rem", number: true, show: (value, row) => `${plain(value)} of ${plain(row.n)}` },
       { field: "precision", width: "5.5rem", number: true, wide: true, show: (value) => percent(value as number | null) },
-      { field: "off_policy", title: "off-policy", width: "5.5rem", wide: true },
+      { field: "doubts", width: "minmax(6rem, 1fr)", wide: true, sorts: false },
     ],
   },
   rollouts: {

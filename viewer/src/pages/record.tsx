@@ -5,6 +5,7 @@ import { addressOf, askList, useAnswer, useAsked } from "../answers";
 import { plain, short, whole, words } from "../format";
 import { Chain } from "../parts/chain";
 import { Facts, Heading, Link, Section, useHere, Waiting } from "../parts/common";
+import { Folded } from "../parts/text";
 import type { Fields, ShowAnswer, TaskAnswer } from "../types";
 
 const ID_FIELD: Record<string, string> = { hint: "hint_id", reply: "key" };
@@ -48,6 +49,13 @@ export function TaskPage() {
       {(task) => (
         <div class="column">
           <Heading title="Task" sub={<span class="mono">{id}</span>} />
+          {task.statement === null ? (
+            <p class="faint">The run holds outcomes of this task only, not its text.</p>
+          ) : (
+            <Section title="Statement" note="as the first attempt was told it">
+              <Folded text={task.statement} label="statement" most={40} raw={false} />
+            </Section>
+          )}
           <Rows title="Traces" rows={task.traces} link={(row) => ["trace", String(row.trace_id)]} columns={["title", "agent", "turns", "outcome"]} />
           <Rows title="Rollouts in training" rows={task.rollouts} link={(row) => ["rollout", String(row.id)]} columns={["step", "reward", "turns", "errors"]} />
           <Rows title="Evaluation" rows={task.outcomes} columns={["split", "phase", "sample", "reward", "turns", "errors"]} />
