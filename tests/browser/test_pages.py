@@ -65,6 +65,10 @@ def test_keys_lead_to_pages_and_help_names_them(open_page, page):
     expect(page.get_by_role("dialog")).to_contain_text("Compare")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("?")
+    page.evaluate("location.hash = '#/run/sites'")
+    expect(page.locator("h1")).to_have_text("Sites")
+    expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("/")
     expect(page.get_by_label("search the run")).to_be_focused()
 
@@ -256,7 +260,8 @@ def test_a_pair_shows_both_sides_the_arguments_and_why(open_page, page, first):
     expect(page.locator("tr", has_text="prompt")).to_contain_text("absent")
     expect(page.locator("main")).to_contain_text("Kept because 2 of 3 families gave the same call")
     expect(page.locator("main")).to_contain_text("kimi/big: for Task with other arguments")
-    expect(page.locator(".doubts strong")).to_have_text(["low agreement", "off-policy"])
+    for doubt in ("low agreement 2 of 3 families is the least that counts.", "off-policy The rejected side is"):
+        expect(page.get_by_label("reasons to doubt it")).to_contain_text(doubt)
     page.keyboard.press("s")
     expect(page.locator("h1")).to_have_text("✕ type error")
 
@@ -313,6 +318,7 @@ def test_everything_with_an_id_has_a_page_and_says_where_it_came_from(open_page,
     expect(page.locator("h1")).to_contain_text(kind, ignore_case=True)
     if kind != "rollout":
         expect(page.locator(".chain").first).to_contain_text("trace")
+        expect(page.locator("main")).to_contain_text({"hint": "Reminder", "reply": "I am qwen"}[kind])
 
 
 def test_any_id_leads_to_its_page(open_page, page, first):

@@ -195,9 +195,18 @@ export interface Votes {
   tally: Record<string, number> | null;
 }
 
+export interface Hint {
+  hint_id: string;
+  text: string;
+  sham_text: string | null;
+  layer: string;
+  leak_level: string;
+  tokens: number;
+}
+
 export interface SiteAnswer {
   site: Fields & { site_id: string; trace_id: string; turn: number; error_kind: string; error_message: string };
-  hint: { hint_id: string; text: string; sham_text: string | null; layer: string; leak_level: string; tokens: number } | null;
+  hint: Hint | null;
   trace: TraceCard;
   turn: Turn;
   replies: Reply[];

@@ -1,7 +1,8 @@
 """Tables of the ledger. Money is in micro-dollars, whole numbers.
 
 `attempts` has one row per paid attempt; the index `one_live` is what makes a second result, or a second call in flight,
-for one key impossible. `began_at` is in seconds since 1970; files of earlier versions have no such column. `totals` is one row that every process updates in the transaction that changes an attempt.
+for one key impossible. `began_at` is in seconds since 1970; files of earlier versions have no such column. `totals` is
+one row that every process updates in the transaction that changes an attempt.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from composer_replication.runs import Run
 
 from .answers.provenance import show
 from .answers.run import about, agreement, compare, finding, monitor, run
-from .answers.sites import cast_vote, pair, site, votes
+from .answers.sites import cast_vote, pair, reply, site, votes
 from .answers.traces import message, saw, source, trace
 from .answers.training import rollout, task, tokens, training
 from .lookup import RunView, listing
@@ -31,6 +31,7 @@ ANSWERS: dict[str, Callable[[RunView, Query], JsonObject]] = {
     "saw": saw,
     "source": source,
     "pair": pair,
+    "reply": reply,
     "rollout": rollout,
     "task": task,
     "tokens": tokens,

@@ -98,7 +98,7 @@ def _spelled(value: Any, kind: str | None) -> Any:
 
 def _text_against_call(pair: Mapping[str, Any]) -> str:
     chosen, rejected = (bool(pair[side].get("tool_calls")) for side in ("chosen", "rejected"))
-    if chosen == rejected:
+    if chosen == rejected or pair["kind"] == "json_decode":  # a call that could not be read is stored as text
         return ""
     return f"The chosen side is {_form(chosen)}, the rejected one {_form(rejected)}: the pair may teach the form alone."
 

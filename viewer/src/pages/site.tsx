@@ -13,6 +13,7 @@ import { Replies } from "../parts/replies";
 import { Bytes } from "../parts/source";
 import { marked } from "../parts/text";
 import type { Json, Message, Saw, SiteAnswer, Votes } from "../types";
+import { HintText } from "./record";
 
 const OTHERS = [
   { key: "a", choice: "actor", title: "what the policy did" },
@@ -91,20 +92,7 @@ function Site({ answer, isBlind, voted }: { answer: SiteAnswer; isBlind: boolean
           ))}
         </div>
       </Section>
-      {hint && (
-        <Section title="Hint and sham" note={`${hint.layer}, leak ${hint.leak_level}, ${hint.tokens} tokens`}>
-          <div class="two">
-            <div>
-              <h3>hint</h3>
-              <p class="said">{marked(hint.text)}</p>
-            </div>
-            <div>
-              <h3>sham</h3>
-              <p class="said faint">{hint.sham_text ?? "none"}</p>
-            </div>
-          </div>
-        </Section>
-      )}
+      {hint && <HintText of={hint} />}
       <Section
         title="What teachers did instead"
         note={

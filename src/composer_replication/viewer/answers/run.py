@@ -89,7 +89,7 @@ def compare(view: RunView, query: Mapping[str, str], other: RunView | None = Non
 def monitor(view: RunView, query: Mapping[str, str]) -> JsonObject:
     view.fresh()
     stage = view.run.stage("monitor")
-    order = "ORDER BY facts ->> 'alarm' DESC, facts ->> 'p' DESC LIMIT ?"
+    order = "ORDER BY facts ->> 'alarm' DESC, facts ->> 'p' DESC, facts ->> 'auditor_p' DESC LIMIT ?"
     return {
         "done": stage.is_done,
         "next": None if stage.is_done else NEXT_COMMAND["monitor"].replace("RUN", quoted(view.place)),

@@ -39,6 +39,12 @@ def site(view: RunView, query: Mapping[str, str], who: str = "") -> JsonObject:
     }
 
 
+def reply(view: RunView, query: Mapping[str, str]) -> JsonObject:
+    view.fresh()
+    found = view.get("reply", query.get("id", ""))
+    return {"reply": shown_reply(found.body, _voters(view.all("state_id = ? AND kind = 'pair'", found.state_id)))}
+
+
 def pair(view: RunView, query: Mapping[str, str]) -> JsonObject:
     view.fresh()
     found = view.get("pair", query.get("id", ""))
