@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,13 @@ class Library:
         if run not in self.views:
             raise UsageError(f"no run called {run[:100]} is open", f"open: {', '.join(self.views)}")
         return self.views[run]
+
+    def prepare(self) -> None:
+        """Fill the caches before a page asks. What cannot be read is told to the page that needs it."""
+        for view in self.views.values():
+            with suppress(Exception):
+                view.fresh()
+                view.cache.close()
 
     def close(self) -> None:
         for indexer in self._indexers.values():

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from composer_replication.records import JsonObject, json_object, render_action
+from composer_replication.records import JsonObject, json_object
 
 LONGER = 3
 """How many times longer one side must be before its length is worth a word."""
@@ -68,17 +68,16 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
-def _calls(message: Mapping[str, Any]) -> list[tuple[str, JsonObject | None]]:
-    functions = [call["function"] for call in message.get("tool_calls") or ()]
-    return [(function["name"], json_object(function["arguments"])) for function in functions]
+def _functions(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [call["function"] for call in message.get("tool_calls") or ()]
 
 
 def _same_call(pair: Mapping[str, Any]) -> str:
-    sides = [
-        [(name, _spelled(arguments, pair["kind"])) for name, arguments in _calls(pair[side])]
-        for side in ("chosen", "rejected")
-    ]
-    is_same = bool(sides[0]) and sides[0] == sides[1]
+    chosen, rejected = _functions(pair["chosen"]), _functions(pair["rejected"])
+    if not chosen or [each["name"] for each in chosen] != [each["name"] for each in rejected]:
+        return ""
+    sides = [[_spelled(json_object(each["arguments"]), pair["kind"]) for each in side] for side in (chosen, rejected)]
+    is_same = sides[0] == sides[1]
     return "Both sides make the same call but for blanks, empty arguments or quotes around numbers." if is_same else ""
 
 
@@ -123,8 +122,13 @@ def _low_precision(pair: Mapping[str, Any]) -> str:
     return f"Of such votes {precision:.0%} were right where it was measured." if is_low else ""
 
 
+def _chars(message: Mapping[str, Any]) -> int:
+    called = sum(len(each["name"]) + len(each["arguments"]) for each in _functions(message))
+    return len(message["content"]) + called
+
+
 def _length(pair: Mapping[str, Any]) -> str:
-    chosen, rejected = (len(render_action(pair[side])) for side in ("chosen", "rejected"))
+    chosen, rejected = (_chars(pair[side]) for side in ("chosen", "rejected"))
     longer, shorter = max(chosen, rejected), max(1, min(chosen, rejected))
     if longer < LONGER * shorter or longer - shorter < FEWEST_CHARS:
         return ""
