@@ -56,8 +56,9 @@ def prepare(repository: Path, tree: Path, overlay: Path, expected: dict[str, Any
     there = files_of(tree)
     same = {name for name in wanted.keys() & there.keys() if seen(there[name]) == seen(wanted[name])}
     for parent, folders, names in os.walk(tree, topdown=False):
-        for path in (Path(parent, name) for name in (*folders, *names)):
-            if (path.is_symlink() or not path.is_dir()) and path.relative_to(tree).as_posix() not in same:
+        links = [name for name in folders if Path(parent, name).is_symlink()]
+        for path in (Path(parent, name) for name in (*links, *names)):
+            if path.relative_to(tree).as_posix() not in same:
                 path.unlink()
         if not os.listdir(parent):
             os.rmdir(parent)
