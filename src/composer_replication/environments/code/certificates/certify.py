@@ -123,7 +123,8 @@ def _told(
     wrong = {name: trial.passed for name, trial in trials.items() if trial.ended and not name.startswith(LAZY)}
     told = enough_told(candidate, split, bench, seed, shown, wrong)
     left = {name: replace(trial, passed=trial.passed & told.hidden) for name, trial in trials.items()}
-    return with_examples(candidate, told.examples), replace(split, hidden=told.hidden, left_out=told.left_out), left
+    fair = replace(split, hidden=told.hidden, left_out=split.left_out + told.left_out)
+    return with_examples(candidate, told.examples), fair, left
 
 
 def recertify_leaks(task: TaskFolder, backend: str = "auto", runtime: ShownFolder | None = None) -> LeakCertificate:

@@ -152,7 +152,7 @@ def quick_tests(split: Split, candidate: Candidate, bench: Bench) -> Split:
     slow = {test: cpu_s for test, cpu_s in bench.coverage.slow.items() if test in split.hidden}
     most = min(int(MAX_SLOW_SHARE * len(split.hidden)), len(split.hidden) - enough_hidden(candidate))
     left_out = sorted(slow, key=lambda test: (-slow[test], test))[: max(0, most)]
-    return replace(split, hidden=split.hidden.difference(left_out))
+    return replace(split, hidden=split.hidden.difference(left_out), left_out=split.left_out + len(left_out))
 
 
 def repeat(split: Split, candidate: Candidate, bench: Bench) -> None:
