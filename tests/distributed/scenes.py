@@ -26,7 +26,7 @@ from composer_replication.training.stored.examples import PairTokens, SiteTokens
 
 from .toy_environment import environment_trainer
 
-PROMPTS_PER_STEP, GROUP_SIZE = 4, 2
+PROMPTS_PER_STEP, GROUP_SIZE, PROMPT_TOKENS = 4, 2, 67
 LAYER = "LlamaDecoderLayer"
 
 
@@ -63,12 +63,18 @@ def new_model(tied: bool = False) -> LlamaForCausalLM:
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=1024, initializer_range=0.3,
         pad_token_id=0, bos_token_id=None, eos_token_id=None, tie_word_embeddings=tied,
     )  # fmt: skip
-    return LlamaForCausalLM(config)
+    return LlamaForCausalLM(config).double()
 
 
 @cache
 def tasks(number: int) -> tuple[Any, ...]:
-    return tuple(make_task(ToolboxConfig(), "train", 10 + place) for place in range(number))
+    """With prompts of one length: rotary angles are in float32, so a row that gets other padding is rounded otherwise."""
+    drawn = (make_task(ToolboxConfig(), "train", seed) for seed in itertools.count(10))
+    return tuple(itertools.islice((task for task in drawn if _prompt_tokens(task) == PROMPT_TOKENS), number))
+
+
+def _prompt_tokens(task: Any) -> int:
+    return len(chat_tokens().prompt(task.messages))
 
 
 def _turns(task: Any, sample: int, has_errors: bool) -> list[str]:

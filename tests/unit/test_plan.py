@@ -22,6 +22,7 @@ from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
 from composer_replication.training.models.loading import Policy
+from composer_replication.training.models.muon import muon_with_adamw
 from composer_replication.training.models.shape import find_config, shape_of
 from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.planning.lengths import ByBytes, ByTokenizer, Item, RunLengths
@@ -50,8 +51,12 @@ def qwen3(layers=2):
     return Qwen3Config(num_hidden_layers=layers, num_key_value_heads=2, **sizes)
 
 
-def parts(hardware=None, sdpo=None, shape=None, work=WORK):
-    config = Config(hardware=hardware or HardwareConfig(), channels=(GrpoSettings(), sdpo or SdpoSettings()))
+def parts(hardware=None, sdpo=None, shape=None, work=WORK, optimizer="adamw"):
+    config = Config(
+        hardware=hardware or HardwareConfig(),
+        channels=(GrpoSettings(), sdpo or SdpoSettings()),
+        training=TrainingConfig(optimizer=optimizer),
+    )
     found = estimate_memory(shape or shape_of(llama()), config, work)
     return {part.name: part.bytes for part in found.parts}, found
 
@@ -87,16 +92,17 @@ def test_activations_of_a_layer_are_what_autograd_keeps(make, dtype):
     assert layer_activations(shape_of(make()), size, size) == pytest.approx(measured, rel=0.06)
 
 
-def test_weights_gradients_and_optimiser_are_exact():
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_weights_gradients_and_optimiser_are_exact(optimizer):
     from transformers import AutoModelForCausalLM
 
     config = llama()
     model = AutoModelForCausalLM.from_config(config)
-    optimiser = torch.optim.AdamW(model.parameters())
+    optimiser = muon_with_adamw(model, {}, {}) if optimizer == "muon" else torch.optim.AdamW(model.parameters())
     model(torch.zeros(1, 2, dtype=torch.long)).logits.sum().backward()
     optimiser.step()
     held = [tensor for state in optimiser.state.values() for tensor in state.values() if tensor.ndim]
-    found, _ = parts()
+    found, _ = parts(optimizer=optimizer)
     assert found["weights"] == sum(parameter.nbytes for parameter in model.parameters())
     assert found["gradients"] == sum(parameter.grad.nbytes for parameter in model.parameters())
     assert found["optimiser"] == sum(tensor.nbytes for tensor in held)
@@ -122,6 +128,7 @@ def test_adapters_are_those_of_peft():
     found, _ = parts(hardware)
     assert found["gradients"] == 4 * adapters
     assert found["optimiser"] == 8 * adapters
+    assert parts(hardware, optimizer="muon")[0]["optimiser"] == 4 * adapters
     assert found["weights"] == 2 * shape_of(llama()).parameters + 4 * adapters
 
 
