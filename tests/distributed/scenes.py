@@ -22,6 +22,7 @@ from composer_replication.training.channels import SelfDistillation
 from composer_replication.training.lessons.online_sites import TraceHinter
 from composer_replication.training.models.tiny import build_tokenizer
 from composer_replication.training.models.tokens import ChatTokens
+from composer_replication.training.running import use_optimizer
 from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
 
 from .toy_environment import environment_trainer
@@ -49,6 +50,7 @@ class Scene:
     tied: bool = False
     environment: bool = False
     """Let TRL's tool loop run a toy environment, with turns drawn at random, instead of the given rollouts."""
+    optimizer: str = "adamw"
 
 
 @cache
@@ -63,7 +65,7 @@ def new_model(tied: bool = False) -> LlamaForCausalLM:
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=1024, initializer_range=0.3,
         pad_token_id=0, bos_token_id=None, eos_token_id=None, tie_word_embeddings=tied,
     )  # fmt: skip
-    return LlamaForCausalLM(config).double()
+    return LlamaForCausalLM(config)
 
 
 @cache
@@ -191,7 +193,13 @@ def build(scene: Scene, folder: str, rank: int = 0, world: int = 1, model: Any =
         **options,
     )
     trainer.remove_callback(PrinterCallback)
+    use_optimizer(trainer, scene.optimizer)
     return trainer
+
+
+def build_exactly(scene: Scene, folder: str, rank: int = 0, world: int = 1) -> Any:
+    """In float64, so that what remains between several processes and one is not rounding."""
+    return build(scene, folder, rank, world, new_model(scene.tied).double())
 
 
 def whole(tensor: Any) -> torch.Tensor:

@@ -84,12 +84,12 @@ def training_tasks(environment: Environment, config: Config) -> list[Environment
     return chosen[:needed]
 
 
-def use_optimizer(trainer: Any, config: Config) -> None:
+def use_optimizer(trainer: Any, name: str) -> None:
     """Of a trainer of the transformers library, which uses AdamW unless it is told otherwise.
 
     Muon's updates are scaled to the size of AdamW's, so the two have one learning rate.
     """
-    if config.training.optimizer == "muon":
+    if name == "muon":
         _, adamw = trainer.get_optimizer_cls_and_kwargs(trainer.args, trainer.model)
         undecayed = {"lr": adamw["lr"], "weight_decay": 0.0}
         options = {"muon": {**undecayed, "adjust_lr_fn": "match_rms_adamw"}, "adamw": {**adamw, **undecayed}}

@@ -88,7 +88,7 @@ def train(
     make = _online_trainer if config.training.rollouts else _offline_trainer
     trainer = make(policy, config, environment, stored, collator, arguments, watchers)
     trainer.remove_callback(PrinterCallback)
-    use_optimizer(trainer, config)
+    use_optimizer(trainer, config.training.optimizer)
     if checkpoint:
         progress.note(f"training goes on from {checkpoint.name}")
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)

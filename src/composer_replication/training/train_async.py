@@ -85,7 +85,7 @@ def train(
         gradient_ratio_cap=config.training.gradient_ratio_cap,
     )
     trainer.remove_callback(PrinterCallback)
-    use_optimizer(trainer, config)
+    use_optimizer(trainer, config.training.optimizer)
     trainer.train()
     watchdog.raise_if_stopped()
     policy.model = trainer.accelerator.unwrap_model(trainer.model)
