@@ -17,8 +17,8 @@ def seen_by_kind(tmp_path_factory):
     kinds = {
         "2ddp": [*parity, *shared],
         "2fsdp2": shared,
-        "2bare": ["muon", "stock_muon"],
+        "2bare": ["muon", "resumed_muon", "stock_muon"],
         "4hsdp": ["both", MUON],
-        "4bare": ["muon"],
+        "4bare": ["muon", "resumed_muon"],
     }
     return launch(kinds, tmp_path_factory.mktemp("processes"), TIMEOUT_S)

@@ -71,17 +71,18 @@ def run_scenes(kind: str, folder: Path, names: list[str]) -> None:
     if kind.endswith("hsdp"):
         use_replicas(world)
     for name in names:
-        tensors, logs = _bare(world, name) if kind.endswith("bare") else _trained(kind, folder, name)
+        tensors, logs = (_bare if kind.endswith("bare") else _trained)(kind, folder, name)
         path = folder / f"{kind}-{name}-{rank}"
         save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, path.with_suffix(".safetensors"))
         path.with_suffix(".json").write_text(json.dumps(logs))
     dist.destroy_process_group()
 
 
-def _bare(world: int, name: str) -> Any:
+def _bare(kind: str, folder: Path, name: str) -> Any:
     if not dist.is_initialized():
         dist.init_process_group("gloo")
-    return bare.run(bare.SCENES[name], world, SHARED_BY), []
+    checkpoint = folder / f"{kind}-checkpoint" if name.startswith("resumed") else None
+    return bare.run(name, int(os.environ["WORLD_SIZE"]), SHARED_BY, checkpoint), []
 
 
 def _trained(kind: str, folder: Path, name: str) -> Any:

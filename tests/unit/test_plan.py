@@ -28,6 +28,7 @@ from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.planning.lengths import ByBytes, ByTokenizer, Item, RunLengths
 from composer_replication.training.planning.memory import Workload, estimate_memory, layer_activations
 from composer_replication.training.planning.plan import Machine, plan_training, shares
+from composer_replication.training.planning.refusals import refuse_uneven_replicas
 from composer_replication.training.stored.contexts import Contexts
 from composer_replication.training.stored.examples import build_examples
 from composer_replication.training.stored.sessions import RenderedSessions
@@ -146,6 +147,11 @@ def test_shards_and_checkpoints_save_what_they_should():
     sharded, _ = parts(work=Workload(rows=4, row_tokens=128, sampled_rows=4, processes=4, is_sharded=True))
     for name in ("weights", "gradients", "optimiser"):
         assert sharded[name] == one[name] // 4
+    replicated, _ = parts(
+        work=Workload(rows=4, row_tokens=128, sampled_rows=4, processes=4, is_sharded=True, replicas=2)
+    )
+    for name in ("weights", "gradients", "optimiser"):
+        assert replicated[name] == one[name] // 2
     assert sharded["whole copy to sample from"] == one["weights"]
     assert "whole copy to sample from" not in one
     again, lean = parts(HardwareConfig(gradient_checkpointing=True))
@@ -300,6 +306,16 @@ def test_a_plan_with_vllm_says_that_the_command_refuses_it_where_it_is_not_insta
     assert "needs vllm here, and it is not installed" in json.loads(capsys.readouterr().out)["refused"]
     train(run, dry_run=True)
     assert "`recompose train` refuses these settings: hardware.vllm" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("processes", "is_sharded", "replicas"), [(4, False, 2), (4, True, 3), (4, True, 4), (4, True, -1)]
+)
+def test_replicas_are_groups_of_processes_that_share_the_weights(processes, is_sharded, replicas):
+    with pytest.raises(UsageError, match="replicas"):
+        refuse_uneven_replicas(processes, is_sharded, replicas)
+    refuse_uneven_replicas(4, True, 2)
+    refuse_uneven_replicas(4, False, 1)
 
 
 @pytest.mark.parametrize("processes", [0, -2])

@@ -53,6 +53,8 @@ class Workload:
     stored_row_tokens: int = 0
     processes: int = 1
     is_sharded: bool = False
+    replicas: int = 1
+    """Groups of processes that share the weights, if they do."""
     on_gpu: bool = False
 
     @property
@@ -61,7 +63,7 @@ class Workload:
 
     @property
     def shards(self) -> int:
-        return self.processes if self.is_sharded else 1
+        return self.processes // self.replicas if self.is_sharded else 1
 
 
 class MemoryEstimate(NamedTuple):
