@@ -98,9 +98,7 @@ class GivenRollouts:
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self._places = {
-            task.messages[-1]["content"]: place for place, task in enumerate(tasks_of(scene))
-        }
+        self._places = {task.messages[-1]["content"]: place for place, task in enumerate(tasks_of(scene))}
 
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
         asked: Counter[int] = Counter()

@@ -105,9 +105,7 @@ def _train_together(path: Path, backend: str, as_json: bool) -> None:
         tell("training", run, as_json)
 
 
-def _plan(
-    run: Run, processes: int, is_sharded: bool, replicas: int, on_gpu: bool, as_json: bool, backend: str
-) -> None:
+def _plan(run: Run, processes: int, is_sharded: bool, replicas: int, on_gpu: bool, as_json: bool, backend: str) -> None:
     import torch
 
     from composer_replication.training.planning.plan import Machine, plan_training

@@ -57,7 +57,7 @@ def warm_up(
 
 
 def _optimizer(model: Any, config: WarmupConfig) -> torch.optim.Optimizer:
-    adamw = {"lr": config.learning_rate, "betas": (0.9, 0.98), "weight_decay": 0.01}
+    adamw: dict[str, Any] = {"lr": config.learning_rate, "betas": (0.9, 0.98), "weight_decay": 0.01}
     if config.optimizer == "adamw":
         return torch.optim.AdamW(model.parameters(), **adamw)
     return muon_with_adamw(model, {"lr": config.muon_learning_rate, "weight_decay": 0.0}, adamw)

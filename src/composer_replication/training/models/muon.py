@@ -2,8 +2,8 @@
 
 Muon makes the update of a matrix orthogonal, and for that it needs the whole matrix. Where processes share the weights
 (FSDP2, also replicated), each matrix goes to one of those that share it, which does the work for the others: a number
-travels there and back once, in bfloat16, and the momentum stays shared. `torch.optim.Muon` by itself runs on shards too,
-but rounds partial sums to bfloat16, which puts its weights up to 1e-3 away from those of one process in three steps.
+travels there and back once, in bfloat16, and the momentum stays shared. `torch.optim.Muon` alone runs on shards too,
+but rounds partial sums to bfloat16, so that its weights are up to 1e-3 away from those of one process in three steps.
 """
 
 from __future__ import annotations
@@ -100,9 +100,7 @@ def _orthogonal(numbers: tuple[Any, int, float], matrix: Tensor) -> Tensor:
     return _zeropower_via_newtonschulz(matrix, *numbers)
 
 
-def spread(
-    matrices: Sequence[Any], parts: Sequence[Tensor], work: Callable[[Tensor], Tensor]
-) -> Iterator[Tensor]:
+def spread(matrices: Sequence[Any], parts: Sequence[Tensor], work: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
     """What `work` makes of each whole, as this process's rows of it. All that share `matrices` must read to the end."""
     group = _sharing(matrices)
     for start in range(0, len(parts), group.size()):
