@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Replicate, Shard
-from torch.nn import Linear, Parameter
+from torch.nn import Linear
 from torch.optim._muon import (
     _adjust_lr,  # pyright: ignore[reportPrivateUsage]
     _zeropower_via_newtonschulz,  # pyright: ignore[reportPrivateUsage]
@@ -44,7 +44,7 @@ def muon_with_adamw(model: Any, muon: dict[str, Any], adamw: dict[str, Any]) -> 
     return Together(parts)
 
 
-def hidden_matrices(model: Any) -> list[Parameter]:
+def hidden_matrices(model: Any) -> list[Tensor]:
     """Trainable weights of linear layers but the output head; of adapters, both factors."""
     head = language_model(model).get_output_embeddings()
     layers = [module for module in model.modules() if isinstance(module, Linear) and module is not head]
