@@ -35,7 +35,8 @@ def viewed_run(path: Path) -> Run:
     run = Run.start(path, settings)
     for noun in ("ingestion", "sites", "hints"):
         run_stage(run, noun, Silent())
-    site = run.stage("sites").read(ErrorSite)[0]
+    sites = run.stage("sites").read(ErrorSite)
+    site = sites[0]
     replies = [_reply(site, family, place) for place, family in enumerate(FAMILIES)]
     pair = PreferencePair(
         pair_id=content_id("pair", site.state_id),
@@ -54,6 +55,9 @@ def viewed_run(path: Path) -> Run:
     run.stage("replay").finish(replies, counts, [run.stage("sites")], time.monotonic())
     verdicts = {"pairs": 1, "verdicts": {"paired": 1, "no_majority": 1}}
     run.stage("pairs").finish([pair], verdicts, [run.stage("replay")], time.monotonic())
+    states = {sites[0].state_id: "paired", sites[1].state_id: "no_majority"}
+    ended = [AnyFields({"state_id": state, "verdict": verdict}) for state, verdict in states.items()]
+    write_records(run.path / "pairs" / "verdicts.jsonl.zst", ended)
     finding = Finding(
         finding_id=content_id("finding"),
         trace_id=site.trace_id,

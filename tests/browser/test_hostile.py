@@ -77,7 +77,7 @@ def attacked(value: object, payloads: tuple[str, ...], kept: set[str], name: str
     return value
 
 
-FREE = frozenset({"config", "parsed", "arguments", "channels", "counts", "tally", "not_answered", "tool_schema"})
+FREE = frozenset({"config", "parsed", "arguments", "channels", "counts", "tally", "without_vote", "tool_schema"})
 """Objects whose names are texts of a run."""
 
 

@@ -76,7 +76,14 @@ def test_keys_lead_to_pages_and_help_names_them(open_page, page):
 def test_a_reason_of_the_funnel_opens_the_list_with_its_filter(open_page, page):
     open_page("run")
     expect(page.locator(".funnel")).to_contain_text("no majority 1")
-    page.get_by_role("link", name="sites without a pair").click()
+    page.get_by_role("link", name="no majority 1").click()
+    expect(page.get_by_role("status")).to_have_text("1")
+    assert "verdict=no_majority" in page.url
+    page.go_back()
+    page.get_by_role("link", name=f"doubtful pairs {PAIRS:,}").click()
+    expect(page.get_by_role("status")).to_have_text(f"{PAIRS:,}")
+    page.go_back()
+    page.get_by_role("link", name="sites without a pair 1").click()
     expect(page.locator("h1")).to_have_text("Sites")
     expect(page.get_by_role("status")).to_have_text("1")
     page.go_back()
@@ -255,7 +262,8 @@ def test_a_blind_vote_is_kept_and_then_shows_who_was_who(open_page, page, first,
 
 def test_a_pair_shows_both_sides_the_arguments_and_why(open_page, page, first):
     open_page(f"pair/{first('pair')['pair_id']}")
-    expect(page.locator(".side.good")).to_contain_text("look")
+    expect(page.locator(".side.good")).to_contain_text('"look"')
+    expect(page.get_by_role("heading", name="The request")).to_be_in_viewport()
     expect(page.locator(".side.bad")).not_to_contain_text("look")
     expect(page.locator("tr", has_text="prompt")).to_contain_text("absent")
     expect(page.locator("main")).to_contain_text("Kept because 2 of 3 families gave the same call")

@@ -48,7 +48,7 @@ MAY_IMPORT = {
         *FOUNDATION, "ingestion", "sites", "hints", "replay", "pairs", "llm", "environments", "monitor", "training",
         "evaluation",
     ),
-    "viewer": (*FOUNDATION, "redaction", "ingestion", "llm", "evaluation"),
+    "viewer": (*FOUNDATION, "redaction", "ingestion", "llm", "pairs", "evaluation"),
 }  # fmt: skip
 ABOVE = ("pipeline", "cli", "__main__", "__init__")
 """May import everything."""

@@ -170,7 +170,7 @@ def test_lists_filter_sort_and_count(ask):
 def test_what_is_gone_from_the_funnel_leads_to_a_list(ask):
     rows = {row["noun"]: row for row in ask("run")["funnel"]}
     (drop,) = rows["pairs"]["drops"]
-    assert drop == {"reason": "no_majority", "count": 1, "filters": {"page": "sites", "lacks": "pairs"}}
+    assert drop == {"reason": "no_majority", "count": 1, "filters": {"page": "sites", "verdict": "no_majority"}}
     filters = {name: value for name, value in drop["filters"].items() if name != "page"}
     assert ask("list", kind="site", **filters)["total"] == 1
 

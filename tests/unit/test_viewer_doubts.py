@@ -11,11 +11,14 @@ from composer_replication.evaluation.stats import kappa
 from composer_replication.llm.ledger import Ledger
 from composer_replication.records import ErrorSite, content_id
 from composer_replication.viewer.annotations import add_vote
+from composer_replication.viewer.answers.parts import replies_at
 from composer_replication.viewer.answers.run import people, run
+from composer_replication.viewer.answers.sites import difference
 from composer_replication.viewer.answers.sites import pair as pair_answer
 from composer_replication.viewer.answers.training import task
+from composer_replication.viewer.ballots import without_vote
 from composer_replication.viewer.doubts import doubts, kept_because, who_voted
-from composer_replication.viewer.lookup import RunView
+from composer_replication.viewer.lookup import RunView, listing
 from tests.command_line import recompose
 from tests.viewed_run import viewed_run
 
@@ -58,8 +61,10 @@ def with_votes(votes, n, tier="exact"):
         (make_pair(said(path="a"), said('{"name": "read"'), kind="json_decode"), []),
         (make_pair(said(path="a" * 500), said(path="b")), ["length"]),
         (make_pair(said(path="a" * 60), said(path="b")), []),
-        (make_pair(said(path="a b", n=3), said(path=" a  b ", n="3", x=None)), ["same call"]),
-        (make_pair(said(n=3), said(n="3"), kind="type_error"), []),
+        (make_pair(said(path="a b", n=3), said(path=" a  b ", n=3, x=None)), ["same call"]),
+        (make_pair(said(n=87), said(n="87")), []),
+        (make_pair(said(n=[1]), said(n=[True])), []),
+        (make_pair(said(n=1), said(n=1.0)), []),
         (make_pair(said(flag=True), said(flag="True")), []),
         (make_pair(said("yes"), said("no")), []),
     ],
@@ -77,8 +82,8 @@ def test_why_a_pair_was_kept_is_one_sentence():
 
 
 def test_who_voted_how_is_told_by_teacher():
-    def reply(name, action, outcome="answered", chosen=False):
-        return {"name": name, "action": action, "outcome": outcome, "voted_for_chosen": chosen}
+    def reply(name, action, no_vote=None, chosen=False):
+        return {"name": name, "action": action, "no_vote": no_vote, "voted_for_chosen": chosen}
 
     replies = [
         reply("a", {"name": "read"}, chosen=True),
@@ -86,10 +91,27 @@ def test_who_voted_how_is_told_by_teacher():
         reply("c", {"name": "read"}),
         reply("d", {"name": "write"}),
         reply("e", None, "truncated"),
+        reply("f", {"name": "red"}, "no listed tool has this name"),
     ]
     assert who_voted(replies, said(path="a")) == (
-        "a and b: for the chosen call; c: for read with other arguments; d: for write; e: no vote (truncated)"
+        "a and b: for the chosen call; c: for read with other arguments; d: for write; e: no vote (truncated); "
+        "f: no vote (no listed tool has this name)"
     )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "literals"),
+    [
+        ({"n": 87}, {"n": "87"}, ("87", '"87"')),
+        ({"n": 1}, {"n": True}, ("1", "true")),
+        ({"n": 1}, {"n": 1.0}, ("1", "1.0")),
+        ({"n": None}, {}, ("null", None)),
+        ({"n": "a\nb"}, {"n": "a"}, ('"a\nb"', '"a"')),
+    ],
+)
+def test_arguments_of_other_types_differ_and_are_spelled_as_json(one, other, literals):
+    (row,) = difference([{"name": "f", "parsed": one}], [{"name": "f", "parsed": other}])["arguments"]
+    assert (row["chosen"], row["rejected"], row["same"]) == (*literals, False)
 
 
 def test_kappa_is_agreement_beyond_chance_with_an_interval():
@@ -156,3 +178,59 @@ def test_spend_has_a_clock_and_an_older_ledger_none(view):
 def test_a_task_tells_its_statement_where_the_run_has_it(view):
     view.fresh()
     assert task(view, {"id": "task/1"})["statement"] == "do"
+
+
+def test_who_has_no_vote_is_said_with_the_reason(view):
+    view.fresh()
+    site = view.run.stage("sites").read(ErrorSite)[0]
+    at = (site.trace_id, site.turn)
+    (turn,) = view.cache.part(site.trace_id, "t", site.turn, site.turn + 1)
+    first, second, third = replies_at(view, site.state_id)
+    assert without_vote(view, *at, [first, second, third]) == {}
+
+    def why(**changes):
+        return without_vote(view, *at, [first, {**third, **changes}]).get(third["key"])
+
+    assert why(action='{"arguments":{},"name":"no such tool"}') == "no listed tool has this name"
+    assert why(finish_reason="length") == "cut off at its token limit"
+    assert why(action=None, outcome="no_action") == "no action"
+    assert why(family=turn["family"]) == "its family made this turn"
+    torn = dict.fromkeys((second["key"], third["key"]), "its family disagrees with itself")
+    assert without_vote(view, *at, [first, second, {**third, "family": second["family"]}]) == torn
+
+
+def test_a_number_of_the_funnel_is_the_number_of_rows_that_it_opens(view):
+    rows = run(view, {})["funnel"]
+    promised = [(link["reason"], link) for row in rows for link in (*row["drops"], *row["links"]) if link["filters"]]
+    assert {"no_majority", "sites without a pair", "doubtful pairs"} <= {reason for reason, _ in promised}
+    for reason, link in promised:
+        filters = dict(link["filters"])
+        kind = filters.pop("page").removesuffix("s")
+        assert listing(view, {"kind": kind, **filters})["total"] == link["count"], reason
+    (site,) = listing(view, {"kind": "site", "verdict": "no_majority"})["rows"]
+    assert site["verdict"] == "no_majority"
+
+
+def test_a_reason_that_no_list_can_show_has_no_link(view):
+    (view.run.path / "pairs/verdicts.jsonl.zst").unlink()
+    (row,) = [row for row in run(view, {})["funnel"] if row["noun"] == "pairs"]
+    assert row["drops"] == [{"reason": "no_majority", "count": 1, "filters": None}]
+
+
+def test_a_pair_says_whether_training_read_it_and_what_was_asked(view):
+    view.fresh()
+    (found,) = view.all("kind = 'pair'")
+
+    def told():
+        answer = pair_answer(view, {"id": found.id})
+        return answer["training"], answer["not_trained"]
+
+    read = view.run.path / "training/read.jsonl"
+    assert told() == ([2], None)
+    assert pair_answer(view, {"id": found.id})["request"]["role"] == "user"
+    read.write_text("")
+    assert told() == ([], "not yet")
+    view.run.stage("training").finish([], {}, [view.run.stage("pairs")], 0.0)
+    assert told() == ([], "never: training/read.jsonl names no step")
+    read.unlink()
+    assert told() == ([], "not recorded: no training/read.jsonl")

@@ -1,5 +1,6 @@
 // The shortest way from one list of parts to another. Used for lines and for words.
 
+import { literal } from "./format";
 import type { Json } from "./types";
 
 export interface Change {
@@ -56,8 +57,9 @@ function between(before: string[], after: string[]): Change[] {
 
 export interface ArgumentChange {
   path: string;
-  one: Json;
-  other: Json;
+  /** As it is to be read; null where it is absent. */
+  one: string | null;
+  other: string | null;
   same: boolean;
 }
 
@@ -66,12 +68,12 @@ export function argumentChanges(one: Json, other: Json): ArgumentChange[] {
   const [a, b] = [flat(one), flat(other)];
   return [...new Set([...a.keys(), ...b.keys()])].map((path) => {
     const [left, right] = [a.get(path) ?? null, b.get(path) ?? null];
-    return { path, one: left, other: right, same: JSON.stringify(left) === JSON.stringify(right) };
+    return { path, one: left, other: right, same: left === right };
   });
 }
 
-function flat(value: Json, path = ""): Map<string, Json> {
-  if (value === null || typeof value !== "object" || Array.isArray(value)) return new Map(path ? [[path, value]] : []);
+function flat(value: Json, path = ""): Map<string, string> {
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return new Map(path ? [[path, literal(value)]] : []);
   return new Map(Object.entries(value).flatMap(([name, inner]) => [...flat(inner, path ? `${path}.${name}` : name)]));
 }
 

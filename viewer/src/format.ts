@@ -48,6 +48,9 @@ export function plain(value: Json | undefined): string {
   return Array.isArray(value) && value.every((each) => typeof each === "string") ? value.join(", ") || "–" : JSON.stringify(value);
 }
 
+/** A value as JSON spells it, so that "87" is not 87; a text of several lines keeps them. */
+export const literal = (value: Json) => (typeof value === "string" && value.includes("\n") ? `"${value}"` : JSON.stringify(value, null, 1));
+
 /** A call as one line, `name(argument: value)`; anything else as it is. Lists hold only the beginning of long ones. */
 export function callLine(value: Json | undefined): string {
   const text = plain(value).replace(/^<tool_call>|<\/tool_call>$/g, "");

@@ -43,6 +43,7 @@ export interface FunnelRow {
   count: number | null;
   page: string;
   drops: Drop[];
+  links: Drop[];
 }
 
 export interface TeacherBill {
@@ -187,6 +188,8 @@ export interface Reply {
   latency_s: number | null;
   outcome: string;
   voted_for_chosen: boolean | null;
+  /** Why it does not count, where it does not. */
+  no_vote: string | null;
   simulated: boolean;
 }
 
@@ -211,7 +214,7 @@ export interface SiteAnswer {
   turn: Turn;
   replies: Reply[];
   pair: Ref | null;
-  agreement: { families: number; largest: number; needed: number; not_answered: Record<string, number> } | null;
+  agreement: { families: number; largest: number; needed: number; without_vote: Record<string, number> } | null;
   votes: Votes;
   training: number[];
 }
@@ -229,7 +232,7 @@ export interface PairAnswer {
   hint: Ref | null;
   chosen: Side;
   rejected: Side;
-  diff: { arguments: { path: string; chosen: Json; rejected: Json; same: boolean }[]; same_tool: boolean; tools: (string | null)[] };
+  diff: { arguments: { path: string; chosen: string | null; rejected: string | null; same: boolean }[]; same_tool: boolean; tools: (string | null)[] };
   why: {
     tier: string;
     votes: number;
@@ -247,6 +250,8 @@ export interface PairAnswer {
   };
   replies: Reply[];
   training: number[];
+  not_trained: string | null;
+  request: Message | null;
 }
 
 export interface Finding {

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from composer_replication.records import JsonObject, json_object
+from composer_replication.records import JsonObject, canonical_json, json_object
 
 LONGER = 3
 """How many times longer one side must be before its length is worth a word."""
@@ -56,8 +56,8 @@ def who_voted(replies: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]) -
         action = reply["action"]
         if reply["voted_for_chosen"]:
             how = "for the chosen call"
-        elif action is None or reply["outcome"] != "answered":
-            how = f"no vote ({reply['outcome'].replace('_', ' ')})"
+        elif reply["no_vote"] or action is None:
+            how = f"no vote ({reply['no_vote'] or 'no call'})"
         else:
             how = f"for {action.get('name')}" + (" with other arguments" if action.get("name") == wanted else "")
         groups.setdefault(how, []).append(reply["name"])
@@ -76,23 +76,19 @@ def _same_call(pair: Mapping[str, Any]) -> str:
     chosen, rejected = _functions(pair["chosen"]), _functions(pair["rejected"])
     if not chosen or [each["name"] for each in chosen] != [each["name"] for each in rejected]:
         return ""
-    sides = [[_spelled(json_object(each["arguments"]), pair["kind"]) for each in side] for side in (chosen, rejected)]
-    is_same = sides[0] == sides[1]
-    return "Both sides make the same call but for blanks, empty arguments or quotes around numbers." if is_same else ""
+    # As text: in Python 1, 1.0 and True are equal, and a tool may take only one of them.
+    sides = [[canonical_json(_spelled(json_object(each["arguments"]))) for each in side] for side in (chosen, rejected)]
+    return "Both sides make the same call but for blanks or empty arguments." if sides[0] == sides[1] else ""
 
 
-def _spelled(value: Any, kind: str | None) -> Any:
-    """What is left of arguments when their spelling is evened out. Quotes are the point of a type error."""
+def _spelled(value: Any) -> Any:
+    """What is left of arguments when blanks are evened out and empty ones left out. Types stay: 87 is not "87"."""
     if isinstance(value, dict):
         fields = cast("JsonObject", value)
-        return {
-            name: _spelled(inner, kind) for name, inner in sorted(fields.items()) if inner not in (None, "", [], {})
-        }
+        return {name: _spelled(inner) for name, inner in fields.items() if inner not in (None, "", [], {})}
     if isinstance(value, list):
-        return [_spelled(inner, kind) for inner in cast("list[Any]", value)]
-    if isinstance(value, str):
-        return " ".join(value.split())
-    return value if kind == "type_error" or isinstance(value, bool) else str(value)
+        return [_spelled(inner) for inner in cast("list[Any]", value)]
+    return " ".join(value.split()) if isinstance(value, str) else value
 
 
 def _text_against_call(pair: Mapping[str, Any]) -> str:
@@ -111,7 +107,7 @@ def _low_agreement(pair: Mapping[str, Any]) -> str:
     if pair["agreement"]["tier"] == "single":
         return "One family's word stands against samples of the policy; nobody agreed with it."
     if n < ENOUGH_FAMILIES:
-        return f"Only {n} families had a vote."
+        return f"Only {n} families could vote."
     least = math.ceil(2 * n / 3)
     return f"{votes} of {n} families is the least that counts." if votes <= least and votes < n else ""
 

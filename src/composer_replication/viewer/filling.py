@@ -88,6 +88,7 @@ def _reply(reply: TeacherReply) -> CacheEntry:
 
 def _pair(pair: PreferencePair) -> CacheEntry:
     body = _plain(pair)
+    found = doubts(body)
     facts = {
         "pair_id": pair.pair_id,
         "trace_id": pair.trace_id,
@@ -102,7 +103,8 @@ def _pair(pair: PreferencePair) -> CacheEntry:
         "off_policy": pair.off_policy,
         "precision": pair.precision,
         "simulated": pair.simulated,
-        "doubts": ", ".join(doubts(body)) or None,
+        "doubtful": bool(found),
+        "doubts": ", ".join(found) or None,
         "chosen": _acted(pair.chosen),
         "rejected": _acted(pair.rejected),
     }
@@ -135,6 +137,10 @@ def _evidence(record: AnyFields) -> CacheEntry:
 
 def _asked(record: AnyFields) -> CacheEntry:
     return CacheEntry("asked", record.root["state_id"], record.root, {}, state_id=record.root["state_id"])
+
+
+def _ended(record: AnyFields) -> CacheEntry:
+    return CacheEntry("ended", record.root["state_id"], record.root, {}, state_id=record.root["state_id"])
 
 
 def _rollout(record: AnyFields) -> CacheEntry:
@@ -173,6 +179,7 @@ FILES = {
     "monitor/verdicts.jsonl.zst": _verdict,
     "ingestion/evidence.jsonl.zst": _evidence,
     "replay/states.jsonl.zst": _asked,
+    "pairs/verdicts.jsonl.zst": _ended,
     "training/samples/step_*.jsonl.zst": _rollout,
     "training/token_weights/step_*.jsonl.zst": _tokens,
 }

@@ -23,7 +23,7 @@ FACETS: dict[str, tuple[str, ...]] = {
     "site": ("error_kind", "fault", "tool_name", "detector"),
     "hint": ("layer", "leak_level"),
     "reply": ("teacher", "outcome", "finish_reason"),
-    "pair": ("error_kind", "tier", "chosen_from", "rejected_from", "off_policy", "doubts"),
+    "pair": ("error_kind", "tier", "chosen_from", "rejected_from", "off_policy", "doubtful", "doubts"),
     "rollout": ("step", "task_id", "solved"),
     "outcome": ("split", "phase", "reward"),
     "verdict": ("alarm", "hard", "person"),
@@ -46,6 +46,11 @@ _JOINS = {
     ("site", "replies"): "other.state_id = records.state_id AND other.kind = 'reply'",
 }
 """What `has=` and `lacks=` may name, and which numbers rows of a list carry."""
+_VERDICT = (
+    "(SELECT other.facts ->> 'verdict' FROM records other"
+    " WHERE other.state_id = records.state_id AND other.kind = 'ended')"
+)
+"""What became of the state of a site; rows of sites carry it, and `verdict=` filters by it."""
 
 
 @dataclass
@@ -152,15 +157,17 @@ def listing(view: RunView, query: Mapping[str, str]) -> JsonObject:
     where, values = _condition(kind, rest)
     cache = view.fresh()
     ((total,),) = cache.rows(f"SELECT COUNT(*) FROM records WHERE {where}", *values)  # noqa: S608
-    joins = [(name, how) for (of, name), how in _JOINS.items() if of == kind]
-    counts = "".join(f", (SELECT COUNT(*) FROM records other WHERE {how})" for _, how in joins)  # noqa: S608
+    counted = {name: how for (of, name), how in _JOINS.items() if of == kind}
+    joins = {name: f"(SELECT COUNT(*) FROM records other WHERE {how})" for name, how in counted.items()}  # noqa: S608
+    if kind == "site":
+        joins["verdict"] = _VERDICT
+    joined = "".join(f", {column}" for column in joins.values())
     order, by = _order(sort)
     found = cache.rows(
-        f"SELECT facts{counts} FROM records WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?",  # noqa: S608
+        f"SELECT facts{joined} FROM records WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?",  # noqa: S608
         *values, *by, limit, offset,
     )  # fmt: skip
-    names = [name for name, _ in joins]
-    rows = [{**orjson.loads(facts), **dict(zip(names, numbers, strict=True))} for facts, *numbers in found]
+    rows = [{**orjson.loads(facts), **dict(zip(joins, values, strict=True))} for facts, *values in found]
     facets = {field: _facet(cache, field, where, values) for field in FACETS[kind]}
     return {"kind": kind, "total": total, "offset": offset, "rows": rows, "facets": facets}
 
@@ -174,6 +181,9 @@ def _condition(kind: str, filters: Mapping[str, str]) -> tuple[str, list[Any]]:
                 raise UsageError(f"a {kind} has no {value}", "choose another filter")
             inside = f"EXISTS (SELECT 1 FROM records other WHERE {how})"  # noqa: S608
             parts.append(inside if field == "has" else f"NOT {inside}")
+        elif (kind, field) == ("site", "verdict"):
+            parts.append(f"{_VERDICT} IS ?")
+            values.append(value if value not in ("null", "") else None)
         elif field == "q":
             parts.append("instr(lower(facts), lower(?))")
             values.append(value)

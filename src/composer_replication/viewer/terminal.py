@@ -174,7 +174,8 @@ def _pair(view: RunView, record_id: str) -> Iterator[str]:
         yield from _text(render_action(pair[name]))
     for row in answer["diff"]["arguments"]:
         if not row["same"]:
-            yield f"  {row['path']}: {canonical_json(row['chosen'])} over {canonical_json(row['rejected'])}"
+            chosen, rejected = (one_line(row[side] or "absent", LONG) for side in ("chosen", "rejected"))
+            yield f"  {row['path']}: {chosen} over {rejected}"
     yield from _replies(answer["replies"])
 
 

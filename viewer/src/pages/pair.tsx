@@ -8,7 +8,7 @@ import { Facts, Heading, Link, RefLink, Section, useHere, Waiting } from "../par
 import { SideBySide } from "../parts/diff";
 import { CallView } from "../parts/message";
 import { Replies } from "../parts/replies";
-import { marked, Prose } from "../parts/text";
+import { Folded, marked, Prose } from "../parts/text";
 import type { PairAnswer, Side } from "../types";
 import { SawSection } from "./site";
 
@@ -38,6 +38,11 @@ function Pair({ answer }: { answer: PairAnswer }) {
           </>
         }
       />
+      {answer.request && (
+        <Section title="The request" note={answer.request.cut ? "its beginning" : null}>
+          <Folded text={answer.request.content} label="request" most={6} raw={false} />
+        </Section>
+      )}
       <Section title="Why it was kept">
         <p class="said">{why.kept_because}</p>
         {why.who_voted && <p class="said">Votes: {why.who_voted}.</p>}
@@ -61,7 +66,7 @@ function Pair({ answer }: { answer: PairAnswer }) {
             ["simulated", why.simulated ? "yes" : "no"],
             ["site", answer.site && <RefLink to={answer.site} />],
             ["hint", answer.hint && <RefLink to={answer.hint} />],
-            ["read in training", answer.training.length ? `step ${answer.training.join(", ")}` : "not yet"],
+            ["read in training", answer.not_trained ?? `its trace in step ${answer.training.join(", ")}`],
           ]}
         />
       </Section>

@@ -54,7 +54,7 @@ function Funnel({ rows, run }: { rows: FunnelRow[]; run: string }) {
           </a>
           <span class="drops">
             {row.count === null && <span class="faint">not done yet</span>}
-            {row.drops.map(({ reason, count, filters }) => {
+            {[...row.drops, ...row.links].map(({ reason, count, filters }) => {
               const text = `${words(reason)} ${whole(count)}`;
               if (!filters) return <span class="drop">{text}</span>;
               const { page = row.page, ...rest } = filters;
@@ -64,7 +64,6 @@ function Funnel({ rows, run }: { rows: FunnelRow[]; run: string }) {
                 </a>
               );
             })}
-            {row.page === "pairs" && row.drops.length > 0 && <a href={link(run, "sites", "", { lacks: "pairs" })}>sites without a pair</a>}
           </span>
         </li>
       ))}

@@ -98,7 +98,7 @@ function Site({ answer, isBlind, voted }: { answer: SiteAnswer; isBlind: boolean
         note={
           isHidden
             ? "names, cost and agreement come after your vote"
-            : agreement && `${agreement.largest} of ${agreement.families} families agree, ${agreement.needed} needed${missing(agreement.not_answered)}`
+            : agreement && `${agreement.largest} of ${agreement.families} families agree, ${agreement.needed} needed${missing(agreement.without_vote)}`
         }
       >
         {replies.length ? (
@@ -166,13 +166,17 @@ function Between({ answer }: { answer: SiteAnswer }) {
 }
 
 function changesBetween(one: Column, other: Column): ArgumentChange[] {
-  const named = (column: Column): Json => ({ tool: column.tool, ...(column.text ? { text: column.text } : {}) });
-  return [...argumentChanges(named(one), named(other)), ...argumentChanges(one.arguments, other.arguments)];
+  const told = (path: string, left: string | null, right: string | null) => ({ path, one: left, other: right, same: left === right });
+  return [
+    told("tool", one.tool, other.tool),
+    ...(one.text || other.text ? [told("text", one.text || null, other.text || null)] : []),
+    ...argumentChanges(one.arguments, other.arguments),
+  ];
 }
 
 const missing = (reasons: Record<string, number>) =>
   Object.entries(reasons)
-    .map(([reason, count]) => `, ${count} ${words(reason)}`)
+    .map(([reason, count]) => `, ${count} without a vote (${reason})`)
     .join("");
 
 export function SawSection({ trace, turn }: { trace: string; turn: number }) {

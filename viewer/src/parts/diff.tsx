@@ -1,5 +1,4 @@
 import { type ArgumentChange, type Change, difference, wordsOf } from "../diff";
-import type { Json } from "../types";
 import { marked } from "./text";
 
 const NAMES = { "+": "added", "-": "removed", " ": "" };
@@ -52,8 +51,7 @@ export function SideBySide({ rows, titles }: { rows: ArgumentChange[]; titles: [
 }
 
 function Argument({ row }: { row: ArgumentChange }) {
-  const asText = (value: Json) => (value === null ? "" : typeof value === "string" ? value : JSON.stringify(value, null, 1));
-  const changes = difference(wordsOf(asText(row.other)), wordsOf(asText(row.one)));
+  const changes = difference(wordsOf(row.other ?? ""), wordsOf(row.one ?? ""));
   return (
     <tr class={row.same ? "same" : ""}>
       <th scope="row" class="mono">

@@ -16,6 +16,7 @@ export function Replies(props: { replies: Reply[]; mine?: string | null; tally?:
             <h3>
               {reply.name}
               {reply.voted_for_chosen && <span class="good">✓ voted for the chosen call</span>}
+              {reply.no_vote && <span class="bad">✕ no vote: {reply.no_vote}</span>}
             </h3>
             {reply.text && <Folded text={reply.text} label={`text of ${reply.name}`} most={10} raw={false} />}
             {reply.action ? <CallView call={reply.action} /> : <p class="faint">no call: {words(reply.outcome)}</p>}

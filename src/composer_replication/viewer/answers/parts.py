@@ -104,7 +104,8 @@ def side(message: Mapping[str, Any]) -> JsonObject:
     return {"text": message["content"], "calls": calls_of(message)}
 
 
-def shown_reply(reply: JsonObject, voters: Sequence[str]) -> JsonObject:
+def shown_reply(reply: JsonObject, voters: Sequence[str], no_vote: Mapping[str, str]) -> JsonObject:
+    """`no_vote` says by key who has none, and why."""
     action = shallow(json_object(reply["action"] or ""))
     return {
         "name": reply["teacher"],
@@ -115,11 +116,13 @@ def shown_reply(reply: JsonObject, voters: Sequence[str]) -> JsonObject:
         "completion_tokens": reply["usage"]["completion_tokens"],
         **{name: reply[name] for name in ("cost_micros", "latency_s", "outcome", "simulated")},
         "voted_for_chosen": reply["key"] in voters,
+        "no_vote": no_vote.get(reply["key"]),
     }
 
 
 TOLD_AFTER_A_VOTE = (
-    "teacher", "served_model", "family", "key", "cost_micros", "latency_s", "voted_for_chosen", "prompt_tokens",
+    "teacher", "served_model", "family", "key", "cost_micros", "latency_s", "voted_for_chosen", "no_vote",
+    "prompt_tokens",
 )  # fmt: skip
 
 

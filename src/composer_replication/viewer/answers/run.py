@@ -15,7 +15,7 @@ from composer_replication.records import JsonObject
 from composer_replication.runs import NEXT_COMMAND
 
 from ..annotations import all_votes
-from ..lookup import RunView
+from ..lookup import RunView, listing
 from .parts import replies_at, shown_turn, trace_card
 from .training import training
 
@@ -23,17 +23,20 @@ REASON = "{reason}"
 FUNNEL = (
     ("ingestion", "traces", "traces", {"skipped": None, "quarantined": None}),
     ("sites", "sites", "sites", {"faults": {"page": "sites", "fault": REASON}}),
-    ("hints", "hints", "hints", {"dropped": {"page": "sites", "lacks": "hints"}}),
+    ("hints", "hints", "hints", {"dropped": None}),
     ("replay", "replies", "replies", {"outcomes": {"page": "replies", "outcome": REASON}, "not_asked": None}),
-    ("pairs", "pairs", "pairs", {"verdicts": {"page": "sites", "lacks": "pairs"}}),
+    ("pairs", "pairs", "pairs", {"verdicts": {"page": "sites", "verdict": REASON}}),
     ("training", "steps", "training", {"skipped": None}),
 )
 """Noun of a stage, count that it leaves, page, and counts that say why something is gone, with a filter for them."""
+WITHOUT = {"hints": "sites without a hint", "pairs": "sites without a pair"}
+"""By noun, what a link calls the sites that a stage left none for."""
 KEPT = ("policy", "answered", "paired")
 POINTS, MAX_LISTED = 200, 500
 
 
 def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
+    view.fresh()
     stages = [(noun, view.run.stage(noun).manifest) for noun in NEXT_COMMAND]
     counts = {noun: manifest["counts"] for noun, manifest in stages if manifest}
     origin = _json_file(view, "manifest.json") or {}
@@ -49,7 +52,7 @@ def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
         "seed": config.seed,
         "config": config.model_dump(mode="json"),
         "stages": [_stage(noun, manifest) for noun, manifest in stages],
-        "funnel": [_funnel_row(counts, *row) for row in FUNNEL],
+        "funnel": [_funnel_row(view, counts, *row) for row in FUNNEL],
         "spend": _spend(view, counts),
         "result": _json_file(view, "report.json"),
         "next": command and command.replace("RUN", quoted(view.place)),
@@ -150,19 +153,44 @@ def _stage(noun: str, manifest: JsonObject | None) -> JsonObject:
     }
 
 
-def _funnel_row(counts: Mapping[str, Any], noun: str, label: str, page: str, why: Mapping[str, Any]) -> JsonObject:
+def _funnel_row(
+    view: RunView, counts: Mapping[str, Any], noun: str, label: str, page: str, why: Mapping[str, Any]
+) -> JsonObject:
     own = counts.get(noun)
     drops = [
-        {"reason": reason, "count": count, "filters": filters and _filled(filters, reason)}
+        drop
         for name, filters in why.items()
         for reason, count in ((own or {}).get(name) or {}).items()
         if count and reason not in KEPT
+        for drop in _drops(view, reason, count, filters)
     ]
-    return {"noun": noun, "label": label, "count": own and own.get(label, 0), "page": page, "drops": drops}
+    row = {"noun": noun, "label": label, "count": own and own.get(label, 0), "page": page, "drops": drops}
+    return {**row, "links": _links(view, noun) if own else []}
 
 
-def _filled(filters: Mapping[str, str], reason: str) -> JsonObject:
-    return {name: reason if value == REASON else value for name, value in filters.items()}
+def _drops(view: RunView, reason: str, count: int, filters: Mapping[str, str] | None) -> list[JsonObject]:
+    """With the number of rows that the filter shows; what it cannot show is said beside it, without a link."""
+    filled = {name: reason if value == REASON else value for name, value in (filters or {}).items()}
+    shown = _listed(view, filled) if filled else 0
+    linked = [{"reason": reason, "count": shown, "filters": filled}] if shown else []
+    rest = f"{reason}, not a listed {filled['page'].removesuffix('s')}" if linked else reason
+    return [*linked, *([{"reason": rest, "count": count - shown, "filters": None}] if count > shown else [])]
+
+
+def _links(view: RunView, noun: str) -> list[JsonObject]:
+    found = [(WITHOUT[noun], {"page": "sites", "lacks": noun})] if noun in WITHOUT else []
+    if noun == "pairs":
+        found += [("sites never asked about", {"page": "sites", "lacks": "replies"})]
+        found += [("doubtful pairs", {"page": "pairs", "doubtful": "true"})]
+    counted = ({"reason": text, "count": _listed(view, filters), "filters": filters} for text, filters in found)
+    return [link for link in counted if link["count"]]
+
+
+def _listed(view: RunView, filters: Mapping[str, str]) -> int:
+    """How many rows a page shows with these filters."""
+    kinds = {"sites": "site", "pairs": "pair", "replies": "reply"}
+    query = {name: value for name, value in filters.items() if name != "page"}
+    return listing(view, {**query, "kind": kinds[filters["page"]], "limit": "1"})["total"]
 
 
 def _spend(view: RunView, counts: Mapping[str, Any]) -> JsonObject | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,10 +12,12 @@ from composer_replication.errors import UsageError
 from composer_replication.records import JsonObject
 
 from ..annotations import NOT_A_REPLY, add_vote, tally, votes_on
+from ..ballots import without_vote
 from ..doubts import doubts, kept_because, who_voted
 from ..lookup import CachedRecord, RunView
 from .parts import blinded, by_letter, ref, refs, replies_at, shown_reply, shown_turn, side, trace_card
-from .training import read_in_training
+from .traces import last_request
+from .training import pair_in_training, read_in_training
 
 
 def site(view: RunView, query: Mapping[str, str], who: str = "") -> JsonObject:
@@ -23,7 +26,8 @@ def site(view: RunView, query: Mapping[str, str], who: str = "") -> JsonObject:
     hint = view.first("parent = ? AND kind = 'hint'", found.id)
     pairs = view.all("state_id = ? AND kind = 'pair'", found.state_id)
     raw = replies_at(view, str(found.state_id))
-    replies = [shown_reply(reply, _voters(pairs)) for reply in raw]
+    no_vote = without_vote(view, str(found.trace_id), int(found.turn or 0), raw)
+    replies = [shown_reply(reply, _voters(pairs), no_vote) for reply in raw]
     votes = vote_state(view, found.id, who, query.get("blind") == "1")
     is_hidden = query.get("blind") == "1" and votes["mine"] is None
     return {
@@ -33,7 +37,7 @@ def site(view: RunView, query: Mapping[str, str], who: str = "") -> JsonObject:
         "turn": shown_turn(view, str(found.trace_id), int(found.turn or 0)),
         "replies": blinded(replies, found.id) if is_hidden else replies,
         "pair": refs(pairs, "error_kind")[0] if pairs and not is_hidden else None,
-        "agreement": None if is_hidden else agreement_at(raw),
+        "agreement": None if is_hidden else agreement_at(raw, no_vote),
         "votes": votes,
         "training": [] if is_hidden else read_in_training(view, str(found.trace_id)),
     }
@@ -42,7 +46,10 @@ def site(view: RunView, query: Mapping[str, str], who: str = "") -> JsonObject:
 def reply(view: RunView, query: Mapping[str, str]) -> JsonObject:
     view.fresh()
     found = view.get("reply", query.get("id", ""))
-    return {"reply": shown_reply(found.body, _voters(view.all("state_id = ? AND kind = 'pair'", found.state_id)))}
+    around = replies_at(view, str(found.state_id))
+    no_vote = without_vote(view, str(found.trace_id), int(found.turn or 0), around)
+    voters = _voters(view.all("state_id = ? AND kind = 'pair'", found.state_id))
+    return {"reply": shown_reply(found.body, voters, no_vote)}
 
 
 def pair(view: RunView, query: Mapping[str, str]) -> JsonObject:
@@ -53,8 +60,11 @@ def pair(view: RunView, query: Mapping[str, str]) -> JsonObject:
     hint = view.first("parent = ? AND kind = 'hint'", sites[0].id) if sites else None
     chosen, rejected = side(body["chosen"]), side(body["rejected"])
     trace, agreement = trace_card(view, str(found.trace_id)), body["agreement"]
-    replies = [shown_reply(reply, body["provenance"]) for reply in replies_at(view, str(found.state_id))]
+    raw = replies_at(view, str(found.state_id))
+    no_vote = without_vote(view, str(found.trace_id), int(found.turn or 0), raw, agreement["tier"])
+    replies = [shown_reply(reply, body["provenance"], no_vote) for reply in raw]
     of_people = _people(body, votes_on(view.run.path, sites[0].id)) if sites else {}
+    steps, not_trained = pair_in_training(view, str(found.trace_id))
     names = ("precision", "chosen_from", "rejected_from", "off_policy", "simulated")
     return {
         "pair": {name: value for name, value in body.items() if name not in ("chosen", "rejected", "tools")},
@@ -74,12 +84,14 @@ def pair(view: RunView, query: Mapping[str, str]) -> JsonObject:
             "doubts": [{"name": name, "says": says} for name, says in {**of_people, **doubts(body)}.items()],
         },
         "replies": replies,
-        "training": read_in_training(view, str(found.trace_id)),
+        "training": steps,
+        "not_trained": not_trained,
+        "request": last_request(view, str(found.trace_id), int(found.turn or 0)),
     }
 
 
 def difference(chosen: Sequence[JsonObject], rejected: Sequence[JsonObject]) -> JsonObject:
-    """Argument by argument, of the first call of each side."""
+    """Argument by argument, of the first call of each side, as JSON spells them; None where a side has no such one."""
     one, other = (_flat(calls[0]["parsed"]) if calls else {} for calls in (chosen, rejected))
     rows = [
         {"path": path, "chosen": one.get(path), "rejected": other.get(path), "same": one.get(path) == other.get(path)}
@@ -89,15 +101,15 @@ def difference(chosen: Sequence[JsonObject], rejected: Sequence[JsonObject]) -> 
     return {"same_tool": names[0] == names[1], "tools": names, "arguments": rows}
 
 
-def agreement_at(replies: Sequence[JsonObject]) -> JsonObject:
+def agreement_at(replies: Sequence[JsonObject], no_vote: Mapping[str, str]) -> JsonObject:
     """Families by the call that they gave, spelled canonically; the vote itself may also take near calls as one."""
-    calls = {reply["family"]: reply["action"] for reply in replies if reply["outcome"] == "answered"}
+    calls = {reply["family"]: reply["action"] for reply in replies if reply["key"] not in no_vote}
     sizes = Counter(calls.values())
     return {
         "families": len(calls),
         "largest": max(sizes.values(), default=0),
         "needed": math.ceil(2 * len(calls) / 3),
-        "not_answered": dict(Counter(reply["outcome"] for reply in replies if reply["outcome"] != "answered")),
+        "without_vote": dict(Counter(no_vote.values())),
     }
 
 
@@ -141,10 +153,15 @@ def _voters(pairs: Sequence[CachedRecord]) -> list[str]:
     return [key for pair in pairs for key in pair.body["provenance"]]
 
 
-def _flat(value: Any, path: str = "") -> dict[str, Any]:
+def _flat(value: Any, path: str = "") -> dict[str, str]:
     if isinstance(value, dict):
-        found: dict[str, Any] = {}
+        found: dict[str, str] = {}
         for name, inner in cast("JsonObject", value).items():
             found |= _flat(inner, f"{path}.{name}" if path else str(name))
         return found
-    return {path: value} if path else {}
+    return {path: _literal(value)} if path else {}
+
+
+def _literal(value: Any) -> str:
+    """As JSON, but that a text of several lines keeps them: quotes tell "87" from 87."""
+    return f'"{value}"' if isinstance(value, str) and "\n" in value else json.dumps(value, ensure_ascii=False, indent=1)

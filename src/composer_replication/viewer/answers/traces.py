@@ -12,6 +12,8 @@ from ..source import source_bytes
 from .parts import assembled, shown_message
 
 MAX_TURNS, MAX_WINDOW_CHARS = 200, 1 << 20
+MAX_REQUEST_CHARS, MOST_LOOKED_AT = 2000, 400
+"""Of the request above a pair, and messages in which it is looked for."""
 
 
 def trace(view: RunView, query: Mapping[str, str]) -> JsonObject:
@@ -61,6 +63,18 @@ def saw(view: RunView, query: Mapping[str, str]) -> JsonObject:
     end = min(number(query.get("to", ""), start + MAX_TURNS), start + MAX_TURNS, len(seen))
     shown = [shown_message(_seen(view, found.id, n, n in cleared), n) for n in seen[start:end]]
     return {"total": len(seen), "from": start, "to": end, "messages": shown}
+
+
+def last_request(view: RunView, trace_id: str, place: int) -> JsonObject | None:
+    """What a user said last before a turn."""
+    (turn,) = view.cache.part(trace_id, "t", place, place + 1)
+    segments = [Segment(**each) for each in view.get("trace", trace_id).body["segments"]]
+    seen, _ = seen_before(segments, Turn(**turn))
+    for n in reversed(seen[-MOST_LOOKED_AT:]):
+        (found,) = view.cache.part(trace_id, "m", n, n + 1)
+        if found["role"] == "user":
+            return shown_message(found, n, MAX_REQUEST_CHARS)
+    return None
 
 
 def source(view: RunView, query: Mapping[str, str]) -> JsonObject:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from composer_replication.objective import TrdpoSettings
 from composer_replication.records import JsonObject
 
 from ..annotations import json_lines
@@ -41,6 +42,17 @@ def read_in_training(view: RunView, trace_id: str) -> list[int]:
     """Steps in which the stored trace was read by the added channels."""
     lines = json_lines(view.run.path / READ)
     return [line["step"] for line in lines if trace_id in line.get("traces", ())]
+
+
+def pair_in_training(view: RunView, trace_id: str) -> tuple[list[int], str | None]:
+    """Steps that read the trace of a pair with the channel of pairs; where there is none, what is known of it."""
+    if not view.run.config.channel(TrdpoSettings).weight:
+        return [], "never: the run has no channel that reads pairs"
+    if steps := read_in_training(view, trace_id):
+        return steps, None
+    if not view.run.stage("training").is_done:
+        return [], "not yet"
+    return [], f"never: {READ} names no step" if (view.run.path / READ).exists() else f"not recorded: no {READ}"
 
 
 def rollout(view: RunView, query: Mapping[str, str]) -> JsonObject:
