@@ -80,10 +80,10 @@ def test_a_reason_of_the_funnel_opens_the_list_with_its_filter(open_page, page):
     expect(page.get_by_role("status")).to_have_text("1")
     assert "verdict=no_majority" in page.url
     page.go_back()
-    page.get_by_role("link", name=f"doubtful pairs {PAIRS:,}").click()
+    page.get_by_role("link", name=f"doubtful pairs: {PAIRS:,}").click()
     expect(page.get_by_role("status")).to_have_text(f"{PAIRS:,}")
     page.go_back()
-    page.get_by_role("link", name="sites without a pair 1").click()
+    page.get_by_role("link", name="sites without a pair: 1").click()
     expect(page.locator("h1")).to_have_text("Sites")
     expect(page.get_by_role("status")).to_have_text("1")
     page.go_back()
@@ -367,6 +367,8 @@ def test_pages_fit_a_phone(open_page, page, first):
         expect(page.locator("h1")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
         assert page.locator("main").evaluate("element => element.scrollWidth") <= 390, address
+        for name in ("Run", "Search"):
+            expect(page.get_by_role("navigation").get_by_role("link", name=name)).to_be_in_viewport(ratio=1)
 
 
 def test_the_printed_address_opens_the_run(context, served):

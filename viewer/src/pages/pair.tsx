@@ -64,8 +64,8 @@ function Pair({ answer }: { answer: PairAnswer }) {
             ["rejected from", words(why.rejected_from)],
             ["off-policy", why.off_policy ? "yes" : "no"],
             ["simulated", why.simulated ? "yes" : "no"],
-            ["site", answer.site && <RefLink to={answer.site} />],
-            ["hint", answer.hint && <RefLink to={answer.hint} />],
+            ["site", answer.site && <RefLink bare to={answer.site} />],
+            ["hint", answer.hint && <RefLink bare to={answer.hint} />],
             ["read in training", answer.not_trained ?? `its trace in step ${answer.training.join(", ")}`],
           ]}
         />

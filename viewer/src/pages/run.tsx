@@ -39,6 +39,11 @@ export function RunPage() {
   );
 }
 
+function listOf(run: string, row: FunnelRow, filters: Record<string, string>): string {
+  const { page = row.page, ...rest } = filters;
+  return link(run, page, "", rest);
+}
+
 function Funnel({ rows, run }: { rows: FunnelRow[]; run: string }) {
   const most = Math.max(1, ...rows.map(({ count }) => count ?? 0));
   return (
@@ -54,16 +59,20 @@ function Funnel({ rows, run }: { rows: FunnelRow[]; run: string }) {
           </a>
           <span class="drops">
             {row.count === null && <span class="faint">not done yet</span>}
-            {[...row.drops, ...row.links].map(({ reason, count, filters }) => {
+            {row.drops.map(({ reason, count, filters }) => {
               const text = `${words(reason)} ${whole(count)}`;
               if (!filters) return <span class="drop">{text}</span>;
-              const { page = row.page, ...rest } = filters;
               return (
-                <a class="drop" href={link(run, page, "", rest)}>
+                <a class="drop" href={listOf(run, row, filters)}>
                   {text}
                 </a>
               );
             })}
+            {row.links.map(({ reason, count, filters }) => (
+              <a href={listOf(run, row, filters ?? {})}>
+                {reason}: {whole(count)}
+              </a>
+            ))}
           </span>
         </li>
       ))}

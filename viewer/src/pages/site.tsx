@@ -80,7 +80,7 @@ function Site({ answer, isBlind, voted }: { answer: SiteAnswer; isBlind: boolean
           ["fault", String(site.fault ?? "")],
           ["found by", String(site.detector ?? "")],
           ["confidence", percent(Number(site.confidence))],
-          ["pair", answer.pair && <RefLink to={answer.pair} />],
+          ["pair", answer.pair && <RefLink bare to={answer.pair} />],
           ["read in training", answer.training.length ? `step ${answer.training.join(", ")}` : null],
         ]}
       />

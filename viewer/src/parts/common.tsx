@@ -20,10 +20,12 @@ export function Link(props: { kind: string; id: string; children?: ComponentChil
   );
 }
 
-export function RefLink({ to }: { to: Ref }) {
+/** `bare` where a label beside it names the kind already. */
+export function RefLink({ to, bare }: { to: Ref; bare?: boolean }) {
   return (
     <Link kind={to.kind} id={to.id}>
-      {words(to.kind)} {to.label ? `${(["site", "pair"].includes(to.kind) ? words(to.label) : to.label).slice(0, 80)} ` : ""}
+      {!bare && `${words(to.kind)} `}
+      {to.label ? `${(["site", "pair"].includes(to.kind) ? words(to.label) : to.label).slice(0, 80)} ` : ""}
       <span class="mono faint">{short(to.id)}</span>
     </Link>
   );
