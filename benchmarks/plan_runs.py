@@ -16,6 +16,7 @@ import argparse
 import gc
 import json
 import os
+import platform
 import socket
 import statistics
 import subprocess
@@ -327,11 +328,22 @@ def main() -> None:
             print(given.kind, name, json.dumps(found), flush=True)
 
 
+def machine(kind: str) -> dict[str, Any]:
+    import torch
+
+    if kind != "cpu":
+        found = torch.cuda.get_device_properties(0)
+        return {"device": found.name, "memory_gib": found.total_memory >> 30}
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"device": f"one core of {platform.machine()}", "memory_gib": memory >> 30}
+
+
 def keep(path: Path | None, kind: str, name: str, found: dict[str, Any]) -> None:
     """Of a case that was measured before, the faster of both: other work on a machine only adds."""
     if path is None:
         return
     runs = json.loads(path.read_text()) if path.exists() else {}
+    runs.setdefault("machines", {}).setdefault(kind, machine(kind))
     before = runs.setdefault(kind, {}).get(name)
     if before is None or min(found["step_s"]) < min(before["step_s"]):
         case = CASES[kind][name]

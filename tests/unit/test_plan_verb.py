@@ -95,6 +95,9 @@ def test_sites_pay_the_line_every_step_or_once_a_window():
     apart = plan_layout(SHAPE, ALONE, work(), EPISODES, 2000, costs, Link(2, 10, 1.0))
     assert together["wire_s"] == pytest.approx(10 * apart["wire_s"], rel=1e-3)
     assert apart["layout"] == "diloco of one process"
+    assert together["wire"]["line_bytes_per_token"] == pytest.approx(
+        20 * apart["wire"]["line_bytes_per_token"], rel=1e-3
+    )
     held = 2 * 4 * SHAPE.parameters / 2**20
     alone = plan_layout(SHAPE, ALONE, work(), EPISODES, 2000, costs)["memory"]["peak_mib"]
     assert apart["memory"]["peak_mib"] - alone == pytest.approx(held, rel=1e-3)

@@ -9,9 +9,10 @@ from rich.table import Table
 
 COLUMNS = (
     "layout", "processes", "GiB each", "step, s", "sampling + training + wire", "all steps", "sent per step",
-    "per token", "",
+    "on the line", "per token", "",
 )  # fmt: skip
-"""What a process sends in a step, and what all send for a token that is trained on."""
+"""What a process sends in a step, what a site sends over a slow line, and what that, or all without one, comes to for
+each token that is trained on."""
 MARKS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -49,8 +50,9 @@ def _cells(row: dict[str, Any]) -> list[str]:
         f"{step['mean']:.3g}{between}",
         " + ".join(f"{row[part]:.3g}" for part in ("sampling_s", "training_s", "wire_s")),
         clock(row["wall_clock_s"]),
-        amount(wire["inner_bytes"] + wire["outer_bytes"]),
-        amount(wire["bytes_per_token"] or 0),
+        amount(wire["process_bytes"]),
+        amount(wire["line_bytes"]) if row["sites"] > 1 else "",
+        amount(wire["line_bytes_per_token" if row["sites"] > 1 else "bytes_per_token"] or 0),
         row["status"],
     ]
 

@@ -185,7 +185,7 @@ class Wire(NamedTuple):
     ddp: float
     fsdp2: float
     diloco: float
-    """Between sites alone: all trained weights in float32 once every `sync_every` steps."""
+    """Of one site: all trained weights in float32, once every `sync_every` steps."""
 
 
 def wire_bytes(

@@ -39,7 +39,9 @@ def plan_layout(
     costs: Costs,
     link: Link = LOCAL,
 ) -> dict[str, Any]:
-    """`work` is that of one process; with DiLoCo every site does as many rollouts per step."""
+    """`work` is that of one process; with DiLoCo every site does as many rollouts per step. `line_bytes` are what each
+    site sends to the next one in a step: a ring of processes crosses the line once each way, and of replicas one copy
+    of the weights does."""
     is_outer = link.sites > 1 and link.sync_every > 0
     per_group = work.processes
     sent = wire_bytes(shape, config, work, per_group, link.sites if is_outer else 1, link.sync_every or 1)
@@ -55,7 +57,10 @@ def plan_layout(
     name: Kind = "one process" if per_group == 1 else "fsdp2" if work.is_sharded else "ddp"
     is_measured = link.sites == 1 and (name, per_group) in costs.measured
     trained_tokens = tokens_per_step * (link.sites if is_outer else 1)
-    all_bytes = (inner_bytes + sent.diloco) * per_group * (link.sites if is_outer else 1)
+    line_bytes = sent.diloco if is_outer else inner_bytes if crosses else 0.0
+    all_bytes = inner_bytes * per_group * (link.sites if is_outer else 1) + (
+        sent.diloco * link.sites if is_outer else 0
+    )
     # An outer optimiser keeps the weights of the last synchronisation and a momentum, both in float32.
     outer_held = 2 * trained_parameters(shape, config) * FLOAT32 // work.shards if is_outer else 0
     peak = estimate_memory(shape, config, work).peak_bytes + outer_held
@@ -74,9 +79,10 @@ def plan_layout(
         "wall_clock_s": round(config.training.steps * step_s, 1),
         "tokens_per_s": round(trained_tokens / step_s, 1),
         "wire": {
-            "inner_bytes": round(inner_bytes),
-            "outer_bytes": round(sent.diloco) if is_outer else 0,
+            "process_bytes": round(inner_bytes),
+            "line_bytes": round(line_bytes),
             "bytes_per_token": round(all_bytes / trained_tokens, 1) if trained_tokens else None,
+            "line_bytes_per_token": round(line_bytes * link.sites / trained_tokens, 1) if trained_tokens else None,
         },
     }
 
