@@ -179,7 +179,7 @@ def trained_parameters(shape: ModelShape, config: Config) -> int:
     return rank * shape.adapter_parameters_per_rank if rank else shape.parameters
 
 
-class Wire(NamedTuple):
+class SentBytes(NamedTuple):
     """Bytes that one process sends in one step, as rings do it, on average over a window of steps."""
 
     ddp: float
@@ -190,7 +190,7 @@ class Wire(NamedTuple):
 
 def wire_bytes(
     shape: ModelShape, config: Config, work: Workload, processes: int, sites: int = 1, sync_every: int = 1
-) -> Wire:
+) -> SentBytes:
     hardware, rank = config.hardware, config.hardware.lora_rank or 0
     weight_bytes = FLOAT32 if hardware.weights == "float32" else BFLOAT16
     compute_bytes = BFLOAT16 if hardware.autocasts(work.on_gpu) else weight_bytes
@@ -201,7 +201,7 @@ def wire_bytes(
     gathers = 2 * passes * (2 if work.stored_rows and added else 1)
     # Sharded weights are gathered before each forward and each backward pass, and once for the copy to sample from.
     gathered = gathers * shape.parameters * compute_bytes + shape.parameters * weight_bytes
-    return Wire(
+    return SentBytes(
         ddp=2 * share * trainable * trained_bytes,
         fsdp2=share * (gathered + trainable * compute_bytes),
         diloco=2 * outer * trainable * FLOAT32 / sync_every,
