@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from composer_replication.config import Config, HardwareConfig, SamplingConfig, TrainingConfig
 from composer_replication.errors import UsageError
-from composer_replication.objective import GrpoSettings, SdpoSettings
+from composer_replication.objective import GrpoSettings, SdpoSettings, TrdpoSettings
 
 from ..processes import shards_otherwise
 
@@ -118,6 +118,8 @@ def refuse_other_shards() -> None:
 
 def refuse_for_backend(config: Config, backend: str, processes: int) -> None:
     """What only one of the backends does is refused by the others."""
+    if backend == "verl":
+        _refuse_for_verl(config, processes)
     if backend != "trl_async":
         if config.channel(GrpoSettings).importance_clip is not None:
             _refuse_backend("importance_clip of the channel grpo", backend, "trl_async")
@@ -144,6 +146,33 @@ def refuse_for_backend(config: Config, backend: str, processes: int) -> None:
         raise UsageError(
             f"adapters were not tried with --backend {backend}", "use --backend trl, or take lora_rank out"
         )
+
+
+def _refuse_for_verl(config: Config, processes: int) -> None:
+    if processes > 1:
+        raise UsageError("verl starts its own processes", "start it without accelerate launch")
+    training, defaults = config.training, TrainingConfig()
+    sdpo = config.channel(SdpoSettings)
+    if training.token_weights:
+        _refuse_backend("training.token_weights", "verl", "trl")
+    for key in ("rollouts", "dynamic_sampling_rounds"):
+        if getattr(training, key) != getattr(defaults, key):
+            _refuse_backend(f"training.{key}", "verl", "trl")
+    if config.monitor.enabled or config.environment.curriculum or config.sampling.server or config.hardware.lora_rank:
+        raise UsageError(
+            "monitor.enabled, environment.curriculum, sampling.server and hardware.lora_rank were not tried with "
+            "--backend verl",
+            "take them out, or use --backend trl",
+        )
+    if not sdpo.weight and not config.channel(TrdpoSettings).weight:
+        return
+    if training.temperature != 1:
+        raise UsageError("verl scores all rows at the rollouts' temperature", "set training.temperature = 1")
+    for key in ("require_acceptance", "importance_clip", "sibling_hints") if sdpo.weight else ():
+        if getattr(sdpo, key) != getattr(SdpoSettings(), key):
+            _refuse_backend(f"{key} of the channel sdpo", "verl", "trl")
+    if sdpo.weight and sdpo.source == "rollouts" and sdpo.teacher != "live":
+        raise UsageError("with --backend verl the policy itself sees the hint", 'set teacher = "live" of the channel sdpo')
 
 
 def _refuse_backend(setting: str, backend: str, other: str) -> None:

@@ -1,0 +1,67 @@
+"""A run of three steps that verl can make on CPU: the tiny policy in the toolbox, one stored site and two pairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from composer_replication.config import Config
+from composer_replication.environments.opening import open_environment
+from composer_replication.progress import Silent
+from composer_replication.training.backends.verl import launch
+from composer_replication.training.models.loading import Policy, load_policy
+from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
+
+STEPS = 3
+
+
+def config_of(sdpo: float = 0.0, trdpo: float = 0.0, source: str = "stored", **training) -> Config:
+    return Config.model_validate(
+        {
+            "seed": 3,
+            "training": {
+                "steps": STEPS,
+                "prompts_per_step": 2,
+                "group_size": 2,
+                "traces_per_step": 4,
+                "max_turn_tokens": 12,
+                "learning_rate": 1e-3,
+                **training,
+            },
+            "channels": [
+                {"name": "grpo"},
+                {"name": "sdpo", "weight": sdpo, "source": source, "teacher": "live", "require_disfavour": False},
+                {"name": "trdpo", "weight": trdpo},
+            ],
+        }
+    )
+
+
+def policy_of(config: Config) -> Policy:
+    with open_environment(config) as environment:
+        return load_policy("tiny", environment, config.seed)
+
+
+def examples_of(policy: Policy) -> list[TraceExample]:
+    tokens = policy.tokens
+    prompt = tokens.prompt([{"role": "system", "content": "read"}, {"role": "user", "content": "read app.py"}])
+    right, wrong = tokens.turn("read app.py"), tokens.turn("write 1")
+    hinted = tokens.splice_hint(prompt, "write")
+    return [
+        TraceExample(
+            prompt + wrong,
+            [0] * len(prompt) + [1] * len(wrong),
+            0.0,
+            [SiteTokens(len(prompt), len(prompt) + len(wrong), hinted)],
+            [PairTokens(prompt, right, wrong), PairTokens(prompt, right, right[:-2] + wrong, label_smoothing=0.1)],
+            trace_id="stored",
+        )
+    ]
+
+
+def train(folder: Path, config: Config, *, with_stored: bool = True, override: tuple[str, ...] = ()):
+    """The policy as it was trained, and the entries of `metrics.jsonl`."""
+    policy = policy_of(config)
+    with open_environment(config) as environment:
+        examples = examples_of(policy) if with_stored else []
+        steps = launch.train(policy, config, environment, examples, folder, Silent(), override=override)
+    return policy, steps
