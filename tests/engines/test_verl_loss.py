@@ -108,7 +108,7 @@ def test_loss_and_gradient_are_those_of_the_composite_over_a_thousand_batches():
         (gradient,) = torch.autograd.grad(expected, [model.table])
         found = verl_loss(model, case, ranks=1 + seed % 2, micro=1 + seed % 3)
         (own_gradient,) = torch.autograd.grad(found, [model.table])
-        worst_loss = max(worst_loss, abs(float(found - expected)))
+        worst_loss = max(worst_loss, float((found - expected).detach().abs()))
         worst_gradient = max(worst_gradient, float((gradient - own_gradient).abs().max()))
     print(f"worst loss {worst_loss:.1e}, worst gradient {worst_gradient:.1e}")
     assert worst_loss <= 1e-6

@@ -1,4 +1,4 @@
-"""A run of three steps that verl can make on CPU: the tiny policy in the toolbox, one stored site and two pairs."""
+"""A run of three steps that verl can make on CPU: the tiny policy in a world of two turns, one stored site and two pairs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def config_of(sdpo: float = 0.0, trdpo: float = 0.0, source: str = "stored", **t
     return Config.model_validate(
         {
             "seed": 3,
+            "environment": {"name": "tests.engines.verl_world:open_world"},
             "training": {
                 "steps": STEPS,
                 "prompts_per_step": 2,

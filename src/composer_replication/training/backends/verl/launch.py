@@ -67,7 +67,7 @@ def train(
     job = prepared_job(policy, config, environment, examples, own)
     chosen = [*overrides(config, job, ray_address), *override]
     refuse_unknown_overrides(chosen)
-    if _steps_done(own) < config.training.steps:
+    if steps_done(own) < config.training.steps:
         _run(chosen, job, config.training.steps, progress)
     entries = list(_entries(own))
     write_atomically(folder / "metrics.jsonl", "".join(json.dumps(entry) + "\n" for entry in entries))
@@ -168,7 +168,7 @@ def _run(chosen: Sequence[str], job: Job, steps: int, progress: Progress) -> Non
         verl = subprocess.Popen(  # noqa: S603  # our own interpreter
             command, stdout=out, stderr=out, env={**os.environ, **job.env}, cwd=job.folder, start_new_session=True
         )
-        told = _steps_done(job.folder)
+        told = steps_done(job.folder)
         if told:
             progress.note(f"training goes on from step {told}")
         try:
@@ -181,7 +181,7 @@ def _run(chosen: Sequence[str], job: Job, steps: int, progress: Progress) -> Non
         finally:
             _end(verl)
     if verl.returncode:
-        saved = _steps_done(job.folder)
+        saved = steps_done(job.folder)
         raise RecomposeError(
             f"verl ended with {verl.returncode} after step {told}: {_reason(log)}",
             f"read {quoted(log)}; the same command goes on from step {saved}",
@@ -207,7 +207,7 @@ def _reason(log: Path) -> str:
     return (errors or lines or ["it wrote nothing"])[-1].strip()[:400]
 
 
-def _steps_done(own: Path) -> int:
+def steps_done(own: Path) -> int:
     """By the last whole checkpoint."""
     latest = own / "checkpoints" / "latest_checkpointed_iteration.txt"
     return int(latest.read_text()) if latest.exists() else 0

@@ -1,0 +1,114 @@
+"""verl's own entry point on Ray, on CPU through the test aid: one and two ranks, weights 0, and a worker that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("verl")
+
+from composer_replication.errors import RecomposeError, UsageError
+from composer_replication.training.backends.verl import launch
+
+from .verl_scene import STEPS, config_of, policy_of, train
+
+PLAIN = ("trainer.v1.trainer_mode=sync", "algorithm.adv_estimator=grpo")
+"""verl as it comes, but for who plays the episodes."""
+
+
+@pytest.fixture(autouse=True)
+def aid(monkeypatch):
+    monkeypatch.setenv(launch.CPU_AID, "1")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+
+
+def entries(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_weights_0_are_plain_verl(tmp_path):
+    plain, plain_steps = train(tmp_path / "plain", config_of(), override=PLAIN)
+    off, off_steps = train(tmp_path / "off", config_of())
+    assert len(plain_steps) == len(off_steps) == STEPS
+    assert any(step.policy for step in plain_steps)
+    for ours, theirs in zip(off_steps, plain_steps, strict=True):
+        assert (ours.policy, ours.grad_norm, ours.reward) == pytest.approx(
+            (theirs.policy, theirs.grad_norm, theirs.reward), abs=1e-6
+        )
+    start = policy_of(config_of()).model.state_dict()
+    weights, others = off.model.state_dict(), plain.model.state_dict()
+    assert any(not torch.equal(start[name], weights[name]) for name in weights)
+    print("apart", max(float((weights[name] - others[name]).abs().max()) for name in weights))
+    for name in weights:
+        torch.testing.assert_close(weights[name], others[name], rtol=0, atol=1e-6)
+
+
+def test_two_ranks_train_on_error_turns_of_rollouts_and_on_pairs(tmp_path, monkeypatch):
+    monkeypatch.setenv(launch.CPU_AID, "2")
+    _, steps = train(tmp_path, config_of(sdpo=0.5, trdpo=0.5, source="rollouts"))
+    assert [step.step for step in steps] == [1, 2, 3]
+    for entry in entries(tmp_path):
+        assert entry["composer/sdpo_sites"] == 4
+        assert entry["composer/replay_pairs"] == 2
+        assert entry["actor/composer_sdpo"] > 0
+    assert steps[-1].channels["replay"] < steps[0].channels["replay"]
+
+
+def test_after_a_killed_rollout_worker_the_same_command_goes_on_and_the_divergence_falls(tmp_path):
+    config = config_of(sdpo=2.0, trdpo=0.5, checkpoint_every=1)
+    killer = threading.Thread(target=kill_server_after_a_step, args=(tmp_path / "verl",))
+    killer.start()
+    with pytest.raises(RecomposeError, match="died|failed|goes on from step") as told:
+        train(tmp_path, config)
+    killer.join()
+    print("told", told.value)
+    saved = launch.steps_done(tmp_path / "verl")
+    assert 1 <= saved < STEPS
+    assert f"goes on from step {saved}" in str(told.value)
+    _, steps = train(tmp_path, config)
+    assert [step.step for step in steps] == [1, 2, 3]
+    divergences = [step.channels["sdpo"] for step in steps]
+    assert divergences[-1] < 0.8 * divergences[0]
+
+
+def kill_server_after_a_step(own: Path) -> None:
+    log = own / "verl.log"
+    while not (launch.steps_done(own) and (found := re.search(r"composer_cpu_aid_0 pid (\d+)", log.read_text()))):
+        time.sleep(0.2)
+    os.kill(int(found[1]), signal.SIGKILL)
+
+
+def test_a_plugin_that_did_not_load_is_named(monkeypatch):
+    from verl.trainer.ppo.v1 import trainer_base
+
+    launch.refuse_missing_plugin()
+    monkeypatch.delitem(trainer_base.TRAINER_REGISTRY, "composer_sync")
+    with pytest.raises(RecomposeError, match="composer_sync not registered"):
+        launch.refuse_missing_plugin()
+
+
+@pytest.mark.parametrize(
+    ("override", "named"),
+    [
+        ("actor_rollout_ref.actor.ppo_minibatch=3", "actor_rollout_ref.actor.ppo_minibatch"),
+        ("+trainer.steps=3", r"\+trainer\.steps"),
+    ],
+)
+def test_an_override_that_verl_does_not_know_is_named_before_ray_starts(tmp_path, override, named):
+    with pytest.raises(UsageError, match=named):
+        train(tmp_path, config_of(), override=(override,))
+    assert not (tmp_path / "verl" / "verl.log").exists()
+
+
+def test_without_a_gpu_and_without_the_aid_nothing_starts(tmp_path, monkeypatch):
+    monkeypatch.delenv(launch.CPU_AID)
+    with pytest.raises(UsageError, match="need a GPU"):
+        train(tmp_path, config_of())
