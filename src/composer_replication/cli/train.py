@@ -46,6 +46,7 @@ def train(
         Path | None, Parameter(help="TOML file that begins RUN: for training on an environment alone.")
     ] = None,
     backend: Annotated[str, Parameter(help=f"Who runs the steps: {', '.join(BACKENDS)}.")] = "trl",
+    url: Annotated[str | None, Parameter(help="With --backend tinker: address of the server.")] = None,
     dry_run: DryRun = False,
     selfcheck: SelfCheck = False,
     processes: Annotated[int | None, Parameter(help="With --dry-run: training processes to plan for.")] = None,
@@ -57,7 +58,7 @@ def train(
 
     Stored traces, hints and pairs are read where a channel needs them; with none that does, rollouts are enough.
     """
-    refuse_unknown_backend(backend)
+    refuse_unknown_backend(backend, url)
     if dry_run and selfcheck:
         raise UsageError("--dry-run does nothing and --selfcheck trains", "give one of them")
     if processes is not None and processes < 1:
@@ -79,7 +80,7 @@ def train(
         elif launched.number() > 1:
             _train_together(run, backend, json)
         else:
-            run_one_stage(run, "training", json, backend=backend)
+            run_one_stage(run, "training", json, backend=backend, url=url)
 
 
 def _train_together(path: Path, backend: str, as_json: bool) -> None:

@@ -34,6 +34,7 @@ from ...stored.collator import ComposerDataCollator
 from ...stored.examples import TraceExample
 from ...stored.records import TrainingStep
 from ...stored.reference import with_reference_logprobs
+from . import LOST
 from .overrides import CONFIG_FILE, STEPS_FILE, TASKS_FILE, Job, overrides, refuse_unknown_overrides
 from .stored_steps import stored_steps, write_steps
 
@@ -41,10 +42,6 @@ CPU_AID = "RECOMPOSE_VERL_CPU_AID"
 """Ranks to pretend on a machine without a GPU. A test tool: it samples one token at a time, through transformers."""
 INSIDE = "composer_replication.training.backends.verl.inside"
 LOOK_S, GRACE_S, TOLD_LINES = 1.0, 30.0, 12
-LOST = (
-    "verl gives no logits: channel 2 compares the log-probabilities of sampled tokens, so jsd_beta, top_k, token_clip "
-    "and its temperature do nothing; gradient_ratio_cap and the watchdogs are off"
-)
 
 
 def train(
@@ -62,7 +59,8 @@ def train(
     refuse_for_backend(config, "verl", processes.number())
     refuse_missing_plugin()
     warn_of_stuck_weights(policy.model, config, progress)
-    progress.note(LOST)
+    for sentence in LOST:
+        progress.note(sentence)
     own = (folder / "verl").absolute()
     job = prepared_job(policy, config, environment, examples, own)
     chosen = [*overrides(config, job, ray_address), *override]

@@ -81,7 +81,6 @@ def overrides(config: Config, job: Job, ray_address: str | None = None) -> list[
         f"{rollout}.calculate_log_probs": True,
         f"{rollout}.name": "vllm",
         f"{rollout}.tensor_model_parallel_size": 1,
-        f"{rollout}.gpu_memory_utilization": hardware.vllm_memory_share,
         f"{rollout}.log_prob_use_dynamic_bsz": True,
         f"{rollout}.log_prob_max_token_len_per_gpu": pass_tokens,
         f"{rollout}.agent.default_agent_loop": "composer",

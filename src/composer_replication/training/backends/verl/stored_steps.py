@@ -16,6 +16,7 @@ from composer_replication.objective import SdpoSettings, TrdpoSettings
 
 from ...channels import scheduled
 from ...stored.batches import StoredBatches
+from ...stored.collator import ComposerDataCollator
 from ...stored.examples import PairTokens, TraceExample
 
 
@@ -36,10 +37,10 @@ class StoredStep:
 
 def stored_steps(config: Config, stored: Sequence[TraceExample]) -> Iterator[StoredStep]:
     training, sdpo, trdpo = config.training, config.channel(SdpoSettings), config.channel(TrdpoSettings)
-    # The rows are wanted as they are, not padded to a batch.
-    batches = StoredBatches(stored, _as_they_are, training.traces_per_step, config.seed) if stored else None
+    collator = ComposerDataCollator(pad_id=0)  # for a batch, of which none is made
+    batches = StoredBatches(stored, collator, training.traces_per_step, config.seed) if stored else None
     for step in range(training.steps):
-        examples: Any = next(batches) if batches else ()
+        examples = batches.draw() if batches else []
         of_stored = sdpo.weight and sdpo.source == "stored"
         yield StoredStep(
             scheduled(sdpo.weight, sdpo.schedule).at(step, training.steps),
@@ -51,10 +52,6 @@ def stored_steps(config: Config, stored: Sequence[TraceExample]) -> Iterator[Sto
             ],
             [pair for example in (examples if trdpo.weight else ()) for pair in example.pairs],
         )
-
-
-def _as_they_are(examples: Sequence[TraceExample]) -> Any:
-    return examples
 
 
 def write_steps(path: Path, steps: Iterator[StoredStep]) -> None:

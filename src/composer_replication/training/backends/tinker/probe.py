@@ -1,0 +1,88 @@
+"""Which contract a server keeps, measured at the start of a run on adapters that are thrown away.
+
+With a huge epsilon and no memory Adam makes plain gradient steps, so the change of one log-probability is in proportion
+to the gradient. Each known way to average has proportions of its own. What fits none of them is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from composer_replication.errors import UsageError
+
+from ...step.sampled import PulledRow
+from .contract import DIVISORS, ROWS_TOGETHER, Contract
+from .server import Adam, TinkerServer
+
+TOLERANCE = 0.15
+WANTED_NATS = 0.05
+"""How far one log-probability is moved: far beyond rounding, near enough for a straight line."""
+EPSILON = 1e3
+TRIES = 8
+SHORT, LONG, PLACE = 5, 12, 3
+
+
+class Trial(NamedTuple):
+    """Requests of one step, as lengths of their rows. The first row of the first has the only pull."""
+
+    requests: Sequence[Sequence[int]]
+    pull: float = 1.0
+
+    def rows(self, ids: list[int], logprobs: list[float], sign: float) -> list[list[PulledRow]]:
+        known = [0.0, *logprobs]
+        made = [[PulledRow(ids[:n], [0.0] * n, known[:n]) for n in lengths] for lengths in self.requests]
+        made[0][0].pulls[PLACE] = sign * self.pull
+        return made
+
+    def expected(self, contract: Contract) -> float:
+        lengths = [n - 1 for request in self.requests for n in (*request, *[2] * (-len(request) % ROWS_TOGETHER))]
+        return self.pull / contract.divisor(self.requests[0][0] - 1, lengths)
+
+
+MANY = [LONG] * ROWS_TOGETHER
+TRIALS = (Trial([[LONG]]), Trial([[LONG]], 2.0), Trial([[SHORT]]), Trial([[LONG, *MANY]]), Trial([[LONG], MANY]))
+
+
+def find_contract(server: TinkerServer, ids: list[int]) -> Contract:
+    """`ids` is a text that the model knows, at least `LONG` tokens; `server` has adapters to throw away."""
+    server.contract = Contract()
+    scale = _scale(server, ids)
+    found = [_moved(server, ids, trial, scale) for trial in TRIALS]
+    misses = {name: _miss(found, [trial.expected(Contract(name)) for trial in TRIALS]) for name in DIVISORS}
+    best = min(misses, key=lambda name: misses[name])
+    if misses[best] > TOLERANCE:
+        told = ", ".join(f"{value / found[0]:.3g}" for value in found)
+        raise UsageError(
+            f"{server.url} keeps no contract that is known here: gradients in proportions of {told}, where a sum has "
+            "1, 2, 1, 1, 1",
+            "use another server, or --backend trl",
+        )
+    return Contract(best)
+
+
+def _scale(server: TinkerServer, ids: list[int]) -> float:
+    """The step with which a pull of 1 moves its log-probability about as far as wanted."""
+    scale = 1e-3
+    for _ in range(TRIES):
+        moved = _moved(server, ids, TRIALS[0], scale)
+        if WANTED_NATS / 2 < moved < WANTED_NATS * 2:
+            return scale
+        scale *= min(1e3, max(1e-3, WANTED_NATS / moved)) if moved > 0 else 1e2
+    raise UsageError(f"a gradient step on {server.url} does not move what it should", "read the server's log")
+
+
+def _moved(server: TinkerServer, ids: list[int], trial: Trial, scale: float) -> float:
+    """One step forth and one back: what is curved cancels out, and the adapters are where they were."""
+    plain = Adam(scale * EPSILON, beta1=0.0, beta2=0.0, eps=EPSILON, grad_clip_norm=0.0)
+    seen = [server.read([ids[:LONG]])[0]]
+    for sign in (1.0, -1.0):
+        server.send(*trial.rows(ids, seen[-1], sign))
+        server.step(plain)
+        seen.append(server.read([ids[:LONG]])[0])
+    before, there, back = (logprobs[PLACE - 1] for logprobs in seen)
+    return there - (before + back) / 2
+
+
+def _miss(found: Sequence[float], expected: Sequence[float]) -> float:
+    return max(abs(value / found[0] * expected[0] / ours - 1) for value, ours in zip(found, expected, strict=True))
