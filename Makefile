@@ -12,7 +12,7 @@ export HF_HUB_OFFLINE ?= 1
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: quickstart test browser engines engines-tinker viewer faults benchmarks lint types structure experiment-000 clean
+.PHONY: quickstart test browser engines engines-tinker engines-verl viewer faults benchmarks lint types structure experiment-000 clean
 
 quickstart: .venv/train-installed
 	$(BIN)/recompose quickstart
@@ -26,10 +26,13 @@ browser: .venv/browser-installed
 	$(BIN)/python -m pytest tests/browser
 
 # Each engine of docs/engines.md at small size on CPU, in an environment of its own where it conflicts with ours.
-engines: engines-tinker
+engines: engines-tinker engines-verl
 
 engines-tinker: .venv/dev-installed .venv-tinker/installed
 	$(BIN)/python -m pytest tests/engines/test_tinker*.py
+
+engines-verl: .venv-verl/installed
+	.venv-verl/bin/python -m pytest tests/engines/test_verl*.py
 
 # The page that the package serves, from its sources. The same sources give the same bytes.
 viewer:
@@ -94,5 +97,14 @@ PYTHON312 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python) p
 	@.venv-tinker/bin/pip install --no-input --no-compile --progress-bar off --requirement $< 2>&1 | $(COLLECTED)
 	@touch $@
 
+# verl wants transformers of before 5.11, and TRL that of 5.17 and later.
+.venv-verl/installed: pyproject.toml engines/verl/requirements.txt
+	@echo "Setting up .venv-verl (once, about two minutes):"
+	@$(PYTHON) -m venv .venv-verl
+	@.venv-verl/bin/pip install --no-input --no-compile --progress-bar off torch==2.13.0 2>&1 | $(COLLECTED)
+	@.venv-verl/bin/pip install --no-input --no-compile --progress-bar off \
+		--requirement engines/verl/requirements.txt --editable '.[verl]' 2>&1 | $(COLLECTED)
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-verifiers .venv-tinker runs
+	rm -rf .venv .venv-verifiers .venv-tinker .venv-verl runs

@@ -1,4 +1,4 @@
-"""Our loss for verl against the sampled-token composite, in float64: over micro-batches and ranks, value and gradient."""
+"""Our loss for verl against the sampled-token composite in float64, over micro-batches and ranks: value, gradient."""
 
 from __future__ import annotations
 
@@ -124,4 +124,6 @@ def test_a_batch_without_columns_has_verls_own_loss():
     data["old_log_probs"], data["advantages"] = _nested([torch.zeros(3)]), _nested([torch.ones(3)])
     tu.assign_non_tensor(data, dp_size=1, batch_num_tokens=3, global_batch_size=1)
     output = {"log_probs": _nested([torch.randn(5)])}
-    assert torch.equal(composer_loss(FSDPActorConfig(**ACTOR), output, data)[0], ppo_loss(FSDPActorConfig(**ACTOR), output, data)[0])
+    assert torch.equal(
+        composer_loss(FSDPActorConfig(**ACTOR), output, data)[0], ppo_loss(FSDPActorConfig(**ACTOR), output, data)[0]
+    )

@@ -1,4 +1,4 @@
-"""A run of three steps that verl can make on CPU: the tiny policy in a world of two turns, one stored site and two pairs."""
+"""A run that verl can make on CPU: the tiny policy in a world of two turns, one stored site and two pairs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from composer_replication.progress import Silent
 from composer_replication.training.backends.verl import launch
 from composer_replication.training.models.loading import Policy, load_policy
 from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
+
+from .verl_cpu import cpu_overrides
 
 STEPS = 3
 
@@ -59,10 +61,17 @@ def examples_of(policy: Policy) -> list[TraceExample]:
     ]
 
 
-def train(folder: Path, config: Config, *, with_stored: bool = True, override: tuple[str, ...] = ()):
-    """The policy as it was trained, and the entries of `metrics.jsonl`."""
+def train(folder: Path, config: Config, ranks: int = 1, override: tuple[str, ...] = ()):
+    """The policy as it was trained, and a record of each step."""
     policy = policy_of(config)
     with open_environment(config) as environment:
-        examples = examples_of(policy) if with_stored else []
-        steps = launch.train(policy, config, environment, examples, folder, Silent(), override=override)
+        steps = launch.train(
+            policy,
+            config,
+            environment,
+            examples_of(policy),
+            folder,
+            Silent(),
+            override=(*cpu_overrides(ranks), *override),
+        )
     return policy, steps

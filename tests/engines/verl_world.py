@@ -10,10 +10,8 @@ WORDS = ("read write the file app.py done now please", ERROR)
 
 
 class Task:
-    labels: dict[str, str] = {}
-
     def __init__(self, task_id: str) -> None:
-        self.task_id = task_id
+        self.task_id, self.labels = task_id, {}
         self.messages = [
             {"role": "system", "content": "read write"},
             {"role": "user", "content": f"read the file {task_id.partition('-')[2]}"},

@@ -1,7 +1,7 @@
 """The added channels for engines that give no logits: from the log-probabilities of the sampled tokens alone.
 
-    channel 2   w · ½ (log π − log π(hinted))²     its gradient is that of reverse KL on average over samples
-    channel 3   s · log π                          linear, with the slope s of the preference at the policy as it is
+channel 2   w · ½ (log π − log π(hinted))²     its gradient is that of reverse KL on average over samples
+channel 3   s · log π                          linear, with the slope s of the preference at the policy as it is
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def preference_slopes(chosen_B: Tensor, rejected_B: Tensor, *reference: Tensor, 
     chosen_B, rejected_B = chosen_B.detach().requires_grad_(), rejected_B.detach().requires_grad_()
     with torch.enable_grad():
         found = preference_loss(chosen_B, rejected_B, *reference, **settings)
-        slopes = torch.autograd.grad(found.loss, [chosen_B, rejected_B], allow_unused=True)
-    filled = [torch.zeros_like(chosen_B) if slope is None else slope for slope in slopes]
-    return Slopes(*filled, found._replace(loss=found.loss.detach()))
+        chosen, rejected = torch.autograd.grad(
+            found.loss, [chosen_B, rejected_B], allow_unused=True, materialize_grads=True
+        )
+    return Slopes(chosen, rejected, found._replace(loss=found.loss.detach()))

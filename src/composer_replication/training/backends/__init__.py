@@ -19,16 +19,19 @@ BACKENDS = {
     "tinker": "composer_replication.training.train_tinker:train",
     "verl": "composer_replication.training.backends.verl.launch:train",
 }
-AT_A_URL = ("tinker",)
-"""Those whose steps a server makes."""
+OPTIONS = {"url": "tinker", "ray_address": "verl", "override": "verl"}
+"""Of the command line: what only one of them takes."""
 
 
-def refuse_unknown_backend(name: str, url: str | None = None) -> None:
+def refuse_unknown_backend(name: str, **options: Any) -> None:
+    """`options` as they were given; those that were not are empty."""
     if name not in BACKENDS:
         raise UsageError(f"no backend {name}", f"choose one of {', '.join(BACKENDS)}")
-    if url and name not in AT_A_URL:
-        raise UsageError(f"--url does nothing with --backend {name}", "take it out, or use --backend tinker")
-    if not url and name in AT_A_URL:
+    for option, taker in OPTIONS.items():
+        if options.get(option) and name != taker:
+            told = f"--{option.replace('_', '-')} does nothing with --backend {name}"
+            raise UsageError(told, f"take it out, or use --backend {taker}")
+    if name == "tinker" and not options.get("url"):
         raise UsageError(f"--backend {name} trains on a server", "give its address: --url http://…")
 
 

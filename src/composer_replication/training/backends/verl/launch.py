@@ -1,7 +1,8 @@
 """`--backend verl`: writes what verl's processes read, starts its own entry point, and brings the weights back.
 
-Reads the policy, the config and stored examples. Writes `RUN/training/verl` (config, tasks, what each step learns from
-stored traces, checkpoints, verl's log) and `RUN/training/metrics.jsonl`. The same command goes on from the last checkpoint.
+Reads the policy, the config and stored examples. Writes `RUN/training/verl` (config, tasks, what each step learns
+from stored traces, checkpoints, verl's log) and `RUN/training/metrics.jsonl`. The same command goes on from the last
+checkpoint.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import torch
 from composer_replication.config import Config
 from composer_replication.environments.protocol import Environment, EnvironmentTask
 from composer_replication.errors import RecomposeError, UsageError, quoted
-from composer_replication.objective import SdpoSettings, TrdpoSettings
 from composer_replication.progress import Progress
 from composer_replication.runs import write_atomically
 
@@ -38,8 +38,6 @@ from . import LOST
 from .overrides import CONFIG_FILE, STEPS_FILE, TASKS_FILE, Job, overrides, refuse_unknown_overrides
 from .stored_steps import stored_steps, write_steps
 
-CPU_AID = "RECOMPOSE_VERL_CPU_AID"
-"""Ranks to pretend on a machine without a GPU. A test tool: it samples one token at a time, through transformers."""
 INSIDE = "composer_replication.training.backends.verl.inside"
 LOOK_S, GRACE_S, TOLD_LINES = 1.0, 30.0, 12
 
@@ -57,6 +55,7 @@ def train(
 ) -> list[TrainingStep]:
     refuse_what_would_do_nothing(config, processes.number())
     refuse_for_backend(config, "verl", processes.number())
+    refuse_no_accelerator()
     refuse_missing_plugin()
     warn_of_stuck_weights(policy.model, config, progress)
     for sentence in LOST:
@@ -75,7 +74,7 @@ def train(
 
 
 def refuse_missing_plugin() -> None:
-    """verl says nothing of a plugin that it could not load, so its registers are asked, and our modules for the reason."""
+    """verl is silent about a plugin that it could not load, so its registers are asked, and our module for the reason."""
     try:
         algorithms, loops, trainers = (
             import_module(name)
@@ -116,7 +115,9 @@ def prepared_job(
 ) -> Job:
     own.mkdir(parents=True, exist_ok=True)
     collator = ComposerDataCollator(policy.tokenizer.pad_token_id)
-    with torch.autocast(policy.model.device.type, torch.bfloat16, enabled=config.hardware.autocasts(torch.cuda.is_available())):
+    with torch.autocast(
+        policy.model.device.type, torch.bfloat16, enabled=config.hardware.autocasts(torch.cuda.is_available())
+    ):
         stored = with_reference_logprobs(policy, examples, collator, own.parent / "reference.json")
     write_atomically(own / CONFIG_FILE, config.model_dump_json())
     write_steps(own / STEPS_FILE, stored_steps(config, stored))
@@ -124,22 +125,22 @@ def prepared_job(
     write_tasks(own / TASKS_FILE, tasks)
     if not (own / "start").exists():
         policy.save(own / "start")
-    asked_ranks = os.environ.get(CPU_AID)
-    on_cpu = not torch.cuda.is_available()
-    if on_cpu and not asked_ranks:
-        raise UsageError(
-            "verl samples with vLLM or SGLang, which need a GPU, and there is none",
-            f"to try the wiring alone, set {CPU_AID}=1: a test tool, not for use",
-        )
     longest = max(len(policy.tokens.prompt(task.messages)) for task in tasks)
     attempt = len(list(own.glob("metrics-*.jsonl")))
-    env = {"VERL_FILE_LOGGER_PATH": str(own / f"metrics-{attempt}.jsonl"), "TOKENIZERS_PARALLELISM": "false"}
-    if on_cpu:
-        # Without an accelerator verl knows no platform, and Ray would hide the GPUs that exist by name alone.
-        env |= {"VERL_USE_EXTERNAL_MODULES": f"{INSIDE}.cpu_aid", "VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda"}
-        env |= {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "OMP_NUM_THREADS": "1"}
-    ranks = int(asked_ranks or 1) if on_cpu else torch.cuda.device_count()
-    return Job(own, own / "start", ranks, longest, environment.limits, env, on_cpu)
+    env = {name: value for name, value in os.environ.items() if name.startswith("VERL_")}
+    env |= {"VERL_FILE_LOGGER_PATH": str(own / f"metrics-{attempt}.jsonl"), "TOKENIZERS_PARALLELISM": "false"}
+    on_gpu = torch.cuda.is_available()
+    ranks = torch.cuda.device_count() if on_gpu else 1
+    return Job(own, own / "start", ranks, longest, environment.limits, env, on_gpu)
+
+
+def refuse_no_accelerator() -> None:
+    """Unless verl is told of one that torch does not call a GPU."""
+    if not torch.cuda.is_available() and "VERL_PLATFORM" not in os.environ:
+        raise UsageError(
+            "verl samples with vLLM or SGLang, which need a GPU, and there is none",
+            "docs/engines/verl.md names a test tool that tries the wiring on a CPU",
+        )
 
 
 def write_tasks(path: Path, tasks: Sequence[EnvironmentTask]) -> None:

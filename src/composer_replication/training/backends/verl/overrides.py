@@ -36,8 +36,7 @@ class Job:
     limits: EpisodeLimits
     env: Mapping[str, str]
     """For all of verl's processes."""
-    on_cpu: bool = False
-    """With the test aid."""
+    on_gpu: bool = True
 
 
 def overrides(config: Config, job: Job, ray_address: str | None = None) -> list[str]:
@@ -45,7 +44,7 @@ def overrides(config: Config, job: Job, ray_address: str | None = None) -> list[
     response_tokens = job.limits.room(training.max_turn_tokens)
     row_tokens = max(job.prompt_tokens + response_tokens, training.max_tokens)
     pass_tokens = row_tokens * (hardware.rollouts_per_device or ROOM)
-    precision = "bf16" if hardware.autocasts(on_gpu=not job.on_cpu) else "fp32"
+    precision = "bf16" if hardware.autocasts(job.on_gpu) else "fp32"
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     chosen: dict[str, Any] = {
         "data.train_files": str(job.folder / TASKS_FILE),
@@ -105,7 +104,6 @@ def overrides(config: Config, job: Job, ray_address: str | None = None) -> list[
         "+composer.folder": str(job.folder),
         **{f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}": value for name, value in job.env.items()},
         **({"+ray_kwargs.ray_init.address": ray_address} if ray_address else {}),
-        **(_on_cpu(job.ranks) if job.on_cpu else {}),
     }
     return [f"{key}={_written(value)}" for key, value in chosen.items()]
 
@@ -125,23 +123,6 @@ def refuse_unknown_overrides(chosen: Sequence[str]) -> None:
     except HydraException as error:
         reason = " ".join(str(error).split())
         raise UsageError(f"verl's schema refuses an override: {reason[:300]}", "mend it, or take it out") from error
-
-
-def _on_cpu(ranks: int) -> dict[str, Any]:
-    """For the test aid: no flash attention, no compiler, and GPUs that exist by name alone."""
-    return {
-        "actor_rollout_ref.rollout.name": "composer_cpu_aid",
-        "actor_rollout_ref.rollout.free_cache_engine": False,
-        "actor_rollout_ref.model.use_remove_padding": False,
-        "+actor_rollout_ref.model.override_config.attn_implementation": "sdpa",
-        "actor_rollout_ref.actor.use_torch_compile": False,
-        "actor_rollout_ref.actor.fsdp_config.use_torch_compile": False,
-        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
-        "trainer.device": "cpu",
-        "ray_kwargs.ray_init.num_cpus": 16,
-        "+ray_kwargs.ray_init.num_gpus": ranks,
-        "+ray_kwargs.ray_init.include_dashboard": False,
-    }
 
 
 def _written(value: Any) -> str:

@@ -66,4 +66,6 @@ def read_steps(path: Path) -> list[StoredStep]:
 
 def _step(line: dict[str, Any]) -> StoredStep:
     sites, pairs = (line.pop(key) for key in ("sites", "pairs"))
-    return StoredStep(**line, sites=[StoredSite(**site) for site in sites], pairs=[PairTokens(**pair) for pair in pairs])
+    return StoredStep(
+        **line, sites=[StoredSite(**site) for site in sites], pairs=[PairTokens(**pair) for pair in pairs]
+    )

@@ -71,7 +71,9 @@ class Player:
             num_turns=2 * len(rollout.turns) + 1,
             metrics=AgentLoopMetrics(),
             extra_fields={
-                "composer_sites": [(site.start, site.end, site.teacher_context) for site in self._sites(rollout, trace)],
+                "composer_sites": [
+                    (site.start, site.end, site.teacher_context) for site in self._sites(rollout, trace)
+                ],
                 "min_global_steps": min(versions, default=0),
                 "max_global_steps": max(versions, default=0),
                 "turn_scores": [],
@@ -103,9 +105,7 @@ class ServerTurns:
     def connected(self) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
-    async def write(
-        self, context: Sequence[int], *, max_new_tokens: int, temperature: float, seed: int
-    ) -> SampledTurn:
+    async def write(self, context: Sequence[int], *, max_new_tokens: int, temperature: float, seed: int) -> SampledTurn:
         # SGLang calls it otherwise and refuses what it does not know.
         seeded = {} if self._client.config.actor_rollout_ref.rollout.name == "sglang" else {"seed": seed}
         written = await self._client.generate(

@@ -22,11 +22,13 @@ COLUMNS = ("composer_teacher", "composer_weight", "composer_slope")
 
 def composer_loss(config: Any, model_output: dict[str, Any], data: Any, dp_group: Any = None) -> tuple[Any, dict]:
     loss, metrics = ppo_loss(config, model_output, data, dp_group)
-    if COLUMNS[0] not in data.keys():
+    if COLUMNS[0] not in data:
         return loss, metrics
     logprobs = no_padding_2_padding(model_output["log_probs"], data)
     columns = data.select(*COLUMNS).to_padded_tensor()
     terms = sampled_terms(logprobs, *(columns[name].to(logprobs.device) for name in COLUMNS))
     for name, term in zip(("sdpo", "replay"), terms, strict=True):
-        metrics[f"actor/composer_{name}"] = Metric(value=term.detach() * data["dp_size"], aggregation=AggregationType.SUM)
+        metrics[f"actor/composer_{name}"] = Metric(
+            value=term.detach() * data["dp_size"], aggregation=AggregationType.SUM
+        )
     return loss + data["dp_size"] * (terms.distilled + terms.preferred), metrics

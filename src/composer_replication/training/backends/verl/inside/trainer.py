@@ -35,7 +35,16 @@ from ..overrides import CONFIG_FILE, STEPS_FILE
 from ..stored_steps import StoredStep, read_steps
 from .loss import COLUMNS, composer_loss
 
-FIELDS = ("prompts", "responses", "input_ids", "position_ids", "response_mask", "loss_mask", "advantages", "old_log_probs")
+FIELDS = (
+    "prompts",
+    "responses",
+    "input_ids",
+    "position_ids",
+    "response_mask",
+    "loss_mask",
+    "advantages",
+    "old_log_probs",
+)
 OPTIONAL_FIELDS = ("ref_log_prob", "rollout_is_weights")
 ALIVE_WITHIN_S = 60
 
@@ -171,13 +180,16 @@ class ComposerTrainer(PPOTrainerSync):
     def _with_rows(self, batch: KVBatchMeta, columns: list[Columns], rows: list[Row]) -> KVBatchMeta:
         ranks = self.actor_rollout_wg.world_size
         spare = -(len(batch.keys) + len(rows)) % ranks
-        rows, columns = rows + rows[-1:] * spare, columns + [Columns.empty(len(rows[-1].turn))] * spare if spare else columns
+        rows, columns = (
+            rows + rows[-1:] * spare,
+            columns + [Columns.empty(len(rows[-1].turn))] * spare if spare else columns,
+        )
         keys = [f"composer{self.global_steps}_{place}_0" for place in range(len(rows))]
         if rows:
             silent = [torch.zeros(len(row.turn)) for row in rows]
             fields = _fields(rows) | {name: _nested(silent) for name in ("advantages", "old_log_probs")}
             found = tq.kv_batch_get(keys=batch.keys[:1], partition_id=batch.partition_id)
-            present = [name for name in OPTIONAL_FIELDS if name in found.keys()]
+            present = [name for name in OPTIONAL_FIELDS if name in found]
             fields |= {name: _nested(silent) for name in present}
             tq.kv_batch_put(
                 keys=keys,

@@ -1,16 +1,18 @@
-"""TEST TOOL, not for use: verl on machines without an accelerator, so that the wiring can be tried.
+"""TEST TOOL, not for use: verl on a machine without an accelerator, so that the wiring can be tried.
+
+    .venv-verl/bin/python -m tests.engines.verl_cpu RANKS RUN [arguments of recompose train]
 
 A platform called `cpu`, and a rollout server that samples one token at a time through transformers. verl samples with
 vLLM or SGLang; their kernels, weight transfer and speed are not tried by this.
 """
 
-# pyright: basic, reportMissingImports=false
-
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import nullcontext
 from datetime import timedelta
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -23,6 +25,33 @@ from verl.workers.rollout import base
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput
 
 NAME = "composer_cpu_aid"
+MODULE = "tests.engines.verl_cpu"
+ENVIRONMENT = {
+    "VERL_USE_EXTERNAL_MODULES": MODULE,
+    "VERL_PLATFORM": "cpu",
+    "VERL_ENGINE_DEVICE": "cuda",  # the engine is registered for this one and for NPUs
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": str(Path(__file__).parents[2]),
+}
+
+
+def cpu_overrides(ranks: int) -> tuple[str, ...]:
+    """No flash attention, no compiler, and GPUs that exist by name alone."""
+    return (
+        f"actor_rollout_ref.rollout.name={NAME}",
+        "actor_rollout_ref.rollout.free_cache_engine=False",
+        "actor_rollout_ref.model.use_remove_padding=False",
+        "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
+        "actor_rollout_ref.actor.use_torch_compile=False",
+        "actor_rollout_ref.actor.fsdp_config.use_torch_compile=False",
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+        "trainer.device=cpu",
+        f"trainer.n_gpus_per_node={ranks}",
+        "ray_kwargs.ray_init.num_cpus=16",
+        f"+ray_kwargs.ray_init.num_gpus={ranks}",
+        "+ray_kwargs.ray_init.include_dashboard=False",
+    )
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -37,14 +66,17 @@ def _device_module() -> ModuleType:
         setattr(module, name, _nothing)
     for name in ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"):
         setattr(module, name, lambda *_: 0)
-    module.is_available = lambda: False
-    module.current_device = lambda: "cpu"
-    module.device_count = lambda: 1
-    module.mem_get_info = lambda *_: (1, 1)
-    module.get_device_name = lambda *_: "CPU"
-    module.manual_seed = module.manual_seed_all = torch.manual_seed
-    module.get_rng_state = lambda *_: torch.get_rng_state()
-    module.set_rng_state = lambda state, *_: torch.set_rng_state(state)
+    vars(module).update(
+        is_available=lambda: False,
+        current_device=lambda: "cpu",
+        device_count=lambda: 1,
+        mem_get_info=lambda *_: (1, 1),
+        get_device_name=lambda *_: "CPU",
+        manual_seed=torch.manual_seed,
+        manual_seed_all=torch.manual_seed,
+        get_rng_state=lambda *_: torch.get_rng_state(),
+        set_rng_state=lambda state, *_: torch.set_rng_state(state),
+    )
     return module
 
 
@@ -162,4 +194,12 @@ class TransformersAdapter(base.BaseRollout):
 
 
 RolloutReplicaRegistry.register(NAME, lambda: TransformersReplica)
-base._ROLLOUT_REGISTRY[(NAME, "async")] = f"{__name__}.TransformersAdapter"
+base._ROLLOUT_REGISTRY[(NAME, "async")] = f"{MODULE}.TransformersAdapter"
+
+if __name__ == "__main__":
+    from composer_replication.__main__ import main
+
+    os.environ.update(ENVIRONMENT)
+    asked = [part for override in cpu_overrides(int(sys.argv[1])) for part in ("--override", override)]
+    sys.argv = ["recompose", "train", *sys.argv[2:], "--backend", "verl", *asked]
+    main()
