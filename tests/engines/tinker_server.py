@@ -26,7 +26,12 @@ class Server:
 
     def start(self) -> None:
         """With the folder and the database of before."""
-        own = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "VIRTUAL_ENV": str(ENVIRONMENT), "HF_HUB_OFFLINE": "1"}
+        own = {
+            "JAX_PLATFORMS": "cpu",
+            "CUDA_VISIBLE_DEVICES": "",
+            "VIRTUAL_ENV": str(ENVIRONMENT),
+            "HF_HUB_OFFLINE": "1",
+        }
         path = f"{ENVIRONMENT / 'bin'}:{os.environ['PATH']}"
         command = [
             *("uv", "run", "--active", "--no-project", "-m", "skyrl.tinker.api", "--backend", "jax"),

@@ -117,7 +117,9 @@ def test_a_hint_that_favours_the_turn_teaches_nothing_but_counts():
 
 def test_stored_sites_of_a_trace_share_one_row():
     sites = [SiteTokens(2, 4, [9, 1, 2]), SiteTokens(5, 6, [9, 1, 2, 3, 4, 5])]
-    taught = stored_turns([TraceExample([1, 2, 3, 4, 5, 6, 7, 8], [0] * 8, 0.0, sites=sites), TraceExample([1], [0], 0)])
+    taught = stored_turns(
+        [TraceExample([1, 2, 3, 4, 5, 6, 7, 8], [0] * 8, 0.0, sites=sites), TraceExample([1], [0], 0)]
+    )
     assert taught[0].row is taught[1].row
     assert taught[0].row.ids == [1, 2, 3, 4, 5, 6]
     assert [turn.turn_ids for turn in taught] == [[3, 4], [6]]
