@@ -11,9 +11,8 @@ from pathlib import Path
 
 import httpx
 
-ENVIRONMENT = Path(os.environ.get("RECOMPOSE_TINKER_ENV", Path(__file__).parents[2] / ".venv-tinker"))
+SERVE = Path(__file__).parents[2] / "engines" / "tinker" / "serve"
 START_S = 180
-SETTINGS = '{"max_lora_adapters":16,"max_lora_rank":8,"train_micro_batch_size":16,"sample_max_num_sequences":16}'
 
 
 class Server:
@@ -26,25 +25,12 @@ class Server:
 
     def start(self) -> None:
         """With the folder and the database of before."""
-        own = {
-            "JAX_PLATFORMS": "cpu",
-            "CUDA_VISIBLE_DEVICES": "",
-            "VIRTUAL_ENV": str(ENVIRONMENT),
-            "HF_HUB_OFFLINE": "1",
-        }
-        path = f"{ENVIRONMENT / 'bin'}:{os.environ['PATH']}"
-        command = [
-            *("uv", "run", "--active", "--no-project", "-m", "skyrl.tinker.api", "--backend", "jax"),
-            *("--base-model", str(self._model), "--host", "127.0.0.1", "--port", str(self._port)),
-            *("--checkpoints-base", str(self._folder / "checkpoints")),
-            *("--database-url", f"sqlite:///{self._folder / 'tinker.db'}", "--backend-config", SETTINGS),
-        ]
+        command = [str(SERVE), str(self._model), str(self._folder), str(self._port)]
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         with (self._folder / "log").open("a") as log:
             self._process = subprocess.Popen(
                 command,
-                env={**environment, **own, "PATH": path},
-                cwd=self._folder,
+                env={**environment, "SAMPLE_ROWS": "16", "HF_HUB_OFFLINE": "1"},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
