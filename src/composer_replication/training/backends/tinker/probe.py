@@ -20,7 +20,9 @@ WANTED_NATS = 0.05
 """How far one log-probability is moved: far beyond rounding, near enough for a straight line."""
 EPSILON = 1e3
 TRIES = 8
-SHORT, LONG, PLACE = 5, 12, 3
+SHORT, LONG = 5, 12
+USUAL_NATS = -2.0
+"""A token that is sure, or out of the question, moves in no straight line."""
 
 
 class Trial(NamedTuple):
@@ -29,10 +31,10 @@ class Trial(NamedTuple):
     requests: Sequence[Sequence[int]]
     pull: float = 1.0
 
-    def rows(self, ids: list[int], logprobs: list[float], sign: float) -> list[list[PulledRow]]:
+    def rows(self, ids: list[int], logprobs: list[float], place: int, sign: float) -> list[list[PulledRow]]:
         known = [0.0, *logprobs]
         made = [[PulledRow(ids[:n], [0.0] * n, known[:n]) for n in lengths] for lengths in self.requests]
-        made[0][0].pulls[PLACE] = sign * self.pull
+        made[0][0].pulls[place] = sign * self.pull
         return made
 
     def expected(self, contract: Contract) -> float:
@@ -44,11 +46,15 @@ MANY = [LONG] * ROWS_TOGETHER
 TRIALS = (Trial([[LONG]]), Trial([[LONG]], 2.0), Trial([[SHORT]]), Trial([[LONG, *MANY]]), Trial([[LONG], MANY]))
 
 
-def find_contract(server: TinkerServer, ids: list[int]) -> Contract:
-    """`ids` is a text that the model knows, at least `LONG` tokens; `server` has adapters to throw away."""
+def find_contract(server: TinkerServer, text: list[int]) -> Contract:
+    """From a text of at least `LONG` tokens; `server` has adapters to throw away."""
     server.contract = Contract()
-    scale = _scale(server, ids)
-    found = [_moved(server, ids, trial, scale) for trial in TRIALS]
+    # Backwards, so that the model is not sure of it.
+    ids = text[::-1][:LONG]
+    (logprobs,) = server.read([ids])
+    place = min(range(1, SHORT), key=lambda place: abs(logprobs[place - 1] - USUAL_NATS))
+    scale = _scale(server, ids, place)
+    found = [_moved(server, ids, place, trial, scale) for trial in TRIALS]
     misses = {name: _miss(found, [trial.expected(Contract(name)) for trial in TRIALS]) for name in DIVISORS}
     best = min(misses, key=lambda name: misses[name])
     if misses[best] > TOLERANCE:
@@ -61,26 +67,26 @@ def find_contract(server: TinkerServer, ids: list[int]) -> Contract:
     return Contract(best)
 
 
-def _scale(server: TinkerServer, ids: list[int]) -> float:
+def _scale(server: TinkerServer, ids: list[int], place: int) -> float:
     """The step with which a pull of 1 moves its log-probability about as far as wanted."""
-    scale = 1e-3
+    scale = 1e-2
     for _ in range(TRIES):
-        moved = _moved(server, ids, TRIALS[0], scale)
+        moved = _moved(server, ids, place, TRIALS[0], scale)
         if WANTED_NATS / 2 < moved < WANTED_NATS * 2:
             return scale
-        scale *= min(1e3, max(1e-3, WANTED_NATS / moved)) if moved > 0 else 1e2
+        scale *= min(1e2, max(1e-2, WANTED_NATS / moved)) if moved > 0 else 0.1
     raise UsageError(f"a gradient step on {server.url} does not move what it should", "read the server's log")
 
 
-def _moved(server: TinkerServer, ids: list[int], trial: Trial, scale: float) -> float:
+def _moved(server: TinkerServer, ids: list[int], place: int, trial: Trial, scale: float) -> float:
     """One step forth and one back: what is curved cancels out, and the adapters are where they were."""
     plain = Adam(scale * EPSILON, beta1=0.0, beta2=0.0, eps=EPSILON, grad_clip_norm=0.0)
-    seen = [server.read([ids[:LONG]])[0]]
+    seen = server.read([ids])
     for sign in (1.0, -1.0):
-        server.send(*trial.rows(ids, seen[-1], sign))
+        server.send(*trial.rows(ids, seen[-1], place, sign))
         server.step(plain)
-        seen.append(server.read([ids[:LONG]])[0])
-    before, there, back = (logprobs[PLACE - 1] for logprobs in seen)
+        seen += server.read([ids])
+    before, there, back = (logprobs[place - 1] for logprobs in seen)
     return there - (before + back) / 2
 
 
