@@ -74,7 +74,7 @@ def train(
 
 
 def refuse_missing_plugin() -> None:
-    """verl is silent about a plugin that it could not load, so its registers are asked, and our module for the reason."""
+    """verl is silent about a plugin that it could not load, so its registers are asked, and we for the reason."""
     try:
         algorithms, loops, trainers = (
             import_module(name)
