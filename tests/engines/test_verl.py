@@ -16,7 +16,7 @@ import torch
 pytest.importorskip("verl")
 
 from composer_replication.errors import RecomposeError, UsageError
-from composer_replication.training.backends.verl import launch
+from composer_replication.training import train_verl
 
 from .verl_cpu import ENVIRONMENT
 from .verl_scene import STEPS, config_of, policy_of, train
@@ -70,7 +70,7 @@ def test_after_a_killed_rollout_worker_the_same_command_goes_on_and_the_divergen
         train(tmp_path, config)
     killer.join()
     print("told", told.value)
-    saved = launch.steps_done(tmp_path / "verl")
+    saved = train_verl.steps_done(tmp_path / "verl")
     assert 1 <= saved < STEPS
     assert f"goes on from step {saved}" in str(told.value)
     _, steps = train(tmp_path, config)
@@ -81,7 +81,7 @@ def test_after_a_killed_rollout_worker_the_same_command_goes_on_and_the_divergen
 
 def kill_server_after_a_step(own: Path) -> None:
     log = own / "verl.log"
-    while not (launch.steps_done(own) and (found := re.search(r"composer_cpu_aid_0 pid (\d+)", log.read_text()))):
+    while not (train_verl.steps_done(own) and (found := re.search(r"composer_cpu_aid_0 pid (\d+)", log.read_text()))):
         time.sleep(0.2)
     os.kill(int(found[1]), signal.SIGKILL)
 
@@ -89,10 +89,10 @@ def kill_server_after_a_step(own: Path) -> None:
 def test_a_plugin_that_did_not_load_is_named(monkeypatch):
     from verl.trainer.ppo.v1 import trainer_base
 
-    launch.refuse_missing_plugin()
+    train_verl.refuse_missing_plugin()
     monkeypatch.delitem(trainer_base.TRAINER_REGISTRY, "composer_sync")
     with pytest.raises(RecomposeError, match="composer_sync not registered"):
-        launch.refuse_missing_plugin()
+        train_verl.refuse_missing_plugin()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from verl.workers.config import FSDPActorConfig
 from composer_replication.objective import SdpoSettings, TrdpoSettings
 from composer_replication.training.backends.verl.inside.loss import COLUMNS, composer_loss
 from composer_replication.training.backends.verl.inside.trainer import _fields, _nested
-from composer_replication.training.backends.verl.lesson_rows import Columns, Row, pair_columns, site_columns
+from composer_replication.training.backends.verl.lesson_rows import Columns, ScoredRow, pair_columns, site_columns
 from composer_replication.training.stored.examples import PairTokens
 from tests.golden.composites.reference import Case, Pair, Site, sampled_logprobs, sampled_token
 from tests.golden.composites.reference import Row as GoldenRow
@@ -63,8 +63,8 @@ def verl_loss(model: Bigrams, case: Case, ranks: int, micro: int) -> torch.Tenso
         PairTokens(p.prompt, p.chosen, p.rejected, p.reference_chosen, p.reference_rejected, p.smoothing)
         for p in case.batches[0]
     ]
-    sides = [Row(pair.prompt, side) for pair in pairs for side in (pair.chosen, pair.rejected)]
-    rows = [Row(row.prompt, row.completion) for row in case.rows]
+    sides = [ScoredRow(pair.prompt, side) for pair in pairs for side in (pair.chosen, pair.rejected)]
+    rows = [ScoredRow(row.prompt, row.completion) for row in case.rows]
     with torch.no_grad():
         own = [sampled_logprobs(model, row.context, row.turn) for row in [*rows, *sides]]
         teacher = [
@@ -118,7 +118,7 @@ def test_loss_and_gradient_are_those_of_the_composite_over_a_thousand_batches():
 def test_a_batch_without_columns_has_verls_own_loss():
     from verl.workers.utils.losses import ppo_loss
 
-    row = Row([1, 2], [3, 4, 5])
+    row = ScoredRow([1, 2], [3, 4, 5])
     data = TensorDict(_fields([row]), batch_size=[1])
     data["response_mask"] = _nested([torch.ones(3, dtype=torch.int64)])
     data["old_log_probs"], data["advantages"] = _nested([torch.zeros(3)]), _nested([torch.ones(3)])

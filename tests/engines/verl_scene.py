@@ -7,7 +7,7 @@ from pathlib import Path
 from composer_replication.config import Config
 from composer_replication.environments.opening import open_environment
 from composer_replication.progress import Silent
-from composer_replication.training.backends.verl import launch
+from composer_replication.training import train_verl
 from composer_replication.training.models.loading import Policy, load_policy
 from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
 
@@ -65,7 +65,7 @@ def train(folder: Path, config: Config, ranks: int = 1, override: tuple[str, ...
     """The policy as it was trained, and a record of each step."""
     policy = policy_of(config)
     with open_environment(config) as environment:
-        steps = launch.train(
+        steps = train_verl.train(
             policy,
             config,
             environment,

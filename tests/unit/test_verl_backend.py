@@ -12,7 +12,7 @@ from composer_replication.losses.sampled import preference_slopes, sampled_terms
 from composer_replication.objective import SdpoSettings, TrdpoSettings
 from composer_replication.training.backends import refuse_unknown_backend
 from composer_replication.training.backends.verl.lesson_rows import Columns, pair_columns, site_columns
-from composer_replication.training.backends.verl.overrides import Job, overrides
+from composer_replication.training.backends.verl.overrides import VerlJob, overrides
 from composer_replication.training.backends.verl.stored_steps import read_steps, stored_steps, write_steps
 from composer_replication.training.planning.refusals import refuse_for_backend
 from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
@@ -28,7 +28,7 @@ def config_of(sdpo=None, **sections):
 
 def chosen(config, folder="runs/a b", **job):
     limits = EpisodeLimits(turns=2, observation_tokens=8)
-    made = overrides(config, Job(Path(folder), Path("model"), 2, 100, limits, {"VERL_X": "1"}, **job), "head:6379")
+    made = overrides(config, VerlJob(Path(folder), Path("model"), 2, 100, limits, {"VERL_X": "1"}, **job), "head:6379")
     return dict(override.split("=", 1) for override in made)
 
 

@@ -17,7 +17,7 @@ BACKENDS = {
     "trl": "composer_replication.training.train:train",
     "trl_async": "composer_replication.training.train_async:train",
     "tinker": "composer_replication.training.train_tinker:train",
-    "verl": "composer_replication.training.backends.verl.launch:train",
+    "verl": "composer_replication.training.train_verl:train",
 }
 OPTIONS = {"url": "tinker", "ray_address": "verl", "override": "verl"}
 """Of the command line: what only one of them takes."""

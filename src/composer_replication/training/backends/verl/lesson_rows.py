@@ -20,7 +20,7 @@ from composer_replication.objective import SdpoSettings, TrdpoSettings
 from ...stored.examples import PairTokens
 
 
-class Row(NamedTuple):
+class ScoredRow(NamedTuple):
     context: list[int]
     turn: list[int]
 

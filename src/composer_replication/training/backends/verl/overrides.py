@@ -27,7 +27,7 @@ ROOM = 8
 
 
 @dataclass(frozen=True)
-class Job:
+class VerlJob:
     folder: Path
     """Read by all of verl's processes: on a cluster it is on a disk that all nodes have."""
     model: Path
@@ -39,7 +39,7 @@ class Job:
     on_gpu: bool = True
 
 
-def overrides(config: Config, job: Job, ray_address: str | None = None) -> list[str]:
+def overrides(config: Config, job: VerlJob, ray_address: str | None = None) -> list[str]:
     training, hardware, grpo = config.training, config.hardware, config.channel(GrpoSettings)
     response_tokens = job.limits.room(training.max_turn_tokens)
     row_tokens = max(job.prompt_tokens + response_tokens, training.max_tokens)

@@ -23,17 +23,16 @@ from composer_replication.environments.protocol import Episode
 from composer_replication.objective import SdpoSettings
 from composer_replication.records import content_id
 
-from ....lessons.online_sites import OnlineSite, Rolled, find_online_sites
+from ....lessons.online_sites import OnlineSite, Rolled, TraceHinter, find_online_sites
 from ....models.tokens import ChatTokens
 from ....rollouts.environment_steps import FreeSteps
 from ....rollouts.playing import closed, rollout_settings, started
 from ....rollouts.sampling import SampledTurn
 from ....rollouts.worker import MAX_SEED, Rollout, RolloutWorker
-from ....running import trace_hinter
 from ..overrides import CONFIG_FILE
 
 
-class Player:
+class EpisodePlayer:
     """What all episodes of a process share."""
 
     def __init__(self, folder: Path, tokenizer: Any) -> None:
@@ -43,7 +42,8 @@ class Player:
         training, limits = self.config.training, self.environment.limits
         self.settings = rollout_settings(limits, training.max_turn_tokens, training.temperature)
         self.steps = FreeSteps(limits.concurrency, limits.step_timeout_s)
-        self.hinter = trace_hinter(self.config)
+        hints, sham = self.config.hints, self.config.channel(SdpoSettings).sham
+        self.hinter = TraceHinter(hints.max_tokens, hints.max_leak_level, sham=sham)
 
     async def play(self, sampler: ServerTurns, task_id: str, seed: int) -> AgentLoopOutput:
         task = self.environment.task(task_id)
@@ -119,8 +119,8 @@ class ServerTurns:
 
 
 @lru_cache(maxsize=1)
-def player_of(folder: str, tokenizer: Any) -> Player:
-    return Player(Path(folder), tokenizer)
+def player_of(folder: str, tokenizer: Any) -> EpisodePlayer:
+    return EpisodePlayer(Path(folder), tokenizer)
 
 
 @register("composer")

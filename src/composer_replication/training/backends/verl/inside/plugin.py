@@ -3,7 +3,7 @@
     grpo_composer   the origin's advantage estimator        composer        the agent loop over `Environment`
     composer_sync   the trainer that adds channels 2 and 3
 
-verl hides a plugin that fails to load, so `launch.refuse_missing_plugin` asks for each of these.
+verl hides a plugin that fails to load, so `train_verl.refuse_missing_plugin` asks for each of these.
 """
 
 # pyright: basic, reportMissingImports=false

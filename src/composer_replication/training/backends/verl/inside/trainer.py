@@ -30,7 +30,7 @@ from verl.workers.utils.padding import response_from_nested
 from composer_replication.config import Config
 from composer_replication.objective import SdpoSettings, TrdpoSettings
 
-from ..lesson_rows import Columns, Row, pair_columns, site_columns
+from ..lesson_rows import Columns, ScoredRow, pair_columns, site_columns
 from ..overrides import CONFIG_FILE, STEPS_FILE
 from ..stored_steps import StoredStep, read_steps
 from .loss import COLUMNS, composer_loss
@@ -53,7 +53,7 @@ class OnlineSiteAt(NamedTuple):
     row: int
     start: int
     end: int
-    hinted: Row
+    hinted: ScoredRow
 
 
 @register_trainer("composer_sync")
@@ -139,7 +139,7 @@ class ComposerTrainer(PPOTrainerSync):
         extra = [getattr(fields, "data", fields) for fields in found["extra_fields"]]
         responses = [ids.tolist() for ids in found["responses"].unbind()]
         return [
-            OnlineSiteAt(row, start, end, Row(list(context), responses[row][start:end]))
+            OnlineSiteAt(row, start, end, ScoredRow(list(context), responses[row][start:end]))
             for row, tag in enumerate(batch.tags)
             if not tag.get("is_padding", False)
             for start, end, context in extra[row]["composer_sites"]
@@ -147,11 +147,11 @@ class ComposerTrainer(PPOTrainerSync):
 
     def _columns(
         self, batch: KVBatchMeta, step: StoredStep, online: list[OnlineSiteAt], metrics: dict
-    ) -> tuple[list[Columns], list[Row]]:
+    ) -> tuple[list[Columns], list[ScoredRow]]:
         """Of the rollouts' rows, then of the rows to be added."""
-        added = [Row(site.context, site.turn) for site in step.sites]
-        sides = [Row(pair.prompt, side) for pair in step.pairs for side in (pair.chosen, pair.rejected)]
-        hinted = [site.hinted for site in online] + [Row(site.teacher_context, site.turn) for site in step.sites]
+        added = [ScoredRow(site.context, site.turn) for site in step.sites]
+        sides = [ScoredRow(pair.prompt, side) for pair in step.pairs for side in (pair.chosen, pair.rejected)]
+        hinted = [site.hinted for site in online] + [ScoredRow(site.teacher_context, site.turn) for site in step.sites]
         scores = self._logprobs([*hinted, *added, *sides])
         teacher, own, of_sides = (
             scores[: len(hinted)], scores[len(hinted) : len(hinted) + len(added)], scores[len(hinted) + len(added) :]
@@ -167,7 +167,7 @@ class ComposerTrainer(PPOTrainerSync):
         metrics |= told
         return columns + of_pairs, added + sides
 
-    def _logprobs(self, rows: list[Row]) -> list[Tensor]:
+    def _logprobs(self, rows: list[ScoredRow]) -> list[Tensor]:
         """Of each row's turn, from the training engine."""
         ranks = self.actor_rollout_wg.world_size
         filled = rows + rows[-1:] * (-len(rows) % ranks)
@@ -177,7 +177,7 @@ class ComposerTrainer(PPOTrainerSync):
         found = self.actor_rollout_wg.compute_log_prob(data)
         return list(response_from_nested(found["log_probs"], data["response_mask"]).unbind())[: len(rows)]
 
-    def _with_rows(self, batch: KVBatchMeta, columns: list[Columns], rows: list[Row]) -> KVBatchMeta:
+    def _with_rows(self, batch: KVBatchMeta, columns: list[Columns], rows: list[ScoredRow]) -> KVBatchMeta:
         ranks = self.actor_rollout_wg.world_size
         spare = -(len(batch.keys) + len(rows)) % ranks
         rows, columns = (
@@ -213,7 +213,7 @@ class ComposerTrainer(PPOTrainerSync):
         )
 
 
-def _fields(rows: list[Row]) -> dict[str, Tensor]:
+def _fields(rows: list[ScoredRow]) -> dict[str, Tensor]:
     """As verl's agent loops write them, but that no token counts for the policy gradient."""
     ids = [torch.tensor(row.context + row.turn) for row in rows]
     unmasked = [torch.zeros(len(row.turn), dtype=torch.int64) for row in rows]

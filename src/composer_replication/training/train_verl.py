@@ -26,20 +26,20 @@ from composer_replication.errors import RecomposeError, UsageError, quoted
 from composer_replication.progress import Progress
 from composer_replication.runs import write_atomically
 
-from ... import processes
-from ...models.loading import Policy, load_saved_policy
-from ...planning.refusals import refuse_for_backend, refuse_what_would_do_nothing
-from ...running import step_of, training_tasks, warn_of_stuck_weights
-from ...stored.collator import ComposerDataCollator
-from ...stored.examples import TraceExample
-from ...stored.records import TrainingStep
-from ...stored.reference import with_reference_logprobs
-from . import LOST
-from .overrides import CONFIG_FILE, STEPS_FILE, TASKS_FILE, Job, overrides, refuse_unknown_overrides
-from .stored_steps import stored_steps, write_steps
+from . import processes
+from .backends import lost_by
+from .backends.verl.overrides import CONFIG_FILE, STEPS_FILE, TASKS_FILE, VerlJob, overrides, refuse_unknown_overrides
+from .backends.verl.stored_steps import stored_steps, write_steps
+from .models.loading import Policy, load_saved_policy
+from .planning.refusals import refuse_for_backend, refuse_what_would_do_nothing
+from .running import step_of, training_tasks, warn_of_stuck_weights
+from .stored.collator import ComposerDataCollator
+from .stored.examples import TraceExample
+from .stored.records import TrainingStep
+from .stored.reference import with_reference_logprobs
 
 INSIDE = "composer_replication.training.backends.verl.inside"
-LOOK_S, GRACE_S, TOLD_LINES = 1.0, 30.0, 12
+LOOK_S, GRACE_S = 1.0, 30.0
 
 
 def train(
@@ -58,7 +58,7 @@ def train(
     refuse_no_accelerator()
     refuse_missing_plugin()
     warn_of_stuck_weights(policy.model, config, progress)
-    for sentence in LOST:
+    for sentence in lost_by("verl"):
         progress.note(sentence)
     own = (folder / "verl").absolute()
     job = prepared_job(policy, config, environment, examples, own)
@@ -112,7 +112,7 @@ def refuse_missing_plugin() -> None:
 
 def prepared_job(
     policy: Policy, config: Config, environment: Environment, examples: Sequence[TraceExample], own: Path
-) -> Job:
+) -> VerlJob:
     own.mkdir(parents=True, exist_ok=True)
     collator = ComposerDataCollator(policy.tokenizer.pad_token_id)
     with torch.autocast(
@@ -131,7 +131,7 @@ def prepared_job(
     env |= {"VERL_FILE_LOGGER_PATH": str(own / f"metrics-{attempt}.jsonl"), "TOKENIZERS_PARALLELISM": "false"}
     on_gpu = torch.cuda.is_available()
     ranks = torch.cuda.device_count() if on_gpu else 1
-    return Job(own, own / "start", ranks, longest, environment.limits, env, on_gpu)
+    return VerlJob(own, own / "start", ranks, longest, environment.limits, env, on_gpu)
 
 
 def refuse_no_accelerator() -> None:
@@ -160,7 +160,7 @@ def write_tasks(path: Path, tasks: Sequence[EnvironmentTask]) -> None:
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
 
 
-def _run(chosen: Sequence[str], job: Job, steps: int, progress: Progress) -> None:
+def _run(chosen: Sequence[str], job: VerlJob, steps: int, progress: Progress) -> None:
     command = [sys.executable, "-m", "verl.trainer.main_ppo", *chosen, f"hydra.run.dir={job.folder / 'hydra'}"]
     log = job.folder / "verl.log"
     with log.open("ab") as out:
