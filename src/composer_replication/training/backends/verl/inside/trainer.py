@@ -117,7 +117,8 @@ class ComposerTrainer(PPOTrainerSync):
             "temperature": self.config.actor_rollout_ref.rollout.temperature,
         }
         self._report(self.actor_rollout_wg.update_actor(taught), metrics)
-        tq.kv_clear(keys=taught.keys[len(batch.keys) :], partition_id=batch.partition_id)
+        if added := taught.keys[len(batch.keys) :]:
+            tq.kv_clear(keys=added, partition_id=batch.partition_id)
         return batch
 
     @staticmethod
