@@ -175,7 +175,7 @@ def test_what_a_server_cannot_do_is_refused(values, told):
 
 def test_an_address_goes_with_the_backends_that_have_one():
     with pytest.raises(UsageError, match="--url"):
-        refuse_unknown_backend("trl", "http://127.0.0.1:1")
+        refuse_unknown_backend("trl", url="http://127.0.0.1:1")
     with pytest.raises(UsageError, match="trains on a server"):
         refuse_unknown_backend("tinker")
 
