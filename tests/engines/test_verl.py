@@ -62,7 +62,7 @@ def test_one_rank_trains_on_error_turns_of_rollouts_alone(tmp_path):
 
 def test_two_ranks_go_on_after_a_killed_rollout_worker_and_the_divergence_falls(tmp_path):
     config = config_of(sdpo=2.0, trdpo=0.5, checkpoint_every=1)
-    killer = threading.Thread(target=kill_server_after_a_step, args=(tmp_path / "verl",))
+    killer = threading.Thread(target=kill_server_after_a_step, args=(tmp_path / "verl",), daemon=True)
     killer.start()
     with pytest.raises(RecomposeError, match="rollout") as told:
         train(tmp_path, config, ranks=2)
@@ -80,7 +80,12 @@ def test_two_ranks_go_on_after_a_killed_rollout_worker_and_the_divergence_falls(
 
 def kill_server_after_a_step(own: Path) -> None:
     log = own / "verl.log"
-    while not (train_verl.steps_done(own) and (found := re.search(r"composer_cpu_aid_0 pid (\d+)", log.read_text()))):
+    metrics = own / "metrics-0.jsonl"
+    while not (
+        metrics.exists()
+        and metrics.stat().st_size
+        and (found := re.search(r"composer_cpu_aid_0 pid (\d+)", log.read_text()))
+    ):
         time.sleep(0.2)
     os.kill(int(found[1]), signal.SIGKILL)
 

@@ -79,6 +79,13 @@ class ComposerTrainer(PPOTrainerSync):
         self.actor_rollout_wg.set_loss_fn(partial(composer_loss, config=actor))
         super().on_init_end()
 
+    def on_step_end(self) -> None:
+        try:
+            super().on_step_end()
+        except ray.exceptions.RayError:
+            self._refuse_dead_workers()
+            raise
+
     def _refuse_dead_workers(self) -> None:
         manager = getattr(self, "agent_loop_manager", None)
         if manager is None:
