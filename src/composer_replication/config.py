@@ -278,6 +278,8 @@ class TrainingConfig(Section):
     prompts_per_step: Positive = 16
     group_size: Several = 8
     learning_rate: AboveZero = 8e-4
+    optimizer: Literal["adamw", "muon"] = Field(default="adamw", exclude_if=lambda name: name == "adamw")
+    """`muon` takes the matrices of the hidden layers, at this learning rate, and leaves the rest to AdamW."""
     temperature: AboveZero = 1.0
     max_turn_tokens: Positive = 40
     gradient_ratio_cap: AboveZero | None = 0.5

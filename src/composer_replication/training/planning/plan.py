@@ -43,6 +43,8 @@ class Machine(NamedTuple):
     is_sharded: bool = False
     """Whether the processes share the weights (FSDP) or each have them all."""
     on_gpu: bool = False
+    replicas: int = 1
+    """Groups of processes that share the weights (HSDP)."""
 
 
 def plan_training(
@@ -207,6 +209,7 @@ def workload(
         stored_row_tokens=stored_tokens,
         processes=machine.processes,
         is_sharded=machine.is_sharded,
+        replicas=machine.replicas,
         on_gpu=machine.on_gpu,
     )
 
