@@ -1,6 +1,6 @@
 """Learning curves of one run's toolbox on a Tinker server and through TRL, on equal seeds.
 
-    python benchmarks/tinker_curves.py RUN --url URL [--seeds 3] [--steps 12] [--json FILE]
+    python benchmarks/tinker_curves.py RUN --url URL [--seeds 3] [--steps 16] [--json FILE]
 
 RUN has all stages up to pairs and `hardware.lora_rank`; the server was started with `--base-model RUN/policy/model`.
 Both sides train adapters of the same rank from that policy, on the same tasks, stored traces and pairs. A seed decides
@@ -38,29 +38,30 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--url", required=True)
     parser.add_argument("--seeds", type=int, default=3, choices=STUDENT_95)
-    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--prompts", type=int, default=8)
+    parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    run, curves = Run.open(asked.run), []
+    run, curves = Run.open(asked.run), list[dict[str, Any]]()
+    asked_of = {
+        "steps": asked.steps,
+        "prompts_per_step": asked.prompts,
+        "learning_rate": asked.learning_rate,
+        "checkpoint_every": 0,
+        "token_weights": None,
+    }
+    config = run.config.model_copy(update={"training": run.config.training.model_copy(update=asked_of)})
     for seed in range(asked.seeds):
         for backend in ("tinker", "trl"):
             started = time.monotonic()
-            config = settings(run.config, seed, asked.steps, asked.prompts)
-            rewards = curve(run, config, backend, asked.url)
+            rewards = curve(run, config.model_copy(update={"seed": seed}), backend, asked.url)
             curves.append({"seed": seed, "backend": backend, "rewards": rewards, "seconds": time.monotonic() - started})
-            told = summary(curves, run.config, asked.steps, asked.prompts)
+            told = summary(curves, config)
             if asked.json:
                 asked.json.write_text(json.dumps(told, indent=1) + "\n")
             print(backend, seed, [round(reward, 3) for reward in rewards], flush=True)
     print(json.dumps({key: value for key, value in told.items() if key != "curves"}, indent=1))
-
-
-def settings(config: Config, seed: int, steps: int, prompts: int) -> Config:
-    training = config.training.model_copy(
-        update={"steps": steps, "prompts_per_step": prompts, "checkpoint_every": 0, "token_weights": None}
-    )
-    return config.model_copy(update={"seed": seed, "training": training})
 
 
 def curve(run: Run, config: Config, backend: str, url: str) -> list[float]:
@@ -79,15 +80,15 @@ def gain(rewards: list[float]) -> float:
     return statistics.fmean(rewards[-last:]) - statistics.fmean(rewards[:START])
 
 
-def summary(curves: list[dict[str, Any]], config: Config, steps: int, prompts: int) -> dict[str, Any]:
+def summary(curves: list[dict[str, Any]], config: Config) -> dict[str, Any]:
     gains = {side: [gain(one["rewards"]) for one in curves if one["backend"] == side] for side in ("tinker", "trl")}
     differences = [ours - theirs for ours, theirs in zip(gains["tinker"], gains["trl"], strict=False)]
     return {
         "model": config.model.name,
         "lora_rank": config.hardware.lora_rank,
         "learning_rate": config.training.learning_rate,
-        "steps": steps,
-        "rollouts_per_step": prompts * config.training.group_size,
+        "steps": config.training.steps,
+        "rollouts_per_step": config.training.prompts_per_step * config.training.group_size,
         "gain": {side: interval(values) for side, values in gains.items()},
         "difference": interval(differences),
         "curves": curves,

@@ -25,7 +25,7 @@ USUAL_NATS = -2.0
 """A token that is sure, or out of the question, moves in no straight line."""
 
 
-class Trial(NamedTuple):
+class ProbeStep(NamedTuple):
     """Requests of one step, as lengths of their rows. The first row of the first has the only pull."""
 
     requests: Sequence[Sequence[int]]
@@ -43,7 +43,13 @@ class Trial(NamedTuple):
 
 
 MANY = [LONG] * ROWS_TOGETHER
-TRIALS = (Trial([[LONG]]), Trial([[LONG]], 2.0), Trial([[SHORT]]), Trial([[LONG, *MANY]]), Trial([[LONG], MANY]))
+TRIALS = (
+    ProbeStep([[LONG]]),
+    ProbeStep([[LONG]], 2.0),
+    ProbeStep([[SHORT]]),
+    ProbeStep([[LONG, *MANY]]),
+    ProbeStep([[LONG], MANY]),
+)
 
 
 def find_contract(server: TinkerServer, text: list[int]) -> Contract:
@@ -78,7 +84,7 @@ def _scale(server: TinkerServer, ids: list[int], place: int) -> float:
     raise UsageError(f"a gradient step on {server.url} does not move what it should", "read the server's log")
 
 
-def _moved(server: TinkerServer, ids: list[int], place: int, trial: Trial, scale: float) -> float:
+def _moved(server: TinkerServer, ids: list[int], place: int, trial: ProbeStep, scale: float) -> float:
     """One step forth and one back: what is curved cancels out, and the adapters are where they were."""
     plain = Adam(scale * EPSILON, beta1=0.0, beta2=0.0, eps=EPSILON, grad_clip_norm=0.0)
     seen = server.read([ids])
