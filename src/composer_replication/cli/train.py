@@ -46,6 +46,11 @@ def train(
         Path | None, Parameter(help="TOML file that begins RUN: for training on an environment alone.")
     ] = None,
     backend: Annotated[str, Parameter(help=f"Who runs the steps: {', '.join(BACKENDS)}.")] = "trl",
+    url: Annotated[str | None, Parameter(help="With --backend tinker: address of the server.")] = None,
+    ray_address: Annotated[str | None, Parameter(help="With --backend verl: a Ray cluster that runs.")] = None,
+    override: Annotated[
+        tuple[str, ...], Parameter(help="With --backend verl: KEY=VALUE of its config; can be given again.")
+    ] = (),
     dry_run: DryRun = False,
     selfcheck: SelfCheck = False,
     processes: Annotated[int | None, Parameter(help="With --dry-run: training processes to plan for.")] = None,
@@ -60,7 +65,8 @@ def train(
 
     Stored traces, hints and pairs are read where a channel needs them; with none that does, rollouts are enough.
     """
-    refuse_unknown_backend(backend)
+    options = {"url": url, "ray_address": ray_address, "override": override}
+    refuse_unknown_backend(backend, **options)
     if dry_run and selfcheck:
         raise UsageError("--dry-run does nothing and --selfcheck trains", "give one of them")
     if processes is not None and processes < 1:
@@ -83,7 +89,8 @@ def train(
         elif launched.number() > 1:
             _train_together(run, backend, json)
         else:
-            run_one_stage(run, "training", json, backend=backend)
+            given = {name: value for name, value in options.items() if value}
+            run_one_stage(run, "training", json, backend=backend, **given)
 
 
 def _train_together(path: Path, backend: str, as_json: bool) -> None:
