@@ -17,6 +17,7 @@ from .sections import (
     Count,
     Flag,
     Fraction,
+    Number,
     PenaltyWeight,
     Positive,
     Section,
@@ -409,6 +410,37 @@ class SamplingConfig(Section):
         return {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": self.server}
 
 
+class DilocoConfig(Section):
+    """`train --diloco`: replicas on machines far apart, which average after each window of steps. All have the same."""
+
+    lighthouse: str | None = None
+    """`http://host:port` of `train RUN --lighthouse`, by an address that every replica reaches and that only they do.
+    None: what TORCHFT_LIGHTHOUSE says."""
+    replicas: Several = 2
+    """That must be there before the first step, or before training goes on from checkpoints."""
+    min_replicas: Positive = 1
+    """While training: fewer than this wait for the others."""
+    sync_every: Positive = 10
+    """Steps after which every weight has been averaged once."""
+    fragments: Positive = 1
+    """Parts that are averaged one after the other, `sync_every / fragments` steps apart; 1 averages all at once."""
+    outer_learning_rate: AboveZero = 0.7
+    outer_momentum: Annotated[float, Number, Field(ge=0, lt=1)] = 0.9
+    """Of Nesterov. 0 with an outer learning rate of 1 takes the plain average."""
+    patience_s: AboveZero = 3600.0
+    """How long a replica waits for slower ones at the end of a window; longer than a window takes."""
+    heartbeat_timeout_s: AboveZero = 30.0
+    """A replica that is silent for this long is gone."""
+    transfer_timeout_s: AboveZero = 600.0
+    """Of one averaging, and of one state that is sent to a replica that joins."""
+
+    @model_validator(mode="after")
+    def _whole_windows(self) -> DilocoConfig:
+        if self.sync_every % self.fragments:
+            raise ValueError(f"sync_every = {self.sync_every} must be a multiple of fragments = {self.fragments}")
+        return self
+
+
 class MonitorConfig(Section):
     """Whether the rollouts of training are watched for reward hacks, and what a find costs."""
 
@@ -456,6 +488,7 @@ class Config(Section):
     hardware: HardwareConfig = HardwareConfig()
     sampling: SamplingConfig = SamplingConfig()
     monitor: MonitorConfig = MonitorConfig()
+    diloco: DilocoConfig = Field(default=DilocoConfig(), exclude_if=lambda diloco: diloco == DilocoConfig())
     evaluation: EvaluationConfig = EvaluationConfig()
 
     @model_validator(mode="before")

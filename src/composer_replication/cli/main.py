@@ -38,6 +38,7 @@ VERBS = {
 
 EXTRAS = {
     "train": {"torch", "transformers", "trl", "datasets", "accelerate", "tokenizers", "gguf"},
+    "diloco": {"torchft"},
     "parquet": {"pyarrow"},
     "env": {
         "packaging", "networkx", "openenv", "fastapi", "uvicorn", "starlette", "websockets", "mcp", "fastmcp", "pytest",

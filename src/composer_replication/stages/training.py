@@ -21,7 +21,8 @@ AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 STORED = ("ingestion", "sites", "hints", "pairs")
 
 
-def train(run: Run, progress: Progress, backend: str = "trl") -> None:
+def train(run: Run, progress: Progress, backend: str = "trl", diloco: bool = False) -> None:
+    """`diloco`: as one of several replicas."""
     from composer_replication.training.libraries import load_libraries
     from composer_replication.training.processes import all_or_none, is_main
 
@@ -32,7 +33,11 @@ def train(run: Run, progress: Progress, backend: str = "trl") -> None:
     from composer_replication.training.models.whole import whole_weights
     from composer_replication.training.stored.examples import summarise_cuts, window_lines
 
-    train_policy = open_backend(backend)
+    train_policy, config = open_backend(backend), run.config
+    if diloco:
+        from composer_replication.training.diloco import train as replica
+
+        train_policy, config = replica.train, replica.of_this_replica(run.config)
     with all_or_none():
         policy = load_own(run)
         room = min(run.config.training.max_tokens, policy.model.config.max_position_embeddings)
@@ -40,8 +45,8 @@ def train(run: Run, progress: Progress, backend: str = "trl") -> None:
         if is_main():
             sessions.save()
             write_atomically(folder / "windows.jsonl", window_lines(examples))
-    with open_environment(run.config) as environment:
-        steps = train_policy(policy, run.config, environment, examples, folder, progress)
+    with open_environment(config) as environment:
+        steps = train_policy(policy, config, environment, examples, folder, progress)
     weights = whole_weights(policy.model)
     counts = {
         "backend": backend,
@@ -54,6 +59,8 @@ def train(run: Run, progress: Progress, backend: str = "trl") -> None:
         "windowed": summarise_cuts(examples),
         "rendered_alone": len(sessions.alone),
     }
+    if diloco:
+        counts["diloco"] = replica.summary(folder)
     with all_or_none():
         if is_main():
             policy.save(folder / "model", weights)

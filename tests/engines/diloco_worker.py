@@ -1,0 +1,70 @@
+"""A replica with the plain Trainer of transformers on a small regression: `FOLDER STEP_S SECTIONS`.
+
+The replica, its meetings and its wire are the real ones; only the policy and its rollouts are not there. Sections are
+JSON, as in a config. Writes `FOLDER/weights.safetensors` at the end.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+from composer_replication.config import Config
+from composer_replication.progress import Silent
+from composer_replication.training.diloco.meeting import replica_number
+from composer_replication.training.diloco.replica import Replica
+from composer_replication.training.diloco.train import of_this_replica
+
+FEATURES = 16
+
+
+class Regression(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(FEATURES, 32), torch.nn.Linear(32, 1)
+        self.frozen = torch.nn.Linear(4, 4).requires_grad_(False)
+
+    def forward(self, x, labels):
+        return {"loss": ((self.second(torch.tanh(self.first(x))) - labels) ** 2).mean()}
+
+
+class Slow(TrainerCallback):
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        time.sleep(self._seconds)
+
+
+def main(folder: Path, step_s: float, sections: str) -> None:
+    config = of_this_replica(Config.model_validate(json.loads(sections)))
+    torch.manual_seed(config.seed)  # other weights in every replica: they must take those of one
+    truth = torch.randn(FEATURES, 1, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(4096, FEATURES, generator=torch.Generator().manual_seed(config.seed))
+    data = [{"x": row, "labels": label} for row, label in zip(x, x @ truth, strict=True)]
+    training, model = config.training, Regression()
+    replica = Replica(config, folder, Silent())
+    arguments = TrainingArguments(
+        output_dir=str(folder / "scratch"), max_steps=training.steps, per_device_train_batch_size=32, use_cpu=True,
+        learning_rate=1e-2, lr_scheduler_type="constant", report_to=[], disable_tqdm=True, logging_steps=1000,
+        save_strategy="steps" if training.checkpoint_every else "no", save_steps=training.checkpoint_every or 500,
+    )  # fmt: skip
+    trainer = Trainer(model=model, args=arguments, train_dataset=data, callbacks=[Slow(step_s), replica])
+    checkpoints = sorted((folder / "scratch").glob("checkpoint-*"), key=lambda path: int(path.name[11:]))
+    try:
+        trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
+    finally:
+        replica.close()
+    save_file({name: value.contiguous() for name, value in model.state_dict().items() if "frozen" not in name},
+              folder / "weights.safetensors")  # fmt: skip
+    with torch.no_grad():
+        loss = model(x, x @ truth)["loss"].item()
+    print(json.dumps({"replica": replica_number(), "windows": replica.windows, "loss": loss}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3])
