@@ -416,7 +416,7 @@ class DilocoConfig(Section):
     lighthouse: str | None = None
     """`http://host:port` of `train RUN --lighthouse`, by an address that every replica reaches and that only they do.
     None: what TORCHFT_LIGHTHOUSE says."""
-    replicas: Several = 2
+    replicas: Positive = 2
     """That must be there before the first step, or before training goes on from checkpoints."""
     min_replicas: Positive = 1
     """While training: fewer than this wait for the others."""

@@ -1,12 +1,14 @@
-"""A replica with the plain Trainer of transformers on a small regression: `FOLDER STEP_S SECTIONS`.
+"""A replica with the plain Trainer of transformers on a small regression: `FOLDER SECTIONS`.
 
 The replica, its meetings and its wire are the real ones; only the policy and its rollouts are not there. Sections are
-JSON, as in a config. Writes `FOLDER/weights.safetensors` at the end.
+JSON, as in a config. Writes `FOLDER/weights.safetensors` at the end. From the step on that stands in `FOLDER/hold` it
+waits while the file is there.
 """
 
 import json
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -32,28 +34,36 @@ class Regression(torch.nn.Module):
         return {"loss": ((self.second(torch.tanh(self.first(x))) - labels) ** 2).mean()}
 
 
-class Slow(TrainerCallback):
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+class Held(TrainerCallback):
+    def __init__(self, file: Path) -> None:
+        self._file = file
 
     def on_step_begin(self, args, state, control, **kwargs):
-        time.sleep(self._seconds)
+        time.sleep(0.01)
+        with suppress(OSError, ValueError):
+            while state.global_step >= int(self._file.read_text()):
+                time.sleep(0.05)
 
 
-def main(folder: Path, step_s: float, sections: str) -> None:
+class Said(Silent):
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+def main(folder: Path, sections: str) -> None:
     config = of_this_replica(Config.model_validate(json.loads(sections)))
     torch.manual_seed(config.seed)  # other weights in every replica: they must take those of one
     truth = torch.randn(FEATURES, 1, generator=torch.Generator().manual_seed(0))
     x = torch.randn(4096, FEATURES, generator=torch.Generator().manual_seed(config.seed))
     data = [{"x": row, "labels": label} for row, label in zip(x, x @ truth, strict=True)]
     training, model = config.training, Regression()
-    replica = Replica(config, folder, Silent())
+    replica = Replica(config, folder, Said())
     arguments = TrainingArguments(
         output_dir=str(folder / "scratch"), max_steps=training.steps, per_device_train_batch_size=32, use_cpu=True,
         learning_rate=1e-2, lr_scheduler_type="constant", report_to=[], disable_tqdm=True, logging_steps=1000,
         save_strategy="steps" if training.checkpoint_every else "no", save_steps=training.checkpoint_every or 500,
     )  # fmt: skip
-    trainer = Trainer(model=model, args=arguments, train_dataset=data, callbacks=[Slow(step_s), replica])
+    trainer = Trainer(model=model, args=arguments, train_dataset=data, callbacks=[Held(folder / "hold"), replica])
     checkpoints = sorted((folder / "scratch").glob("checkpoint-*"), key=lambda path: int(path.name[11:]))
     try:
         trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
@@ -67,4 +77,4 @@ def main(folder: Path, step_s: float, sections: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3])
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -47,24 +47,31 @@ def own_address(lighthouse: tuple[str, int]) -> str:
         raise UsageError(f"no lighthouse at {shown}: {error}", "recompose train RUN --lighthouse") from error
 
 
-def watch(settings: DilocoConfig, run: str, told: Any = print) -> None:
-    """Run the lighthouse until it is interrupted."""
+def open_lighthouse(settings: DilocoConfig) -> Any:
     from torchft.coordination import LighthouseServer  # pyright: ignore[reportMissingImports]
 
     host, port = lighthouse_of(settings)
-    # Only there: whoever reaches a lighthouse can end a replica.
     address = socket.gethostbyname(host)
     try:
-        server: Any = LighthouseServer(
+        return LighthouseServer(
+            # Only there: whoever reaches a lighthouse can end a replica.
             bind=f"{address}:{port}",
             min_replicas=settings.min_replicas,
-            # torchft's 60 s would leave a replica that is slower than the others out of the window, and its work with it.
+            # After torchft's 60 s the window goes on without a replica that is slower, and its work is thrown away.
             join_timeout_ms=int(settings.patience_s * 1000),
             heartbeat_timeout_ms=int(settings.heartbeat_timeout_s * 1000),
         )
     except RuntimeError as error:
-        raise UsageError(f"the lighthouse cannot listen on {address}:{port}: {error}", "change [diloco] lighthouse") from error
-    told(f"lighthouse at http://{host}:{port}; next: {NUMBER}=0 recompose train {quoted(run)} --diloco")
+        raise UsageError(
+            f"the lighthouse cannot listen on {address}:{port}: {error}", "change [diloco] lighthouse"
+        ) from error
+
+
+def watch(settings: DilocoConfig, run: str) -> None:
+    """Be the lighthouse until interrupted."""
+    server = open_lighthouse(settings)
+    where = "http://{}:{}".format(*lighthouse_of(settings))
+    print(f"lighthouse at {where}; next: {NUMBER}=0 recompose train {quoted(run)} --diloco", flush=True)
     try:
         Event().wait()
     finally:
