@@ -2,10 +2,11 @@
 
 The replica, its meetings and its wire are the real ones; only the policy and its rollouts are not there. Sections are
 JSON, as in a config. Writes `FOLDER/weights.safetensors` at the end. From the step on that stands in `FOLDER/hold` it
-waits while the file is there.
+waits while the file is there. With ALONE in the environment it is no replica, and trains as it would without.
 """
 
 import json
+import os
 import sys
 import time
 from contextlib import suppress
@@ -17,7 +18,6 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from composer_replication.config import Config
 from composer_replication.progress import Silent
-from composer_replication.training.diloco.meeting import replica_number
 from composer_replication.training.diloco.replica import Replica
 from composer_replication.training.diloco.train import of_this_replica
 
@@ -57,23 +57,21 @@ def main(folder: Path, sections: str) -> None:
     x = torch.randn(4096, FEATURES, generator=torch.Generator().manual_seed(config.seed))
     data = [{"x": row, "labels": label} for row, label in zip(x, x @ truth, strict=True)]
     training, model = config.training, Regression()
-    replica = Replica(config, folder, Said())
+    replica = None if "ALONE" in os.environ else Replica(config, folder, Said())
     arguments = TrainingArguments(
         output_dir=str(folder / "scratch"), max_steps=training.steps, per_device_train_batch_size=32, use_cpu=True,
         learning_rate=1e-2, lr_scheduler_type="constant", report_to=[], disable_tqdm=True, logging_steps=1000,
         save_strategy="steps" if training.checkpoint_every else "no", save_steps=training.checkpoint_every or 500,
     )  # fmt: skip
-    trainer = Trainer(model=model, args=arguments, train_dataset=data, callbacks=[Held(folder / "hold"), replica])
+    trainer = Trainer(model=model, args=arguments, train_dataset=data, callbacks=[Held(folder / "hold"), *([replica] if replica else [])])
     checkpoints = sorted((folder / "scratch").glob("checkpoint-*"), key=lambda path: int(path.name[11:]))
     try:
         trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
     finally:
-        replica.close()
+        if replica:
+            replica.close()
     save_file({name: value.contiguous() for name, value in model.state_dict().items() if "frozen" not in name},
               folder / "weights.safetensors")  # fmt: skip
-    with torch.no_grad():
-        loss = model(x, x @ truth)["loss"].item()
-    print(json.dumps({"replica": replica_number(), "windows": replica.windows, "loss": loss}))
 
 
 if __name__ == "__main__":

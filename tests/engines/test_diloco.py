@@ -175,13 +175,14 @@ def test_a_number_that_is_taken_is_refused(fleet):
     assert "there are two replicas 0" in two.said(0) + two.said(1)
 
 
-def test_one_replica_that_takes_its_own_average_trains_as_without(fleet, monkeypatch):
-    alone = fleet(replicas=1, outer_learning_rate=1.0, outer_momentum=0.0)
+@pytest.mark.parametrize("fragments", [1, 2])
+def test_one_replica_that_takes_its_own_average_trains_as_without(fleet, fragments, monkeypatch):
+    one = fleet(replicas=1, outer_learning_rate=1.0, outer_momentum=0.0, fragments=fragments)
+    one.start(0)
+    (averaged,) = one.end()
+    monkeypatch.setenv("ALONE", "1")
+    alone = fleet("alone")
     alone.start(0)
-    (averaged,) = alone.end()
-    plain = fleet("plain", replicas=1)
-    plain.sections["diloco"] |= {"sync_every": STEPS, "outer_learning_rate": 1.0, "outer_momentum": 0.0}
-    plain.start(0)
-    (expected,) = plain.end()
+    (expected,) = alone.end()
     for name, value in expected.items():
         assert torch.allclose(averaged[name], value, atol=1e-6), name

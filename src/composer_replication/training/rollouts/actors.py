@@ -60,13 +60,10 @@ def play_in_actors(
 ) -> Played:
     starts = range(0, len(tasks), PART)
     parts = {first: [task.task_id for task in tasks[first : first + PART]] for first in starts}
-    # Monarch's own answer to a dead worker is to end this process too.
-    before = monarch.actor.unhandled_fault_hook
+    # Monarch's own answer to a dead worker is to end this process too. News of a death may come after the last part, so
+    # the hook stays.
     monarch.actor.unhandled_fault_hook = lambda failure: None
-    try:
-        done = _in_thread(_Crew(config, model, parts, progress).play(min(workers, len(parts))))
-    finally:
-        monarch.actor.unhandled_fault_hook = before
+    done = _in_thread(_Crew(config, model, parts, progress).play(min(workers, len(parts))))
     traces, rows, evidence = (
         [kind.model_validate_json(text) for first in starts for text in done[first][place]]
         for place, kind in enumerate(KINDS)
@@ -89,21 +86,25 @@ class _Crew:
 
     async def _work(self, number: int) -> None:
         procs: Any = None
-        while self._waiting:
-            if procs is None:
-                procs = this_host().spawn_procs(per_host={"procs": 1})
-                worker = procs.spawn(f"player_{number}", PlayingActor, *self._given)
-            first = self._waiting.popleft()
-            try:
-                self._done[first] = await worker.play.call_one(self._parts[first], first)
-            except monarch.actor.ActorError as error:  # the actor lives, and tells of the environment or the policy
-                raise RecomposeError(f"a rollout worker failed: {error}", "run it without --launcher monarch") from error
-            except RuntimeError as error:
-                procs = None
-                self._bury(first, error)
-            self._progress.step(len(self._done), len(self._parts), "parts")
-        if procs is not None:
-            await procs.stop()
+        try:
+            while self._waiting:
+                if procs is None:
+                    procs = this_host().spawn_procs(per_host={"procs": 1})
+                    worker = procs.spawn(f"player_{number}", PlayingActor, *self._given)
+                first = self._waiting.popleft()
+                try:
+                    self._done[first] = await worker.play.call_one(self._parts[first], first)
+                except monarch.actor.ActorError as error:  # the actor lives, and tells of the environment or the policy
+                    raise RecomposeError(
+                        f"a rollout worker failed: {error}", "run it without --launcher monarch"
+                    ) from error
+                except RuntimeError as error:
+                    procs = None
+                    self._bury(first, error)
+                self._progress.step(len(self._done), len(self._parts), "parts")
+        finally:
+            if procs is not None:
+                await procs.stop()
 
     def _bury(self, first: int, error: RuntimeError) -> None:
         self._deaths[first] += 1
