@@ -2,10 +2,10 @@
 
     python benchmarks/diloco.py [--seeds 0 1] [--json benchmarks/results/diloco.json]
 
-Toolbox, tiny model, channel 1 alone, one thread per process, all on this machine. Each arm starts from the same warmed-up
-policy and trains on as many tokens in all: one process with 16 prompts per step, two with 8 each. Bytes are what the
-real collectives were given: gloo's allreduce under torchft, DDP's gradient buckets in its communication hook. TRL's own
-small gathers under DDP are not counted, nor is the lighthouse's talk.
+Toolbox, tiny model, channel 1 alone, one thread per process, all on this machine. Each arm starts from the same
+warmed-up policy and trains on as many tokens in all: one process with 16 prompts per step, two with 8 each. Bytes are
+what the real collectives were given: gloo's allreduce under torchft, DDP's gradient buckets in its communication hook.
+TRL's own small gathers under DDP are not counted, nor is the lighthouse's talk.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from composer_replication.config import Config
 from composer_replication.evaluation.compare import TaskOutcome
@@ -159,11 +160,11 @@ def ddp_worker(run: str) -> None:
 
     summed, make = [0], DistributedDataParallel.__init__
 
-    def counting(group, bucket):
+    def counting(group: Any, bucket: Any) -> Any:
         summed[0] += bucket.buffer().nbytes
         return allreduce_hook(group, bucket)
 
-    def init(self, *given, **named):
+    def init(self: Any, *given: Any, **named: Any) -> None:
         make(self, *given, **named)
         self.register_comm_hook(None, counting)
 
@@ -202,7 +203,7 @@ def free_port() -> int:
 def start(*words: object, program: str = "", **variables: str) -> subprocess.Popen[bytes]:
     own = {"PYTHONPATH": str(HERE / "src"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     front = [program] if program else ["-m", "composer_replication"]
-    return subprocess.Popen(
+    return subprocess.Popen(  # noqa: S603 - this interpreter, our own arguments
         [sys.executable, *front, *map(str, words)], env={**os.environ, **own, **variables}, stdout=subprocess.DEVNULL
     )
 

@@ -63,7 +63,12 @@ def main(folder: Path, sections: str) -> None:
         learning_rate=1e-2, lr_scheduler_type="constant", report_to=[], disable_tqdm=True, logging_steps=1000,
         save_strategy="steps" if training.checkpoint_every else "no", save_steps=training.checkpoint_every or 500,
     )  # fmt: skip
-    trainer = Trainer(model=model, args=arguments, train_dataset=data, callbacks=[Held(folder / "hold"), *([replica] if replica else [])])
+    trainer = Trainer(
+        model=model,
+        args=arguments,
+        train_dataset=data,
+        callbacks=[Held(folder / "hold"), *([replica] if replica else [])],
+    )
     checkpoints = sorted((folder / "scratch").glob("checkpoint-*"), key=lambda path: int(path.name[11:]))
     try:
         trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)

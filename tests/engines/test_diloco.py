@@ -44,7 +44,11 @@ class Fleet:
 
     def start(self, replica: int, number: int | None = None, **diloco: object) -> None:
         sections = {**self.sections, "diloco": self.sections["diloco"] | diloco}
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "REPLICA_GROUP_ID": str(replica if number is None else number)}
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "REPLICA_GROUP_ID": str(replica if number is None else number),
+        }
         with (self.path(replica) / "said.txt").open("wb") as said:
             self.started[replica] = subprocess.Popen(
                 [sys.executable, *self._command, str(self.path(replica)), json.dumps(sections)],

@@ -37,7 +37,8 @@ def ingest(
     ] = False,
     workers: Workers = None,
     launcher: Annotated[
-        Literal["local", "monarch"], Parameter(help="Who plays [ingestion] rollouts: this process, or Monarch's actors.")
+        Literal["local", "monarch"],
+        Parameter(help="Who plays [ingestion] rollouts: this process, or Monarch's actors."),
     ] = "local",
     config: Annotated[Path | None, Parameter(help="TOML file with settings for the whole run.")] = None,
     json: Json = False,

@@ -35,9 +35,10 @@ def train(run: Run, progress: Progress, backend: str = "trl", diloco: bool = Fal
 
     train_policy, config = open_backend(backend), run.config
     if diloco:
-        from composer_replication.training.diloco import train as replica
+        from composer_replication.training.diloco.train import of_this_replica
+        from composer_replication.training.diloco.train import train as train_policy
 
-        train_policy, config = replica.train, replica.of_this_replica(run.config)
+        config = of_this_replica(run.config)
     with all_or_none():
         policy = load_own(run)
         room = min(run.config.training.max_tokens, policy.model.config.max_position_embeddings)
@@ -60,7 +61,9 @@ def train(run: Run, progress: Progress, backend: str = "trl", diloco: bool = Fal
         "rendered_alone": len(sessions.alone),
     }
     if diloco:
-        counts["diloco"] = replica.summary(folder)
+        from composer_replication.training.diloco.train import summary
+
+        counts["diloco"] = summary(folder)
     with all_or_none():
         if is_main():
             policy.save(folder / "model", weights)

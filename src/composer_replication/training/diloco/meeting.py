@@ -29,7 +29,9 @@ def replica_number() -> int:
 def lighthouse_of(settings: DilocoConfig) -> tuple[str, int]:
     address = settings.lighthouse or os.environ.get(LIGHTHOUSE)
     if not address:
-        raise UsageError("nothing says where the lighthouse is", f'set [diloco] lighthouse = "http://…", or {LIGHTHOUSE}')
+        raise UsageError(
+            "nothing says where the lighthouse is", f'set [diloco] lighthouse = "http://…", or {LIGHTHOUSE}'
+        )
     place = urlsplit(address)
     if not place.hostname or not place.port:
         raise UsageError(f"{address} is no address of a lighthouse", "give http://host:port")
@@ -80,9 +82,11 @@ def watch(settings: DilocoConfig, run: str) -> None:
 
 def open_group(host: str, timeout: timedelta) -> Any:
     """torchft's gloo on one address, with what it was given to sum counted in `summed_bytes`."""
-    from torch.distributed import ProcessGroup, Store
+    from torch.distributed import ProcessGroup
     from torch.distributed import ProcessGroupGloo as Gloo
     from torchft import ProcessGroupGloo  # pyright: ignore[reportMissingImports]
+
+    gloo: Any = Gloo
 
     class AddressedGloo(ProcessGroupGloo):  # pyright: ignore[reportUntypedBaseClass]
         summed_bytes = 0
@@ -92,10 +96,10 @@ def open_group(host: str, timeout: timedelta) -> Any:
             """By number, those of the last meeting."""
             return self._global_ranks or []
 
-        def _create_pg(self, store: Store, rank: int, world_size: int) -> ProcessGroup:
-            options: Any = Gloo._Options()  # pyright: ignore[reportPrivateUsage]
-            options._timeout, options._devices = timeout, [Gloo.create_device(hostname=host)]
-            backend: Any = Gloo(store, rank, world_size, options)  # pyright: ignore[reportCallIssue]
+        def _create_pg(self, store: Any, rank: int, world_size: int) -> ProcessGroup:
+            options: Any = gloo._Options()
+            options._timeout, options._devices = timeout, [gloo.create_device(hostname=host)]
+            backend = gloo(store, rank, world_size, options)
             backend._set_sequence_number_for_group()
             group: Any = ProcessGroup(store, rank, world_size)
             group._set_default_backend(ProcessGroup.BackendType.GLOO)

@@ -2,8 +2,8 @@
 
     inner steps … inner steps ─▶ meet (quorum; who is behind gets the state) ─▶ average the moves ─▶ outer Nesterov step
 
-Reads and leaves the weights of the policy, writes a line per meeting to `RUN/training/diloco.jsonl`, and the outer state
-beside each checkpoint. All replicas end with the same weights. Deviates from torchft's own loop: the replicas meet
+Reads and leaves the weights of the policy, writes a line per meeting to `RUN/training/diloco.jsonl`, and the outer
+state beside each checkpoint. All replicas end with the same weights. Deviates from torchft's own loop: the replicas meet
 before the first step too, so that no window is thrown away, and after the last one, until every fragment is averaged.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed import TCPStore
+from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 from transformers import TrainerCallback
 
 from composer_replication.config import Config, DilocoConfig
@@ -49,7 +49,9 @@ def fragments_of(model: nn.Module, number: int) -> list[nn.ParameterList]:
         parts[min(number - 1, (seen + parameter.numel() // 2) * number // total)].append(parameter)
         seen += parameter.numel()
     if not all(parts):
-        raise UsageError(f"{len(trained)} trainable tensors do not fill {number} fragments", "set fewer [diloco] fragments")
+        raise UsageError(
+            f"{len(trained)} trainable tensors do not fill {number} fragments", "set fewer [diloco] fragments"
+        )
     return [nn.ParameterList(part) for part in parts]
 
 
@@ -57,7 +59,7 @@ def fingerprint(tensors: Iterable[Tensor]) -> str:
     """Of all bits, so that anyone can see whether the replicas agree."""
     found = hashlib.sha256()
     for tensor in tensors:
-        found.update(tensor.view(torch.uint8).numpy())
+        found.update(memoryview(tensor.view(torch.uint8).numpy()))  # pyright: ignore[reportArgumentType]
     return found.hexdigest()[:16]
 
 
@@ -263,7 +265,9 @@ class Replica(TrainerCallback):
     def _load(self, state: dict[str, Any]) -> None:
         for key, value in self._agreed.items():
             if state["agreed"][key] != value:
-                raise UsageError(f"the other replicas have other settings: {key}", "give every replica the same config and model")
+                raise UsageError(
+                    f"the other replicas have other settings: {key}", "give every replica the same config and model"
+                )
         with torch.no_grad():
             for parameter, sent in zip(self._trained, state["weights"], strict=True):
                 parameter.copy_(sent)

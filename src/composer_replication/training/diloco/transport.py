@@ -130,7 +130,7 @@ class StateServer:
     def _wait_for(self, path: str) -> bytes | None:
         """A peer may ask before this replica has packed."""
         _, secret, step = path.split("/") if path.count("/") == 2 else ("", "", "")
-        if not secrets.compare_digest(secret, self._secret):
+        if not secrets.compare_digest(secret.encode(), self._secret.encode()):
             return None
         with self._changed:
             self._changed.wait_for(lambda: self._staged and str(self._staged[0]) == step, self._timeout_s)

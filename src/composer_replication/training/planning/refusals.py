@@ -159,7 +159,9 @@ def refuse_for_diloco(config: Config, backend: str, processes: int) -> None:
     for key in ("steps", "checkpoint_every"):
         if getattr(training, key) % window:
             # In the middle of a window the replicas hold weights of their own.
-            raise UsageError(f"training.{key} must be a multiple of diloco.sync_every = {window}", f"change training.{key}")
+            raise UsageError(
+                f"training.{key} must be a multiple of diloco.sync_every = {window}", f"change training.{key}"
+            )
     if config.hardware.weights == "bfloat16" and not config.hardware.lora_rank:
         raise UsageError(
             "bfloat16 rounds away what a window moves the weights by", 'set hardware.weights = "float32", or lora_rank'

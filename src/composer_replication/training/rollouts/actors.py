@@ -1,7 +1,7 @@
 """Rollouts in Monarch's actor processes. A worker that dies is replaced, and what it had in hand is played again.
 
-Reads the policy from its folder, once per worker; gives what `policy.recorded` gives. Tasks are dealt out in parts, each
-with a seed of its own, so who plays a part, and how often it was begun, changes nothing.
+Reads the policy from its folder, once per worker; gives what `policy.recorded` gives. Tasks are dealt out in parts,
+each with a seed of its own, so who plays a part, and how often it was begun, changes nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PlayingActor(Actor):  # pyright: ignore[reportUntypedBaseClass]
         name, weights = self._config.model.name, self._config.hardware.weights
         self._policy = load_saved_policy(Path(model), name, weights, self._config.model.chat_template_kwargs)
 
-    @endpoint
+    @endpoint  # pyright: ignore[reportUntypedFunctionDecorator]
     async def play(self, task_ids: list[str], first: int) -> list[list[str]]:
         """JSON of each kind. Rollouts may run an event loop of their own, so they get a thread."""
         return await asyncio.to_thread(self._play, task_ids, first)
@@ -86,6 +86,7 @@ class _Crew:
 
     async def _work(self, number: int) -> None:
         procs: Any = None
+        worker: Any = None
         try:
             while self._waiting:
                 if procs is None:
@@ -110,7 +111,9 @@ class _Crew:
         self._deaths[first] += 1
         task = self._parts[first][0]
         if self._deaths[first] >= MOST_DEATHS:
-            raise RecomposeError(f"{MOST_DEATHS} workers died over the part of task {task}: {error}", "look at that task")
+            raise RecomposeError(
+                f"{MOST_DEATHS} workers died over the part of task {task}: {error}", "look at that task"
+            )
         self._progress.note(f"a rollout worker died; the episodes from task {task} on are played again")
         self._waiting.appendleft(first)
 
