@@ -52,6 +52,9 @@ class Letters(Environment):
     def task(self, task_id):
         return Task(int(task_id.removeprefix("letters-")))
 
+    def vocabulary(self):
+        return [message["content"] for task in self.tasks("train") for message in task.messages]
+
     def start(self, task):
         while self._hold.exists():
             time.sleep(0.05)

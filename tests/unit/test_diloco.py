@@ -137,7 +137,7 @@ def test_where_the_lighthouse_is_comes_from_the_settings_or_torchfts_variable(mo
     assert lighthouse_of(DilocoConfig(lighthouse="http://site-a:1")) == ("site-a", 1)
     with pytest.raises(UsageError, match="no address"):
         lighthouse_of(DilocoConfig(lighthouse="site-a"))
-    with pytest.raises(UsageError, match="no lighthouse at 127.0.0.1:9"):
+    with pytest.raises(UsageError, match=r"no lighthouse at 127\.0\.0\.1:9"):
         own_address(("127.0.0.1", 9))
 
 

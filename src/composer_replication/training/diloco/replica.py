@@ -3,7 +3,7 @@
     inner steps … inner steps ─▶ meet (quorum; who is behind gets the state) ─▶ average the moves ─▶ outer Nesterov step
 
 Reads and leaves the weights of the policy, writes a line per meeting to `RUN/training/diloco.jsonl`, and the outer
-state beside each checkpoint. All replicas end with the same weights. Deviates from torchft's own loop: the replicas meet
+state beside each checkpoint. All replicas end with the same weights. Unlike in torchft's own loop, the replicas meet
 before the first step too, so that no window is thrown away, and after the last one, until every fragment is averaged.
 """
 

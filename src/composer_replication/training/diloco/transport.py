@@ -82,8 +82,8 @@ class StateServer:
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(blob)))
                 self.end_headers()
-                self.wfile.write(blob)
                 ours.sent_bytes += len(blob)
+                self.wfile.write(blob)
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Nothing: the path is a secret."""
