@@ -28,7 +28,7 @@ browser: .venv/browser-installed
 # Each engine of docs/engines.md at small size on CPU, in an environment of its own where it conflicts with ours.
 engines: engines-tinker
 
-engines-tinker: .venv/dev-installed .venv-tinker/installed
+engines-tinker: .venv/tinker-installed .venv-tinker/installed
 	$(BIN)/python -m pytest tests/engines/test_tinker*.py
 
 # The page that the package serves, from its sources. The same sources give the same bytes.
@@ -86,10 +86,14 @@ experiment-000: .venv/train-installed
 		--editable '.[verifiers]' 2>&1 | $(COLLECTED)
 	@touch $@
 
+.venv/tinker-installed: .venv/dev-installed
+	@$(INSTALL) --editable '.[tinker]' 2>&1 | $(COLLECTED)
+	@touch $@
+
 # SkyRL's server wants Python 3.12 and other versions of transformers. The client is in .venv.
 PYTHON312 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python) python3.12)
 .venv-tinker/installed: engines/tinker/requirements.txt
-	@echo "Setting up .venv-tinker (once, about two minutes):"
+	@echo "Setting up .venv-tinker (once, about five minutes: 6 GB, as the torch of Python 3.12 brings CUDA):"
 	@$(PYTHON312) -m venv .venv-tinker
 	@.venv-tinker/bin/pip install --no-input --no-compile --progress-bar off --requirement $< 2>&1 | $(COLLECTED)
 	@touch $@

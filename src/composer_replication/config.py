@@ -24,6 +24,7 @@ from .sections import (
     Several,
     Weight,
     explain,
+    explain_gone,
 )
 
 AnySettings = TypeVar("AnySettings", bound=ChannelSettings)
@@ -592,10 +593,13 @@ def load_config(path: Path) -> Config:
     return parse_config(values, str(path))
 
 
-def parse_config(values: dict[str, Any], where: str) -> Config:
+def parse_config(values: dict[str, Any], where: str, anew: str | None = None) -> Config:
+    """`anew`: the next command where an earlier version wrote the settings, which are then not for mending."""
     try:
         return Config.model_validate(values)
     except ValidationError as error:
+        if gone := explain_gone(values):
+            raise UsageError(f"{where}: {gone}", anew or f"mend {where} and run again") from error
         told = explain(error, Config)
         told = told if "channels" in values else in_old_words(told)
         raise UsageError(f"{where}: {told}", f"mend {where} and run again") from error

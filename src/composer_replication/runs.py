@@ -50,6 +50,7 @@ __all__ = [
     "write_atomically", "write_lines", "write_records",
 ]  # fmt: skip
 
+NEW_RUN = "recompose ingest PATH --run DIR"
 _TRACE_ID = re.compile(rb'\{"schema_version":1,"trace_id":"([^"\\]*)"')
 
 
@@ -88,8 +89,8 @@ class Run:
             values = json.loads((path / "config.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             wrong = "is not a run" if path.exists() else "does not exist"
-            raise UsageError(f"{path} {wrong}", "recompose ingest PATH --run DIR") from error
-        return cls(path, parse_config(values, str(path / "config.json")))
+            raise UsageError(f"{path} {wrong}", NEW_RUN) from error
+        return cls(path, parse_config(values, str(path / "config.json"), NEW_RUN))
 
     def stage(self, noun: str) -> StageFolder:
         return StageFolder(self.path / noun)

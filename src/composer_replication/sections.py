@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable
 from typing import Annotated, Any, get_args
 
@@ -48,6 +49,24 @@ def explain(error: ValidationError, root: type[BaseModel]) -> str:
     if first["type"] != "extra_forbidden":
         return f"{key}: {first['msg']}" if key else first["msg"]
     return f"unknown key {key}, {nearest(path[-1], section.model_fields)}"
+
+
+GONE = {
+    ("hardware", "vllm_tensor_parallel"): "give the server its own option, and [sampling] server its address",
+    ("hardware", "vllm_server_url"): 'it is [sampling] server = "http://…" now',
+    ("hardware", "vllm", "server"): 'it is [sampling] server = "http://…" now',
+    ("monitor", "penalty_weight"): "hard evidence takes the reward now, and other signs ask for a deeper grade",
+}
+"""Section and key, and the value where others stayed -> what there is instead. Every run of before has one of these."""
+
+
+def explain_gone(values: Any) -> str | None:
+    """Of settings that were refused: the first that an earlier version had."""
+    for (section, key, *only), instead in GONE.items():
+        given = values.get(section) if isinstance(values, dict) else None
+        if isinstance(given, dict) and key in given and (not only or given[key] in only):
+            return f"{section}.{key} = {json.dumps(given[key], default=str)} is gone: {instead}"
+    return None
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

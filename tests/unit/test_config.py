@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from pydantic import BaseModel, ValidationError
 
@@ -15,6 +17,7 @@ from composer_replication.config import (
 )
 from composer_replication.errors import UsageError
 from composer_replication.objective import TrdpoSettings
+from composer_replication.runs import Run
 
 
 def refusal(tmp_path, text: str) -> UsageError:
@@ -73,6 +76,40 @@ def test_values_of_a_file_override_defaults(tmp_path):
 )
 def test_a_misspelt_key_is_named_with_the_nearest_right_one(tmp_path, text, wrong, right):
     assert f"unknown key {wrong}, did you mean {right}?" in str(refusal(tmp_path, text))
+
+
+GONE = [
+    ("hardware", "vllm_tensor_parallel", 1, "give the server its own option, and [sampling] server its address"),
+    ("hardware", "vllm_server_url", None, '[sampling] server = "http://…" now'),
+    ("hardware", "vllm", "server", '[sampling] server = "http://…" now'),
+    ("monitor", "penalty_weight", 0.2, "hard evidence takes the reward now, and other signs ask for a deeper grade"),
+]
+
+
+@pytest.mark.parametrize(("section", "key", "value", "now"), GONE)
+def test_a_run_with_a_setting_that_is_gone_says_what_replaced_it_and_how_to_go_on(tmp_path, section, key, value, now):
+    run = Run.start(tmp_path / "run", Config())
+    stored = json.loads((run.path / "config.json").read_text())
+    stored[section][key] = value
+    (run.path / "config.json").write_text(json.dumps(stored))
+    with pytest.raises(UsageError) as raised:
+        Run.open(run.path)
+    assert f"config.json: {section}.{key} = {json.dumps(value)} is gone: " in str(raised.value)
+    assert now in str(raised.value)
+    assert raised.value.next_command == "recompose ingest PATH --run DIR"
+
+
+def test_a_run_whose_settings_are_no_table_is_refused_in_words(tmp_path):
+    run = Run.start(tmp_path / "run", Config())
+    (run.path / "config.json").write_text("[]")
+    with pytest.raises(UsageError, match=r"config\.json: Input should be a valid dictionary"):
+        Run.open(run.path)
+
+
+def test_a_file_with_a_setting_that_is_gone_is_to_be_mended(tmp_path):
+    told = refusal(tmp_path, "[monitor]\npenalty_weight = 0.1\n")
+    assert "monitor.penalty_weight = 0.1 is gone: " in str(told)
+    assert told.next_command == f"mend {tmp_path / 'run.toml'} and run again"
 
 
 def test_a_key_unlike_any_other_is_still_refused(tmp_path):

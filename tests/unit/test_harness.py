@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import http.server
 import json
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -284,6 +286,39 @@ def test_an_episode_without_a_call_is_broken_and_stops_the_run_only_where_none_c
         worker.run([Asking(False), Asking(False)])
 
 
+class WritingSlowly:
+    """A server that takes its time for each turn."""
+
+    max_tokens = None
+
+    def __init__(self, ids, turn_s):
+        self._ids, self._turn_s = ids, turn_s
+
+    @asynccontextmanager
+    async def connected(self):
+        yield
+
+    async def write(self, context, **options):
+        await asyncio.sleep(self._turn_s)
+        return SampledTurn(self._ids, [-0.5] * len(self._ids))
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_sampling_for_a_harness_is_no_time_of_its_environment(policy, served):
+    settings = RolloutSettings(max_turn_tokens=20, temperature=1.0, max_completion_tokens=40, max_concurrency=2)
+    sampler = WritingSlowly(policy.tokens.turn("hello"), 0.3) if served else Writing(policy.tokens, ["hello"])
+    if not served:
+        write = sampler.sample
+        sampler.sample = lambda *asked, **options: (time.sleep(0.3), write(*asked, **options))[1]
+    worker = RolloutWorker(sampler, policy.tokens, settings)
+    (rollout,) = worker.run([Asking(True, works_s=0.1)])
+    worked_s = sum(turn.seconds for turn in rollout.turns)
+    assert worker.sampling_s >= 0.3 and worked_s >= 0.1
+    assert worker.sampling_s + worked_s <= worker.total_s
+    if served:
+        assert worker.environment_share == pytest.approx(worked_s / (worked_s + worker.sampling_s))
+
+
 def test_the_proxy_is_the_only_way_out(policy, folder):
     outside = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
     threading.Thread(target=outside.serve_forever, daemon=True).start()
@@ -327,6 +362,8 @@ def test_the_command_keeps_a_row_for_each_segment_and_goes_on(policy, folder, tm
     run = Run.open(tmp_path / "run")
     rows = list(read_records(run.path / ROLLOUT_TOKENS, TokenizedTrace))
     assert [row.segment for row in rows] == [0, 1, 0, 1]
+    ended = sum(row.ids[row.turn_spans[0][1] - 1] == policy.tokens.end_of_turn_id for row in rows)
+    assert told["cut_turns"] == 4 - ended > 0
     assert {row.trace_id for row in rows} == {trace.trace_id for trace in run.stage("ingestion").read(Trace)}
     with pytest.raises(UsageError, match="--model"):
         rollout_command(folder.folder, run=tmp_path / "other", scripted="gold", harness="x")
@@ -384,14 +421,13 @@ def test_only_model_calls_under_a_key_and_of_a_bounded_size_are_answered(proxy):
     assert httpx.post(chat, json=body, headers=key).status_code == 401
 
 
-def test_calls_and_tokens_beyond_the_limits_get_a_last_word(proxy):
+def test_calls_beyond_the_limit_get_a_last_word(proxy):
     chat, body = f"{proxy.base_url}/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}
-    for limits in (CallLimits(calls=2), CallLimits(tokens=4)):
-        with proxy.session(echo, limits) as capture:
-            key = {"Authorization": f"Bearer {capture.key}"}
-            said = [httpx.post(chat, json=body, headers=key).json()["choices"][0]["message"] for _ in range(3)]
-        assert [message["content"] for message in said] == ["hello", "hello", "Step budget exhausted; stopping."]
-        assert len(capture.session.graph.nodes()) == 2
+    with proxy.session(echo, CallLimits(calls=2)) as capture:
+        key = {"Authorization": f"Bearer {capture.key}"}
+        said = [httpx.post(chat, json=body, headers=key).json()["choices"][0]["message"] for _ in range(3)]
+    assert [message["content"] for message in said] == ["hello", "hello", "Step budget exhausted; stopping."]
+    assert len(capture.session.graph.nodes()) == 2
 
 
 @pytest.mark.parametrize(

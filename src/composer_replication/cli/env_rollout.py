@@ -55,7 +55,7 @@ def rollout(
     ] = None,
     rollouts: Annotated[int, Parameter(help="Attempts at each task.")] = 1,
     limit: Annotated[int | None, Parameter(help="Only the first so many tasks.")] = None,
-    concurrency: Annotated[int, Parameter(help="Attempts at a time.")] = 2,
+    concurrency: Annotated[int, Parameter(help="Attempts that act at a time; a GPU writes for more.")] = 2,
     steps: Annotated[int, Parameter(help="Tool calls of one attempt.")] = 60,
     tries: Annotated[int, Parameter(help="Code blocks of one attempt, with --answer definition.")] = 3,
     wall_s: Annotated[float, Parameter(help="Seconds of one attempt.")] = 1800.0,

@@ -47,6 +47,7 @@ def train(
         Path | None, Parameter(help="TOML file that begins RUN: for training on an environment alone.")
     ] = None,
     backend: Annotated[str, Parameter(help=f"Who runs the steps: {', '.join(BACKENDS)}.")] = "trl",
+    url: Annotated[str | None, Parameter(help="With --backend tinker: address of the server.")] = None,
     diloco: Annotated[
         bool, Parameter(negative="", help="As the replica REPLICA_GROUP_ID of several that average now and then.")
     ] = False,
@@ -64,7 +65,7 @@ def train(
 
     Stored traces, hints and pairs are read where a channel needs them; with none that does, rollouts are enough.
     """
-    refuse_unknown_backend(backend)
+    refuse_unknown_backend(backend, url)
     if dry_run and selfcheck:
         raise UsageError("--dry-run does nothing and --selfcheck trains", "give one of them")
     if processes is not None and processes < 1:
@@ -94,7 +95,7 @@ def train(
         elif launched.number() > 1:
             _train_together(run, backend, json)
         else:
-            run_one_stage(run, "training", json, backend=backend, diloco=diloco)
+            run_one_stage(run, "training", json, backend=backend, url=url, diloco=diloco)
 
 
 def _train_together(path: Path, backend: str, as_json: bool) -> None:

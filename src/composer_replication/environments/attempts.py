@@ -38,6 +38,8 @@ class Attempt(NamedTuple):
     evidence: AttemptEvidence | None = None
     graded: Graded | None = None
     """Where its grade comes from."""
+    cut_turns: int | None = None
+    """Turns that were cut off at their limit of tokens; None where nobody knows."""
 
     @property
     def canary_hits(self) -> tuple[CanaryHit, ...]:

@@ -34,6 +34,7 @@ class ModelCall(NamedTuple):
     new: Sequence[Message] = ()
     """The messages that follow these ids."""
     max_tokens: int | None = None
+    """Where the program asks for a shorter turn than others may be."""
 
 
 class WrittenTurn(NamedTuple):

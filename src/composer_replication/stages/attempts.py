@@ -30,6 +30,7 @@ class StoredAttempt(Record):
     wall_s: float
     canary_hits: tuple[CanaryHit, ...] = ()
     evidence: AttemptEvidence | None = None
+    cut_turns: int | None = None
 
     @property
     def reward(self) -> float:
@@ -97,12 +98,14 @@ def stored_evidence(attempts: Iterable[StoredAttempt]) -> Iterator[TraceEvidence
 
 def counts(attempts: Sequence[StoredAttempt]) -> JsonObject:
     rewards = [each.reward for each in attempts]
+    cut = [each.cut_turns for each in attempts if each.cut_turns is not None]
     return {
         "attempts": len(attempts),
         "solved": sum(reward >= 1 for reward in rewards),
         "mean_reward": round(sum(rewards) / len(rewards), 4) if rewards else None,
         "ended": dict(Counter(each.ended.partition(":")[0] for each in attempts)),
         "turns": sum(len(each.trace.turns) for each in attempts),
+        **({"cut_turns": sum(cut)} if cut else {}),
         "canary_hits": sum(bool(each.canary_hits) for each in attempts),
     }
 
@@ -156,6 +159,7 @@ def keep(each: Planned, made: Attempt, folder: Path) -> None:
         wall_s=round(made.wall_s, 3),
         canary_hits=made.canary_hits,
         evidence=made.evidence,
+        cut_turns=made.cut_turns,
     )
     write_atomically(folder / each.file, kept.model_dump_json() + "\n")
 

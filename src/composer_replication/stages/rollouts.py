@@ -84,15 +84,19 @@ def play_locally(
     progress: Progress,
     sampler: Any = None,
 ) -> None:
-    """As many at a time as the environment plays. `settings` has `max_turn_tokens` and `temperature`. Without a
-    `sampler` turns are sampled from the policy."""
+    """In batches, each kept before the next. `settings` has `max_turn_tokens` and `temperature`. Without a `sampler`
+    turns are sampled from the policy."""
     import torch
 
     from composer_replication.training.rollouts.playing import roll_out
+    from composer_replication.training.rollouts.static_sampling import turn_sampler
 
     claim(folder, settings)
     missing, batch = not_made(plan, folder), max(1, environment.limits.concurrency)
-    sampler = sampler or _sampler(policy, environment, plan, settings["max_turn_tokens"], batch)
+    if not sampler:
+        room = _room(policy, environment, plan, settings["max_turn_tokens"])
+        batch = run.config.hardware.rollouts_at_once or _at_once(policy, room, batch)
+        sampler = turn_sampler(policy.model, policy.tokens, batch, room)
     for start in range(0, len(missing), batch):
         chosen = missing[start : start + batch]
         seed = int(content_id(run.config.seed, chosen[0].file), 16) >> 1
@@ -111,16 +115,22 @@ def play_locally(
             made = _attempt(rollout, policy.name, each.sample)
             rows = rollout.stored(made.trace.trace_id, policy.tokenizer_fingerprint)
             write_atomically(_tokens(folder, each), "".join(row.model_dump_json() + "\n" for row in rows))
-            keep(each, made, folder)
+            keep(each, made._replace(cut_turns=cut_turns(rows, policy.tokens.end_of_turn_id)), folder)
         done = len(plan) - len(missing) + start + len(chosen)
         progress.step(done, len(plan), f"{done} attempts")
     write_records(run.path / ROLLOUT_TOKENS, _kept_tokens(plan, folder))
 
 
-def _sampler(policy: Policy, environment: Environment, plan: Sequence[Planned], max_turn_tokens: int, rows: int) -> Any:
-    """The longest task decides the room; one that does not fit is refused before anything is played."""
-    from composer_replication.training.rollouts.static_sampling import turn_sampler
+def _at_once(policy: Policy, room: int, concurrency: int) -> int:
+    """A GPU writes 128 turns in little more time than 15, so there it writes for more than can act at a time."""
+    from composer_replication.training.models.loading import device_type
+    from composer_replication.training.rollouts.playing import rows_that_fit
 
+    return max(concurrency, rows_that_fit(policy.model, room, 128)) if device_type() == "cuda" else concurrency
+
+
+def _room(policy: Policy, environment: Environment, plan: Sequence[Planned], max_turn_tokens: int) -> int:
+    """Tokens of the longest attempt; a task that does not fit is refused before anything is played."""
     tasks = [environment.task(task_id) for task_id in {each.task_id for each in plan}]
     longest = max(len(policy.tokens.prompt(task.messages)) for task in tasks)
     added, limit = environment.limits.room(max_turn_tokens), policy.model.config.max_position_embeddings
@@ -129,7 +139,7 @@ def _sampler(policy: Policy, environment: Environment, plan: Sequence[Planned], 
             f"a statement of {longest} tokens and {added} more do not fit the {limit} of {policy.name}",
             f"lower the completion to {max(0, limit - longest)} tokens, or choose shorter tasks",
         )
-    return turn_sampler(policy.model, policy.tokens, rows, longest + added)
+    return longest + added
 
 
 def _attempt(rollout: Rollout[Episode], name: str, sample: int) -> Attempt:
@@ -141,6 +151,10 @@ def _attempt(rollout: Rollout[Episode], name: str, sample: int) -> Attempt:
         ended = "tokens"
     wall_s = sum(turn.seconds for turn in rollout.turns)
     return Attempt(trace, rollout.reward, ended or "finished", steps, wall_s, rollout.episode.evidence)
+
+
+def cut_turns(rows: Sequence[TokenizedTrace], end_of_turn_id: int) -> int:
+    return sum(row.ids[end - 1] != end_of_turn_id for row in rows for _, end in row.turn_spans)
 
 
 def _kept_tokens(plan: Sequence[Planned], folder: Path) -> Iterator[TokenizedTrace]:

@@ -21,14 +21,16 @@ AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 STORED = ("ingestion", "sites", "hints", "pairs")
 
 
-def train(run: Run, progress: Progress, backend: str = "trl", diloco: bool = False) -> None:
+def train(
+    run: Run, progress: Progress, backend: str = "trl", url: str | None = None, diloco: bool = False
+) -> None:
     """`diloco`: as one of several replicas."""
     from composer_replication.training.libraries import load_libraries
     from composer_replication.training.processes import all_or_none, is_main
 
     started, folder, inputs = time.monotonic(), run.path / "training", trained_on(run)
     load_libraries()
-    from composer_replication.training.backends import open_backend
+    from composer_replication.training.backends import lost_by, open_backend
     from composer_replication.training.card import model_card
     from composer_replication.training.models.whole import whole_weights
     from composer_replication.training.stored.examples import summarise_cuts, window_lines
@@ -47,7 +49,8 @@ def train(run: Run, progress: Progress, backend: str = "trl", diloco: bool = Fal
             sessions.save()
             write_atomically(folder / "windows.jsonl", window_lines(examples))
     with open_environment(config) as environment:
-        steps = train_policy(policy, config, environment, examples, folder, progress)
+        at = {"url": url} if url else {}
+        steps = train_policy(policy, config, environment, examples, folder, progress, **at)
     weights = whole_weights(policy.model)
     counts = {
         "backend": backend,
@@ -69,7 +72,7 @@ def train(run: Run, progress: Progress, backend: str = "trl", diloco: bool = Fal
             policy.save(folder / "model", weights)
             for left_over in ("scratch", "served"):
                 shutil.rmtree(folder / left_over, ignore_errors=True)
-            write_atomically(folder / "model" / "README.md", model_card(run.config, counts))
+            write_atomically(folder / "model" / "README.md", model_card(run.config, counts, lost_by(backend)))
             run.stage("training").finish(steps, counts, [run.stage("policy"), *inputs], started)
 
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from composer_replication.config import Config, HardwareConfig, SamplingConfig, TrainingConfig
 from composer_replication.errors import UsageError
-from composer_replication.objective import GrpoSettings, SdpoSettings
+from composer_replication.objective import GrpoSettings, OwnSettings, SdpoSettings
 
 from ..processes import shards_otherwise
 
@@ -123,6 +123,10 @@ def refuse_for_backend(config: Config, backend: str, processes: int) -> None:
             _refuse_backend("importance_clip of the channel grpo", backend, "trl_async")
         if config.sampling.max_staleness != SamplingConfig().max_staleness:
             _refuse_backend("sampling.max_staleness", backend, "trl_async")
+    if backend == "trl":
+        return
+    if backend == "tinker":
+        _refuse_for_tinker(config, processes)
         return
     if config.sampling.server is None:
         raise UsageError("--backend trl_async plays on a server while it trains", 'set [sampling] server = "http://…"')
@@ -165,6 +169,47 @@ def refuse_for_diloco(config: Config, backend: str, processes: int) -> None:
     if config.hardware.weights == "bfloat16" and not config.hardware.lora_rank:
         raise UsageError(
             "bfloat16 rounds away what a window moves the weights by", 'set hardware.weights = "float32", or lora_rank'
+        )
+
+
+TAKEN_BY_TINKER = {
+    "training": {
+        "steps", "prompts_per_step", "group_size", "learning_rate", "max_turn_tokens", "max_tokens", "traces_per_step",
+        "checkpoint_every", "error_turn_penalty", "leak_penalty", "leak_penalty_weight", "leak_ways_known",
+    },
+    "hardware": {"lora_rank", "rollouts_at_once", "weights"},
+    "sampling": set[str](),
+    "monitor": {"alarm_rate", "mode"},
+}  # fmt: skip
+LEFT_TO_THE_SERVER = ("jsd_beta", "temperature", "top_k", "token_clip", "importance_clip", "require_acceptance")
+"""Of channel 2: what needs whole distributions, or a policy in this process."""
+
+
+def _refuse_for_tinker(config: Config, processes: int) -> None:
+    if processes > 1:
+        raise UsageError(
+            "--backend tinker runs in one process: the server spreads the work", "start it without a launcher"
+        )
+    if config.hardware.lora_rank is None:
+        raise UsageError("a Tinker server trains adapters", "set hardware.lora_rank, such as 16")
+    for section, taken in TAKEN_BY_TINKER.items():
+        asked = getattr(config, section)
+        for key, field in type(asked).model_fields.items():
+            if key not in taken and getattr(asked, key) != field.get_default():
+                _refuse_backend(f"{section}.{key}", "tinker", "trl")
+    if config.environment.curriculum:
+        _refuse_backend("environment.curriculum", "tinker", "trl")
+    sdpo, defaults = config.channel(SdpoSettings), SdpoSettings()
+    for key in LEFT_TO_THE_SERVER:
+        if getattr(sdpo, key) != getattr(defaults, key) and (key, getattr(sdpo, key)) != ("jsd_beta", 1.0):
+            _refuse_backend(f"{key} of the channel sdpo", "tinker", "trl")
+    if sdpo.weight and sdpo.source == "rollouts" and sdpo.teacher not in ("live", "frozen"):
+        raise UsageError(
+            f'a Tinker server keeps no teacher "{sdpo.teacher}"', 'set teacher = "live" or "frozen" of the channel sdpo'
+        )
+    if own := next((entry for entry in config.channels if isinstance(entry, OwnSettings)), None):
+        raise UsageError(
+            f"{own.label} reads the model, which a Tinker server keeps", "take it out, or use --backend trl"
         )
 
 

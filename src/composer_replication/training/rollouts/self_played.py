@@ -53,7 +53,8 @@ def writer(tokens: ChatTokens, sample: Sample, turn_tokens: int, room: int, seen
         if len(context) + turn_tokens > room:
             raise ContextFull
         turn = sample(context)
-        ids, logprobs = turn.ids[: call.max_tokens], turn.logprobs[: call.max_tokens]
+        most = min(call.max_tokens or turn_tokens, turn_tokens)
+        ids, logprobs = turn.ids[:most], turn.logprobs[:most]
         seen[len(context), tuple(ids)] = turn.version
         ended = ids[-1:] == [tokens.end_of_turn_id]
         return WrittenTurn(context, ids, logprobs, tokens.said(context, ids, call.tools), ended)

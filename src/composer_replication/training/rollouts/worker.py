@@ -268,16 +268,20 @@ class RolloutWorker:
     ) -> None:
         loop, asked = asyncio.get_running_loop(), count()
 
-        def sample(context: list[int]) -> SampledTurn:
-            writing = sampler.write(
+        async def write(context: list[int]) -> SampledTurn:
+            began = time.monotonic()
+            turn = await sampler.write(
                 context,
                 max_new_tokens=self.settings.max_turn_tokens,
                 temperature=self.settings.temperature,
                 seed=(seed + 1_000_003 * next(asked)) % MAX_SEED,
             )
-            turn = asyncio.run_coroutine_threadsafe(writing, loop).result()
-            loop.call_soon_threadsafe(on_progress)
+            self.sampling_s += time.monotonic() - began
+            on_progress()
             return turn
+
+        def sample(context: list[int]) -> SampledTurn:
+            return asyncio.run_coroutine_threadsafe(write(context), loop).result()
 
         async with steps.place():
             await in_thread(lambda: self._play_itself(rollout, sample))
@@ -333,16 +337,24 @@ class RolloutWorker:
 
     def _play_itself(self, rollout: Rollout[E], sample: Sample) -> None:
         """An error that names its remedy is of the whole run and raises; anything else breaks this episode."""
-        settings, seen, began = self.settings, Versions(), time.monotonic()
+        settings, seen, began, waits = self.settings, Versions(), time.monotonic(), list[float]()
+
+        def waited_for(context: list[int]) -> SampledTurn:
+            asked = time.monotonic()
+            try:
+                return sample(context)
+            finally:
+                waits.append(time.monotonic() - asked)
+
         room = len(rollout.prompt_ids) + (settings.max_completion_tokens or settings.max_turn_tokens)
         room = min(room, self.sampler.max_tokens or room)
-        write = writer(self.tokens, sample, settings.max_turn_tokens, room, seen)
+        write = writer(self.tokens, waited_for, settings.max_turn_tokens, room, seen)
         try:
             outcome = played(rollout.episode, write)
         except NoTurn as error:
             rollout.without_a_turn = str(error)
             outcome = StepOutcome(failure=StepFailure("runtime_error", rollout.without_a_turn))
-        seconds = time.monotonic() - began
+        seconds = max(0.0, time.monotonic() - began - sum(waits))  # calls side by side wait longer than it takes
         if outcome.failure is None and outcome.reward is not None:
             rollout.settle(outcome.reward, seconds, seen)
         else:

@@ -88,7 +88,7 @@ class Conversations:
         self._ids: dict[str, list[int]] = {}
         self._lock = threading.Lock()
 
-    def call(self, messages: Sequence[Message], tools: Sequence[JsonObject], max_tokens: int) -> ModelCall:
+    def call(self, messages: Sequence[Message], tools: Sequence[JsonObject], max_tokens: int | None) -> ModelCall:
         shown = [Message(role=message["role"], content=as_text(message)) for message in messages]
         whole = ModelCall(with_tools(shown, tools), tools, max_tokens=max_tokens)
         with self._lock:

@@ -5,8 +5,9 @@ call with its token ids in a graph. Its own server listens on every address with
 its application is served on a unix socket, and on a loopback port only if asked, the key of a session is random, and
 its upstream is a function of this process. What openenv's routes manage besides model calls cannot be reached.
 
-Limits: bytes of a request, calls and sampled tokens of a session. A harness that is over them is told so in the words
-of its dialect; one that goes on asking is ended by whoever started it (`on_loop`).
+Limits: bytes of a request and calls of a session. How long a turn and a conversation may be is the `Writer`'s to say; a
+call may ask for a shorter turn. A harness that is over a limit is told so in the words of its dialect; one that goes on
+asking is ended by whoever started it (`on_loop`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -47,18 +49,17 @@ CALLS_AT_ONCE = 256
 READ_TIMES = 4
 START_S, STOP_S = 20.0, 5.0
 MODEL_ROUTES = ("/chat/completions", "/messages", "/messages/count_tokens", "/responses")
+MOST_TOKENS = ("max_tokens", "max_completion_tokens")
+"""openenv puts what the other dialects call it under the first of them."""
 FULL = {"error": {"code": "context_length_exceeded", "message": "maximum context length: no tokens are left"}}
 """openenv answers its harness with an ordinary last message then, so that it ends in peace."""
 
 
 @dataclass(frozen=True)
 class CallLimits:
-    """Of one session, but for `turn_tokens`, which are of one call."""
+    """Of one session. Its tokens are bounded by its calls and the length of a turn."""
 
     calls: int = 60
-    tokens: int = 200_000
-    """Sampled."""
-    turn_tokens: int = 4096
     stops: int = 8
     """Calls beyond the limits that are still answered, with a word that the budget is used up."""
 
@@ -79,7 +80,7 @@ class Capture:
         self._write, self._limits, self._pool = write, limits, pool
         self._on_call, self._on_loop = on_call, on_loop
         self._said = Conversations()
-        self._calls = self._tokens = 0
+        self._calls = 0
         self._lock = threading.Lock()
         self.failure: Exception | None = None
         """Of the policy, not of the harness."""
@@ -104,12 +105,9 @@ class Capture:
         with self._lock:
             self._calls += 1
             name = self._calls
-            if self._tokens >= self._limits.tokens:
-                raise UpstreamHTTPError(400, FULL)
         try:
             messages, tools = plain_messages(request["messages"]), plain_tools(request.get("tools") or ())
-            wanted = min(int(request.get("max_tokens") or self._limits.turn_tokens), self._limits.turn_tokens)
-            call = self._said.call(messages, tools, wanted)
+            call = self._said.call(messages, tools, _most_tokens(request))
         except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
             raise self._refused(f"it cannot be read: {type(error).__name__}: {error}") from error
         try:
@@ -123,8 +121,6 @@ class Capture:
             raise UpstreamError(f"the policy failed: {type(error).__name__}") from error
         reply = reply_message(turn.text, str(name))
         self._said.keep(messages, tools, reply, turn)
-        with self._lock:
-            self._tokens += len(turn.ids)
         return _response(name, str(request.get("model")), turn, reply)
 
     def _refused(self, why: str) -> UpstreamHTTPError:
@@ -132,8 +128,17 @@ class Capture:
         return UpstreamHTTPError(400, {"error": {"message": self.refusal}})
 
 
+def _most_tokens(request: JsonObject) -> int | None:
+    """Of this turn, where the harness asks for a limit."""
+    most = next((each for key in MOST_TOKENS if (each := request.get(key)) is not None), None)
+    if most is not None and (type(most) is not int or most < 1):
+        raise ValueError(f"max_tokens is a number of 1 or more, not {most!r:.40}")
+    return most
+
+
 def _response(name: int, model: str, turn: WrittenTurn, reply: Any) -> JsonObject:
-    ended = "stop" if turn.ended else "length"
+    """A turn that was cut says so, even where a whole call stands in it."""
+    ended = "tool_calls" if reply.get("tool_calls") else "stop"
     scored = [
         {"token": f"token_id:{token}", "logprob": logprob, "bytes": None, "top_logprobs": []}
         for token, logprob in zip(turn.ids, turn.logprobs, strict=True)
@@ -141,7 +146,7 @@ def _response(name: int, model: str, turn: WrittenTurn, reply: Any) -> JsonObjec
     choice = {
         "index": 0,
         "message": reply,
-        "finish_reason": "tool_calls" if reply.get("tool_calls") else ended,
+        "finish_reason": ended if turn.ended else "length",
         "token_ids": turn.ids,
         "logprobs": {"content": scored},
     }
@@ -253,10 +258,11 @@ class CaptureProxy:
             if refused is None and read > self._body_bytes:
                 refused = 413, f"a request has at most {self._body_bytes} bytes"
             body += part if refused is None else b""
+        refuse = partial(_refuse, send, "/messages" in scope.get("path", ""))
         if refused:
-            await _refuse(send, *refused)
+            await refuse(*refused)
             return
-        await self._app(scope, _replayed(bytes(body), receive), send)
+        await self._app(scope, _replayed(bytes(body), receive), _with_refusals(send, refuse))
 
     def _refusal(self, scope: Scope) -> Refusal | None:
         if scope["type"] != "http":
@@ -294,8 +300,32 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
-async def _refuse(send: Send, status: int, why: str) -> None:
-    content = json.dumps({"error": {"message": why, "type": "invalid_request_error"}}).encode()
+def _with_refusals(send: Send, refuse: Callable[[int, str], Awaitable[None]]) -> Send:
+    """openenv refuses in one form, whatever the dialect."""
+    status = 0
+
+    async def send_on(message: MutableMapping[str, Any]) -> None:
+        nonlocal status
+        if message["type"] == "http.response.start" and message["status"] >= 400:
+            status = message["status"]
+        elif status:
+            await refuse(status, _why(message["body"]))
+        else:
+            await send(message)
+
+    return send_on
+
+
+def _why(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["error"]["message"])
+    except (ValueError, LookupError, TypeError):  # a failure that openenv did not foresee is plain text
+        return body.decode("utf-8", "replace")
+
+
+async def _refuse(send: Send, to_anthropic: bool, status: int, why: str) -> None:
+    error = {"error": {"message": why, "type": "api_error" if status >= 500 else "invalid_request_error"}}
+    content = json.dumps({"type": "error", **error} if to_anthropic else error).encode()
     headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
     with suppress(OSError):
         await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -80,12 +80,12 @@ class Arranged(NamedTuple):
 
     @property
     def heard(self) -> list[str]:
-        """All that the model read besides the opening of the first call."""
+        """All that the model read, the task among it, but for system prompts and turns of an assistant."""
         return [message["content"] for message in self.messages if message["role"] in ("tool", "user")]
 
 
 def arranged(nodes: Sequence[CapturedCall]) -> Arranged:
-    """`nodes` in the order in which they were asked."""
+    """`nodes` in the order in which they were answered."""
     calls: list[_Call] = []
     for node in nodes:
         *asked, reply = plain_messages([*node.request_messages, node.response_message])
