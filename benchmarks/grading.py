@@ -37,7 +37,7 @@ from composer_replication.environments.code.tasks.store import gold_submission, 
 from composer_replication.environments.code.tasks.task import Submission, TaskFolder
 from composer_replication.errors import RecomposeError
 
-COUNTS = ("hidden", "lowered", "exposed", "self_compared", "left_out")
+COUNTS = ("hidden", "lowered", "exposed", "self_compared", "left_out", "untold_or_slow")
 KEPT = ("tried", "valid", "rejected", "yield", "cpu_s", "cpu_s_per_valid", "wall_s")
 
 
@@ -58,8 +58,11 @@ def measured(source: Path, work: Path, limit: int, jobs: int, grades: int) -> di
 
 
 def compared(tasks: Iterable[TaskFolder]) -> dict[str, Any]:
-    counts = [task.code_task.task.certificate["comparison"] for task in tasks]
-    return shares(counts)
+    records = [task.code_task for task in tasks]
+    return shares(
+        record.task.certificate["comparison"] | {"untold_or_slow": record.provenance["left_out_tests"]}
+        for record in records
+    )
 
 
 def shares(counts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -74,7 +77,7 @@ def shares(counts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "unlowered": dict(reasons.most_common()),
         "share_lowered": round(total["lowered"] / max(1, total["hidden"]), 4),
         "share_compared_of_counted": round(total["lowered"] / max(1, counted), 4),
-        "share_kept": round(counted / max(1, total["hidden"]), 4),
+        "share_kept": round(counted / max(1, total["hidden"] + total["untold_or_slow"]), 4),
     }
 
 

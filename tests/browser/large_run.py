@@ -11,7 +11,9 @@ from composer_replication.viewer.filling import AnyFields
 from tests.viewed_run import add_trace, long_trace, viewed_run
 
 PAIRS, STEPS, TASKS = 5000, 10_000, 40
-PARAGRAPH = "\n".join(f"line {number} of what the tool printed, long enough to wrap on a phone" for number in range(14))
+MARK = "<SECRET:github-pat:1>"
+LINES = (f"line {number} of what the tool printed, long enough to wrap on a phone" for number in range(14))
+PARAGRAPH = "\n".join((*LINES, MARK))
 
 
 def large_run(path: Path) -> Run:

@@ -15,7 +15,7 @@ from playwright.sync_api import BrowserContext, sync_playwright
 
 from .conftest import chromium
 
-HEIGHTS = {"site": 1400}
+HEIGHTS = {"site": 1500, "pair": 1000}
 LISTED = ("run", "traces", "sites", "pairs", "rollouts", "training", "compare", "monitor")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 from playwright.sync_api import Route, expect
@@ -34,13 +34,11 @@ def test_there_are_three_hundred_attacks():
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, object]:
-    """One whole answer of each name; of `tokens` and lists those with most in them."""
+    """One whole answer of each name, of lists one per kind: those with most in them."""
     found: dict[str, object] = {}
     for path in sorted(FIXTURES.glob("*.json"), key=lambda path: path.stat().st_size):
         fixture = json.loads(path.read_text())
-        parts = urlsplit(fixture["address"])
-        name = parts.path.split("/")[-1]
-        found[f"{name}?list" if name == "tokens" and not parts.query else name] = fixture["answer"]
+        found[name_of(fixture["address"])] = fixture["answer"]
     found["tokens"]["rows"] = [
         {
             "part": "a",
@@ -52,6 +50,14 @@ def answers() -> dict[str, object]:
         }
     ]
     return found
+
+
+def name_of(address: str) -> str:
+    parts = urlsplit(address)
+    name, query = parts.path.split("/")[-1], dict(parse_qsl(parts.query))
+    if name == "list":
+        return f"list?{query['kind']}"
+    return "tokens?list" if name == "tokens" and "id" not in query else name
 
 
 def attacked(value: object, payloads: tuple[str, ...], kept: set[str], name: str = "") -> object:
@@ -96,10 +102,7 @@ def test_no_text_of_an_answer_runs_or_asks_outside(context, served, answers, num
     page = watched.page
 
     def answer(route: Route) -> None:
-        parts = urlsplit(route.request.url)
-        name = parts.path.split("/")[-1]
-        if name == "tokens" and "id=" not in parts.query:
-            name = "tokens?list"
+        name = name_of(route.request.url)
         # As the server sends it: controls and the like are glyphs.
         body = encoded(attacked(answers[name], ROUNDS[number], KEPT[number % 2]))
         route.fulfill(body=body, content_type="application/json")

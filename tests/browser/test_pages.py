@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.large_run import PAIRS, STEPS
+from tests.browser.large_run import MARK, PAIRS, STEPS
 
 PAGES = {
     "run": "From traces to training", "traces": "claude_code", "sites": "claude_code/input_validation",
@@ -62,6 +64,10 @@ def test_keys_lead_to_pages_and_help_names_them(open_page, page):
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("Compare")
     page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("?")
+    page.evaluate("location.hash = '#/run/sites'")
+    expect(page.locator("h1")).to_have_text("Sites")
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("/")
     expect(page.get_by_label("search the run")).to_be_focused()
@@ -200,6 +206,34 @@ def test_a_site_shows_what_was_seen_the_wrong_turn_hint_and_teachers(open_page, 
     expect(page.locator(".columns .good")).to_have_count(2)
 
 
+def test_any_two_columns_of_a_site_are_compared_by_words(open_page, page, first):
+    open_page(f"site/{first('site', has='pairs')['site_id']}")
+    rows = page.locator(".arguments-diff tbody tr")
+    expect(rows.filter(has_text="prompt")).to_contain_text("absent")
+    page.get_by_label("one column").select_option("kimi/big")
+    page.get_by_label("other column").select_option("qwen/big")
+    expect(page.locator(".arguments-diff thead")).to_have_text("argumentkimi/bigqwen/big")
+    expect(rows.filter(has_text="prompt").locator("ins")).to_have_text("see")
+    expect(rows.filter(has_text="prompt").locator("del")).to_have_text("look")
+    expect(rows.filter(has_text="text").locator("ins")).to_have_text("kimi")
+    assert "one=3&other=1" in page.url
+
+
+def test_what_redaction_took_out_is_a_chip_with_its_kind(open_page, page, first):
+    open_page(f"trace/{first('trace', agent='test')['trace_id']}")
+    chip = page.locator("#turn-0 .secret").first
+    expect(chip).to_have_text("github-pat 1")
+    expect(chip).to_have_attribute("title", f"redacted: {MARK}")
+    assert "SECRET" not in page.locator("#turn-0").inner_text()
+
+
+@pytest.mark.parametrize(("task", "text"), [("task/1", "do"), ("task/2", "not its text"), ("task/long", "begin")])
+def test_a_task_shows_its_statement_where_the_run_has_it(open_page, page, task, text):
+    open_page(f"task/{quote(task, safe='')}")
+    expect(page.locator("main")).to_contain_text(text)
+    expect(page.get_by_role("heading", name="Statement")).to_have_count(0 if task == "task/2" else 1)
+
+
 def test_a_blind_vote_is_kept_and_then_shows_who_was_who(open_page, page, first, served):
     site = first("site", has="pairs")["site_id"]
     open_page(f"site/{site}?blind=1")
@@ -211,6 +245,10 @@ def test_a_blind_vote_is_kept_and_then_shows_who_was_who(open_page, page, first,
     expect(page.locator(".votes")).to_contain_text("Your vote is kept, given blind")
     votes = [json.loads(line) for line in (served.run / "annotations/human.jsonl").read_text().splitlines()]
     assert [vote["value"]["blind"] for vote in votes] == [True]
+    open_page("run")
+    expect(page.locator(".people")).to_have_text(re.compile("teachers' vote, blind votes: kappa .* 1 site$"))
+    page.go_back()
+    expect(page.locator(".votes")).to_contain_text("Your vote is kept, given blind")
     page.keyboard.press("a")
     expect(page.get_by_role("button", name="what the policy did")).to_have_attribute("aria-pressed", "true")
 
@@ -220,7 +258,10 @@ def test_a_pair_shows_both_sides_the_arguments_and_why(open_page, page, first):
     expect(page.locator(".side.good")).to_contain_text("look")
     expect(page.locator(".side.bad")).not_to_contain_text("look")
     expect(page.locator("tr", has_text="prompt")).to_contain_text("absent")
-    expect(page.locator("main")).to_contain_text("2 of 3 teachers gave the same call")
+    expect(page.locator("main")).to_contain_text("Kept because 2 of 3 families gave the same call")
+    expect(page.locator("main")).to_contain_text("kimi/big: for Task with other arguments")
+    for doubt in ("low agreement 2 of 3 families is the least that counts.", "off-policy The rejected side is"):
+        expect(page.get_by_label("reasons to doubt it")).to_contain_text(doubt)
     page.keyboard.press("s")
     expect(page.locator("h1")).to_have_text("✕ type error")
 
@@ -277,6 +318,7 @@ def test_everything_with_an_id_has_a_page_and_says_where_it_came_from(open_page,
     expect(page.locator("h1")).to_contain_text(kind, ignore_case=True)
     if kind != "rollout":
         expect(page.locator(".chain").first).to_contain_text("trace")
+        expect(page.locator("main")).to_contain_text({"hint": "Reminder", "reply": "I am qwen"}[kind])
 
 
 def test_any_id_leads_to_its_page(open_page, page, first):

@@ -9,7 +9,7 @@ import pytest
 from composer_replication.environments.code.certificates import harbor_batch
 from composer_replication.environments.code.certificates.certify import _noticing
 from composer_replication.environments.code.certificates.comparison import ChangedSolution
-from composer_replication.environments.code.certificates.gates import Bench, Rejected
+from composer_replication.environments.code.certificates.gates import Bench, Rejected, Split, quick_tests
 from composer_replication.environments.code.certificates.two_verifiers import MAX_TESTS_OF_A_COPY, part_for
 from composer_replication.environments.code.grading.inside import launcher
 from composer_replication.environments.code.tasks.task import CodeTask
@@ -78,6 +78,16 @@ def test_a_busy_machine_gives_code_that_does_not_end_no_more_processor_time():
     quick, busy = (Bench(None, SimpleNamespace(suite_s=wall_s, cpu_s=9.0), None) for wall_s in (1.5, 40.0))
     assert quick.trial_cpu_s == busy.trial_cpu_s == 5
     assert quick.trial_s < busy.trial_s
+
+
+def test_the_slowest_tenth_of_the_hidden_tests_does_not_count():
+    hidden = frozenset(f"a.py::test_{number}" for number in range(30))
+    slow = {"a.py::test_0": 0.2, "a.py::test_1": 0.9, "a.py::test_2": 0.5, "a.py::test_3": 0.1, "b.py::test_0": 9.0}
+    bench = Bench(None, SimpleNamespace(slow=slow), None)
+    counted = quick_tests(Split(hidden, frozenset(), {}), stubbed_rectangle(), bench).hidden
+    assert hidden - counted == {"a.py::test_1", "a.py::test_2", "a.py::test_0"}
+    few = Split(frozenset(sorted(slow)[:3]), frozenset(), {})
+    assert quick_tests(few, stubbed_rectangle(), bench) == few
 
 
 HIDDEN = frozenset("abcdefgh")

@@ -27,7 +27,10 @@ def test_without_an_id_the_funnel_and_where_to_go(run):
     assert "traces          1" in text
     assert "pairs           1   no_majority 1" in text
     command = next(line for line in text.splitlines() if line.startswith("a pair:")).split("recompose show ")[1]
-    assert "kept: 2 of 3 families agree (exact); qwen, glm, off-policy" in shown(run, command.split()[-1])
+    pair = shown(run, command.split()[-1])
+    assert "Kept because 2 of 3 families gave the same call (match: exact): qwen and glm; the rejected side is" in pair
+    assert "votes: qwen/big and glm/big: for the chosen call; kimi/big: for Task with other arguments" in pair
+    assert "doubt, off-policy: " in pair
     assert json.loads(shown(run, "--json"))["funnel"][0]["count"] == 1
 
 

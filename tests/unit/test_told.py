@@ -9,7 +9,7 @@ from composer_replication.environments.code.certificates import told as telling
 from composer_replication.environments.code.certificates.gates import Bench, Rejected, Split
 from composer_replication.environments.code.certificates.shown import ShownBehaviour, shows_examples
 from composer_replication.environments.code.certificates.told import Demand, enough_told, with_examples
-from composer_replication.environments.code.certificates.variants import _choices, is_told, variants
+from composer_replication.environments.code.certificates.variants import _choices, described, is_told, variants
 from composer_replication.environments.code.generators.bug_injection.source import read_source
 from composer_replication.environments.code.running.warm import TestSetup
 from composer_replication.environments.code.tasks.repository import CoverageMap
@@ -56,7 +56,7 @@ def candidate():
         expected_failing=OTHERS | {BOX},
         statement={"L0": "Write label.\n\n> >>> label(\"tin\")\n> 'Tin'\n"},
         editable=("shapes/*.py",),
-        examples={BOX: "```python\ndef test_label_of_a_box(): …\n```"},
+        examples={BOX: "```python\ndef test_label_of_a_box():\n    assert label('box') == 'crate number seven'\n```"},
     )
 
 
@@ -201,4 +201,68 @@ def test_choices_come_from_each_function_in_turn(candidate, split, bench, tmp_pa
     many = replace(candidate, symbols=symbols, edits={"shapes/parts.py": ""}, statement={"L0": "0 1 2 9"})
     found = variants(many, split, Bench(repository, bench.coverage, TestSetup()), 0)
     changed = [next(n for n, part in enumerate(pairs.split("\n\n\n")) if part not in each.text) for each in found]
-    assert sorted(changed[:3]) == [0, 1, 2] and len(found) == 4
+    assert sorted(changed[:3]) == [0, 1, 2] and len(found) == 9
+
+
+def test_a_test_that_names_a_message_by_an_attribute_does_not_tell_it(candidate, split, bench, monkeypatch):
+    monkeypatch.setattr(telling, "_undecided", lambda *arguments: iter(()))
+    hidden = replace(split, edits={**split.edits, **LOST})
+    short = {BOX: "```python\ndef test_label_of_a_box(self):\n    assert label('box') == self.expected\n```"}
+    told = enough_told(replace(candidate, examples=short), hidden, bench, 0)
+    assert (told.hidden, told.examples, told.left_out) == (OTHERS, (), 1)
+
+
+CONDITIONS = """def unique(items, seen, strict):
+    if strict and items or seen is None:
+        seen = []
+    return [item for item in items if item not in seen] if seen else items
+"""
+
+
+def test_each_part_of_a_condition_is_a_choice():
+    source = read_source(CONDITIONS)
+    found = {ast.dump(ast.parse(text)) for text in _choices(source, source.functions["unique"], None)}
+    for gone, left in (
+        ("strict and items or seen is None", "seen is None"),
+        ("strict and items or seen is None", "strict and items"),
+        ("strict and items", "strict"),
+        ("item not in seen", "True"),
+        (" if seen else items", ""),
+        ("[item for item in items if item not in seen] if seen else items", "items"),
+    ):
+        assert ast.dump(ast.parse(CONDITIONS.replace(gone, left))) in found
+
+
+def written(tmp_path, candidate, split, bench, text, statement):
+    repository = tiny_repository(tmp_path, {"shapes/parts.py": text})
+    symbols = tuple(Symbol(file="shapes/parts.py", name=name) for name in read_source(text).functions)
+    changes = {"symbols": symbols, "edits": {"shapes/parts.py": ""}, "statement": {"L0": statement}}
+    opened = Bench(repository, bench.coverage, TestSetup())
+    return variants(replace(candidate, **changes), replace(split, edits={"shapes/parts.py": ""}), opened, 0)
+
+
+def test_white_space_inside_a_message_has_to_be_spelled_out(candidate, split, bench, tmp_path):
+    text = "def failed(name):\n    return 'boom\\n    raised in ' + name\n"
+    literals = {each.literal for each in written(tmp_path / "a", candidate, split, bench, text, "boom raised in f")}
+    assert literals == {"boom\n    raised in "}
+    told = "assert failed('f') == 'boom\\n    raised in f'"
+    assert written(tmp_path / "b", candidate, split, bench, text, told) == []
+
+
+BRANCHES = "".join(f"    if x == {number}:\n        x += 1\n" for number in range(30))
+
+
+def test_many_branches_that_nothing_describes_are_refused(candidate, split, bench, tmp_path):
+    bare = f"def layout(x):\n{BRANCHES}    return x\n"
+    with pytest.raises(Rejected, match="undocumented") as raised:
+        written(tmp_path / "a", candidate, split, bench, bare, "Write `layout`.")
+    assert raised.value.detail == "30 choices in 1 functions that nothing describes"
+    said = bare.replace("(x):\n", '(x):\n    """Lay x out."""\n', 1)
+    assert written(tmp_path / "b", candidate, split, bench, said, "> Lay x out.")
+
+
+def test_what_described_functions_use_is_described_by_them():
+    text = f'def layout(x):\n    """Lay x out."""\n    return _inner(x)\n\n\ndef _inner(x):\n{BRANCHES}    return x\n'
+    functions = {("a.py", name): node for name, node in read_source(text).functions.items()}
+    assert described(functions, "> Lay x out.") == functions.keys()
+    assert described(functions, "") == frozenset()

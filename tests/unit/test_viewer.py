@@ -401,12 +401,19 @@ def test_a_cache_of_another_version_is_made_again(tmp_path, statement):
 FIXTURES = Path(__file__).parents[2] / "viewer" / "fixtures"
 
 
-EXAMPLES = "run agreement trace site pair rollout tokens training monitor finding show votes".split()
+EXAMPLES = "run agreement trace site reply pair rollout tokens training monitor finding show votes".split()
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_examples_that_the_page_is_built_against_have_the_fields_of_today(ask, name):
-    ids = {"trace": "trace_id", "site": "site_id", "pair": "pair_id", "rollout": "id", "finding": "finding_id"}
+    ids = {
+        "trace": "trace_id",
+        "site": "site_id",
+        "reply": "key",
+        "pair": "pair_id",
+        "rollout": "id",
+        "finding": "finding_id",
+    }
     query = {"id": ask("list", kind=name)["rows"][0][ids[name]]} if name in ids else {}
     site_id = ask("list", kind="site")["rows"][0]["site_id"]
     query |= {"show": {"id": site_id}, "votes": {"site": site_id}}.get(name, {})

@@ -1,5 +1,7 @@
 // The shortest way from one list of parts to another. Used for lines and for words.
 
+import type { Json } from "./types";
+
 export interface Change {
   sign: " " | "+" | "-";
   part: string;
@@ -52,9 +54,30 @@ function between(before: string[], after: string[]): Change[] {
   return changes;
 }
 
+export interface ArgumentChange {
+  path: string;
+  one: Json;
+  other: Json;
+  same: boolean;
+}
+
+/** Two calls, argument by argument; objects are walked, lists are values. */
+export function argumentChanges(one: Json, other: Json): ArgumentChange[] {
+  const [a, b] = [flat(one), flat(other)];
+  return [...new Set([...a.keys(), ...b.keys()])].map((path) => {
+    const [left, right] = [a.get(path) ?? null, b.get(path) ?? null];
+    return { path, one: left, other: right, same: JSON.stringify(left) === JSON.stringify(right) };
+  });
+}
+
+function flat(value: Json, path = ""): Map<string, Json> {
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return new Map(path ? [[path, value]] : []);
+  return new Map(Object.entries(value).flatMap(([name, inner]) => [...flat(inner, path ? `${path}.${name}` : name)]));
+}
+
 export const lines = (text: string) => text.split("\n");
 
-export const wordsOf = (text: string) => text.match(/\s+|\w+|[^\s\w]/g) ?? [];
+export const wordsOf = (text: string) => text.match(/<SECRET:[a-z0-9-]+:\d+>|\s+|\w+|[^\s\w]/g) ?? [];
 
 const PATCH = /^(?:diff --git |--- \S|\*\*\* Begin Patch|Index: |@@ )/m;
 

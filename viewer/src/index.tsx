@@ -8,7 +8,7 @@ import { ComparePage } from "./pages/compare";
 import { ListPage } from "./pages/lists";
 import { FindingPage, MonitorPage } from "./pages/monitor";
 import { PairPage } from "./pages/pair";
-import { AnyPage, RecordPage, TaskPage } from "./pages/record";
+import { AnyPage, HintPage, ReplyPage, TaskPage } from "./pages/record";
 import { RolloutPage, RolloutsPage } from "./pages/rollouts";
 import { RunPage } from "./pages/run";
 import { SearchPage } from "./pages/search";
@@ -64,7 +64,7 @@ function App() {
       <main id="main" tabIndex={-1}>
         {failure ? <Failed failure={failure} /> : runs ? <Page here={here} runs={runs} /> : <p class="waiting" role="status">Loading …</p>}
       </main>
-      {hasHelp && <Help keys={keysNow()} close={() => setHelp(false)} />}
+      {hasHelp && <Help close={() => setHelp(false)} />}
     </Here.Provider>
   );
 }
@@ -130,8 +130,8 @@ function Page({ here, runs }: { here: Address; runs: Runs }) {
     trace: () => <TracePage />,
     site: () => <SitePage key={id} />,
     pair: () => <PairPage key={id} />,
-    hint: () => <RecordPage kind="hint" />,
-    reply: () => <RecordPage kind="reply" />,
+    hint: () => <HintPage />,
+    reply: () => <ReplyPage />,
     rollout: () => <RolloutPage />,
     task: () => <TaskPage />,
     tokens: () => <TokensPage />,
@@ -146,12 +146,28 @@ function Page({ here, runs }: { here: Address; runs: Runs }) {
   return shown ? shown() : <Failed failure={new Refused(`There is no page ${encodeURIComponent(page)}${needsId ? " without an id" : ""}.`, "")} />;
 }
 
-function Help({ keys, close }: { keys: Key[]; close: () => void }) {
+function Help({ close }: { close: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => {
+    dialog.current?.showModal();
+    addEventListener("hashchange", close);
+    return () => removeEventListener("hashchange", close);
+  }, []);
+  const { own, everywhere } = keysNow();
   return (
     <dialog ref={dialog} onClose={close} onClick={close} aria-label="keys">
-      <h2>Keys</h2>
+      {own.length > 0 && <KeyList title="Keys of this page" keys={own} />}
+      <KeyList title="Everywhere" keys={everywhere.filter(({ key }) => !key.startsWith("g "))} />
+      <KeyList title="Go to" keys={everywhere.filter(({ key }) => key.startsWith("g "))} />
+      <button class="more">close</button>
+    </dialog>
+  );
+}
+
+function KeyList({ title, keys }: { title: string; keys: Key[] }) {
+  return (
+    <>
+      <h2>{title}</h2>
       <dl class="keys">
         {keys.map(({ key, does }) => (
           <div>
@@ -164,7 +180,7 @@ function Help({ keys, close }: { keys: Key[]; close: () => void }) {
           </div>
         ))}
       </dl>
-    </dialog>
+    </>
   );
 }
 

@@ -9,7 +9,11 @@ export interface Key {
 
 const layers: Key[][] = [];
 
-export const keysNow = (): Key[] => layers.flat();
+/** Of the page, and those that work everywhere: the layer that has the help itself. */
+export function keysNow(): { own: Key[]; everywhere: Key[] } {
+  const isEverywhere = (layer: Key[]) => layer.some(({ key }) => key === "?");
+  return { own: layers.filter((layer) => !isEverywhere(layer)).flat(), everywhere: layers.filter(isEverywhere).flat() };
+}
 
 export function useKeys(keys: Key[]): void {
   const latest = useRef(keys);

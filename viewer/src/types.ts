@@ -61,7 +61,7 @@ export interface Spend {
   simulated: boolean;
   micros_per_pair: number | null;
   teachers: TeacherBill[];
-  over_calls: { call: number; micros: number }[];
+  over_calls: { call: number; after_s: number | null; micros: number }[];
 }
 
 export interface RunAnswer extends RunCard {
@@ -78,6 +78,7 @@ export interface Agreement {
   teachers: string[];
   same: (number | null)[][];
   n: number[][];
+  people: { blind: Estimate | null; open: Estimate | null };
 }
 
 export interface ListAnswer {
@@ -194,9 +195,18 @@ export interface Votes {
   tally: Record<string, number> | null;
 }
 
+export interface Hint {
+  hint_id: string;
+  text: string;
+  sham_text: string | null;
+  layer: string;
+  leak_level: string;
+  tokens: number;
+}
+
 export interface SiteAnswer {
   site: Fields & { site_id: string; trace_id: string; turn: number; error_kind: string; error_message: string };
-  hint: { hint_id: string; text: string; sham_text: string | null; layer: string; leak_level: string; tokens: number } | null;
+  hint: Hint | null;
   trace: TraceCard;
   turn: Turn;
   replies: Reply[];
@@ -231,6 +241,9 @@ export interface PairAnswer {
     rejected_from: string;
     off_policy: boolean;
     simulated: boolean;
+    kept_because: string;
+    who_voted: string;
+    doubts: { name: string; says: string }[];
   };
   replies: Reply[];
   training: number[];
@@ -265,6 +278,7 @@ export interface RolloutAnswer {
 
 export interface TaskAnswer {
   task_id: string;
+  statement: string | null;
   traces: Fields[];
   rollouts: Fields[];
   outcomes: Fields[];

@@ -59,6 +59,7 @@ def view(
         port, token = listener.getsockname()[1], secrets.token_urlsafe(24)
         address = f"http://{HOST}:{port}/?token={token}"
         print(address, flush=True)
+        threading.Thread(target=library.prepare, daemon=True).start()
         if not no_browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         app = application(library, port, token, page)

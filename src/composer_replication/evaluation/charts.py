@@ -15,8 +15,8 @@ from typing import NamedTuple
 from .stats import Estimate
 
 WIDTH = 900
-LEFT, RIGHT = 190, 800
-LABEL_CHARS, NOTE_CHARS = 22, 100
+LEFT = 190
+LABEL_CHARS = 22
 MARGIN = 16
 STANDALONE_STYLE = """
 :root { --page: #fdfdfb; --ink: #1d2126; --soft: #5d6670; --rule: #e2e2dc; --before: #c8550a; --after: #0068a8; }
@@ -33,30 +33,6 @@ text { fill: var(--ink); font-size: 14px; font-variant-numeric: tabular-nums; }
 .seed { fill: none; opacity: 0.55; }
 .halo { stroke: var(--page); stroke-width: 4px; paint-order: stroke; }
 """
-
-
-class Contrast(NamedTuple):
-    """Success before and after on one split; all three estimates are shares, not percent."""
-
-    label: str
-    detail: str
-    before: Estimate
-    after: Estimate
-    difference: Estimate
-
-
-class Bar(NamedTuple):
-    label: str
-    value: float
-    text: str
-    note: str = ""
-    tag: str = ""
-
-
-class BarPair(NamedTuple):
-    label: str
-    before: float
-    after: float
 
 
 class EffectRow(NamedTuple):
@@ -92,29 +68,6 @@ def ticks(lo: float, hi: float, most: int = 5) -> list[float]:
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= raw * 0.999)
     first, last = math.floor(lo / step + 1e-9), math.ceil(hi / step - 1e-9)
     return [round(step * k, 12) for k in range(first, last + 1)]
-
-
-def contrast_plot(title: str, rows: Sequence[Contrast]) -> str:
-    """Dots with 95 % intervals: success before and after on the left, their difference on the right."""
-    top, step = 58, 64
-    bottom = top + step * len(rows)
-    share = Scale(0, 100, LEFT, 510)
-    marks = ticks(min(0, *(100 * r.difference.lo for r in rows)), max(0, *(100 * r.difference.hi for r in rows)), 4)
-    gain = Scale(marks[0], marks[-1], 570, 770)
-    out = [_text(share.left, 18, "Success, % of tasks", "head"), _text(gain.left, 18, "Difference, points", "head")]
-    out += [_x_axis(share, [0, 25, 50, 75, 100], 36, bottom), _x_axis(gain, marks, 36, bottom, signed=True)]
-    out.append(_line(gain(0), 42, gain(0), bottom, "zero"))
-    for index, row in enumerate(rows):
-        y = top + step * index + 22
-        out += [_text(0, y, _clip(row.label), "label"), _text(0, y + 17, _clip(row.detail, LABEL_CHARS + 3), "note")]
-        for estimate, at, kind in ((row.before, y - 9, "before"), (row.after, y + 9, "after")):
-            out.append(_interval(share, estimate, at, kind))
-            out.append(_text(share(100 * estimate.hi) + 8, at + 4, f"{100 * estimate.mean:.1f}", "value small"))
-        out += [_interval(gain, row.difference, y, "delta")]
-        out += [_text(WIDTH, y - 1, points(row.difference.mean), "value", "end")]
-        out += [_text(WIDTH, y + 17, f"{points(row.difference.lo)} to {points(row.difference.hi)}", "note", "end")]
-    told = [f"{r.label}: {percent(r.before.mean)} before, {percent(r.after.mean)} after" for r in rows]
-    return _svg(WIDTH, bottom + 6, title, "; ".join(told), out)
 
 
 def effect_plot(title: str, unit: str, rows: Sequence[EffectRow], factor: float = 1) -> str:
@@ -167,40 +120,6 @@ def standalone(svg: str) -> str:
 def _with_margin(box: re.Match[str]) -> str:
     width, height = float(box[1]) + 2 * MARGIN, float(box[2]) + 2 * MARGIN
     return f'viewBox="{-MARGIN} {-MARGIN} {width:g} {height:g}"'
-
-
-def bar_chart(title: str, unit: str, rows: Sequence[Bar]) -> str:
-    """Horizontal bars on one linear scale from 0, each with its value, an optional note and an optional tag below."""
-    step = 52 if any(row.note or row.tag for row in rows) else 34
-    top, bottom = 48, 48 + step * len(rows)
-    marks = ticks(0, max((row.value for row in rows), default=0) or 1)
-    scale = Scale(0, marks[-1], LEFT, RIGHT)
-    out = [_text(0, 18, unit, "head"), _x_axis(scale, marks, 18, bottom)]
-    for index, row in enumerate(rows):
-        y = top + step * index
-        out += [_text(0, y + 14, _clip(row.label), "label"), _bar(scale, row.value, y, 18, "bar")]
-        out.append(_text(scale(row.value) + 8, y + 14, row.text, "value"))
-        out.append(_text(LEFT, y + 34, _clip(row.note, NOTE_CHARS), "note"))
-        if row.tag:
-            out.append(_tag(0, y + 22, row.tag))
-    return _svg(WIDTH, bottom, title, "; ".join(f"{row.label}: {row.text}" for row in rows), out)
-
-
-def paired_bar_chart(title: str, unit: str, rows: Sequence[BarPair]) -> str:
-    """Two horizontal bars per row, before above after."""
-    top, step = 48, 46
-    bottom = top + step * len(rows)
-    marks = ticks(0, max((max(row.before, row.after) for row in rows), default=0) or 1)
-    scale = Scale(0, marks[-1], LEFT, RIGHT)
-    out = [_text(0, 18, unit, "head"), _x_axis(scale, marks, 18, bottom)]
-    for index, row in enumerate(rows):
-        y = top + step * index
-        out.append(_text(0, y + 20, _clip(row.label), "label"))
-        for value, offset, kind in ((row.before, 0, "before"), (row.after, 16, "after")):
-            out.append(_bar(scale, value, y + offset, 13, kind))
-            out.append(_text(scale(value) + 8, y + offset + 11, f"{value:.1f}", "value small"))
-    told = [f"{row.label}: {row.before:.1f} before, {row.after:.1f} after" for row in rows]
-    return _svg(WIDTH, bottom, title, "; ".join(told), out)
 
 
 def line_chart(title: str, points: Sequence[tuple[int, float | None]], kind: str) -> str:
@@ -257,10 +176,6 @@ def _curve(values: Sequence[tuple[int, float | None]], x: Scale, y: Scale, kind:
             yield f'<polyline class="curve {kind}" points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in dots)}"/>'
 
 
-def _interval(scale: Scale, estimate: Estimate, y: float, kind: str) -> str:
-    return _whisker(scale, _scaled(estimate, 100), y, kind)
-
-
 def _whisker(scale: Scale, estimate: Estimate, y: float, kind: str) -> str:
     dot = f'<circle class="dot {kind}" cx="{scale(estimate.mean):.1f}" cy="{y:.1f}" r="5"/>'
     return _line(scale(estimate.lo), y, scale(estimate.hi), y, f"whisker {kind}") + dot
@@ -302,17 +217,6 @@ def _number(value: float, marks: Sequence[float]) -> str:
     step = marks[1] - marks[0]
     decimals = next(d for d in range(13) if abs(round(step, d) - step) < step * 1e-6)
     return f"{value:,.{decimals}f}".replace("-", "−")
-
-
-def _bar(scale: Scale, value: float, y: float, height: float, kind: str) -> str:
-    width = max(scale(value) - scale.left, 1)
-    return f'<rect class="{kind}" x="{scale.left}" y="{y}" width="{width:.1f}" height="{height}" rx="2"/>'
-
-
-def _tag(x: float, y: float, text: str) -> str:
-    width = 7 * len(text) + 14
-    box = f'<rect class="tag" x="{x:.1f}" y="{y}" width="{width}" height="17" rx="8.5"/>'
-    return box + _text(x + width / 2, y + 12.5, text, "tag", "middle")
 
 
 def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:

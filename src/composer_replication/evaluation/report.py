@@ -13,18 +13,7 @@ from markupsafe import Markup
 
 from composer_replication.records import Record
 
-from .charts import (
-    Bar,
-    BarPair,
-    Contrast,
-    bar_chart,
-    contrast_plot,
-    line_chart,
-    paired_bar_chart,
-    percent,
-    points,
-    smoothing_window,
-)
+from .charts import line_chart, percent, points, smoothing_window, ticks
 from .stats import Estimate
 
 SIMULATED_NOTE = "Rows marked “simulated” come from built-in stand-ins, not from real teacher models."
@@ -72,6 +61,7 @@ class Example(Record):
 
 class ReportData(Record):
     title: str
+    environment: str
     config_hash: str
     seed: int
     model_name: str
@@ -93,7 +83,7 @@ class ReportData(Record):
 def render_report(data: ReportData) -> str:
     """The whole page as text, ready to be written to one file."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(percent=percent, points=points)
+    environment.filters.update(percent=percent, points=points, duration=duration)
     template = environment.from_string(
         files("composer_replication.evaluation").joinpath("report.html.jinja").read_text(encoding="utf-8")
     )
@@ -106,7 +96,10 @@ def render_report(data: ReportData) -> str:
         dollars=dollars(data.spent_micros),
         total_time=duration(sum(data.stage_seconds.values())),
         notes=[*([SIMULATED_NOTE] if simulated else []), *data.notes],
-        charts={name: Markup(svg) for name, svg in _charts(data).items()},
+        charts=_charts(data),
+        place=_place,
+        gains=_gains(data.comparisons),
+        errors=_error_rates(data),
         simulated=simulated,
         window=smoothing_window(len(data.losses)),
         channels=[*((f"loss_{name}", label) for name, label in _channels(data).items()), ("reward", REWARD)],
@@ -131,26 +124,25 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def _charts(data: ReportData) -> dict[str, str]:
-    splits = [
-        Contrast(row.label, f"{row.split} · n = {row.difference.n}", row.before, row.after, row.difference)
-        for row in data.comparisons
-    ]
-    funnel = [
-        Bar(row.label, row.count, f"{row.count:,}", row.note, "simulated" if row.simulated else "")
-        for row in data.funnel
-    ]
-    seconds = [Bar(stage, value, duration(value)) for stage, value in data.stage_seconds.items()]
-    charts = {
-        "splits": contrast_plot("Success before and after training, per split", splits) if splits else "",
-        "funnel": bar_chart("Records that each stage made", "Records", funnel),
-        "errors": paired_bar_chart("Error kinds before and after training", "Per 100 turns", _error_rates(data)),
-        "seconds": bar_chart("Time per stage", "Seconds", seconds),
+def _place(value: float, lo: float, hi: float) -> str:
+    """Where a value stands between two others, in percent."""
+    return f"{100 * (value - lo) / (hi - lo):.2f}"
+
+
+def _gains(rows: Sequence[ComparisonRow]) -> tuple[float, float]:
+    """Ends of the scale of differences: round, and with 0 between them."""
+    lows, highs = ([getattr(row.difference, end) for row in rows] for end in ("lo", "hi"))
+    marks = ticks(min([0.0, *lows]), max([0.0, *highs]), 4)
+    return marks[0], marks[-1]
+
+
+def _charts(data: ReportData) -> dict[str, Markup]:
+    drawn = {
+        f"loss_{name}": line_chart(label, [(p.step, p.losses.get(name)) for p in data.losses], _style(name))
+        for name, label in _channels(data).items()
     }
-    for name, label in _channels(data).items():
-        charts[f"loss_{name}"] = line_chart(label, [(p.step, p.losses.get(name)) for p in data.losses], _style(name))
-    charts["reward"] = line_chart(REWARD, [(p.step, p.reward) for p in data.losses], "reward")
-    return charts
+    drawn["reward"] = line_chart(REWARD, [(p.step, p.reward) for p in data.losses], "reward")
+    return {name: Markup(svg) for name, svg in drawn.items()}
 
 
 def _style(channel: str) -> str:
@@ -163,14 +155,9 @@ def _channels(data: ReportData) -> dict[str, str]:
     return {name: f"{LABELS.get(name, f'Channel {number} · {name}')} loss" for number, name in enumerate(names, 1)}
 
 
-def _error_rates(data: ReportData) -> list[BarPair]:
+def _error_rates(data: ReportData) -> list[tuple[str, float, float]]:
+    """Kind, and how often per 100 turns before and after; the commonest first."""
     before, after = data.error_kinds_before, data.error_kinds_after
     kinds = sorted({*before, *after}, key=lambda kind: (-before.get(kind, 0), -after.get(kind, 0), kind))
-    return [
-        BarPair(
-            kind,
-            100 * before.get(kind, 0) / max(data.turns_before, 1),
-            100 * after.get(kind, 0) / max(data.turns_after, 1),
-        )
-        for kind in kinds
-    ]
+    turns = max(data.turns_before, 1), max(data.turns_after, 1)
+    return [(kind, 100 * before.get(kind, 0) / turns[0], 100 * after.get(kind, 0) / turns[1]) for kind in kinds]

@@ -43,6 +43,16 @@ def paired_difference(
     return _bootstrap([y - x for x, y in zip(before, after, strict=True)], seed, resamples)
 
 
+def kappa(agreed: Sequence[float], chance: Sequence[float]) -> Estimate:
+    """Agreement beyond chance (Brennan and Prediger): (share − chance) / (1 − chance), with the interval of the share.
+
+    One number from 0 to 1 per item; `chance` is that of picking one of the item's options blindly, below 1.
+    """
+    share, by_chance = mean_interval(agreed), fmean(chance)
+    mean, lo, hi = ((value - by_chance) / (1 - by_chance) for value in (share.mean, share.lo, share.hi))
+    return _estimate(mean, lo, hi, share.n)
+
+
 def _wilson(successes: int, n: int) -> Estimate:
     mean = successes / n
     shrink = 1 + Z * Z / n

@@ -88,6 +88,7 @@ def report_data(run: Run) -> ReportData:
     after, turns_after = error_kinds(outcomes, headline, "after")
     return ReportData(
         title="From agent traces to a trained, measured policy",
+        environment=config.environment.name,
         config_hash=config.hash,
         seed=config.seed,
         model_name=config.model.name,

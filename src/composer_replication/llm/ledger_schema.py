@@ -1,7 +1,8 @@
 """Tables of the ledger. Money is in micro-dollars, whole numbers.
 
 `attempts` has one row per paid attempt; the index `one_live` is what makes a second result, or a second call in flight,
-for one key impossible. `totals` is one row that every process updates in the transaction that changes an attempt.
+for one key impossible. `began_at` is in seconds since 1970; files of earlier versions have no such column. `totals` is
+one row that every process updates in the transaction that changes an attempt.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ CREATE TABLE IF NOT EXISTS attempts (
     owner TEXT NOT NULL, worst_micros INTEGER NOT NULL, cost_micros INTEGER NOT NULL DEFAULT 0,
     exact INTEGER NOT NULL DEFAULT 1, reason TEXT, unusable INTEGER NOT NULL DEFAULT 0, generation TEXT,
     prompt_bytes INTEGER NOT NULL DEFAULT 0, prompt_tokens INTEGER NOT NULL DEFAULT 0,
-    completion_tokens INTEGER NOT NULL DEFAULT 0, latency_s REAL, words TEXT
+    completion_tokens INTEGER NOT NULL DEFAULT 0, latency_s REAL, words TEXT,
+    began_at INTEGER NOT NULL DEFAULT (CAST(strftime('%s', 'now') AS INTEGER))
 ) STRICT;
 CREATE UNIQUE INDEX IF NOT EXISTS one_live ON attempts (key) WHERE state IN ('reserved', 'settled');
 CREATE INDEX IF NOT EXISTS open_attempts ON attempts (owner) WHERE state = 'reserved';

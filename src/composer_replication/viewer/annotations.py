@@ -41,16 +41,21 @@ def json_lines(path: Path) -> Iterator[JsonObject]:
                 yield cast("JsonObject", value)
 
 
+def all_votes(run: Path) -> dict[str, dict[str, JsonObject]]:
+    """By site the last vote of each person. A line that names no site or no choice is left out."""
+    found: dict[str, dict[str, JsonObject]] = {}
+    for line in json_lines(run / HUMAN):
+        target, value = line.get("target"), line.get("value")
+        if line.get("label") != "vote" or not isinstance(target, dict) or not isinstance(value, dict):
+            continue
+        where, vote = cast("JsonObject", target), cast("JsonObject", value)
+        if where.get("kind") == "site" and "choice" in vote:
+            found.setdefault(str(where.get("id")), {})[str(line.get("who"))] = vote
+    return found
+
+
 def votes_on(run: Path, site_id: str) -> dict[str, JsonObject]:
-    """The last vote of each person. A line that names no choice is left out."""
-    return {
-        str(line.get("who")): cast("JsonObject", line["value"])
-        for line in json_lines(run / HUMAN)
-        if line.get("label") == "vote"
-        and line.get("target") == {"kind": "site", "id": site_id}
-        and isinstance(line.get("value"), dict)
-        and "choice" in line["value"]
-    }
+    return all_votes(run).get(site_id, {})
 
 
 def tally(votes: dict[str, JsonObject]) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from composer_replication.runs import Run
 
 from .answers.provenance import show
 from .answers.run import about, agreement, compare, finding, monitor, run
-from .answers.sites import cast_vote, pair, site, votes
+from .answers.sites import cast_vote, pair, reply, site, votes
 from .answers.traces import message, saw, source, trace
 from .answers.training import rollout, task, tokens, training
 from .lookup import RunView, listing
@@ -31,6 +32,7 @@ ANSWERS: dict[str, Callable[[RunView, Query], JsonObject]] = {
     "saw": saw,
     "source": source,
     "pair": pair,
+    "reply": reply,
     "rollout": rollout,
     "task": task,
     "tokens": tokens,
@@ -76,6 +78,13 @@ class Library:
         if run not in self.views:
             raise UsageError(f"no run called {run[:100]} is open", f"open: {', '.join(self.views)}")
         return self.views[run]
+
+    def prepare(self) -> None:
+        """Fill the caches before a page asks. What cannot be read is told to the page that needs it."""
+        for view in self.views.values():
+            with suppress(Exception):
+                view.fresh()
+                view.cache.close()
 
     def close(self) -> None:
         for indexer in self._indexers.values():

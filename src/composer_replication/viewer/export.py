@@ -25,7 +25,7 @@ from .lookup import FACETS, MAX_ROWS, RunView
 from .search import texts_of
 
 WINDOW, MAX_LISTED, MAX_SEARCHED_CHARS = 50, 5000, 20_000_000
-PAGES = {"site": "site", "pair": "pair", "rollout": "rollout", "finding": "finding"}
+PAGES = ("site", "reply", "pair", "rollout", "finding")
 """Kinds whose records have an answer of their own, of the same name."""
 LEFT_OUT = "(a path, left out)"
 
@@ -110,7 +110,7 @@ def _questions(library: Library, run: str, view: RunView) -> Iterator[tuple[str,
                 yield "list", {"kind": kind, "limit": str(MAX_ROWS), "offset": str(offset)}
         for record_id, turns in _ids(view, kind):
             if kind in PAGES:
-                yield PAGES[kind], {"id": record_id}
+                yield kind, {"id": record_id}
             if kind != "tokens":
                 yield "show", {"id": record_id}
             for start in range(0, turns, WINDOW):

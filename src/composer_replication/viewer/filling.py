@@ -23,6 +23,7 @@ from composer_replication.records import (
 from composer_replication.runs import Run, read_records
 
 from .cache import Cache, CacheEntry
+from .doubts import doubts
 from .visible import one_line
 
 SHORT = 200
@@ -86,6 +87,7 @@ def _reply(reply: TeacherReply) -> CacheEntry:
 
 
 def _pair(pair: PreferencePair) -> CacheEntry:
+    body = _plain(pair)
     facts = {
         "pair_id": pair.pair_id,
         "trace_id": pair.trace_id,
@@ -100,10 +102,11 @@ def _pair(pair: PreferencePair) -> CacheEntry:
         "off_policy": pair.off_policy,
         "precision": pair.precision,
         "simulated": pair.simulated,
+        "doubts": ", ".join(doubts(body)) or None,
         "chosen": _acted(pair.chosen),
         "rejected": _acted(pair.rejected),
     }
-    return CacheEntry("pair", pair.pair_id, facts, _plain(pair), pair.trace_id, pair.turn, pair.state_id)
+    return CacheEntry("pair", pair.pair_id, facts, body, pair.trace_id, pair.turn, pair.state_id)
 
 
 def _finding(finding: Finding) -> CacheEntry:

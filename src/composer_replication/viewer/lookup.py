@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import orjson
 
@@ -21,7 +23,7 @@ FACETS: dict[str, tuple[str, ...]] = {
     "site": ("error_kind", "fault", "tool_name", "detector"),
     "hint": ("layer", "leak_level"),
     "reply": ("teacher", "outcome", "finish_reason"),
-    "pair": ("error_kind", "tier", "chosen_from", "rejected_from", "off_policy"),
+    "pair": ("error_kind", "tier", "chosen_from", "rejected_from", "off_policy", "doubts"),
     "rollout": ("step", "task_id", "solved"),
     "outcome": ("split", "phase", "reward"),
     "verdict": ("alarm", "hard", "person"),
@@ -46,15 +48,26 @@ _JOINS = {
 """What `has=` and `lacks=` may name, and which numbers rows of a list carry."""
 
 
-class CachedRecord(NamedTuple):
+@dataclass
+class CachedRecord:
+    """Unpacked where it is looked into: of most of many records only the id is wanted."""
+
     kind: str
     id: str
     trace_id: str | None
     turn: int | None
     state_id: str | None
     parent: str | None
-    facts: JsonObject
-    body: JsonObject
+    stored_facts: str
+    stored_body: bytes
+
+    @cached_property
+    def facts(self) -> JsonObject:
+        return orjson.loads(self.stored_facts)
+
+    @cached_property
+    def body(self) -> JsonObject:
+        return unpacked(self.stored_body)
 
 
 class RunView:
@@ -84,10 +97,7 @@ class RunView:
 
     def all(self, where: str, *values: Any) -> list[CachedRecord]:
         query = f"SELECT kind, id, trace_id, turn, state_id, parent, facts, body FROM records WHERE {where}"  # noqa: S608
-        return [
-            CachedRecord._make((*row[:6], orjson.loads(row[6]), unpacked(row[7])))
-            for row in self.cache.rows(query, *values)
-        ]
+        return [CachedRecord(*row) for row in self.cache.rows(query, *values)]
 
     def facts(self, where: str, *values: Any) -> list[JsonObject]:
         query = f"SELECT facts FROM records WHERE {where}"  # noqa: S608

@@ -13,6 +13,7 @@ from composer_replication.errors import quoted
 from composer_replication.records import JsonObject, canonical_json, render_action
 
 from .answers.parts import shown_turn
+from .answers.run import people
 from .answers.run import run as run_answer
 from .answers.sites import pair as pair_answer
 from .answers.sites import site as site_answer
@@ -45,6 +46,9 @@ def funnel(view: RunView) -> Iterator[str]:
         yield f"  spent    {words:>8}"
     if result := answer["result"]:
         yield f"  success  {_estimate(result['success_before'])} before, {_estimate(result['success_after'])} after"
+    for name, found in people(view).items():
+        if found:
+            yield f"  people   kappa {_estimate(found)} with the teachers' vote, {found['n']} sites, {name} votes"
     yield ""
     yield from _examples(view)
     if answer["next"]:
@@ -161,8 +165,10 @@ def _reply(view: RunView, record_id: str) -> Iterator[str]:
 def _pair(view: RunView, record_id: str) -> Iterator[str]:
     answer = pair_answer(view, {"id": record_id})
     why, pair = answer["why"], view.get("pair", record_id).body
-    off = ", off-policy" if why["off_policy"] else ""
-    yield f"kept: {why['votes']} of {why['n']} families agree ({why['tier']}); {', '.join(why['families'])}{off}"
+    yield why["kept_because"]
+    if why["who_voted"]:
+        yield f"votes: {why['who_voted']}"
+    yield from (f"doubt, {doubt['name']}: {doubt['says']}" for doubt in why["doubts"])
     for name in ("chosen", "rejected"):
         yield f"{name}, from {why[f'{name}_from']}"
         yield from _text(render_action(pair[name]))
@@ -197,6 +203,7 @@ def _finding(view: RunView, record_id: str) -> Iterator[str]:
 
 def _task(view: RunView, record_id: str) -> Iterator[str]:
     answer = ANSWERS["task"](view, {"id": record_id})
+    yield from _text(answer["statement"] or "")
     for outcome in answer["outcomes"]:
         when = f"{outcome['phase']} training ({outcome['split']})"
         yield f"{when}: reward {outcome['reward']:g} in {outcome['turns']} turns"

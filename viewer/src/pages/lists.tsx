@@ -72,10 +72,10 @@ export const LISTS: Record<string, Listing> = {
     id: own("reply", "key"),
     columns: [
       { field: "teacher", width: "minmax(9rem, 1fr)" },
-      { field: "outcome", width: "7rem", show: asWords },
-      { field: "action", width: "minmax(10rem, 2fr)", show: asCall, wide: true },
+      { field: "outcome", width: "7rem", show: asWords, wide: true },
+      { field: "action", title: "call", width: "minmax(10rem, 2fr)", show: (value, row) => (value ? asCall(value) : asWords(row.outcome ?? null)) },
       { field: "finish_reason", title: "finished", width: "7rem", show: asWords, wide: true },
-      { field: "cost_micros", title: "cost", width: "5.5rem", number: true, show: (value) => cents(value as number | null) },
+      { field: "cost_micros", title: "cost", width: "5.5rem", number: true, wide: true, show: (value) => cents(value as number | null) },
       { field: "latency_s", title: "latency", width: "5.5rem", number: true, wide: true, show: (value) => seconds(value as number | null) },
     ],
   },
@@ -91,7 +91,7 @@ export const LISTS: Record<string, Listing> = {
       { field: "tier", width: "5rem", wide: true },
       { field: "votes", width: "4.5rem", number: true, show: (value, row) => `${plain(value)} of ${plain(row.n)}` },
       { field: "precision", width: "5.5rem", number: true, wide: true, show: (value) => percent(value as number | null) },
-      { field: "off_policy", title: "off-policy", width: "5.5rem", wide: true },
+      { field: "doubts", width: "minmax(6rem, 1fr)", wide: true, sorts: false },
     ],
   },
   rollouts: {

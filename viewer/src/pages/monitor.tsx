@@ -4,7 +4,10 @@ import { useAnswer } from "../answers";
 import { decimal, plain, short, whole, words } from "../format";
 import { Facts, Heading, Link, Section, useHere, Waiting } from "../parts/common";
 import { MessageView } from "../parts/message";
-import type { Finding, MonitorAnswer, TraceCard, Turn } from "../types";
+import { marked } from "../parts/text";
+import type { Fields, Finding, MonitorAnswer, TraceCard, Turn } from "../types";
+
+const SHOWN = 20;
 
 export function MonitorPage() {
   const here = useHere();
@@ -43,41 +46,53 @@ export function MonitorPage() {
               </div>
             </Section>
             <Section title="Attempts" note={`${whole(verdicts.length)}, the most suspicious first`}>
-              <div class="wide-table">
-                <table>
-                  <thead>
-                    <tr>
-                      <th scope="col">trace</th>
-                      <th scope="col">agent</th>
-                      <th scope="col">alarm</th>
-                      <th scope="col" class="number">suspicion</th>
-                      <th scope="col" class="number">auditor</th>
-                      <th scope="col" class="number">findings</th>
-                      <th scope="col">classes</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {verdicts.slice(0, 200).map((verdict) => (
-                      <tr>
-                        <th scope="row">
-                          <Link kind="trace" id={String(verdict.trace_id)} />
-                        </th>
-                        <td>{plain(verdict.agent)}</td>
-                        <td>{verdict.alarm ? <span class="bad">✕ alarm</span> : "no"}</td>
-                        <td class="number">{decimal(verdict.p as number | null)}</td>
-                        <td class="number">{decimal(verdict.auditor_p as number | null)}</td>
-                        <td class="number">{plain(verdict.findings)}</td>
-                        <td>{words(plain(verdict.classes))}</td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-              </div>
+              <Attempts verdicts={verdicts.slice(0, SHOWN)} />
+              {verdicts.length > SHOWN && (
+                <details>
+                  <summary>{whole(verdicts.length - SHOWN)} more</summary>
+                  <Attempts verdicts={verdicts.slice(SHOWN)} />
+                </details>
+              )}
             </Section>
           </div>
         );
       }}
     </Waiting>
+  );
+}
+
+function Attempts({ verdicts }: { verdicts: Fields[] }) {
+  return (
+    <div class="wide-table">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">trace</th>
+            <th scope="col">agent</th>
+            <th scope="col">alarm</th>
+            <th scope="col" class="number">suspicion</th>
+            <th scope="col" class="number">auditor</th>
+            <th scope="col" class="number">findings</th>
+            <th scope="col">classes</th>
+          </tr>
+        </thead>
+        <tbody>
+          {verdicts.map((verdict) => (
+            <tr>
+              <th scope="row">
+                <Link kind="trace" id={String(verdict.trace_id)} />
+              </th>
+              <td>{plain(verdict.agent)}</td>
+              <td>{verdict.alarm ? <span class="bad">✕ alarm</span> : "no"}</td>
+              <td class="number">{decimal(verdict.p as number | null)}</td>
+              <td class="number">{decimal(verdict.auditor_p as number | null)}</td>
+              <td class="number">{plain(verdict.findings)}</td>
+              <td>{words(plain(verdict.classes))}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }
 
@@ -108,7 +123,7 @@ function FindingView({ finding }: { finding: Finding }) {
           {finding.step >= 0 ? `, call ${finding.step}` : ""}
         </span>
       </h3>
-      <pre class="text offending">{finding.lines.join("\n")}</pre>
+      <pre class="text offending">{marked(finding.lines.join("\n"))}</pre>
     </article>
   );
 }
@@ -137,7 +152,7 @@ export function FindingPage() {
           />
           <Facts of={[["rule", words(finding.rule)], ["evidence", finding.evidence], ["layer", finding.layer]]} />
           <Section title="Lines">
-            <pre class="text offending">{finding.lines.join("\n")}</pre>
+            <pre class="text offending">{marked(finding.lines.join("\n"))}</pre>
           </Section>
           {turn && (
             <Section title="The turn">

@@ -1,16 +1,15 @@
 // One pair: chosen beside rejected, argument by argument, and why it was kept.
 import { link } from "../address";
 import { useAnswer } from "../answers";
-import { difference, wordsOf } from "../diff";
 import { percent, short, words } from "../format";
 import { useKeys } from "../keys";
 import { Chain } from "../parts/chain";
 import { Facts, Heading, Link, RefLink, Section, useHere, Waiting } from "../parts/common";
-import { Words } from "../parts/diff";
+import { SideBySide } from "../parts/diff";
 import { CallView } from "../parts/message";
 import { Replies } from "../parts/replies";
-import { Prose } from "../parts/text";
-import type { Json, PairAnswer, Side } from "../types";
+import { marked, Prose } from "../parts/text";
+import type { PairAnswer, Side } from "../types";
 import { SawSection } from "./site";
 
 export function PairPage() {
@@ -40,7 +39,16 @@ function Pair({ answer }: { answer: PairAnswer }) {
         }
       />
       <Section title="Why it was kept">
-        <p class="said">{reason(answer)}</p>
+        <p class="said">{why.kept_because}</p>
+        {why.who_voted && <p class="said">Votes: {why.who_voted}.</p>}
+        <ul class="doubts" aria-label="reasons to doubt it">
+          {why.doubts.map(({ name, says }) => (
+            <li>
+              <strong>{name}</strong> {says}
+            </li>
+          ))}
+          {!why.doubts.length && <li class="faint">No reason to doubt it was found.</li>}
+        </ul>
         <Facts
           of={[
             ["rule", words(why.rule)],
@@ -63,22 +71,7 @@ function Pair({ answer }: { answer: PairAnswer }) {
       </div>
       {diff.arguments.length > 0 && (
         <Section title="Arguments" note={diff.same_tool ? `both call ${diff.tools[0] ?? "nothing"}` : `${diff.tools[0] ?? "no call"} instead of ${diff.tools[1] ?? "no call"}`}>
-          <div class="wide-table">
-            <table class="arguments-diff">
-              <thead>
-                <tr>
-                  <th scope="col">argument</th>
-                  <th scope="col">chosen</th>
-                  <th scope="col">rejected</th>
-                </tr>
-              </thead>
-              <tbody>
-                {diff.arguments.map((row) => (
-                  <Argument row={row} />
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <SideBySide titles={["chosen", "rejected"]} rows={diff.arguments.map(({ path, chosen, rejected, same }) => ({ path, one: chosen, other: rejected, same }))} />
         </Section>
       )}
       <SawSection trace={trace.trace_id} turn={turn.turn} />
@@ -92,35 +85,15 @@ function Pair({ answer }: { answer: PairAnswer }) {
   );
 }
 
-function reason({ why, pair }: PairAnswer): string {
-  const who = why.chosen_from === "teachers" ? `${why.votes} of ${why.n} teachers gave the same call (${words(why.tier)} match)` : `The chosen side is from ${words(why.chosen_from)}`;
-  return `${who}. The turn of the ${words(why.rejected_from)} failed: ${words(pair.kind)}.`;
-}
-
 function Half({ title, side, tone }: { title: string; side: Side; tone: string }) {
   return (
     <section class={`side ${tone}`}>
       <h2>{title}</h2>
-      {side.text && (/^\s*[{[<]/.test(side.text) ? <pre class="text">{side.text}</pre> : <Prose text={side.text} />)}
+      {side.text && (/^\s*[{[<]/.test(side.text) ? <pre class="text">{marked(side.text)}</pre> : <Prose text={side.text} />)}
       {side.calls.map((call) => (
         <CallView call={call} />
       ))}
       {!side.text && !side.calls.length && <p class="faint">nothing</p>}
     </section>
-  );
-}
-
-function Argument({ row }: { row: PairAnswer["diff"]["arguments"][number] }) {
-  const asText = (value: Json) => (value === null ? "" : typeof value === "string" ? value : JSON.stringify(value, null, 1));
-  const changes = difference(wordsOf(asText(row.rejected)), wordsOf(asText(row.chosen)));
-  return (
-    <tr class={row.same ? "same" : ""}>
-      <th scope="row" class="mono">
-        {row.path}
-        {!row.same && <span class="visually-hidden"> differs</span>}
-      </th>
-      <td>{row.chosen === null ? <span class="faint">absent</span> : <Words changes={changes} side="+" />}</td>
-      <td>{row.rejected === null ? <span class="faint">absent</span> : <Words changes={changes} side="-" />}</td>
-    </tr>
   );
 }

@@ -4,39 +4,50 @@ import { go, linkTo } from "../address";
 import { addressOf, askList, useAnswer, useAsked } from "../answers";
 import { plain, short, whole, words } from "../format";
 import { Chain } from "../parts/chain";
-import { Facts, Heading, Link, Section, useHere, Waiting } from "../parts/common";
-import type { Fields, ShowAnswer, TaskAnswer } from "../types";
+import { Heading, Link, Section, useHere, Waiting } from "../parts/common";
+import { Replies } from "../parts/replies";
+import { Folded, marked } from "../parts/text";
+import type { Fields, Hint, Reply, ShowAnswer, TaskAnswer } from "../types";
 
-const ID_FIELD: Record<string, string> = { hint: "hint_id", reply: "key" };
-const LINKED: Record<string, string> = { site_id: "site", trace_id: "trace" };
-
-export function RecordPage({ kind }: { kind: string }) {
+export function HintPage() {
   const { run, id } = useHere();
-  const query = { kind, [ID_FIELD[kind] ?? "id"]: id, limit: 1, offset: 0 };
+  const query = { kind: "hint", hint_id: id, limit: 1, offset: 0 };
   const asked = useAsked(addressOf(run, "list", query), () => askList(run, query));
   return (
     <div class="column">
-      <Heading
-        title={
-          <>
-            {words(kind)} <span class="mono">{short(id)}</span>
-          </>
-        }
-      />
-      <Waiting asked={asked}>{(answer) => (answer.rows[0] ? <Row of={answer.rows[0]} /> : <p>This run has no {kind} with this id.</p>)}</Waiting>
+      <Heading title="Hint" sub={<span class="mono">{short(id)}</span>} />
+      <Waiting asked={asked}>{(answer) => (answer.rows[0] ? <HintText of={answer.rows[0] as unknown as Hint} /> : <p>This run has no hint with this id.</p>)}</Waiting>
       <Chain id={id} />
     </div>
   );
 }
 
-function Row({ of }: { of: Fields }) {
+export function HintText({ of }: { of: Hint }) {
   return (
-    <Facts
-      of={Object.entries(of).map(([name, value]) => [
-        words(name),
-        LINKED[name] && typeof value === "string" ? <Link kind={LINKED[name]} id={value} /> : <span class="said">{plain(value)}</span>,
-      ])}
-    />
+    <Section title="Hint and sham" note={`${of.layer}, leak ${of.leak_level}, ${of.tokens} tokens`}>
+      <div class="two">
+        <div>
+          <h3>hint</h3>
+          <p class="said">{marked(of.text)}</p>
+        </div>
+        <div>
+          <h3>sham</h3>
+          <p class="said faint">{of.sham_text ? marked(of.sham_text) : "none"}</p>
+        </div>
+      </div>
+    </Section>
+  );
+}
+
+export function ReplyPage() {
+  const { run, id } = useHere();
+  const asked = useAnswer<{ reply: Reply }>(run, "reply", { id });
+  return (
+    <div class="column">
+      <Heading title="Reply" sub={<span class="mono">{short(id)}</span>} />
+      <Waiting asked={asked}>{({ reply }) => <Replies replies={[reply]} />}</Waiting>
+      <Chain id={id} />
+    </div>
   );
 }
 
@@ -48,6 +59,13 @@ export function TaskPage() {
       {(task) => (
         <div class="column">
           <Heading title="Task" sub={<span class="mono">{id}</span>} />
+          {task.statement === null ? (
+            <p class="faint">The run holds outcomes of this task only, not its text.</p>
+          ) : (
+            <Section title="Statement" note="as the first attempt was told it">
+              <Folded text={task.statement} label="statement" most={40} raw={false} />
+            </Section>
+          )}
           <Rows title="Traces" rows={task.traces} link={(row) => ["trace", String(row.trace_id)]} columns={["title", "agent", "turns", "outcome"]} />
           <Rows title="Rollouts in training" rows={task.rollouts} link={(row) => ["rollout", String(row.id)]} columns={["step", "reward", "turns", "errors"]} />
           <Rows title="Evaluation" rows={task.outcomes} columns={["split", "phase", "sample", "reward", "turns", "errors"]} />

@@ -94,6 +94,7 @@ function Result({ of }: { of: Fields }) {
 }
 
 function Spending({ of }: { of: Spend }) {
+  const isTimed = (of.over_calls.at(-1)?.after_s ?? 0) > 0;
   return (
     <Section title="Spend" note={of.simulated ? "teachers were simulated: they cost nothing" : null}>
       <Facts
@@ -107,11 +108,11 @@ function Spending({ of }: { of: Spend }) {
       <div class="beside">
         {of.spent_micros > 0 && (
           <Chart
-            title="spent so far"
-            x="call"
+            title={isTimed ? "spent over time" : "spent over calls"}
+            x={isTimed ? seconds : (call) => `call ${call}`}
             zero
             format={dollars}
-            series={[{ name: "all teachers", points: of.over_calls.map(({ call, micros }) => [call, micros]) }]}
+            series={[{ name: "all teachers", points: of.over_calls.map(({ call, after_s, micros }) => [isTimed ? (after_s ?? 0) : call, micros]) }]}
           />
         )}
         <div class="wide-table">
@@ -184,7 +185,19 @@ function Agreements() {
           </tbody>
         </table>
       </div>
+      {(["blind", "open"] as const).map((how) => answer.people[how] && <People of={answer.people[how]} how={how} />)}
     </Section>
+  );
+}
+
+function People({ of, how }: { of: Estimate; how: string }) {
+  return (
+    <p class="people">
+      People and the teachers' vote, {how} votes: kappa <strong>{of.mean.toFixed(2)}</strong>{" "}
+      <span class="number">
+        (95% {of.lo.toFixed(2)} to {of.hi.toFixed(2)}), {whole(of.n)} {of.n === 1 ? "site" : "sites"}
+      </span>
+    </p>
   );
 }
 

@@ -2,14 +2,18 @@
 import { useState } from "preact/hooks";
 import { link, refine } from "../address";
 import { addressOf, ask, fresh, isExport, post, useAsked } from "../answers";
+import { type ArgumentChange, argumentChanges } from "../diff";
 import { percent, short, words } from "../format";
 import { useKeys } from "../keys";
 import { Chain } from "../parts/chain";
 import { Facts, Heading, Link, RefLink, Section, useHere, Waiting } from "../parts/common";
+import { SideBySide } from "../parts/diff";
 import { MessageView } from "../parts/message";
 import { Replies } from "../parts/replies";
 import { Bytes } from "../parts/source";
-import type { Message, Saw, SiteAnswer, Votes } from "../types";
+import { marked } from "../parts/text";
+import type { Json, Message, Saw, SiteAnswer, Votes } from "../types";
+import { HintText } from "./record";
 
 const OTHERS = [
   { key: "a", choice: "actor", title: "what the policy did" },
@@ -69,7 +73,7 @@ function Site({ answer, isBlind, voted }: { answer: SiteAnswer; isBlind: boolean
           </label>
         )}
       </Heading>
-      <pre class="text bad">{site.error_message}</pre>
+      <pre class="text bad">{marked(site.error_message)}</pre>
       <Facts
         of={[
           ["tool", String(site.tool_name ?? "")],
@@ -88,20 +92,7 @@ function Site({ answer, isBlind, voted }: { answer: SiteAnswer; isBlind: boolean
           ))}
         </div>
       </Section>
-      {hint && (
-        <Section title="Hint and sham" note={`${hint.layer}, leak ${hint.leak_level}, ${hint.tokens} tokens`}>
-          <div class="two">
-            <div>
-              <h3>hint</h3>
-              <p class="said">{hint.text}</p>
-            </div>
-            <div>
-              <h3>sham</h3>
-              <p class="said faint">{hint.sham_text ?? "none"}</p>
-            </div>
-          </div>
-        </Section>
-      )}
+      {hint && <HintText of={hint} />}
       <Section
         title="What teachers did instead"
         note={
@@ -129,9 +120,54 @@ function Site({ answer, isBlind, voted }: { answer: SiteAnswer; isBlind: boolean
           </p>
         )}
       </Section>
+      {replies.length > 0 && <Between answer={answer} />}
       {!isHidden && <Chain id={id} />}
     </div>
   );
+}
+
+interface Column {
+  title: string;
+  tool: string | null;
+  arguments: Json;
+  text: string;
+}
+
+/** Any two columns, the policy's own turn among them, argument by argument and word by word. */
+function Between({ answer }: { answer: SiteAnswer }) {
+  const here = useHere();
+  const own = answer.turn.messages[0];
+  const call = own?.tool_calls?.[0];
+  const columns: Column[] = [
+    { title: "the policy", tool: call?.name ?? null, arguments: call?.parsed ?? null, text: own?.content ?? "" },
+    ...answer.replies.map(({ name, action, text }) => ({ title: name, tool: action?.name ?? null, arguments: action?.arguments ?? null, text })),
+  ];
+  const [first, second] = [Number(here.filters.one ?? 1), Number(here.filters.other ?? 0)];
+  const [one, other] = [columns[first], columns[second]];
+  const choice = (name: string, chosen: number) => (
+    <select aria-label={`${name} column`} value={String(chosen)} onChange={(event) => refine(here, { [name]: event.currentTarget.value })}>
+      {columns.map(({ title }, place) => (
+        <option value={String(place)}>{title}</option>
+      ))}
+    </select>
+  );
+  return (
+    <Section
+      title="Side by side"
+      note={
+        <>
+          {choice("one", first)} and {choice("other", second)}
+        </>
+      }
+    >
+      {one && other && <SideBySide titles={[one.title, other.title]} rows={changesBetween(one, other)} />}
+    </Section>
+  );
+}
+
+function changesBetween(one: Column, other: Column): ArgumentChange[] {
+  const named = (column: Column): Json => ({ tool: column.tool, ...(column.text ? { text: column.text } : {}) });
+  return [...argumentChanges(named(one), named(other)), ...argumentChanges(one.arguments, other.arguments)];
 }
 
 const missing = (reasons: Record<string, number>) =>

@@ -9,7 +9,7 @@ export interface Series {
 
 const [WIDTH, HEIGHT] = [320, 96];
 
-export function Chart(props: { title: string; series: Series[]; x?: string; format?: (value: number) => string; zero?: boolean }) {
+export function Chart(props: { title: string; series: Series[]; x?: (value: number) => string; format?: (value: number) => string; zero?: boolean }) {
   const format = props.format ?? decimal;
   const series = props.series.filter(({ points }) => points.length);
   const [at, setAt] = useState<number | null>(null);
@@ -38,7 +38,7 @@ export function Chart(props: { title: string; series: Series[]; x?: string; form
     <figure class="chart" tabIndex={0} role="img" aria-label={name} onKeyDown={keys} onPointerMove={point} onPointerLeave={() => setAt(null)}>
       <figcaption>
         <span class="title">{props.title}</span>
-        <span class="number faint">{step === null ? "" : `${props.x ?? "step"} ${step}`}</span>
+        <span class="number faint">{step === null ? "" : (props.x ?? ((value) => `step ${value}`))(step)}</span>
       </figcaption>
       <svg viewBox={`0 -4 ${WIDTH} ${HEIGHT + 8}`} preserveAspectRatio="none" aria-hidden="true">
         <line class="axis" x1="0" x2={WIDTH} y1={HEIGHT} y2={HEIGHT} />

@@ -6,6 +6,7 @@ import { type Address, link, linkTo } from "../address";
 import type { Asked, Refused } from "../answers";
 import { short, words } from "../format";
 import type { Json, Ref } from "../types";
+import { marked } from "./text";
 
 export const Here = createContext<Address>({ run: "", page: "", id: "", filters: {} });
 export const useHere = () => useContext(Here);
@@ -91,15 +92,15 @@ export function Section(props: { title: ComponentChildren; note?: ComponentChild
 }
 
 export function JsonTree({ value }: { value: Json }) {
-  if (value === null || typeof value !== "object") return <pre class="text">{String(value)}</pre>;
-  if (Array.isArray(value)) return <pre class="text">{JSON.stringify(value, null, 1)}</pre>;
+  if (value === null || typeof value !== "object") return <pre class="text">{marked(String(value))}</pre>;
+  if (Array.isArray(value)) return <pre class="text">{marked(JSON.stringify(value, null, 1))}</pre>;
   return (
     <dl class="arguments">
       {Object.entries(value).map(([name, inner]) => (
         <div>
           <dt>{name}</dt>
           <dd>
-            <pre class="text">{typeof inner === "string" ? inner : JSON.stringify(inner, null, 1)}</pre>
+            <pre class="text">{marked(typeof inner === "string" ? inner : JSON.stringify(inner, null, 1))}</pre>
           </dd>
         </div>
       ))}

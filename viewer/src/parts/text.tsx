@@ -6,9 +6,28 @@ import { whole } from "../format";
 const INLINE = /(`+)([^`]+?)\1|\*\*([^*\n]+)\*\*|(?<![\w*])\*([^*\s][^*\n]*)\*(?!\w)|\[([^\]\n]+)\]\(([^)\s]+)\)|(https?:\/\/[^\s<>"')\]]+)/g;
 const MARKDOWN_MOST = 20_000;
 
+const SECRET = /<SECRET:([a-z0-9-]+):(\d+)>/g;
+
+/** Text with chips where redaction took something out before the run was written. */
+export function marked(text: string): ComponentChildren {
+  if (!text.includes("<SECRET:")) return text;
+  const parts: ComponentChildren[] = [];
+  let last = 0;
+  for (const found of text.matchAll(SECRET)) {
+    parts.push(
+      text.slice(last, found.index),
+      <span class="secret" title={`redacted: ${found[0]}`}>
+        {found[1]} {found[2]}
+      </span>,
+    );
+    last = found.index + found[0].length;
+  }
+  return [...parts, text.slice(last)];
+}
+
 /** Markdown of the plain kind: headings, lists, quotes, fences, emphasis, links. Anything else stays as written. */
 export function Prose({ text }: { text: string }) {
-  if (text.length > MARKDOWN_MOST) return <pre class="text">{text}</pre>;
+  if (text.length > MARKDOWN_MOST) return <pre class="text">{marked(text)}</pre>;
   return <div class="prose">{blocks(text.split("\n"))}</div>;
 }
 
@@ -21,7 +40,7 @@ function blocks(source: string[]): VNode[] {
     if (fence) {
       let end = at + 1;
       while (end < source.length && !(source[end] ?? "").trim().startsWith(fence)) end++;
-      found.push(<pre class="text code">{source.slice(at + 1, end).join("\n")}</pre>);
+      found.push(<pre class="text code">{marked(source.slice(at + 1, end).join("\n"))}</pre>);
       at = end + 1;
       continue;
     }
@@ -60,17 +79,17 @@ function inline(text: string): ComponentChildren[] {
   const parts: ComponentChildren[] = [];
   let last = 0;
   for (const found of text.matchAll(INLINE)) {
-    parts.push(text.slice(last, found.index));
+    parts.push(marked(text.slice(last, found.index)));
     const [all, , code, strong, emphasis, label, target, bare] = found;
-    if (code !== undefined) parts.push(<code>{code}</code>);
-    else if (strong !== undefined) parts.push(<strong>{strong}</strong>);
-    else if (emphasis !== undefined) parts.push(<em>{emphasis}</em>);
+    if (code !== undefined) parts.push(<code>{marked(code)}</code>);
+    else if (strong !== undefined) parts.push(<strong>{marked(strong)}</strong>);
+    else if (emphasis !== undefined) parts.push(<em>{marked(emphasis)}</em>);
     else if (bare !== undefined) parts.push(<Outside to={bare} />);
     else if (target !== undefined && /^https?:\/\//i.test(target)) parts.push(label, " (", <Outside to={target} />, ")");
     else parts.push(all);
     last = found.index + all.length;
   }
-  return [...parts, text.slice(last)];
+  return [...parts, marked(text.slice(last))];
 }
 
 function Outside({ to }: { to: string }) {
@@ -96,7 +115,7 @@ export function Folded(props: { text: string; most?: number; cut?: number; rest?
   };
   return (
     <>
-      {props.raw === false ? <Prose text={shown} /> : <pre class="text">{shown}</pre>}
+      {props.raw === false ? <Prose text={shown} /> : <pre class="text">{marked(shown)}</pre>}
       {(hidden > 0 || isOpen) && (
         <button class="more" onClick={open} aria-expanded={isOpen} aria-label={`${isOpen ? "fold" : "unfold"} ${label}`}>
           {isOpen ? "fold" : `${whole(hidden)} more characters`}

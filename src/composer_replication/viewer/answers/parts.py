@@ -13,6 +13,8 @@ from ..lookup import CachedRecord, RunView, state_of
 MAX_MESSAGE_CHARS = 20_000
 """Of one message in a window; `message` gives all of it."""
 MAX_DEPTH = 40
+MAX_ATTACHED = 100
+"""Sites and pairs that are named beside a turn shown alone."""
 
 
 def ref(kind: str, record_id: str, label: str = "") -> JsonObject:
@@ -64,7 +66,8 @@ def _inside(value: Any) -> list[Any]:
 def shown_turn(view: RunView, trace_id: str, number: int, limit: int | None = MAX_MESSAGE_CHARS) -> JsonObject:
     (turn,) = view.cache.part(trace_id, "t", number, number + 1)
     messages = view.cache.part(trace_id, "m", turn["start"], turn["end"])
-    attached = view.all("trace_id = ? AND kind IN ('site', 'pair') AND turn = ?", trace_id, number)
+    where = "trace_id = ? AND kind IN ('site', 'pair') AND turn = ? LIMIT ?"
+    attached = view.all(where, trace_id, number, MAX_ATTACHED)
     return assembled(trace_id, number, turn, messages, attached, limit)
 
 

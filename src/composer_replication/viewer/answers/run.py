@@ -14,8 +14,9 @@ from composer_replication.errors import UsageError, quoted
 from composer_replication.records import JsonObject
 from composer_replication.runs import NEXT_COMMAND
 
+from ..annotations import all_votes
 from ..lookup import RunView
-from .parts import shown_turn, trace_card
+from .parts import replies_at, shown_turn, trace_card
 from .training import training
 
 REASON = "{reason}"
@@ -88,7 +89,7 @@ def compare(view: RunView, query: Mapping[str, str], other: RunView | None = Non
 def monitor(view: RunView, query: Mapping[str, str]) -> JsonObject:
     view.fresh()
     stage = view.run.stage("monitor")
-    order = "ORDER BY facts ->> 'alarm' DESC, facts ->> 'p' DESC LIMIT ?"
+    order = "ORDER BY facts ->> 'alarm' DESC, facts ->> 'p' DESC, facts ->> 'auditor_p' DESC LIMIT ?"
     return {
         "done": stage.is_done,
         "next": None if stage.is_done else NEXT_COMMAND["monitor"].replace("RUN", quoted(view.place)),
@@ -174,7 +175,9 @@ def _spend(view: RunView, counts: Mapping[str, Any]) -> JsonObject | None:
     ledger = Ledger(path, read_only=True)
     try:
         totals, found = ledger.totals(), bills(ledger)
-        costs = [row[0] for row in ledger.rows("SELECT cost_micros FROM attempts ORDER BY id")]
+        columns = {row[0] for row in ledger.rows("SELECT name FROM pragma_table_info('attempts')")}
+        clock = "began_at" if "began_at" in columns else "NULL"
+        calls = ledger.rows(f"SELECT cost_micros, {clock} FROM attempts ORDER BY id")  # noqa: S608
     finally:
         ledger.close()
     pairs = counts.get("pairs", {}).get("pairs")
@@ -192,16 +195,17 @@ def _spend(view: RunView, counts: Mapping[str, Any]) -> JsonObject | None:
             }
             for bill in found
         ],
-        "over_calls": _cumulative(costs),
+        "over_calls": _cumulative(calls),
     }
 
 
-def _cumulative(costs: Sequence[int]) -> list[JsonObject]:
-    every, total, points = max(1, len(costs) // POINTS), 0, list[JsonObject]()
-    for place, cost in enumerate(costs, 1):
+def _cumulative(calls: Sequence[Sequence[Any]]) -> list[JsonObject]:
+    """`after_s`: when the call began, since the first; null where the ledger is from before it had a clock."""
+    every, total, points = max(1, len(calls) // POINTS), 0, list[JsonObject]()
+    for place, (cost, at) in enumerate(calls, 1):
         total += cost
-        if place % every == 0 or place == len(costs):
-            points.append({"call": place, "micros": total})
+        if place % every == 0 or place == len(calls):
+            points.append({"call": place, "after_s": None if at is None else at - calls[0][1], "micros": total})
     return points
 
 
@@ -224,7 +228,43 @@ def agreement(view: RunView, query: Mapping[str, str]) -> JsonObject:
         "teachers": names,
         "same": [[fmean(cell) if cell else None for cell in row] for row in cells],
         "n": [[len(cell) for cell in row] for row in cells],
+        "people": people(view),
     }
+
+
+def people(view: RunView) -> JsonObject:
+    """How far people choose what the teachers' vote chose, beyond chance: `blind` and `open` votes apart.
+
+    One item per site that became a pair. Its options are the chosen call, each other call, and, where it is not the
+    chosen one, what the actor did, and none. A vote for a tie prefers nothing and is left out.
+    """
+    found: dict[str, list[tuple[float, float]]] = {"blind": [], "open": []}
+    for site_id, votes in all_votes(view.run.path).items():
+        site = view.first("id = ? AND kind = 'site'", site_id)
+        pair = view.first("state_id = ? AND kind = 'pair'", site.state_id) if site else None
+        if site is None or pair is None:
+            continue
+        chosen = {*pair.body["provenance"], *(["actor"] if pair.body["chosen_from"] == "actor" else [])}
+        replies = [reply for reply in replies_at(view, str(site.state_id)) if reply["outcome"] == "answered"]
+        others = {reply["action"] for reply in replies if reply["key"] not in chosen}
+        options = 1 + len(others) + len({"actor", "none"} - chosen)
+        for name, items in found.items():
+            ballots = [vote["choice"] in chosen for vote in votes.values() if _counts(vote, name)]
+            if ballots:
+                items.append((fmean(ballots), 1 / options))
+    return {name: _kappa(items) for name, items in found.items()}
+
+
+def _counts(vote: JsonObject, name: str) -> bool:
+    return vote["choice"] != "tie" and bool(vote.get("blind")) == (name == "blind")
+
+
+def _kappa(items: Sequence[tuple[float, float]]) -> JsonObject | None:
+    if not items:
+        return None
+    from composer_replication.evaluation.stats import kappa
+
+    return kappa(*zip(*items, strict=True)).model_dump()
 
 
 def _rewards(view: RunView, phase: str) -> dict[str, dict[str, list[float]]]:

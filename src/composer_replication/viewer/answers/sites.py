@@ -11,6 +11,7 @@ from composer_replication.errors import UsageError
 from composer_replication.records import JsonObject
 
 from ..annotations import NOT_A_REPLY, add_vote, tally, votes_on
+from ..doubts import doubts, kept_because, who_voted
 from ..lookup import CachedRecord, RunView
 from .parts import blinded, by_letter, ref, refs, replies_at, shown_reply, shown_turn, side, trace_card
 from .training import read_in_training
@@ -38,6 +39,12 @@ def site(view: RunView, query: Mapping[str, str], who: str = "") -> JsonObject:
     }
 
 
+def reply(view: RunView, query: Mapping[str, str]) -> JsonObject:
+    view.fresh()
+    found = view.get("reply", query.get("id", ""))
+    return {"reply": shown_reply(found.body, _voters(view.all("state_id = ? AND kind = 'pair'", found.state_id)))}
+
+
 def pair(view: RunView, query: Mapping[str, str]) -> JsonObject:
     view.fresh()
     found = view.get("pair", query.get("id", ""))
@@ -45,19 +52,28 @@ def pair(view: RunView, query: Mapping[str, str]) -> JsonObject:
     sites = view.all("state_id = ? AND kind = 'site'", found.state_id)
     hint = view.first("parent = ? AND kind = 'hint'", sites[0].id) if sites else None
     chosen, rejected = side(body["chosen"]), side(body["rejected"])
-    agreement = body["agreement"]
+    trace, agreement = trace_card(view, str(found.trace_id)), body["agreement"]
+    replies = [shown_reply(reply, body["provenance"]) for reply in replies_at(view, str(found.state_id))]
+    of_people = _people(body, votes_on(view.run.path, sites[0].id)) if sites else {}
     names = ("precision", "chosen_from", "rejected_from", "off_policy", "simulated")
     return {
         "pair": {name: value for name, value in body.items() if name not in ("chosen", "rejected", "tools")},
-        "trace": trace_card(view, str(found.trace_id)),
+        "trace": trace,
         "turn": shown_turn(view, str(found.trace_id), int(found.turn or 0)),
         "site": ref("site", sites[0].id, sites[0].facts["error_kind"]) if sites else None,
         "hint": ref("hint", hint.id, hint.body["text"]) if hint else None,
         "chosen": chosen,
         "rejected": rejected,
         "diff": difference(chosen["calls"], rejected["calls"]),
-        "why": {**agreement, **{name: body[name] for name in names}, "rule": view.run.config.pairs.rule},
-        "replies": [shown_reply(reply, body["provenance"]) for reply in replies_at(view, str(found.state_id))],
+        "why": {
+            **agreement,
+            **{name: body[name] for name in names},
+            "rule": view.run.config.pairs.rule,
+            "kept_because": kept_because(body, trace["source"]["agent"]),
+            "who_voted": who_voted(replies, body["chosen"]),
+            "doubts": [{"name": name, "says": says} for name, says in {**of_people, **doubts(body)}.items()],
+        },
+        "replies": replies,
         "training": read_in_training(view, str(found.trace_id)),
     }
 
@@ -111,6 +127,14 @@ def cast_vote(view: RunView, given: Any, who: str) -> JsonObject:
         raise UsageError("no such choice at this site", f"a reply's key or letter, {', '.join(NOT_A_REPLY)}")
     add_vote(view.run.path, found.id, chosen, who, bool(fields.get("blind")), note)
     return vote_state(view, found.id, who)
+
+
+def _people(pair: JsonObject, votes: Mapping[str, JsonObject]) -> dict[str, str]:
+    """The doubt of people who chose otherwise, where they are the most."""
+    choices = [vote["choice"] for vote in votes.values() if vote["choice"] != "tie"]
+    agreeing = sum(choice in pair["provenance"] for choice in choices)
+    is_doubted = 2 * agreeing < len(choices)
+    return {"people": f"{agreeing} of {len(choices)} people chose this call."} if is_doubted else {}
 
 
 def _voters(pairs: Sequence[CachedRecord]) -> list[str]:

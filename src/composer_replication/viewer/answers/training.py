@@ -72,7 +72,19 @@ def task(view: RunView, query: Mapping[str, str]) -> JsonObject:
     if not (traces or rollouts or outcomes):
         raise view.missing(f"task {name}")
     findings = [finding for each in traces for finding in _findings(view, each["trace_id"])]
-    return {"task_id": name, "traces": traces, "rollouts": rollouts, "outcomes": outcomes, "findings": findings}
+    told = {"task_id": name, "statement": _statement(view, traces, rollouts)}
+    return {**told, "traces": traces, "rollouts": rollouts, "outcomes": outcomes, "findings": findings}
+
+
+def _statement(view: RunView, traces: list[JsonObject], rollouts: list[JsonObject]) -> str | None:
+    """What the first attempt that the run keeps was told; outcomes alone hold no text."""
+    if traces:
+        trace_id = traces[0]["trace_id"]
+        (first,) = view.cache.part(trace_id, "t", 0, 1) or [{"start": 1}]
+        messages = view.cache.part(trace_id, "m", 0, first["start"])
+    else:
+        messages = view.get("rollout", rollouts[0]["id"]).body["prompt"] if rollouts else []
+    return next((message["content"] for message in messages if message["role"] == "user"), None)
 
 
 def tokens(view: RunView, query: Mapping[str, str]) -> JsonObject:

@@ -33,7 +33,7 @@ from .agents_tests import run_as_agent
 from .cheap import cheap_solution, units
 from .comparison import ChangedSolution, counted, record_comparison, rewarded, telling
 from .cpu_time import cpu_s
-from .gates import MIN_HIDDEN, Bench, Rejected, Split, enough_hidden, repeat, split_tests
+from .gates import MIN_HIDDEN, Bench, Rejected, Split, enough_hidden, quick_tests, repeat, split_tests
 from .honest_submissions import DROPPED, LAZY, NOTHING, SOLUTION, broken_copies, honest_submissions
 from .leaks import LeakCertificate, leak_certificate
 from .shown import ShownBehaviour, run_shown, shown_behaviour
@@ -90,14 +90,14 @@ def certify(candidate: Candidate, bench: Bench, into: Path, level: Level, seed: 
     shutil.rmtree(staging, ignore_errors=True)
     early: float | None = None
     try:
-        split = _unshown(candidate, split_tests(candidate, bench), level)
+        split = quick_tests(_unshown(candidate, split_tests(candidate, bench), level), candidate, bench)
         is_full = level == "L0" and candidate.grader == "tests"
         shown = shown_behaviour(candidate, split, bench) if is_full else ShownBehaviour()
         trials = _trials(candidate, split, bench, seed, shown)
         if is_full:
             candidate, split, trials = _told(candidate, split, bench, seed, shown, trials)
         task, split = _compared(candidate, split, bench, staging, level, trials)
-        task = _graded(task, bench.setup.backend)
+        task = _graded(task, bench)
         _green_for_agents(task, bench)
         early = clock.used_s()
         task = _proven(task, candidate, split, bench, trials, seed)
@@ -123,7 +123,8 @@ def _told(
     wrong = {name: trial.passed for name, trial in trials.items() if trial.ended and not name.startswith(LAZY)}
     told = enough_told(candidate, split, bench, seed, shown, wrong)
     left = {name: replace(trial, passed=trial.passed & told.hidden) for name, trial in trials.items()}
-    return with_examples(candidate, told.examples), replace(split, hidden=told.hidden, left_out=told.left_out), left
+    fair = replace(split, hidden=told.hidden, left_out=split.left_out + told.left_out)
+    return with_examples(candidate, told.examples), fair, left
 
 
 def recertify_leaks(task: TaskFolder, backend: str = "auto", runtime: ShownFolder | None = None) -> LeakCertificate:
@@ -164,7 +165,7 @@ def _compared(
     if candidate.grader != "tests":
         return task, split
     cheap = cheap_solution(task, _sources(candidate, bench), candidate.symbols)
-    recorded = record_comparison(task, [*trials.values()], bench.setup.backend, cheap)
+    recorded = record_comparison(task, [*trials.values()], bench.setup.backend, cheap, bench.coverage.preload)
     lazy = {name: trial for name, trial in trials.items() if name.startswith(LAZY)}
     hidden = rewarded(split.hidden, recorded, enough_hidden(candidate), lazy.values())
     if hidden is None:
@@ -240,7 +241,9 @@ def _write(
 
 
 def _nearest_guards(candidate: Candidate, split: Split, bench: Bench) -> tuple[str, ...]:
-    """Whole test files, those that run the edited files first, until there are enough guards."""
+    """Whole test files, those that run the edited files first, until there are enough guards. Where there are more than
+    enough, slow ones are not among them."""
+    slow = frozenset(bench.coverage.slow if len(split.guards) > MAX_GUARDS else ())
     running = {
         file_of(test)
         for symbol, tests in bench.coverage.by_symbol.items()
@@ -249,7 +252,7 @@ def _nearest_guards(candidate: Candidate, split: Split, bench: Bench) -> tuple[s
     }
     near = running | {file_of(test) for test in split.hidden}
     by_file: dict[str, list[str]] = {}
-    for test in sorted(split.guards):
+    for test in sorted(split.guards - slow):
         by_file.setdefault(file_of(test), []).append(test)
     kept: list[str] = []
     for file in sorted(by_file, key=lambda file: (file not in near, content_id(candidate.name, file))):
@@ -268,7 +271,8 @@ def _restores(task: TaskFolder, original: Path) -> bool:
     return all((tops[path] / path).read_bytes() == (original / path).read_bytes() for path in paths)
 
 
-def _graded(task: TaskFolder, backend: str) -> TaskFolder:
+def _graded(task: TaskFolder, bench: Bench) -> TaskFolder:
+    backend = bench.setup.backend
     certificate = recertify_leaks(task, backend)
     if not certificate.passed:
         first = certificate.hard()[0]
@@ -279,7 +283,7 @@ def _graded(task: TaskFolder, backend: str) -> TaskFolder:
     gold = grade(task, gold_submission(task), backend)
     broken = [*gold.notes, *gold.hidden_failed, *gold.guards_broken]
     if gold.reward == 1 and task.code_task.grader == "tests":
-        broken = doubted_gold(task, gold_submission(task), GOLD_DRAWS - 1, backend)
+        broken = doubted_gold(task, gold_submission(task), GOLD_DRAWS - 1, backend, bench.coverage.preload)
     if gold.reward != 1 or broken:
         raise Rejected("gold_fails", f"{gold.reward:.3f} {broken[0] if broken else ''}"[:300])
     gates = {"nop": nop.reward, "gold": gold.reward}
@@ -328,7 +332,7 @@ def _agreement(task: TaskFolder, bench: Bench, trials: Trials) -> dict[str, list
     ended = {name: trial.texts for name, trial in trials.items() if trial.ended}
     submissions = honest_submissions(task, ended)
     known = {name: ours[name] for name in submissions if name in ours}
-    verdicts = both_verdicts(task, submissions, known, bench.runner.run, bench.setup.backend)
+    verdicts = both_verdicts(task, submissions, known, bench.runner.run, bench.setup.backend, bench.coverage.preload)
     if disagreement := verdicts.disagreement():
         raise Rejected("verifiers_disagree", disagreement)
     return {

@@ -72,14 +72,19 @@ class _Ids:
 
 
 def record_comparison(
-    task: TaskFolder, trials: Sequence[ChangedSolution], backend: str, cheap: Mapping[str, str]
+    task: TaskFolder,
+    trials: Sequence[ChangedSolution],
+    backend: str,
+    cheap: Mapping[str, str],
+    preload: Sequence[str] = (),
 ) -> Recorded:
-    """`cheap` is the solution that gives only cheap answers, see `cheap.py`; empty where there is none."""
+    """`cheap` is the solution that gives only cheap answers, see `cheap.py`; empty where there is none. `preload` are
+    modules from outside the tree that the tests load anyway."""
     files = map(file_of, task.code_task.hidden_tests)
     modules = _lowered(task, dict.fromkeys(files, frozenset[int]()))
     if not any(module.functions for module in modules.values()):
         return Recorded({}, {}, {test: _why_left(test, modules) for test in task.code_task.hidden_tests})
-    bench = _Bench(task, backend)
+    bench = _Bench(task, backend, preload)
     listed = bench.listed(modules)
     answered = {
         path: _no_plain_form(module, bench.of_module(path, listed.recording)) for path, module in modules.items()
@@ -175,8 +180,8 @@ def _why_left(test: str, modules: Mapping[str, LoweredModule]) -> str:
 class _Bench:
     """The runs of a recording; all of them over trusted code."""
 
-    def __init__(self, task: TaskFolder, backend: str) -> None:
-        self._task, self._backend = task, backend
+    def __init__(self, task: TaskFolder, backend: str, preload: Sequence[str]) -> None:
+        self._task, self._backend, self._preload = task, backend, preload
         self._gold = gold_submission(task)
         self._accepted = Accepted(self._gold.written, self._gold.removed, ())
         self._texts = shown_texts(task, hidden_too=False)
@@ -229,10 +234,11 @@ class _Bench:
         self, modules: Mapping[str, str], tests: Sequence[str], edits: Mapping[str, str | None] = NO_EDITS
     ) -> Order:
         texts = {**self._texts, **modules}
-        return Order(tests, tuple(sorted(modules)), texts, edits=edits, listed=True, watched=False)
+        is_list = not tests or tests == NONE_OF_THEM
+        return Order(tests, tuple(sorted(modules)), texts, edits=edits, listed=is_list, watched=False)
 
     def _run(self, orders: Sequence[Order], hash_seed: int) -> list[RunOutcome]:
-        return run_in_turn(self._task, self._accepted, orders, self._backend, hash_seed)
+        return run_in_turn(self._task, self._accepted, orders, self._backend, hash_seed, self._preload)
 
 
 def _start_text(task: TaskFolder, path: str) -> str | None:

@@ -1,7 +1,8 @@
 """What a test needs by its own text that nobody could guess: names, texts and kinds of exceptions.
 
 Pure: from syntax trees and texts to facts. A name is asked for where the deleted source has it, the test uses it as an
-attribute or keyword and nothing that is left says it; a text likewise where the test spells it out. A built-in kind of
+attribute or keyword and nothing that is left says it; a text likewise where the test spells it out. An attribute that
+the deleted source sets, and a keyword of a call of what was deleted, have to stand in the statement. A built-in kind of
 exception has to stand in the description of what raises it, since any of them could be meant, and an example of one
 error says nothing of another; one of the package may stand in the source. What a test brings from outside (`pickle`, a
 type) has to stand in the statement or in the edited files, and `@property` and its like in the statement. A test that
@@ -72,9 +73,13 @@ class Untold:
         gone = list(deleted)
         self._told = told
         self._symbols = {name for node in gone if (name := getattr(node, "name", ""))}
-        self._names = {name for node in gone for name in _identifiers(node)} - told.words
+        known = {name for node in gone for name in _identifiers(node)}
+        self._names = (known - told.words) | (
+            {name for node in gone for name in _set_names(node)} - told.statement_words
+        )
+        self._keywords = known - told.statement_words
         pieces = {piece for node in gone for text in _texts(node) for piece in fixed_parts(text)}
-        self._texts = {piece for piece in pieces if piece not in told.statement and piece not in told.left}
+        self.texts = {piece for piece in pieces if piece not in told.statement and piece not in told.left}
 
     def asked_by(self, nodes: Iterable[ast.AST], outside: Mapping[str, str]) -> frozenset[str]:
         """Of that, what a test of these nodes needs, and kinds of exceptions and things from outside that nothing
@@ -82,12 +87,19 @@ class Untold:
         test = list(nodes)
         spelled = "\n".join(text for node in test for text in _texts(node))
         names = {name for node in test for name in _asked_names(node)} & self._names
-        texts = {repr(piece) for piece in self._texts if piece in spelled}
+        names |= {name for node in test for name in self._handed_over(node)} & self._keywords
+        texts = {repr(piece) for piece in self.texts if piece in spelled}
         kinds = {fact for node in test for fact in self._untold_kinds(node, getattr(test[0], "name", "a test"))}
         brought = {name for node in test for name in _brought(node, outside) if name not in self._told.near_words}
         special = {name for node in test for name in (*_kinds_of_methods(node), *_own_classes(node))}
         brought |= {name for name in special if not self._told.statement_words.issuperset(WORD.findall(name))}
         return frozenset(names | texts | kinds | brought)
+
+    def _handed_over(self, node: ast.AST) -> Iterator[str]:
+        """Keywords of calls of what was deleted."""
+        for each in ast.walk(node):
+            if isinstance(each, ast.Call) and _last_name(each.func) in self._symbols:
+                yield from (keyword.arg for keyword in each.keywords if keyword.arg)
 
     def _untold_kinds(self, node: ast.AST, test: str) -> Iterator[str]:
         for name, where in _expected_exceptions(node):
@@ -178,6 +190,10 @@ def _asked_names(node: ast.AST) -> Iterator[str]:
             yield each.attr
         elif isinstance(each, ast.keyword) and each.arg:
             yield each.arg
+
+
+def _set_names(node: ast.AST) -> Iterator[str]:
+    return (each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store))
 
 
 def _identifiers(node: ast.AST) -> Iterator[str]:

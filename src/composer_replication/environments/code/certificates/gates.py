@@ -23,6 +23,7 @@ from ..tasks.trees import read_text
 
 MIN_HIDDEN = {"symbol": 3, "cluster": 5, "cross-module": 5}
 MIN_GUARDS = 5
+MAX_SLOW_SHARE = 0.1
 MIN_MUTANTS = 3
 MAX_META_TESTS = 4
 QUICK_SUITE_S = 1.5
@@ -143,6 +144,15 @@ def split_tests(candidate: Candidate, bench: Bench) -> Split:
     if len(split.guards) < MIN_GUARDS:
         raise Rejected("too_few_guards", f"{len(split.guards)} tests are left")
     return split
+
+
+def quick_tests(split: Split, candidate: Candidate, bench: Bench) -> Split:
+    """The slowest of the hidden tests do not count, up to a tenth of them: each would run about a hundred times before
+    the task is certified, and with each submission."""
+    slow = {test: cpu_s for test, cpu_s in bench.coverage.slow.items() if test in split.hidden}
+    most = min(int(MAX_SLOW_SHARE * len(split.hidden)), len(split.hidden) - enough_hidden(candidate))
+    left_out = sorted(slow, key=lambda test: (-slow[test], test))[: max(0, most)]
+    return replace(split, hidden=split.hidden.difference(left_out), left_out=split.left_out + len(left_out))
 
 
 def repeat(split: Split, candidate: Candidate, bench: Bench) -> None:

@@ -1,8 +1,9 @@
 """Runs inside a sandbox: a task's own `verify.py` on one submission after the other, in one process.
 
 Needs the standard library and pytest, nothing of ours. Arguments: the start tree, the task's `tests` folder, the
-seconds that a run may take. Reads a list of {changes, tests} from standard input: `changes` is {path: text, or null for
-a removed file}, `tests` are the ids that count or null for all. Writes one reward per line. A file's time is taken from
+seconds that a run may take. Reads {preload, orders} from standard input: modules to load ahead, and a list of
+{changes, tests}: `changes` is {path: text, or null for a removed file}, `tests` are the ids that count or null for all.
+Writes one reward per line. A file's time is taken from
 its content, so that a compiled file cannot stand for another text.
 """
 
@@ -33,10 +34,14 @@ def main(tree: Path, tests: Path, timeout_s: float) -> None:
         if path.is_file() and not path.is_symlink():
             stamp(path)
     expected = verify.read_expected(tests)
-    for name in (*(f"_pytest.{plugin}" for plugin in default_plugins), "asyncio"):
-        importlib.import_module(name)
+    given = json.load(sys.stdin)
+    for name in (*(f"_pytest.{plugin}" for plugin in default_plugins), "asyncio", *given["preload"]):
+        try:
+            importlib.import_module(name)
+        except Exception:  # noqa: S112 - a test that needs it will say so
+            continue
     gc.freeze()
-    for each in json.load(sys.stdin):
+    for each in given["orders"]:
         changes = each["changes"]
         before = {path: (tree / path).read_bytes() if (tree / path).is_file() else None for path in changes}
         put(tree, {path: None if text is None else text.encode() for path, text in changes.items()})

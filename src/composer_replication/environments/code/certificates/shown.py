@@ -35,7 +35,8 @@ def test_documentation(module, name):
 
 @dataclass(frozen=True)
 class ShownBehaviour:
-    """Tests by which the agent can see how the feature behaves: shown, visible, and made of documented examples."""
+    """Tests by which the agent can see how the feature behaves: shown, visible, and made of documented examples. Slow
+    ones are not asked: what only they tell apart is taken for untold."""
 
     tests: frozenset[str] = frozenset()
     files: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -46,7 +47,8 @@ def shown_behaviour(candidate: Candidate, split: Split, bench: Bench) -> ShownBe
     if candidate.examples is None:
         return ShownBehaviour()
     files, documented = _documentation(candidate, bench)
-    return ShownBehaviour(candidate.shown_tests | (candidate.expected_failing & split.guards) | documented, files)
+    seen = candidate.shown_tests | (candidate.expected_failing & split.guards)
+    return ShownBehaviour(seen.difference(bench.coverage.slow) | documented, files)
 
 
 def run_shown(split: Split, texts: Mapping[str, str], bench: Bench, shown: ShownBehaviour) -> TestRun:

@@ -20,16 +20,15 @@ from ..generators.feature_deletion.example_tests import standing_on
 from ..generators.feature_deletion.statement import DOCUMENTS, EXAMPLES, RULES
 from ..generators.feature_deletion.visible import test_function
 from ..tasks.symbols import source_index
-from ..tasks.task import Candidate
+from ..tasks.task import Candidate, Symbol
 from ..tasks.trees import files_of
-from .demands import Told, Untold, from_outside
+from .demands import Told, Untold, fixed_parts, from_outside
 from .gates import Bench, Rejected, Split, enough_hidden
 from .shown import ShownBehaviour, run_shown, shown_behaviour
-from .variants import variants
+from .variants import Literal, Variant, described, feature_functions, is_told, variants
 
 MAX_SHOWN_CHARACTERS = 6000
 """Of the examples that are added; beyond, a statement is a test file."""
-LITERAL = "literal "
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,16 @@ class Demand:
     tests: frozenset[str]
     is_choice: bool
     """Known only by behaviour, so that prose may tell it; else a name, a text, a number or a kind of exception."""
+    texts: frozenset[str] = frozenset()
+    """That an example has to hold to tell it."""
 
     @cached_property
     def functions(self) -> frozenset[str]:
         return frozenset(map(test_function, self.tests))
+
+    def is_told_by(self, function: str, example: str) -> bool:
+        """A test that asks for a text by a name for it does not tell the text."""
+        return function in self.functions and all(is_told(text, example) for text in self.texts)
 
 
 @dataclass(frozen=True)
@@ -68,10 +73,14 @@ def enough_told(
     if candidate.examples is None:
         return FairTests(split.hidden, (), 0)
     shown = shown or shown_behaviour(candidate, split, bench)
-    passed = {**(trials or {}), **_passed_by_variants(candidate, split, bench, seed, shown)}
-    demands = [*_spelled_out(candidate, split, bench), *_undecided(split, shown, passed)]
+    tried = _named(variants(candidate, split, bench, seed))
+    passed = {name: run_shown(split, {each.path: each.text}, bench, shown).passed for name, each in tried.items()}
+    literals = {name: each.literal for name, each in tried.items() if each.literal is not None}
+    undecided = _undecided(split, shown, {**(trials or {}), **passed}, literals)
+    demands = [*_spelled_out(candidate, split, bench), *_undescribed(candidate, split, bench, shown), *undecided]
     examples, hidden = _shown(candidate, split, demands)
-    open_demands = [each for each in demands if each.functions.isdisjoint(examples)]
+    texts = {name: candidate.examples[name] for name in examples}
+    open_demands = [each for each in demands if not any(each.is_told_by(*shown) for shown in texts.items())]
     fair = hidden.difference(*(each.tests for each in open_demands))
     if len(fair) < enough_hidden(candidate):
         untold = ", ".join(sorted(each.what for each in open_demands)[:3])
@@ -100,7 +109,7 @@ def _shown(candidate: Candidate, split: Split, demands: list[Demand]) -> tuple[t
     while True:
         spent = sum(len(texts[name]) for name in chosen)
         steps = [
-            _Step(name, len(texts[name]), unseen, [each for each in left if name not in each.functions])
+            _Step(name, len(texts[name]), unseen, [each for each in left if not each.is_told_by(name, texts[name])])
             for name in set(map(test_function, hidden)) & texts.keys()
             if spent + len(texts[name]) <= MAX_SHOWN_CHARACTERS and len(unseen := _without(hidden, name)) >= least
         ]
@@ -145,7 +154,12 @@ def _spelled_out(candidate: Candidate, split: Split, bench: Bench) -> list[Deman
         outside = from_outside(module.tree, bench.repository.packages)
         for fact in untold.asked_by(standing_on(module, name.replace("::", ".")), outside):
             asking.setdefault(fact, set()).update(same)
-    return [Demand(fact, frozenset(tests), is_choice=False) for fact, tests in sorted(asking.items())]
+    pieces = {repr(text): frozenset((text,)) for text in untold.texts}
+    none = frozenset[str]()
+    return [
+        Demand(fact, frozenset(tests), is_choice=False, texts=pieces.get(fact, none))
+        for fact, tests in sorted(asking.items())
+    ]
 
 
 def _readable(split: Split, bench: Bench) -> Iterator[str]:
@@ -160,19 +174,28 @@ def _readable(split: Split, bench: Bench) -> Iterator[str]:
             yield text or ""
 
 
-def _undecided(split: Split, shown: ShownBehaviour, passed: Mapping[str, frozenset[str]]) -> Iterator[Demand]:
+def _undescribed(candidate: Candidate, split: Split, bench: Bench, shown: ShownBehaviour) -> Iterator[Demand]:
+    """Functions without a description, which hidden tests run and none does that the agent sees."""
+    functions = feature_functions(candidate, bench)
+    for path, name in sorted(functions.keys() - described(functions, candidate.statement["L0"])):
+        running = bench.coverage.by_symbol.get(Symbol(file=path, name=name), frozenset[str]())
+        if running & split.hidden and running.isdisjoint(shown.tests):
+            yield Demand(f"what {name} does", running & split.hidden, is_choice=True)
+
+
+def _undecided(
+    split: Split, shown: ShownBehaviour, passed: Mapping[str, frozenset[str]], literals: Mapping[str, Literal]
+) -> Iterator[Demand]:
     """Wrong solutions that hidden tests notice and nothing that the agent sees does."""
     for what, tests in passed.items():
         if split.hidden - tests and shown.tests <= tests:
-            yield Demand(what, split.hidden - tests, is_choice=not what.startswith(LITERAL))
+            literal = literals.get(what)
+            texts = fixed_parts(literal) if isinstance(literal, str) else ()
+            yield Demand(what, split.hidden - tests, is_choice=literal is None, texts=frozenset(texts))
 
 
-def _passed_by_variants(
-    candidate: Candidate, split: Split, bench: Bench, seed: int, shown: ShownBehaviour
-) -> dict[str, frozenset[str]]:
-    found: dict[str, frozenset[str]] = {}
-    for number, variant in enumerate(variants(candidate, split, bench, seed)):
-        run = run_shown(split, {variant.path: variant.text}, bench, shown)
-        what = f"variant {number}" if variant.literal is None else f"{LITERAL}{variant.literal!r}"
-        found[what] = run.passed
-    return found
+def _named(tried: list[Variant]) -> dict[str, Variant]:
+    return {
+        f"variant {number}" if each.literal is None else f"literal {each.literal!r}": each
+        for number, each in enumerate(tried)
+    }

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -62,6 +62,7 @@ def both_verdicts(
     graded: Mapping[str, float],
     run: Run,
     backend: str = "auto",
+    preload: Sequence[str] = (),
 ) -> Verdicts:
     """`graded` are rewards of our grader that are known already. `run` is of a warm process over the whole repository:
     the start tree with solution and trusted tests."""
@@ -74,7 +75,7 @@ def both_verdicts(
         if result.timed_out:
             left_out.append(name)
     compared = {name: each for name, each in submissions.items() if name not in left_out}
-    return Verdicts(ours, harbor_rewards(task, compared, backend), tuple(sorted(left_out)))
+    return Verdicts(ours, harbor_rewards(task, compared, backend, preload), tuple(sorted(left_out)))
 
 
 @contextmanager
@@ -92,8 +93,11 @@ def warm_run(task: TaskFolder, backend: str = "auto") -> Generator[Run]:
             yield runner.run
 
 
-def harbor_rewards(task: TaskFolder, submissions: Mapping[str, Submission], backend: str = "auto") -> dict[str, float]:
-    """By the task's own `tests/verify.py`. One that it did not get to has none."""
+def harbor_rewards(
+    task: TaskFolder, submissions: Mapping[str, Submission], backend: str = "auto", preload: Sequence[str] = ()
+) -> dict[str, float]:
+    """By the task's own `tests/verify.py`. One that it did not get to has none. `preload` are modules from outside the
+    tree that the tests load anyway."""
     known = task.code_task
     tools = toolchain(known.distributions, exclude=known.packages)
     run_s = _limit_s(known)
@@ -112,7 +116,7 @@ def harbor_rewards(task: TaskFolder, submissions: Mapping[str, Submission], back
     with open_sandbox(spec, backend) as sandbox:
         result = sandbox.exec(
             [tools.python, "-s", "-P", "-X", "utf8", "-c", source, spec.workdir, "/tests", str(run_s)],
-            stdin=json.dumps(orders).encode(),
+            stdin=json.dumps({"preload": list(preload), "orders": orders}).encode(),
             timeout_s=whole_s,
         )
     return dict(zip(submissions, map(float, result.stdout.split()), strict=False))

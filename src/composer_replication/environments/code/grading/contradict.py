@@ -237,13 +237,20 @@ def _other_value(left: ast.expr, right: ast.expr, source: PlacedSource, chance: 
     """A change of the literal side, or else of the one that looks less computed: never equal to what was equal."""
     literals = [side for side in (right, left) if _constants(side)]
     if len(literals) == 1:
-        constant = chance.choice(_constants(literals[0]))
-        return [_replace(constant, _other_constant(constant.value, chance), source)]
+        return [_other_literal(literals[0], source, chance)]
     if len(literals) == 2:
         return []
     uncalled = [side for side in (right, left) if not any(isinstance(node, ast.Call) for node in ast.walk(side))]
     expected = chance.choice(uncalled or [left, right])
     return [_replace(expected, f"{OTHER}({source.code(expected).decode()})", source)]
+
+
+def _other_literal(side: ast.expr, source: PlacedSource, chance: Random) -> Edit:
+    """With every constant changed: what it is compared with may look at a part of it alone."""
+    start = source.start(side)
+    edits = [_replace(each, _other_constant(each.value, chance), source) for each in _constants(side)]
+    moved = [Edit(edit.start - start, edit.end - start, edit.text) for edit in edits]
+    return _replace(side, apply_edits(source.code(side).decode(), moved), source)
 
 
 def _constants(side: ast.expr) -> list[ast.Constant]:
@@ -253,7 +260,7 @@ def _constants(side: ast.expr) -> list[ast.Constant]:
     if isinstance(side, ast.List | ast.Tuple):
         return [constant for element in side.elts for constant in _constants(element)]
     if isinstance(side, ast.Dict) and None not in side.keys:
-        return [constant for value in side.values for constant in _constants(value)]
+        return [each for part in (*side.keys, *side.values) if part for each in _constants(part)]
     return []
 
 

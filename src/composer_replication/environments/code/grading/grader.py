@@ -10,6 +10,7 @@ grade name hidden tests: they are for us, never for the agent.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random, SystemRandom
 
@@ -51,13 +52,15 @@ def grade(
     return settle(task.code_task, first, later, accepted.dropped, time.monotonic() - started)
 
 
-def doubted_gold(task: TaskFolder, gold: Submission, seeds: int, backend: str = "auto") -> list[str]:
+def doubted_gold(
+    task: TaskFolder, gold: Submission, seeds: int, backend: str = "auto", preload: Sequence[str] = ()
+) -> list[str]:
     """What the last run of a grade objects to in the solution, over several draws: nothing, if the task is sound."""
     recorded = read_recorded(task)
     doubts: list[Doubts] = [
         draw_doubts(task, recorded, frozenset(task.code_task.hidden_tests), Random(seed)) for seed in range(seeds)
     ]
-    outcomes = run_in_turn(task, restrict(task, gold), [each.order for each in doubts], backend)
+    outcomes = run_in_turn(task, restrict(task, gold), [each.order for each in doubts], backend, preload=preload)
     return [objection for each, outcome in zip(doubts, outcomes, strict=True) for objection in each.objections(outcome)]
 
 

@@ -88,9 +88,14 @@ def run_trusted(task: TaskFolder, accepted: Accepted, order: Order, backend: str
 
 
 def run_in_turn(
-    task: TaskFolder, accepted: Accepted, orders: Sequence[Order], backend: str, hash_seed: int = 0
+    task: TaskFolder,
+    accepted: Accepted,
+    orders: Sequence[Order],
+    backend: str,
+    hash_seed: int = 0,
+    preload: Sequence[str] = (),
 ) -> list[RunOutcome]:
-    """More than one order only over code that is trusted: they share a sandbox."""
+    """More than one order only over code that is trusted: they share a sandbox, and what is loaded ahead there."""
     code_task = task.code_task
     tools = toolchain(code_task.distributions, exclude=code_task.packages)
     token = secrets.token_hex(16)
@@ -110,13 +115,15 @@ def run_in_turn(
         with open_sandbox(spec, backend) as sandbox:
             result = sandbox.exec(
                 [tools.python, "-P", "-s", "-B", "-X", "utf8", "-c", START],
-                stdin=json.dumps(_as_json(orders, code_task, token, order_s)).encode(),
+                stdin=json.dumps(_as_json(orders, code_task, token, order_s, preload)).encode(),
                 timeout_s=limit_s,
             )
     return read_outcomes(result, token, len(orders))
 
 
-def _as_json(orders: Sequence[Order], code_task: CodeTask, token: str, order_s: float) -> dict[str, Any]:
+def _as_json(
+    orders: Sequence[Order], code_task: CodeTask, token: str, order_s: float, preload: Sequence[str]
+) -> dict[str, Any]:
     package = INSIDE / "recompose_grading"
     return {
         "launcher": (INSIDE / "launcher.py").read_text(encoding="utf-8"),
@@ -126,6 +133,7 @@ def _as_json(orders: Sequence[Order], code_task: CodeTask, token: str, order_s: 
         "orders": [{key: value for key, value in asdict(order).items() if key != "trusted_files"} for order in orders],
         "source_roots": list(code_task.source_roots),
         "plugins": list(code_task.pytest_plugins),
+        "preload": list(preload),
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from .warm import TestSetup, WarmRunner
 HASH_SEEDS = (0, 1, 2)
 MIN_GREEN_TESTS = 8
 MIN_GREEN_SHARE = 0.5
+SLOW_S = 0.1
+"""Of processor time for one test; the usual one takes a hundredth of that."""
 MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
 
 
@@ -70,7 +73,14 @@ def survey(
         cpu_s=round(cpu_s, 2),
         importable=tuple(name for name in modules if name not in first.import_errors),
         preload=_worth_loading(repository, setup, suite, passing, traced.loaded),
+        slow=_slow(runs, passing),
     )
+
+
+def _slow(runs: Sequence[TestRun], tests: Iterable[str]) -> dict[str, float]:
+    """By the quickest of their runs, so that other work on the machine makes none slow."""
+    quickest = {test: min(run.cpu_by_test[test] for run in runs) for test in sorted(tests)}
+    return {test: cpu_s for test, cpu_s in quickest.items() if cpu_s >= SLOW_S}
 
 
 def missing_modules(run: TestRun) -> Counter[str]:
@@ -145,6 +155,7 @@ def write_survey(path: Path, coverage: CoverageMap) -> None:
         "cpu_s": coverage.cpu_s,
         "importable": list(coverage.importable),
         "preload": list(coverage.preload),
+        "slow": dict(coverage.slow),
         "red_for_agents": sorted(coverage.red_for_agents),
     }
     write_atomically(path, json.dumps(value) + "\n")
@@ -165,5 +176,6 @@ def read_survey(path: Path) -> CoverageMap:
         cpu_s=value["cpu_s"],
         importable=tuple(value["importable"]),
         preload=tuple(value["preload"]),
+        slow=value.get("slow", {}),
         red_for_agents=frozenset(value.get("red_for_agents", ())),
     )

@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import pytest
@@ -200,6 +200,7 @@ class RunRecorder:
     def __init__(self, out: Any, request: dict[str, Any], tree: str) -> None:
         self.out = out
         self.only: frozenset[str] | None = None if request["only"] is None else frozenset(request["only"])
+        self.functions = None if self.only is None else {function_name(test) for test in self.only}
         self.reverse: bool = request["reverse"]
         self.tree = tree
         self.tracer = Tracer(tree) if request["trace"] else NoTracer()
@@ -208,6 +209,11 @@ class RunRecorder:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             say(self.out, collect_error=report.nodeid, text=str(report.longrepr)[-TAIL_CHARACTERS:])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makeitem(self, name: str, obj: object) -> list[pytest.Item] | None:
+        """Parameter sets of functions that no wanted test belongs to are not even made."""
+        return [] if self.functions is not None and name not in self.functions and type(obj) is FunctionType else None
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -220,9 +226,11 @@ class RunRecorder:
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
         self.tracer.take()
+        before = sum(os.times()[:4])
         yield
-        nodeid = item.nodeid
-        say(self.out, test=nodeid, outcome=self.outcomes.get(nodeid, "missing"), ran=self.tracer.take())
+        nodeid, cpu_s = item.nodeid, round(sum(os.times()[:4]) - before, 2)
+        outcome = self.outcomes.get(nodeid, "missing")
+        say(self.out, test=nodeid, outcome=outcome, ran=self.tracer.take(), cpu_s=cpu_s)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         outcome = "xfailed" if hasattr(report, "wasxfail") else report.outcome
@@ -237,6 +245,10 @@ class RunRecorder:
             if name != "__main__" and not file.startswith(self.tree) and getattr(module, "__spec__", None):
                 loaded.append(name)
         say(self.out, loaded=loaded)
+
+
+def function_name(test: str) -> str:
+    return test.partition("::")[2].partition("[")[0].rpartition("::")[2]
 
 
 class NoTracer:

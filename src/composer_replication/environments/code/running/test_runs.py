@@ -48,6 +48,8 @@ class TestRun:
     output: str
     cpu_s: float
     wall_s: float
+    cpu_by_test: dict[str, float] = field(default_factory=dict[str, float])
+    """With what it started; to a hundredth of a second."""
 
     __test__ = False
 
@@ -74,6 +76,7 @@ def read_run(answer: Mapping[str, Any]) -> TestRun:
         output=str(answer.get("output", "")),
         cpu_s=float(answer["cpu_s"]),
         wall_s=float(answer["wall_s"]),
+        cpu_by_test={entry["test"]: float(entry["cpu_s"]) for entry in tests},
     )
 
 

@@ -59,6 +59,7 @@ def write_verifier(folder: Path, code_task: CodeTask) -> None:
         "files": sorted({file_of(test) for test in (*code_task.hidden_tests, *code_task.guard_tests)}),
         "source_roots": code_task.source_roots,
         "plugins": code_task.pytest_plugins,
+        "options": code_task.pytest_options,
         "editable": code_task.editable,
         "package_folders": package_folders(code_task),
         "start": list(files_of(folder / "environment" / "repo")),

@@ -18,6 +18,7 @@ import tempfile
 import time
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -44,16 +45,44 @@ def read_expected(tests: Path) -> dict[str, Any]:
 
 
 def prepare(repository: Path, tree: Path, overlay: Path, expected: dict[str, Any]) -> None:
-    shutil.rmtree(tree, ignore_errors=True)
-    shutil.copytree(repository, tree, ignore=shutil.ignore_patterns(".git", "__pycache__", "*.pyc", "*.pth"))
-    trusted = overlay.is_dir() and any(overlay.iterdir())
+    """What lies there already and is the same stays."""
+    trusted = files_of(overlay)
     known = set(expected["start"])
-    for path in [path for path in tree.rglob("*") if path.is_file() or path.is_symlink()]:
-        name = path.relative_to(tree).as_posix()
-        if (name not in known and not may_be_new(name, expected)) or (trusted and path.name in STEERING):
-            path.unlink()
-    if trusted:
-        shutil.copytree(overlay, tree, dirs_exist_ok=True)
+    wanted = {
+        name: path
+        for name, path in files_of(repository).items()
+        if (name in known or may_be_new(name, expected)) and not (trusted and path.name in STEERING)
+    } | trusted
+    there = files_of(tree)
+    same = {name for name in wanted.keys() & there.keys() if seen(there[name]) == seen(wanted[name])}
+    for parent, folders, names in os.walk(tree, topdown=False):
+        links = [name for name in folders if Path(parent, name).is_symlink()]
+        for path in (Path(parent, name) for name in (*links, *names)):
+            if path.relative_to(tree).as_posix() not in same:
+                path.unlink()
+        if not os.listdir(parent):
+            os.rmdir(parent)
+    for name in wanted.keys() - same:
+        target = tree / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(wanted[name], target)
+
+
+def files_of(folder: Path) -> dict[str, Path]:
+    """By name, without what is compiled, what steers the interpreter, and links to folders."""
+    found: dict[str, Path] = {}
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in (".git", "__pycache__")]
+        for name in names:
+            path = Path(parent, name)
+            if path.suffix not in (".pyc", ".pth") and path.is_file():
+                found[path.relative_to(folder).as_posix()] = path
+    return found
+
+
+def seen(path: Path) -> tuple[bool, int, int]:
+    state = path.lstat()
+    return path.is_symlink(), state.st_size, state.st_mtime_ns
 
 
 def may_be_new(name: str, expected: dict[str, Any]) -> bool:
@@ -147,6 +176,7 @@ def run_here(tree: Path, expected: dict[str, Any], files: list[str], records: in
         "no:cacheprovider",
     ]
     argv += ["--continue-on-collection-errors", *(part for name in expected["plugins"] for part in ("-p", name))]
+    argv += expected["options"]
     counted = {*expected["hidden"], *expected["guards"]} if expected["grader"] == "tests" else set[str]()
     recorder = OutcomesOfTests(counted)
     pytest.main([*argv, *files], plugins=[recorder])
@@ -159,7 +189,12 @@ class OutcomesOfTests:
     def __init__(self, counted: set[str]) -> None:
         """`counted`: ids to run; empty: all."""
         self.counted = counted
+        self.functions = {test.partition("::")[2].partition("[")[0].rpartition("::")[2] for test in counted}
         self.seen: dict[str, str] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makeitem(self, name: str, obj: object) -> list[pytest.Item] | None:
+        return [] if self.counted and name not in self.functions and type(obj) is FunctionType else None
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .task import Symbol
@@ -44,6 +44,8 @@ class CoverageMap:
     """What finding this out took."""
     preload: tuple[str, ...] = ()
     """Modules from outside the repository that a warm test process may load ahead."""
+    slow: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Tests that take long, with their processor seconds."""
     red_for_agents: frozenset[str] = frozenset()
     """Tests, and files that cannot be collected, that are not green where an agent runs pytest; no tree has them."""
 

@@ -34,12 +34,15 @@ def main(given: dict[str, Any]) -> None:
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
     sys.stdin = io.StringIO()
+    if len(orders) > 1:
+        warm_up(given["preload"])
+        keep_compiled()
+        compile_ahead(plugin, tree, orders)
+        gc.freeze()
     sys.path[:0] = roots
     os.environ["PYTHONPATH"] = os.pathsep.join(roots)
     if len(orders) == 1:
         run(plugin, channel, 0, orders.pop(), given)
-    warm_up()
-    keep_compiled()
     for number, order in enumerate(orders):
         before = exchange(order["edits"])
         child = os.fork()
@@ -50,13 +53,25 @@ def main(given: dict[str, Any]) -> None:
         exchange(before)
 
 
-def warm_up() -> None:
-    """Load once what each order would load for itself, and keep collections in the children away from it."""
+def warm_up(names: list[str]) -> None:
+    """Load once what each order would load for itself; nothing of the tree can be found yet."""
     from _pytest.config import default_plugins
 
-    for name in (*(f"_pytest.{plugin}" for plugin in default_plugins), "asyncio"):
-        importlib.import_module(name)
-    gc.freeze()
+    for name in (*(f"_pytest.{plugin}" for plugin in default_plugins), "asyncio", *names):
+        try:
+            importlib.import_module(name)
+        except Exception:  # noqa: S112 - an order that needs it will say so
+            continue
+
+
+def compile_ahead(plugin: Any, tree: str, orders: list[dict[str, Any]]) -> None:
+    """What orders have in common is compiled once. A text that does not compile fails where it is imported."""
+    for order in orders:
+        for path in order["files"]:
+            try:
+                plugin.Recorder.compile_ahead(os.path.join(tree, path), order["texts"][path])
+            except (KeyError, SyntaxError, ValueError):
+                continue
 
 
 def keep_compiled() -> None:

@@ -20,11 +20,18 @@ def other(value: Any) -> Any:
     if kind is list or kind is tuple:
         return kind((*value[:-1], other(value[-1]))) if value else kind((0,))
     if kind is dict:
-        last: Any = next(reversed(value), None)
-        return {**value, last: other(value[last])} if value else {0: 0}
+        return {key: other(entry) for key, entry in value.items()} | {_unused_key(value): 0}
     if kind is set or kind is frozenset:
         return value | {"another"} if "another" not in value else value - {"another"}
     return [value]
+
+
+def _unused_key(known: dict[Any, Any]) -> str:
+    """What is compared may look at the keys alone."""
+    key = "another"
+    while key in known:
+        key += " one"
+    return key
 
 
 def _other_text(text: str) -> str:

@@ -10,13 +10,14 @@ import gc
 import json
 import os
 from collections.abc import Mapping
+from types import FunctionType
 from typing import Any
 
 import pytest
 from _pytest import runner
 
 from . import observing, plain_form
-from .memory_modules import MemoryModules
+from .memory_modules import MemoryModules, compile_ahead
 from .observing import Observer
 from .others import other
 from .seal import Seal
@@ -31,6 +32,7 @@ class Recorder:
     ) -> None:
         self._channel, self._token, self._number = channel, token, number
         self._wanted: frozenset[str] = frozenset(order["tests"])
+        self._functions = {test.partition("::")[2].partition("[")[0].rpartition("::")[2] for test in self._wanted}
         self._isolated: bool = order["isolated"]
         self._listed: bool = order["listed"]
         self._watched: bool = order["watched"]
@@ -54,6 +56,12 @@ class Recorder:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self._write(kind="collection", id=report.nodeid)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makeitem(self, name: str, obj: object) -> list[pytest.Item] | None:
+        """Parameter sets of functions that no wanted test belongs to are not even made."""
+        is_other = self._wanted and not self._listed and name not in self._functions
+        return [] if is_other and type(obj) is FunctionType else None
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -109,6 +117,8 @@ class Recorder:
 
     def _write(self, **record: object) -> None:
         self.say(self._channel, token=self._token, order=self._number, **record)
+
+    compile_ahead = staticmethod(compile_ahead)
 
     @staticmethod
     def say(channel: int, **record: object) -> None:
