@@ -21,9 +21,7 @@ AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 STORED = ("ingestion", "sites", "hints", "pairs")
 
 
-def train(
-    run: Run, progress: Progress, backend: str = "trl", url: str | None = None, diloco: bool = False
-) -> None:
+def train(run: Run, progress: Progress, backend: str = "trl", url: str | None = None, diloco: bool = False) -> None:
     """`diloco`: as one of several replicas."""
     from composer_replication.training.libraries import load_libraries
     from composer_replication.training.processes import all_or_none, is_main
