@@ -415,30 +415,25 @@ class DilocoConfig(Section):
     """`train --diloco`: replicas on machines far apart, which average after each window of steps. All have the same."""
 
     lighthouse: str | None = None
-    """`http://host:port` of `train RUN --lighthouse`, by an address that every replica reaches and that only they do.
-    None: what TORCHFT_LIGHTHOUSE says."""
+    """`http://host:port` of `train RUN --lighthouse`, for replicas alone; None: what TORCHFT_LIGHTHOUSE says."""
     replicas: Positive = 2
     """That must be there before the first step, or before training goes on from checkpoints."""
     min_replicas: Positive = 1
     """While training: fewer than this wait for the others."""
     sync_every: Positive = 10
-    """Steps after which every weight has been averaged once."""
     fragments: Positive = 1
-    """Parts that are averaged one after the other, `sync_every / fragments` steps apart; 1 averages all at once."""
+    """Parts that are averaged in turn, `sync_every / fragments` steps apart; 1 averages all weights at once."""
     outer_learning_rate: AboveZero = 0.7
     outer_momentum: Annotated[float, Number, Field(ge=0, lt=1)] = 0.9
     """Of Nesterov. 0 with an outer learning rate of 1 takes the plain average."""
     patience_s: AboveZero = 3600.0
     """How long a replica waits for slower ones at the end of a window; longer than a window takes."""
     heartbeat_timeout_s: AboveZero = 30.0
-    """A replica that is silent for this long is gone."""
     transfer_timeout_s: AboveZero = 600.0
-    """Of one averaging, and of one state that is sent to a replica that joins."""
 
     @model_validator(mode="after")
     def _whole_windows(self) -> DilocoConfig:
-        if self.sync_every % self.fragments:
-            raise ValueError(f"sync_every = {self.sync_every} must be a multiple of fragments = {self.fragments}")
+        assert self.sync_every % self.fragments == 0, "sync_every must be a multiple of fragments"
         return self
 
 

@@ -15,7 +15,9 @@ from tests.command_line import recompose
 
 SETTINGS = {
     "model": {"name": "Qwen/Qwen3-1.7B"},
-    "environment": {"name": "verifiers", "taskset": "my-set", "python": "p", "settings": {"taskset": {"split": "train"}}},
+    "environment": {
+        "name": "verifiers", "taskset": "my-set", "python": "p", "settings": {"taskset": {"split": "train"}},
+    },
     "training": {"steps": 30, "prompts_per_step": 4, "group_size": 8, "learning_rate": 1e-6},
 }  # fmt: skip
 

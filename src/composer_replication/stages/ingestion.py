@@ -99,7 +99,7 @@ def _rollouts(run: Run, progress: Progress, workers: int | None, launcher: str) 
 
     with open_environment(run.config) as environment:
         if launcher == "monarch":
-            from composer_replication.training.rollouts.actors import play_in_actors
+            from composer_replication.training.actors import play_in_actors
 
             tasks, number = tasks_to_play(run.config, environment), workers or os.cpu_count() or 1
             traces, rows, evidence = play_in_actors(run.config, model_folder(run), tasks, number, progress)

@@ -25,9 +25,9 @@ from composer_replication.errors import RecomposeError
 from composer_replication.progress import Progress
 from composer_replication.records import Trace
 
-from ..models.loading import load_saved_policy
-from ..policy import Played, recorded
-from ..stored.records import TokenizedTrace
+from .models.loading import load_saved_policy
+from .policy import Played, recorded
+from .stored.records import TokenizedTrace
 
 PART = 16
 """Episodes that are sampled together."""
