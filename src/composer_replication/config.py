@@ -15,9 +15,9 @@ from .records import canonical_json
 from .sections import (
     AboveZero,
     Count,
+    DilocoConfig,
     Flag,
     Fraction,
-    Number,
     PenaltyWeight,
     Positive,
     Section,
@@ -279,6 +279,8 @@ class TrainingConfig(Section):
     prompts_per_step: Positive = 16
     group_size: Several = 8
     learning_rate: AboveZero = 8e-4
+    optimizer: Literal["adamw", "muon"] = Field(default="adamw", exclude_if=lambda name: name == "adamw")
+    """`muon` takes the matrices of the hidden layers, at this learning rate, and leaves the rest to AdamW."""
     temperature: AboveZero = 1.0
     max_turn_tokens: Positive = 40
     gradient_ratio_cap: AboveZero | None = 0.5
@@ -409,32 +411,6 @@ class SamplingConfig(Section):
         if self.server is None or self.weight_transfer == "disk":
             return {}
         return {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": self.server}
-
-
-class DilocoConfig(Section):
-    """`train --diloco`: replicas on machines far apart, which average after each window of steps. All have the same."""
-
-    lighthouse: str | None = None
-    """`http://host:port` of `train RUN --lighthouse`, for replicas alone; None: what TORCHFT_LIGHTHOUSE says."""
-    replicas: Positive = 2
-    """That must be there before the first step, or before training goes on from checkpoints."""
-    min_replicas: Positive = 1
-    """While training: fewer than this wait for the others."""
-    sync_every: Positive = 10
-    fragments: Positive = 1
-    """Parts that are averaged in turn, `sync_every / fragments` steps apart; 1 averages all weights at once."""
-    outer_learning_rate: AboveZero = 0.7
-    outer_momentum: Annotated[float, Number, Field(ge=0, lt=1)] = 0.9
-    """Of Nesterov. 0 with an outer learning rate of 1 takes the plain average."""
-    patience_s: AboveZero = 3600.0
-    """How long a replica waits for slower ones at the end of a window; longer than a window takes."""
-    heartbeat_timeout_s: AboveZero = 30.0
-    transfer_timeout_s: AboveZero = 600.0
-
-    @model_validator(mode="after")
-    def _whole_windows(self) -> DilocoConfig:
-        assert self.sync_every % self.fragments == 0, "sync_every must be a multiple of fragments"
-        return self
 
 
 class MonitorConfig(Section):

@@ -13,12 +13,13 @@ _AVERAGED = {"teacher": "ema", "ema_rate": 0.5}
 _CAP = 0.5
 _ONLINE = Scene(alpha=0.7, online=True, steps=3)
 _STORED = Scene(alpha=0.7, beta=0.5, steps=3)
+_BOTH = replace(_STORED, online=True, errors_everywhere=False, stored_everywhere=False, settings=_AVERAGED)
 
 _OFF = {
     "": Scene(online=True, steps=5),
     "_accumulated": Scene(online=True, steps=5, accumulation=2),
     "_off_aligned": Scene(online=True, steps=5, arguments=_OFF_ALIGNED),
-    "_environment": Scene(online=True, steps=5, environment=True),
+    "_environment": Scene(online=True, steps=3, environment=True),
 }
 PARITY = list(_OFF)
 """`off` + one of these has every channel without weight; `plain` + the same is TRL's trainer."""
@@ -39,11 +40,13 @@ SCENES = {
     "stored_accumulated": replace(_STORED, accumulation=2),
     "stored_one_rank": replace(_STORED, stored_everywhere=False),
     "stored_measured": replace(_STORED, stored_everywhere=False, cap=_CAP),
-    "both": replace(_STORED, online=True, errors_everywhere=False, stored_everywhere=False, settings=_AVERAGED),
+    "both": _BOTH,
+    "both_muon": replace(_BOTH, optimizer="muon"),
 }
 EVEN = [
     "online", "online_one_rank", "online_ema", "online_ema_one_rank", "online_accumulated", "online_checkpointed",
     "online_tied", "online_measured", "stored", "stored_accumulated",
 ]  # fmt: skip
 UNEVEN = ["stored_one_rank", "stored_measured", "both"]
-"""One process alone has stored sites and pairs."""
+"""Half of the processes alone have stored sites and pairs, and in `both` errors in their rollouts."""
+MUON = "both_muon"

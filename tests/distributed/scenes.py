@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -22,11 +22,12 @@ from composer_replication.training.channels import SelfDistillation
 from composer_replication.training.lessons.online_sites import TraceHinter
 from composer_replication.training.models.tiny import build_tokenizer
 from composer_replication.training.models.tokens import ChatTokens
+from composer_replication.training.running import use_optimizer
 from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
 
 from .toy_environment import environment_trainer
 
-PROMPTS_PER_STEP, GROUP_SIZE = 4, 2
+PROMPTS_PER_STEP, GROUP_SIZE, PROMPT_TOKENS = 4, 2, 67
 LAYER = "LlamaDecoderLayer"
 
 
@@ -49,6 +50,9 @@ class Scene:
     tied: bool = False
     environment: bool = False
     """Let TRL's tool loop run a toy environment, with turns drawn at random, instead of the given rollouts."""
+    optimizer: str = "adamw"
+    even_prompts: bool = False
+    """Prompts of one length: rotary angles are in float32, so a row that gets other padding is rounded otherwise."""
 
 
 @cache
@@ -67,8 +71,18 @@ def new_model(tied: bool = False) -> LlamaForCausalLM:
 
 
 @cache
-def tasks(number: int) -> tuple[Any, ...]:
-    return tuple(make_task(ToolboxConfig(), "train", 10 + place) for place in range(number))
+def tasks(number: int, even_prompts: bool = False) -> tuple[Any, ...]:
+    drawn = (make_task(ToolboxConfig(), "train", seed) for seed in itertools.count(10))
+    chosen = (task for task in drawn if not even_prompts or _prompt_tokens(task) == PROMPT_TOKENS)
+    return tuple(itertools.islice(chosen, number))
+
+
+def _prompt_tokens(task: Any) -> int:
+    return len(chat_tokens().prompt(task.messages))
+
+
+def tasks_of(scene: Scene) -> tuple[Any, ...]:
+    return tasks(PROMPTS_PER_STEP * scene.steps, scene.even_prompts)
 
 
 def _turns(task: Any, sample: int, has_errors: bool) -> list[str]:
@@ -84,9 +98,7 @@ class GivenRollouts:
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self._places = {
-            task.messages[-1]["content"]: place for place, task in enumerate(tasks(PROMPTS_PER_STEP * scene.steps))
-        }
+        self._places = {task.messages[-1]["content"]: place for place, task in enumerate(tasks_of(scene))}
 
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
         asked: Counter[int] = Counter()
@@ -101,7 +113,7 @@ class GivenRollouts:
         return columns
 
     def _played(self, place: int, sample: int) -> dict[str, Any]:
-        tokens, task = chat_tokens(), tasks(PROMPTS_PER_STEP * self._scene.steps)[place]
+        tokens, task = chat_tokens(), tasks_of(self._scene)[place]
         in_first_half = place % PROMPTS_PER_STEP < PROMPTS_PER_STEP // 2
         episode, completion, mask = ToolboxEpisode(task), list[int](), list[int]()
         for text in _turns(task, sample, self._scene.errors_everywhere or in_first_half):
@@ -180,12 +192,20 @@ def build(scene: Scene, folder: str, rank: int = 0, world: int = 1, model: Any =
         processing_class=chat_tokens().tokenizer,
         args=arguments,
         reward_funcs=spread,
-        train_dataset=Dataset.from_list([{"prompt": task.messages} for task in tasks(PROMPTS_PER_STEP * scene.steps)]),
+        train_dataset=Dataset.from_list([{"prompt": task.messages} for task in tasks_of(scene)]),
         rollout_func=GivenRollouts(scene),
         **options,
     )
     trainer.remove_callback(PrinterCallback)
+    use_optimizer(trainer, scene.optimizer)
     return trainer
+
+
+def build_exactly(scene: Scene, folder: str, rank: int = 0, world: int = 1) -> Any:
+    """With channels in float64, so that what remains between several processes and one is not rounding."""
+    if not (scene.alpha or scene.beta):
+        return build(scene, folder, rank, world)
+    return build(replace(scene, even_prompts=True), folder, rank, world, new_model(scene.tied).double())
 
 
 def whole(tensor: Any) -> torch.Tensor:

@@ -23,7 +23,7 @@ from composer_replication.training.models.loading import load_saved_policy
 from composer_replication.training.stored.records import TrainingStep
 
 from .comparison import relative
-from .launch import REPOSITORY, assert_all_well, free_port, run_processes
+from .launch import REPOSITORY, free_port, run_module, run_pair
 
 TIMEOUT_S = 240
 HAS_PEFT = importlib.util.find_spec("peft") is not None
@@ -90,8 +90,7 @@ def called(prepared):
     # From here on the weights are shared.
     scenes += ["sharded.sharded", "shards.interrupted", "shards"]
     scenes += ["thin"] if HAS_PEFT else []
-    arguments = ["-m", "tests.distributed.train_worker", str(folder), *scenes]
-    assert_all_well(run_processes(arguments, folder, TIMEOUT_S), TIMEOUT_S)
+    run_module("tests.distributed.train_worker", [str(folder), *scenes], folder, TIMEOUT_S)
     ended = [json.loads((folder / f"ended-{rank}.json").read_text()) for rank in range(2)]
     return folder, [dict(zip(scenes, each, strict=True)) for each in ended]
 
@@ -236,7 +235,7 @@ def test_what_cannot_be_trained_ends_both_processes_at_once_with_one_message(
     if missing:
         shutil.rmtree(path / missing)
     command = ["-m", "composer_replication", "train", str(path), *arguments]
-    first, second = run_processes(command, tmp_path, timeout_s=20)
+    first, second = run_pair(command, tmp_path, timeout_s=20)
     assert (first.code, second.code) == (2, 2)
     assert first.err.startswith("error: ") and said in first.err and len(first.err.splitlines()) == 1
     assert (first.out, second.out, second.err) == ("", "", "")

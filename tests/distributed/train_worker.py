@@ -1,4 +1,4 @@
-"""One process of a group that calls `recompose train` on one run after the other, some of them with a fault.
+"""Two processes, forked here, that call `recompose train` on one run after the other, some of them with a fault.
 
 python -m tests.distributed.train_worker FOLDER SCENE…
 
@@ -30,10 +30,14 @@ from composer_replication.training.metrics import MetricsFile
 from composer_replication.training.models import loading
 from composer_replication.training.models import whole as models
 
+from .launch import fork
 from .worker import use_fsdp2
 
 HELD: list[bool] = []
-RANK = int(os.environ["RANK"])
+
+
+def rank() -> int:
+    return int(os.environ["RANK"])
 
 
 class PlugPulledError(Exception):
@@ -57,7 +61,7 @@ def poisoned() -> None:
     loss = ReplayPreference.loss
 
     def no_number(self: Any, *arguments: Any) -> Any:
-        return loss(self, *arguments) * (torch.nan if RANK else 1.0)
+        return loss(self, *arguments) * (torch.nan if rank() else 1.0)
 
     ReplayPreference.loss = no_number
 
@@ -79,7 +83,7 @@ def sharded() -> None:
     settings = trl_rollouts.rollout_settings
 
     def longer(limits: Any, max_turn_tokens: int, temperature: float) -> Any:
-        return settings(limits, max_turn_tokens + 8 * RANK, temperature)
+        return settings(limits, max_turn_tokens + 8 * rank(), temperature)
 
     trl_rollouts.rollout_settings = longer
 
@@ -98,12 +102,12 @@ def call(folder: Path, scene: str) -> list[Any]:
 
     def gather_and_keep(model: Any) -> Any:
         weights = {key: tensor.detach().clone() for key, tensor in models.whole_tensors(model)}
-        save_file(weights, folder / f"{name}-{RANK}.safetensors")
+        save_file(weights, folder / f"{name}-{rank()}.safetensors")
         return gather(model)
 
     models.whole_weights = gather_and_keep
     try:
-        with Run.open(folder / name).lock() if fault == LOCKED and not RANK else nullcontext():
+        with Run.open(folder / name).lock() if fault == LOCKED and not rank() else nullcontext():
             train(folder / name, json=True)
     except RecomposeError as error:
         return [type(error).__name__, error.exit_code, str(error)]
@@ -120,10 +124,10 @@ def main(folder: Path, scenes: list[str]) -> None:
     # The group outlives each call, as the processes do.
     part, processes.part = processes.part, lambda: None
     ended = [call(folder, scene) for scene in scenes]
-    (folder / f"ended-{RANK}.json").write_text(json.dumps(ended))
-    (folder / f"held-{RANK}.json").write_text(json.dumps(HELD))
+    (folder / f"ended-{rank()}.json").write_text(json.dumps(ended))
+    (folder / f"held-{rank()}.json").write_text(json.dumps(HELD))
     part()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    fork(2, lambda: main(Path(sys.argv[1]), sys.argv[2:]))

@@ -1,13 +1,20 @@
-"""One process of a group: runs the named scenes one after the other and writes what it saw.
+"""Runs the named scenes in processes that it forks, and writes what each process saw.
 
-python -m tests.distributed.worker FOLDER KIND/SCENE…, where the kind is ddp or fsdp2, and those of fsdp2 come last
+python -m tests.distributed.worker FOLDER KIND/SCENE…
+
+A kind is the number of processes and how they work together: ddp, fsdp2, or hsdp (replicas of two that share the
+weights); with `bare` the weights are shared without a trainer, and the scene is one of `bare.py`. Each kind has
+processes of its own, since the ways to share weights cannot be mixed in one.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +26,11 @@ from accelerate.utils import DistributedType
 from safetensors.torch import save_file
 from torch.distributed.tensor import DTensor
 
-from . import scenes
+from . import bare, scenes
+from .launch import fork
 from .matrix import SCENES
+
+SHARED_BY = 2
 
 
 def use_fsdp2(ram_efficient: bool = False) -> None:
@@ -44,23 +54,53 @@ def use_fsdp2(ram_efficient: bool = False) -> None:
     AcceleratorState.__init__ = initialise_sharded
 
 
-def main(folder: Path, names: list[str]) -> None:
+def use_replicas(world: int) -> None:
+    """What `accelerate launch --use_parallelism_config` sets."""
+    os.environ |= {
+        "ACCELERATE_USE_PARALLELISM_CONFIG": "true",
+        "PARALLELISM_CONFIG_DP_REPLICATE_SIZE": str(world // SHARED_BY),
+        "PARALLELISM_CONFIG_DP_SHARD_SIZE": str(SHARED_BY),
+    }
+
+
+def run_scenes(kind: str, folder: Path, names: list[str]) -> None:
     torch.set_num_threads(1)
-    rank, world, before = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "ddp"
-    for kind, _, name in (word.partition("/") for word in names):
-        if kind != before:
-            use_fsdp2()
-        before = kind
-        trainer = scenes.build(SCENES[name], str(folder / f"trainer-{rank}"), rank, world)
-        tensors, logs = scenes.run(trainer)
-        assert trainer.accelerator.num_processes == world
-        assert any(isinstance(parameter, DTensor) for parameter in trainer.model.parameters()) == (kind == "fsdp2")
-        assert (trainer.accelerator.distributed_type == DistributedType.FSDP) == (kind == "fsdp2")
-        save_file(
-            {key: tensor.contiguous() for key, tensor in tensors.items()}, folder / f"{kind}-{name}-{rank}.safetensors"
-        )
-        (folder / f"{kind}-{name}-{rank}.json").write_text(json.dumps(logs))
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if "sdp" in kind:
+        use_fsdp2()
+    if kind.endswith("hsdp"):
+        use_replicas(world)
+    for name in names:
+        tensors, logs = (_bare if kind.endswith("bare") else _trained)(kind, folder, name)
+        path = folder / f"{kind}-{name}-{rank}"
+        save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, path.with_suffix(".safetensors"))
+        path.with_suffix(".json").write_text(json.dumps(logs))
     dist.destroy_process_group()
+
+
+def _bare(kind: str, folder: Path, name: str) -> Any:
+    if not dist.is_initialized():
+        dist.init_process_group("gloo")
+    checkpoint = folder / f"{kind}-checkpoint" if name.startswith("resumed") else None
+    return bare.run(name, int(os.environ["WORLD_SIZE"]), SHARED_BY, checkpoint), []
+
+
+def _trained(kind: str, folder: Path, name: str) -> Any:
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    trainer = scenes.build_exactly(SCENES[name], str(folder / f"trainer-{kind}-{rank}"), rank, world)
+    seen = scenes.run(trainer)
+    shards = [each.device_mesh.shape for each in trainer.model.parameters() if isinstance(each, DTensor)]
+    expected = {"ddp": [], "fsdp2": [(world,)], "hsdp": [(world // SHARED_BY, SHARED_BY)]}[kind[1:]]
+    assert trainer.accelerator.num_processes == world and sorted(set(shards)) == expected
+    assert (trainer.accelerator.distributed_type == DistributedType.FSDP) == bool(expected)
+    return seen
+
+
+def main(folder: Path, words: list[str]) -> None:
+    # What was imported stays: the trainers' calls of the collector would look through all of it in every scene.
+    gc.freeze()
+    for kind, group in groupby((word.split("/") for word in words), key=lambda word: word[0]):
+        fork(int(kind[0]), partial(run_scenes, kind, folder, [name for _, name in group]))
 
 
 if __name__ == "__main__":

@@ -42,9 +42,9 @@ class StopsAt(Silent):
     [
         {"sdpo_from": "rollouts", "sdpo_teacher": "ema", "sdpo_ema_rate": 0.3, "sdpo_require_acceptance": True},
         {"sdpo_from": "rollouts", "sdpo_teacher": "frozen", "dynamic_sampling_rounds": 1},
-        {"sdpo_from": "stored", "channel_warmup_share": 0.5, "channel_decay_share": 0.5},
+        {"sdpo_from": "stored", "channel_warmup_share": 0.5, "channel_decay_share": 0.5, "optimizer": "muon"},
     ],
-    ids=["averaged teacher", "frozen teacher, dynamic sampling", "stored traces"],
+    ids=["averaged teacher", "frozen teacher, dynamic sampling", "stored traces, Muon"],
 )
 def test_going_on_gives_the_same_weights_and_steps(new_policy, examples, tmp_path, training):
     config = config_of(**training)

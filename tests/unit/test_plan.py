@@ -22,11 +22,13 @@ from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
 from composer_replication.training.models.loading import Policy
+from composer_replication.training.models.muon import muon_with_adamw
 from composer_replication.training.models.shape import find_config, shape_of
 from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.planning.lengths import ByBytes, ByTokenizer, Item, RunLengths
 from composer_replication.training.planning.memory import Workload, estimate_memory, layer_activations
 from composer_replication.training.planning.plan import Machine, plan_training, shares
+from composer_replication.training.planning.refusals import refuse_uneven_replicas
 from composer_replication.training.stored.contexts import Contexts
 from composer_replication.training.stored.examples import build_examples
 from composer_replication.training.stored.sessions import RenderedSessions
@@ -50,8 +52,12 @@ def qwen3(layers=2):
     return Qwen3Config(num_hidden_layers=layers, num_key_value_heads=2, **sizes)
 
 
-def parts(hardware=None, sdpo=None, shape=None, work=WORK):
-    config = Config(hardware=hardware or HardwareConfig(), channels=(GrpoSettings(), sdpo or SdpoSettings()))
+def parts(hardware=None, sdpo=None, shape=None, work=WORK, optimizer="adamw"):
+    config = Config(
+        hardware=hardware or HardwareConfig(),
+        channels=(GrpoSettings(), sdpo or SdpoSettings()),
+        training=TrainingConfig(optimizer=optimizer),
+    )
     found = estimate_memory(shape or shape_of(llama()), config, work)
     return {part.name: part.bytes for part in found.parts}, found
 
@@ -87,16 +93,17 @@ def test_activations_of_a_layer_are_what_autograd_keeps(make, dtype):
     assert layer_activations(shape_of(make()), size, size) == pytest.approx(measured, rel=0.06)
 
 
-def test_weights_gradients_and_optimiser_are_exact():
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_weights_gradients_and_optimiser_are_exact(optimizer):
     from transformers import AutoModelForCausalLM
 
     config = llama()
     model = AutoModelForCausalLM.from_config(config)
-    optimiser = torch.optim.AdamW(model.parameters())
+    optimiser = muon_with_adamw(model, {}, {}) if optimizer == "muon" else torch.optim.AdamW(model.parameters())
     model(torch.zeros(1, 2, dtype=torch.long)).logits.sum().backward()
     optimiser.step()
     held = [tensor for state in optimiser.state.values() for tensor in state.values() if tensor.ndim]
-    found, _ = parts()
+    found, _ = parts(optimizer=optimizer)
     assert found["weights"] == sum(parameter.nbytes for parameter in model.parameters())
     assert found["gradients"] == sum(parameter.grad.nbytes for parameter in model.parameters())
     assert found["optimiser"] == sum(tensor.nbytes for tensor in held)
@@ -122,6 +129,7 @@ def test_adapters_are_those_of_peft():
     found, _ = parts(hardware)
     assert found["gradients"] == 4 * adapters
     assert found["optimiser"] == 8 * adapters
+    assert parts(hardware, optimizer="muon")[0]["optimiser"] == 4 * adapters
     assert found["weights"] == 2 * shape_of(llama()).parameters + 4 * adapters
 
 
@@ -139,6 +147,11 @@ def test_shards_and_checkpoints_save_what_they_should():
     sharded, _ = parts(work=Workload(rows=4, row_tokens=128, sampled_rows=4, processes=4, is_sharded=True))
     for name in ("weights", "gradients", "optimiser"):
         assert sharded[name] == one[name] // 4
+    replicated, _ = parts(
+        work=Workload(rows=4, row_tokens=128, sampled_rows=4, processes=4, is_sharded=True, replicas=2)
+    )
+    for name in ("weights", "gradients", "optimiser"):
+        assert replicated[name] == one[name] // 2
     assert sharded["whole copy to sample from"] == one["weights"]
     assert "whole copy to sample from" not in one
     again, lean = parts(HardwareConfig(gradient_checkpointing=True))
@@ -293,6 +306,16 @@ def test_a_plan_with_vllm_says_that_the_command_refuses_it_where_it_is_not_insta
     assert "needs vllm here, and it is not installed" in json.loads(capsys.readouterr().out)["refused"]
     train(run, dry_run=True)
     assert "`recompose train` refuses these settings: hardware.vllm" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("processes", "is_sharded", "replicas"), [(4, False, 2), (4, True, 3), (4, True, 4), (4, True, -1)]
+)
+def test_replicas_are_groups_of_processes_that_share_the_weights(processes, is_sharded, replicas):
+    with pytest.raises(UsageError, match="replicas"):
+        refuse_uneven_replicas(processes, is_sharded, replicas)
+    refuse_uneven_replicas(4, True, 2)
+    refuse_uneven_replicas(4, False, 1)
 
 
 @pytest.mark.parametrize("processes", [0, -2])

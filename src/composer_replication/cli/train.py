@@ -58,6 +58,9 @@ def train(
     selfcheck: SelfCheck = False,
     processes: Annotated[int | None, Parameter(help="With --dry-run: training processes to plan for.")] = None,
     fsdp: Annotated[bool, Parameter(negative="", help="With --dry-run: the processes share the weights.")] = False,
+    replicas: Annotated[
+        int | None, Parameter(help="With --dry-run --fsdp: groups of processes that share the weights.")
+    ] = None,
     gpu: Annotated[bool, Parameter(negative="", help="With --dry-run: plan for GPUs where there are none.")] = False,
     json: Json = False,
 ) -> None:
@@ -70,9 +73,9 @@ def train(
         raise UsageError("--dry-run does nothing and --selfcheck trains", "give one of them")
     if processes is not None and processes < 1:
         raise UsageError(f"{processes} processes train nothing", "give --processes 1 or more")
-    if (processes or fsdp or gpu) and not dry_run:
+    if (processes or fsdp or replicas or gpu) and not dry_run:
         raise UsageError(
-            "--processes, --fsdp and --gpu plan a machine",
+            "--processes, --fsdp, --replicas and --gpu plan a machine",
             f"recompose train {quoted(run)} --dry-run, or accelerate launch",
         )
     if diloco and (selfcheck or lighthouse):
@@ -85,7 +88,8 @@ def train(
 
             watch(Run.open(run).config.diloco, str(run))
         elif dry_run:
-            _plan(Run.open(run), processes or launched.number(), fsdp or launched.is_sharded(), gpu, json, backend)
+            is_sharded, copies = fsdp or launched.is_sharded(), replicas or launched.replicas()
+            _plan(Run.open(run), processes or launched.number(), is_sharded, copies, gpu, json, backend)
         elif selfcheck:
             if launched.number() > 1:
                 raise UsageError("the selfcheck is for one process", f"recompose train {quoted(run)} --selfcheck")
@@ -117,12 +121,13 @@ def _train_together(path: Path, backend: str, as_json: bool) -> None:
         tell("training", run, as_json)
 
 
-def _plan(run: Run, processes: int, is_sharded: bool, on_gpu: bool, as_json: bool, backend: str) -> None:
+def _plan(run: Run, processes: int, is_sharded: bool, replicas: int, on_gpu: bool, as_json: bool, backend: str) -> None:
     import torch
 
     from composer_replication.training.planning.plan import Machine, plan_training
     from composer_replication.training.planning.refusals import (
         refuse_for_backend,
+        refuse_uneven_replicas,
         refuse_what_processes_cannot_do,
         refuse_what_would_do_nothing,
     )
@@ -133,7 +138,8 @@ def _plan(run: Run, processes: int, is_sharded: bool, on_gpu: bool, as_json: boo
     refuse_what_would_do_nothing(run.config, processes)
     refuse_for_backend(run.config, backend, processes)
     refuse_what_processes_cannot_do(run.config, processes, is_sharded)
-    machine = Machine(processes, is_sharded, on_gpu or torch.cuda.is_available())
+    refuse_uneven_replicas(processes, is_sharded, replicas)
+    machine = Machine(processes, is_sharded, on_gpu or torch.cuda.is_available(), replicas)
     with open_environment(run.config) as environment:
         plan = plan_training(run, environment, rollout_tokens(run), machine, held_out_of(run))
     if as_json:

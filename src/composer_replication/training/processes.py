@@ -37,6 +37,11 @@ def is_sharded() -> bool:
     return _is_set("ACCELERATE_USE_FSDP") and os.environ.get("FSDP_VERSION", "1") == "2"
 
 
+def replicas() -> int:
+    """Groups of processes that share the weights, by accelerate's parallelism config (HSDP)."""
+    return int(os.environ.get("PARALLELISM_CONFIG_DP_REPLICATE_SIZE", "1")) if is_sharded() else 1
+
+
 def shards_otherwise() -> bool:
     """By FSDP1, which is accelerate's default, or DeepSpeed."""
     return _is_set("ACCELERATE_USE_DEEPSPEED") or (_is_set("ACCELERATE_USE_FSDP") and not is_sharded())

@@ -21,6 +21,7 @@ from composer_replication.progress import Progress
 from .lessons.online_sites import TraceHinter
 from .metrics import MetricsFile
 from .models.loading import Policy, at_work
+from .models.muon import muon_with_adamw
 from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
 from .stored.records import TrainingStep
@@ -81,6 +82,18 @@ def training_tasks(environment: Environment, config: Config) -> list[Environment
     while len(chosen) < needed:
         chosen += drawn.sample(tasks, len(tasks))
     return chosen[:needed]
+
+
+def use_optimizer(trainer: Any, name: str) -> None:
+    """Of a trainer of the transformers library, which uses AdamW unless it is told otherwise.
+
+    Muon's updates are scaled to the size of AdamW's, so the two have one learning rate.
+    """
+    if name == "muon":
+        _, adamw = trainer.get_optimizer_cls_and_kwargs(trainer.args, trainer.model)
+        undecayed = {"lr": adamw["lr"], "weight_decay": 0.0}
+        options = {"muon": {**undecayed, "adjust_lr_fn": "match_rms_adamw"}, "adamw": {**adamw, **undecayed}}
+        trainer.optimizer_cls_and_kwargs = (lambda: muon_with_adamw, options)
 
 
 def trace_hinter(config: Config) -> TraceHinter:

@@ -43,7 +43,7 @@ from .planning.refusals import (
 from .processes import all_or_none
 from .rollouts.curriculum import Curriculum, entries_of
 from .rollouts.samples import RolloutSamples
-from .running import prepared, step_of, trace_hinter, training_tasks
+from .running import prepared, step_of, trace_hinter, training_tasks, use_optimizer
 from .stored.batches import StoredBatches
 from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
@@ -88,6 +88,7 @@ def train(
     make = _online_trainer if config.training.rollouts else _offline_trainer
     trainer = make(policy, config, environment, stored, collator, arguments, watchers)
     trainer.remove_callback(PrinterCallback)
+    use_optimizer(trainer, config.training.optimizer)
     if checkpoint:
         progress.note(f"training goes on from {checkpoint.name}")
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)

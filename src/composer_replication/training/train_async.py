@@ -31,7 +31,7 @@ from .rollouts.server_sampling import ServerSampler
 from .rollouts.weight_folder import FolderTransfer, WeightFolder
 from .rollouts.wire import gives_up_after_s
 from .rollouts.worker import RolloutWorker
-from .running import prepared, step_of, trace_hinter, training_tasks
+from .running import prepared, step_of, trace_hinter, training_tasks, use_optimizer
 from .stored.batches import StoredBatches
 from .stored.examples import TraceExample
 from .stored.records import TrainingStep
@@ -85,6 +85,7 @@ def train(
         gradient_ratio_cap=config.training.gradient_ratio_cap,
     )
     trainer.remove_callback(PrinterCallback)
+    use_optimizer(trainer, config.training.optimizer)
     trainer.train()
     watchdog.raise_if_stopped()
     policy.model = trainer.accelerator.unwrap_model(trainer.model)

@@ -15,6 +15,7 @@ from composer_replication.errors import UsageError
 from composer_replication.hints import HintContext, dispatch
 from composer_replication.losses import hidden_logprobs
 
+from .models.muon import muon_with_adamw
 from .models.states import last_hidden, output_head
 from .models.tokens import ChatTokens
 
@@ -41,35 +42,25 @@ def warm_up(
     logs = environment.old_logs(config, seed)
     if logs is None:
         raise UsageError(f"{environment.name} has no old logs to warm up on", "set warmup.steps = 0")
-    optimizers = _optimizers(model, config)
-    schedules = [
-        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, config.steps)) for optimizer in optimizers
-    ]
+    optimizer = _optimizer(model, config)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, config.steps))
     model.train()
     for step in range(config.steps):
         batch = [demonstration(log, tokens, config.context_weight) for log in islice(logs, config.batch_size)]
         loss = _backward(model, tokens, batch, config.context_weight)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer, schedule in zip(optimizers, schedules, strict=True):
-            optimizer.step()
-            optimizer.zero_grad()
-            schedule.step()
+        optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
         on_step(step + 1, loss)
     model.eval()
 
 
-def _optimizers(model: Any, config: WarmupConfig) -> list[torch.optim.Optimizer]:
-    matrices: list[torch.nn.Parameter] = []
-    others: list[torch.nn.Parameter] = []
-    for name, parameter in model.named_parameters():
-        is_matrix = parameter.ndim == 2 and "embed" not in name and "lm_head" not in name
-        (matrices if is_matrix and config.optimizer == "muon" else others).append(parameter)
-    optimizers: list[torch.optim.Optimizer] = [
-        torch.optim.AdamW(others, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
-    ]
-    if matrices:
-        optimizers.append(torch.optim.Muon(matrices, lr=config.muon_learning_rate, weight_decay=0.0))
-    return optimizers
+def _optimizer(model: Any, config: WarmupConfig) -> torch.optim.Optimizer:
+    adamw: dict[str, Any] = {"lr": config.learning_rate, "betas": (0.9, 0.98), "weight_decay": 0.01}
+    if config.optimizer == "adamw":
+        return torch.optim.AdamW(model.parameters(), **adamw)
+    return muon_with_adamw(model, {"lr": config.muon_learning_rate, "weight_decay": 0.0}, adamw)
 
 
 def _rate(step: int, steps: int) -> float:

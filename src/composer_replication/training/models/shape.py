@@ -64,6 +64,11 @@ class ModelShape:
     def head_parameters(self) -> int:
         return self.vocabulary * self.hidden
 
+    @property
+    def hidden_matrices(self) -> int:
+        """Parameters that Muon takes."""
+        return self.linear_parameters - self.head_parameters
+
 
 def shape_of(config: Any) -> ModelShape:
     """Of a transformers config: the model is built without memory, so the number of parameters is exact."""

@@ -19,7 +19,7 @@ from ..models.shape import ModelShape
 
 Phase = Literal["always", "rollouts", "teacher pass", "policy pass", "stored pass"]
 FLOAT32, BFLOAT16 = 4, 2
-ADAM_MOMENTS = 2
+ADAM_MOMENTS, MUON_MOMENTS = 2, 1
 # TRL projects hidden states onto the vocabulary in tiles of this size, and folds them in place on a GPU.
 TILE_TOKENS, TILE_WORDS = 4096, 32_768
 TILES_ALIVE_GPU, TILES_ALIVE_CPU = 1, 4
@@ -53,6 +53,8 @@ class Workload:
     stored_row_tokens: int = 0
     processes: int = 1
     is_sharded: bool = False
+    replicas: int = 1
+    """Groups of processes that share the weights, if they do."""
     on_gpu: bool = False
 
     @property
@@ -61,7 +63,7 @@ class Workload:
 
     @property
     def shards(self) -> int:
-        return self.processes if self.is_sharded else 1
+        return self.processes // self.replicas if self.is_sharded else 1
 
 
 class MemoryEstimate(NamedTuple):
@@ -87,11 +89,13 @@ def estimate_memory(shape: ModelShape, config: Config, work: Workload) -> Memory
     rank = hardware.lora_rank or 0
     adapters = rank * shape.adapter_parameters_per_rank
     trainable, trained_bytes = (adapters, FLOAT32) if rank else (shape.parameters, weight_bytes)
+    matrices = (adapters if rank else shape.hidden_matrices) if training.optimizer == "muon" else 0
+    moments = MUON_MOMENTS * matrices + ADAM_MOMENTS * (trainable - matrices)
     online = sdpo.weight > 0 and sdpo.source == "rollouts"
     parts = [
         Part("weights", (shape.parameters * weight_bytes + adapters * FLOAT32) // work.shards, "always"),
         Part("gradients", trainable * trained_bytes // work.shards, "always"),
-        Part("optimiser", ADAM_MOMENTS * trainable * trained_bytes // work.shards, "always"),
+        Part("optimiser", moments * trained_bytes // work.shards, "always"),
         *_teacher(sdpo, online, trainable, trained_bytes, work.shards),
     ]
     if training.reference_kl and not rank:

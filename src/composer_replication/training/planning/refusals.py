@@ -107,6 +107,14 @@ def refuse_what_processes_cannot_do(config: Config, processes: int, is_sharded: 
         )
 
 
+def refuse_uneven_replicas(processes: int, is_sharded: bool, replicas: int) -> None:
+    if replicas != 1 and (not is_sharded or replicas < 1 or processes % replicas or processes == replicas):
+        raise UsageError(
+            f"{replicas} replicas of weights that {processes} processes share need FSDP, and several processes each",
+            "give --fsdp and as many --processes as a multiple of --replicas",
+        )
+
+
 def refuse_other_shards() -> None:
     """Sampling and saving know the shards of FSDP2 only; through others, processes would wait for each other."""
     if shards_otherwise():
