@@ -12,7 +12,7 @@ export HF_HUB_OFFLINE ?= 1
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: quickstart test browser engines engines-tinker engines-verl viewer faults benchmarks lint types structure experiment-000 clean
+.PHONY: quickstart test browser engines engines-tinker engines-verl engines-diloco engines-monarch viewer faults benchmarks lint types structure experiment-000 clean
 
 quickstart: .venv/train-installed
 	$(BIN)/recompose quickstart
@@ -26,13 +26,19 @@ browser: .venv/browser-installed
 	$(BIN)/python -m pytest tests/browser
 
 # Each engine of docs/engines.md at small size on CPU, in an environment of its own where it conflicts with ours.
-engines: engines-tinker engines-verl
+engines: engines-tinker engines-verl engines-diloco engines-monarch
 
 engines-tinker: .venv/tinker-installed .venv-tinker/installed
 	$(BIN)/python -m pytest tests/engines/test_tinker*.py
 
 engines-verl: .venv-verl/installed
 	.venv-verl/bin/python -m pytest tests/engines/test_verl*.py
+
+engines-diloco: .venv/diloco-installed
+	$(BIN)/python -m pytest tests/engines/test_diloco*.py
+
+engines-monarch: .venv/diloco-installed
+	$(BIN)/python -m pytest tests/engines/test_monarch*.py
 
 # The page that the package serves, from its sources. The same sources give the same bytes.
 viewer:
@@ -79,6 +85,11 @@ experiment-000: .venv/train-installed
 
 .venv/browser-installed: .venv/dev-installed
 	@$(INSTALL) --editable '.[browser]' 2>&1 | $(COLLECTED)
+	@touch $@
+
+# torchft and torchmonarch conflict with nothing of ours.
+.venv/diloco-installed: .venv/dev-installed
+	@$(INSTALL) --editable '.[diloco,monarch]' 2>&1 | $(COLLECTED)
 	@touch $@
 
 # verifiers and openenv want different versions of mcp, so verifiers gets an environment of its own.

@@ -39,6 +39,8 @@ VERBS = {
 
 EXTRAS = {
     "train": {"torch", "transformers", "trl", "datasets", "accelerate", "tokenizers", "gguf"},
+    "diloco": {"torchft"},
+    "monarch": {"monarch"},
     "parquet": {"pyarrow"},
     "env": {
         "packaging", "networkx", "openenv", "fastapi", "uvicorn", "starlette", "websockets", "mcp", "fastmcp", "pytest",

@@ -22,6 +22,7 @@ from composer_replication.stages.policy import load_model, model_folder
 from composer_replication.stages.training import trained_on
 from composer_replication.training import processes as launched
 from composer_replication.training.backends import BACKENDS, refuse_unknown_backend
+from composer_replication.training.planning.refusals import refuse_for_diloco
 
 from .common import Json, RunFolder, begun, quiet_libraries, run_one_stage, tell, working_on
 from .progress import open_progress
@@ -51,6 +52,12 @@ def train(
     override: Annotated[
         tuple[str, ...], Parameter(help="With --backend verl: KEY=VALUE of its config; can be given again.")
     ] = (),
+    diloco: Annotated[
+        bool, Parameter(negative="", help="As the replica REPLICA_GROUP_ID of several that average now and then.")
+    ] = False,
+    lighthouse: Annotated[
+        bool, Parameter(negative="", help="Train nothing: be where the replicas of --diloco meet, until interrupted.")
+    ] = False,
     dry_run: DryRun = False,
     selfcheck: SelfCheck = False,
     processes: Annotated[int | None, Parameter(help="With --dry-run: training processes to plan for.")] = None,
@@ -76,8 +83,16 @@ def train(
             "--processes, --fsdp, --replicas and --gpu plan a machine",
             f"recompose train {quoted(run)} --dry-run, or accelerate launch",
         )
+    if diloco and (selfcheck or lighthouse):
+        raise UsageError("--diloco trains", "give it without --selfcheck and --lighthouse")
     with begun(run, load_config(config)) if config else nullcontext():
-        if dry_run:
+        if diloco:
+            refuse_for_diloco(Run.open(run).config, backend, launched.number())
+        if lighthouse:
+            from composer_replication.training.diloco.meeting import watch
+
+            watch(Run.open(run).config.diloco, str(run))
+        elif dry_run:
             is_sharded, copies = fsdp or launched.is_sharded(), replicas or launched.replicas()
             _plan(Run.open(run), processes or launched.number(), is_sharded, copies, gpu, json, backend)
         elif selfcheck:
@@ -90,7 +105,7 @@ def train(
             _train_together(run, backend, json)
         else:
             given = {name: value for name, value in options.items() if value}
-            run_one_stage(run, "training", json, backend=backend, **given)
+            run_one_stage(run, "training", json, backend=backend, diloco=diloco, **given)
 
 
 def _train_together(path: Path, backend: str, as_json: bool) -> None:

@@ -21,8 +21,8 @@ AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 STORED = ("ingestion", "sites", "hints", "pairs")
 
 
-def train(run: Run, progress: Progress, backend: str = "trl", **options: Any) -> None:
-    """`options` are those that the backend alone takes, such as a server's address."""
+def train(run: Run, progress: Progress, backend: str = "trl", diloco: bool = False, **options: Any) -> None:
+    """`diloco`: as one of several replicas. `options`: what the backend alone takes, such as a server's address."""
     from composer_replication.training.libraries import load_libraries
     from composer_replication.training.processes import all_or_none, is_main
 
@@ -33,7 +33,12 @@ def train(run: Run, progress: Progress, backend: str = "trl", **options: Any) ->
     from composer_replication.training.models.whole import whole_weights
     from composer_replication.training.stored.examples import summarise_cuts, window_lines
 
-    train_policy = open_backend(backend)
+    train_policy, config = open_backend(backend), run.config
+    if diloco:
+        from composer_replication.training.diloco.train import of_this_replica
+        from composer_replication.training.diloco.train import train as train_policy
+
+        config = of_this_replica(run.config)
     with all_or_none():
         policy = load_own(run)
         room = min(run.config.training.max_tokens, policy.model.config.max_position_embeddings)
@@ -41,8 +46,8 @@ def train(run: Run, progress: Progress, backend: str = "trl", **options: Any) ->
         if is_main():
             sessions.save()
             write_atomically(folder / "windows.jsonl", window_lines(examples))
-    with open_environment(run.config) as environment:
-        steps = train_policy(policy, run.config, environment, examples, folder, progress, **options)
+    with open_environment(config) as environment:
+        steps = train_policy(policy, config, environment, examples, folder, progress, **options)
     weights = whole_weights(policy.model)
     counts = {
         "backend": backend,
@@ -55,6 +60,10 @@ def train(run: Run, progress: Progress, backend: str = "trl", **options: Any) ->
         "windowed": summarise_cuts(examples),
         "rendered_alone": len(sessions.alone),
     }
+    if diloco:
+        from composer_replication.training.diloco.train import summary
+
+        counts["diloco"] = summary(folder)
     with all_or_none():
         if is_main():
             policy.save(folder / "model", weights)

@@ -158,6 +158,30 @@ def refuse_for_backend(config: Config, backend: str, processes: int) -> None:
         )
 
 
+def refuse_for_diloco(config: Config, backend: str, processes: int) -> None:
+    training, window = config.training, config.diloco.sync_every
+    if find_spec("torchft") is None:
+        raise UsageError("--diloco needs torchft", "pip install 'composer-replication[diloco]', on Linux")
+    if backend != "trl":
+        _refuse_backend("--diloco", backend, "trl")
+    if processes > 1:
+        raise UsageError("a replica of --diloco is one process here", "start it without accelerate launch")
+    if not training.rollouts:
+        raise UsageError("--diloco was not tried without rollouts", "set training.rollouts = true")
+    for key in ("steps", "checkpoint_every"):
+        if getattr(training, key) % window:
+            # In the middle of a window the replicas hold weights of their own.
+            raise UsageError(
+                f"training.{key} must be a multiple of diloco.sync_every = {window}", f"change training.{key}"
+            )
+    if training.optimizer != "adamw":
+        raise UsageError(f"--diloco was not tried with {training.optimizer}", 'set training.optimizer = "adamw"')
+    if config.hardware.weights == "bfloat16" and not config.hardware.lora_rank:
+        raise UsageError(
+            "bfloat16 rounds away what a window moves the weights by", 'set hardware.weights = "float32", or lora_rank'
+        )
+
+
 TAKEN = {
     "tinker": {
         "training": {
