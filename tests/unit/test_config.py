@@ -210,7 +210,6 @@ OTHER_VALUES = {
     "taskset": "x",
     "python": "x",
     "settings": {"x": 1},
-    "optimizer": "adamw",
     "hints_cure": "their_kind",
     "leak": "open",
     "leak_penalty": "hard",
@@ -257,6 +256,8 @@ OTHER_VALUES = {
 
 
 def other(name: str, value):
+    if name == "optimizer":
+        return "adamw" if value == "muon" else "muon"
     if name in OTHER_VALUES:
         return OTHER_VALUES[name]
     if isinstance(value, bool):
