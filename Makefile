@@ -12,7 +12,7 @@ export HF_HUB_OFFLINE ?= 1
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: quickstart test browser viewer faults benchmarks lint types structure experiment-000 clean
+.PHONY: quickstart test browser engines engines-tinker engines-verl engines-diloco engines-monarch viewer faults benchmarks lint types structure experiment-000 clean
 
 quickstart: .venv/train-installed
 	$(BIN)/recompose quickstart
@@ -24,6 +24,21 @@ test: .venv/dev-installed .venv-verifiers/installed
 browser: .venv/browser-installed
 	@command -v chromium chromium-browser google-chrome >/dev/null || { echo "no Chromium: apt-get install -y chromium"; exit 1; }
 	$(BIN)/python -m pytest tests/browser
+
+# Each engine of docs/engines.md at small size on CPU, in an environment of its own where it conflicts with ours.
+engines: engines-tinker engines-verl engines-diloco engines-monarch
+
+engines-tinker: .venv/tinker-installed .venv-tinker/installed
+	$(BIN)/python -m pytest tests/engines/test_tinker*.py
+
+engines-verl: .venv-verl/installed
+	.venv-verl/bin/python -m pytest tests/engines/test_verl*.py
+
+engines-diloco: .venv/diloco-installed
+	$(BIN)/python -m pytest tests/engines/test_diloco*.py
+
+engines-monarch: .venv/diloco-installed
+	$(BIN)/python -m pytest tests/engines/test_monarch*.py
 
 # The page that the package serves, from its sources. The same sources give the same bytes.
 viewer:
@@ -72,6 +87,11 @@ experiment-000: .venv/train-installed
 	@$(INSTALL) --editable '.[browser]' 2>&1 | $(COLLECTED)
 	@touch $@
 
+# torchft and torchmonarch conflict with nothing of ours.
+.venv/diloco-installed: .venv/dev-installed
+	@$(INSTALL) --editable '.[diloco,monarch]' 2>&1 | $(COLLECTED)
+	@touch $@
+
 # verifiers and openenv want different versions of mcp, so verifiers gets an environment of its own.
 .venv-verifiers/installed: pyproject.toml constraints-verifiers.txt
 	@echo "Setting up .venv-verifiers (once, about two minutes):"
@@ -80,5 +100,26 @@ experiment-000: .venv/train-installed
 		--editable '.[verifiers]' 2>&1 | $(COLLECTED)
 	@touch $@
 
+.venv/tinker-installed: .venv/dev-installed
+	@$(INSTALL) --editable '.[tinker]' 2>&1 | $(COLLECTED)
+	@touch $@
+
+# SkyRL's server wants Python 3.12 and other versions of transformers. The client is in .venv.
+PYTHON312 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python) python3.12)
+.venv-tinker/installed: engines/tinker/requirements.txt
+	@echo "Setting up .venv-tinker (once, about five minutes: 6 GB, as the torch of Python 3.12 brings CUDA):"
+	@$(PYTHON312) -m venv .venv-tinker
+	@.venv-tinker/bin/pip install --no-input --no-compile --progress-bar off --requirement $< 2>&1 | $(COLLECTED)
+	@touch $@
+
+# verl wants transformers of before 5.11, and TRL that of 5.17 and later.
+.venv-verl/installed: pyproject.toml engines/verl/requirements.txt
+	@echo "Setting up .venv-verl (once, about two minutes):"
+	@$(PYTHON) -m venv .venv-verl
+	@.venv-verl/bin/pip install --no-input --no-compile --progress-bar off torch==2.13.0 2>&1 | $(COLLECTED)
+	@.venv-verl/bin/pip install --no-input --no-compile --progress-bar off \
+		--requirement engines/verl/requirements.txt --editable '.[verl]' 2>&1 | $(COLLECTED)
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-verifiers runs
+	rm -rf .venv .venv-verifiers .venv-tinker .venv-verl runs

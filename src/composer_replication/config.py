@@ -15,6 +15,7 @@ from .records import canonical_json
 from .sections import (
     AboveZero,
     Count,
+    DilocoConfig,
     Flag,
     Fraction,
     PenaltyWeight,
@@ -459,6 +460,7 @@ class Config(Section):
     hardware: HardwareConfig = HardwareConfig()
     sampling: SamplingConfig = SamplingConfig()
     monitor: MonitorConfig = MonitorConfig()
+    diloco: DilocoConfig = Field(default=DilocoConfig(), exclude_if=lambda diloco: diloco == DilocoConfig())
     evaluation: EvaluationConfig = EvaluationConfig()
 
     @model_validator(mode="before")

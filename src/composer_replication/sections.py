@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError, model_validator
 
 
 def _no_truth_value(value: object) -> object:
@@ -29,6 +29,32 @@ Flag = Annotated[bool, Strict()]
 
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DilocoConfig(Section):
+    """`train --diloco`: replicas on machines far apart, which average after each window of steps. All have the same."""
+
+    lighthouse: str | None = None
+    """`http://host:port` of `train RUN --lighthouse`, for replicas alone; None: what TORCHFT_LIGHTHOUSE says."""
+    replicas: Positive = 2
+    """That must be there before the first step, or before training goes on from checkpoints."""
+    min_replicas: Positive = 1
+    """While training: fewer than this wait for the others."""
+    sync_every: Positive = 10
+    fragments: Positive = 1
+    """Parts that are averaged in turn, `sync_every / fragments` steps apart; 1 averages all weights at once."""
+    outer_learning_rate: AboveZero = 0.7
+    outer_momentum: Annotated[float, Number, Field(ge=0, lt=1)] = 0.9
+    """Of Nesterov. 0 with an outer learning rate of 1 takes the plain average."""
+    patience_s: AboveZero = 3600.0
+    """How long a replica waits for slower ones at the end of a window; longer than a window takes."""
+    heartbeat_timeout_s: AboveZero = 30.0
+    transfer_timeout_s: AboveZero = 600.0
+
+    @model_validator(mode="after")
+    def _whole_windows(self) -> DilocoConfig:
+        assert self.sync_every % self.fragments == 0, "sync_every must be a multiple of fragments"
+        return self
 
 
 def explain(error: ValidationError, root: type[BaseModel]) -> str:

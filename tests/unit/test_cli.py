@@ -24,6 +24,7 @@ VERBS = [
     "evaluate",
     "show",
     "view",
+    "plan",
     "cost",
     "export",
     "env",

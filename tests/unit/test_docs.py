@@ -17,6 +17,7 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "SECURITY.md",
     *ROOT.glob("docs/*.md"),
+    *ROOT.glob("docs/engines/*.md"),
     *ROOT.glob("design/*.md"),
 ]
 

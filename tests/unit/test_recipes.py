@@ -31,7 +31,7 @@ def launch_of(recipe):
 
 
 def test_the_recipes_are_numbered():
-    assert [recipe.name[:2] for recipe in RECIPES] == ["01", "02", "03", "04", "05", "06", "07"]
+    assert [recipe.name[:2] for recipe in RECIPES] == [f"{number:02}" for number in range(1, len(RECIPES) + 1)]
     assert len(LAUNCHED) == 3
 
 

@@ -1,4 +1,4 @@
-"""`recompose export RUN --parquet DIR`"""
+"""`recompose export RUN --parquet DIR | --prime-rl FILE`"""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from composer_replication.errors import UsageError
 from composer_replication.pipeline import refuse_stale
-from composer_replication.runs import Run
+from composer_replication.runs import Run, write_atomically
 
 from .common import Json, RunFolder, working_on
 
@@ -19,16 +20,28 @@ def export(
     /,
     *,
     parquet: Annotated[
-        Path, Parameter(help="The folder for the tables. Those that are there and still true are kept.")
-    ],
+        Path | None, Parameter(help="The folder for the tables. Those that are there and still true are kept.")
+    ] = None,
+    prime_rl: Annotated[
+        Path | None, Parameter(help="The rl.toml to write: the run's settings for prime-rl, where nobody ran it yet.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Write the records of RUN as Parquet tables: traces, turns, calls, sites, hints, replies, pairs, and why there is
     no hint or no pair. docs/queries.md has the columns and questions to ask. Datasets for trainers: `recompose pair`.
     """
+    if (parquet is None) == (prime_rl is None):
+        raise UsageError("what is to be exported?", "give --parquet DIR or --prime-rl FILE")
+    opened = Run.open(run)
+    if prime_rl:
+        from composer_replication.training.prime_rl import prime_toml
+
+        write_atomically(prime_rl, prime_toml(opened.config))
+        print(f"settings of {run} for prime-rl in {prime_rl}; not run by us: docs/engines/prime-rl.md says why")
+        return
+    assert parquet is not None
     from composer_replication.stages.parquet import export_tables
 
-    opened = Run.open(run)
     refuse_stale(opened, "pairs", renewing=False)
     with working_on(opened) as progress:
         done = export_tables(opened, parquet, progress)

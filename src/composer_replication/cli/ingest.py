@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -36,6 +36,10 @@ def ingest(
         Parameter(negative="", help="List what was replaced, place by place. Without paths: in a run that is there."),
     ] = False,
     workers: Workers = None,
+    launcher: Annotated[
+        Literal["local", "monarch"],
+        Parameter(help="Who plays [ingestion] rollouts: this process, or Monarch's actors."),
+    ] = "local",
     config: Annotated[Path | None, Parameter(help="TOML file with settings for the whole run.")] = None,
     json: Json = False,
 ) -> None:
@@ -67,7 +71,7 @@ def ingest(
     started = Run.start(run, settings.model_copy(update={"ingestion": ingestion}))
     with working_on(started) as progress:
         try:
-            run_stage(started, "ingestion", progress, workers=workers)
+            run_stage(started, "ingestion", progress, workers=workers, launcher=launcher)
         except UsageError:
             if is_new:
                 started.discard_if_empty()

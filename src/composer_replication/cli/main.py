@@ -28,6 +28,7 @@ VERBS = {
     "evaluate:evaluate": "Measure held-out success before and after, and write the report.",
     "show:show": "Show one record, what it came from and what was made of it; or the funnel of a run.",
     "view:view": "Look at runs in a browser, or write a folder that opens without a server.",
+    "plan:plan": "Foresee memory, time, dollars and traffic of a training, before anything is rented.",
     "cost:cost": "Show what a run spent on models, by teacher and outcome.",
     "export:export": "Write the records of a run as Parquet tables, to ask questions of.",
     "env:env": "Make verifiable tasks from a repository, check them, serve them and roll a model through them.",
@@ -38,6 +39,8 @@ VERBS = {
 
 EXTRAS = {
     "train": {"torch", "transformers", "trl", "datasets", "accelerate", "tokenizers", "gguf"},
+    "diloco": {"torchft"},
+    "monarch": {"monarch"},
     "parquet": {"pyarrow"},
     "env": {
         "packaging", "networkx", "openenv", "fastapi", "uvicorn", "starlette", "websockets", "mcp", "fastmcp", "pytest",

@@ -94,7 +94,7 @@ def replay(
             tell("replay", opened, json)
             return
         if dry_run:
-            _show_estimate(*_estimate(opened, chosen, own_family, one_teacher, batch), json)
+            _show_estimate(*estimate_replay(opened, chosen, own_family, one_teacher, batch), json)
             return
         _spend(opened, chosen, own_family, one_teacher, cap_micros, progress, json, no_teachers, batch)
     finally:
@@ -144,7 +144,7 @@ def _require_keys(run: Run, chosen: Sequence[Teacher], own_family: bool, one_tea
         for teacher in chosen or ([] if config.simulated else configured_teachers(config)):
             endpoint_of(teacher)
     except UsageError:
-        if any(one.calls for one in _estimate(run, chosen, own_family, one_teacher)[0]):
+        if any(one.calls for one in estimate_replay(run, chosen, own_family, one_teacher)[0]):
             raise
 
 
@@ -184,7 +184,7 @@ def _tell_what_is_saved(run: Run, chosen: Sequence[Teacher], as_json: bool) -> N
         print(json_module.dumps({**saved, **counts}))
 
 
-def _estimate(
+def estimate_replay(
     run: Run, chosen: Sequence[Teacher], own_family: bool, one_teacher: bool, batch: bool = False
 ) -> tuple[list[CostEstimate], Prospect | None]:
     config = replay_config(run, own_family, one_teacher)

@@ -22,6 +22,7 @@ from composer_replication.stages.policy import load_model, model_folder
 from composer_replication.stages.training import trained_on
 from composer_replication.training import processes as launched
 from composer_replication.training.backends import BACKENDS, refuse_unknown_backend
+from composer_replication.training.planning.refusals import refuse_for_diloco
 
 from .common import Json, RunFolder, begun, quiet_libraries, run_one_stage, tell, working_on
 from .progress import open_progress
@@ -46,6 +47,17 @@ def train(
         Path | None, Parameter(help="TOML file that begins RUN: for training on an environment alone.")
     ] = None,
     backend: Annotated[str, Parameter(help=f"Who runs the steps: {', '.join(BACKENDS)}.")] = "trl",
+    url: Annotated[str | None, Parameter(help="With --backend tinker: address of the server.")] = None,
+    ray_address: Annotated[str | None, Parameter(help="With --backend verl: a Ray cluster that runs.")] = None,
+    override: Annotated[
+        tuple[str, ...], Parameter(help="With --backend verl: KEY=VALUE of its config; can be given again.")
+    ] = (),
+    diloco: Annotated[
+        bool, Parameter(negative="", help="As the replica REPLICA_GROUP_ID of several that average now and then.")
+    ] = False,
+    lighthouse: Annotated[
+        bool, Parameter(negative="", help="Train nothing: be where the replicas of --diloco meet, until interrupted.")
+    ] = False,
     dry_run: DryRun = False,
     selfcheck: SelfCheck = False,
     processes: Annotated[int | None, Parameter(help="With --dry-run: training processes to plan for.")] = None,
@@ -60,7 +72,8 @@ def train(
 
     Stored traces, hints and pairs are read where a channel needs them; with none that does, rollouts are enough.
     """
-    refuse_unknown_backend(backend)
+    options = {"url": url, "ray_address": ray_address, "override": override}
+    refuse_unknown_backend(backend, **options)
     if dry_run and selfcheck:
         raise UsageError("--dry-run does nothing and --selfcheck trains", "give one of them")
     if processes is not None and processes < 1:
@@ -70,8 +83,16 @@ def train(
             "--processes, --fsdp, --replicas and --gpu plan a machine",
             f"recompose train {quoted(run)} --dry-run, or accelerate launch",
         )
+    if diloco and (selfcheck or lighthouse):
+        raise UsageError("--diloco trains", "give it without --selfcheck and --lighthouse")
     with begun(run, load_config(config)) if config else nullcontext():
-        if dry_run:
+        if diloco:
+            refuse_for_diloco(Run.open(run).config, backend, launched.number())
+        if lighthouse:
+            from composer_replication.training.diloco.meeting import watch
+
+            watch(Run.open(run).config.diloco, str(run))
+        elif dry_run:
             is_sharded, copies = fsdp or launched.is_sharded(), replicas or launched.replicas()
             _plan(Run.open(run), processes or launched.number(), is_sharded, copies, gpu, json, backend)
         elif selfcheck:
@@ -83,7 +104,8 @@ def train(
         elif launched.number() > 1:
             _train_together(run, backend, json)
         else:
-            run_one_stage(run, "training", json, backend=backend)
+            given = {name: value for name, value in options.items() if value}
+            run_one_stage(run, "training", json, backend=backend, diloco=diloco, **given)
 
 
 def _train_together(path: Path, backend: str, as_json: bool) -> None:

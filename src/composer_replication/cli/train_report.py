@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from .plan_report import clock
+
 NOUNS = ("states", "sites", "pairs")
 TOLD_LENGTHS = (2048, 8192, 32768)
 
@@ -20,6 +22,8 @@ def show_plan(plan: dict[str, Any]) -> None:
     for section, values in settings.items():
         console.print(f"[{section}] " + "  ".join(f"{key}={value}" for key, value in values.items()), markup=False)
     _show_memory(console, plan["memory"])
+    if plan["time"]:
+        console.print(told_time(plan["time"]))
     console.print(f"Tokens of stored rollouts are measured; other traces: {plan['token_counts']}.")
     own = plan["at_max_tokens"]
     rows = sorted([*(row for row in plan["contexts"] if row["max_tokens"] != own["max_tokens"]), own], key=_length)
@@ -56,6 +60,15 @@ def _steps(plan: dict[str, Any]) -> str:
         f"{plan['steps']} steps of {plan['rollouts_per_step']} rollouts, {tokens} (longest rollout "
         f"{lengths['longest']:,}; {lengths['source']}), {plan['processes']} process(es) in {plan['accumulation']} "
         "micro-step(s)"
+    )
+
+
+def told_time(layout: dict[str, Any]) -> str:
+    """In one line; `recompose plan` says more."""
+    parts = " + ".join(f"{layout[part]:.3g}" for part in ("sampling_s", "training_s", "wire_s"))
+    return (
+        f"Time: about {layout['step_s']['mean']:.3g} s a step on {layout['hardware']} (sampling + training + wire: "
+        f"{parts}; {layout['status']}), {clock(layout['wall_clock_s'])} for all steps."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from composer_replication.records import Trace
 from composer_replication.runs import Run, encoded, read_records, write_atomically, write_records
 from composer_replication.store import kept_shards, write_shard
 
-from .policy import load_own
+from .policy import load_own, model_folder
 
 if TYPE_CHECKING:
     from composer_replication.training.stored.records import TokenizedTrace
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 ROLLOUT_TOKENS = "ingestion/tokens.jsonl.zst"
 
 
-def ingest(run: Run, progress: Progress, workers: int | None = None) -> None:
+def ingest(run: Run, progress: Progress, workers: int | None = None, launcher: str = "local") -> None:
     started, config, stage = time.monotonic(), run.config.ingestion, run.stage("ingestion")
-    rollouts = _rollouts(run, progress) if config.rollouts else []
+    rollouts = _rollouts(run, progress, workers, launcher) if config.rollouts else []
     with ExitStack() as stack:
         inputs = _inputs(run) if config.paths else Inputs()
         if config.embedded_session:
@@ -93,11 +94,17 @@ def rollout_tokens(run: Run) -> list[TokenizedTrace]:
     return list(read_records(stored, TokenizedTrace)) if stored.exists() else []
 
 
-def _rollouts(run: Run, progress: Progress) -> list[Trace]:
-    from composer_replication.training.policy import play
+def _rollouts(run: Run, progress: Progress, workers: int | None, launcher: str) -> list[Trace]:
+    from composer_replication.training.policy import play, tasks_to_play
 
     with open_environment(run.config) as environment:
-        traces, rows, evidence = play(load_own(run), run.config, environment, progress)
+        if launcher == "monarch":
+            from composer_replication.training.actors import play_in_actors
+
+            tasks, number = tasks_to_play(run.config, environment), workers or os.cpu_count() or 1
+            traces, rows, evidence = play_in_actors(run.config, model_folder(run), tasks, number, progress)
+        else:
+            traces, rows, evidence = play(load_own(run), run.config, environment, progress)
     write_records(run.path / ROLLOUT_TOKENS, rows)
     if evidence:
         write_records(run.path / EVIDENCE, evidence)

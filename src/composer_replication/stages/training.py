@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -21,18 +21,24 @@ AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 STORED = ("ingestion", "sites", "hints", "pairs")
 
 
-def train(run: Run, progress: Progress, backend: str = "trl") -> None:
+def train(run: Run, progress: Progress, backend: str = "trl", diloco: bool = False, **options: Any) -> None:
+    """`diloco`: as one of several replicas. `options`: what the backend alone takes, such as a server's address."""
     from composer_replication.training.libraries import load_libraries
     from composer_replication.training.processes import all_or_none, is_main
 
     started, folder, inputs = time.monotonic(), run.path / "training", trained_on(run)
     load_libraries()
-    from composer_replication.training.backends import open_backend
+    from composer_replication.training.backends import lost_by, open_backend
     from composer_replication.training.card import model_card
     from composer_replication.training.models.whole import whole_weights
     from composer_replication.training.stored.examples import summarise_cuts, window_lines
 
-    train_policy = open_backend(backend)
+    train_policy, config = open_backend(backend), run.config
+    if diloco:
+        from composer_replication.training.diloco.train import of_this_replica
+        from composer_replication.training.diloco.train import train as train_policy
+
+        config = of_this_replica(run.config)
     with all_or_none():
         policy = load_own(run)
         room = min(run.config.training.max_tokens, policy.model.config.max_position_embeddings)
@@ -40,8 +46,8 @@ def train(run: Run, progress: Progress, backend: str = "trl") -> None:
         if is_main():
             sessions.save()
             write_atomically(folder / "windows.jsonl", window_lines(examples))
-    with open_environment(run.config) as environment:
-        steps = train_policy(policy, run.config, environment, examples, folder, progress)
+    with open_environment(config) as environment:
+        steps = train_policy(policy, config, environment, examples, folder, progress, **options)
     weights = whole_weights(policy.model)
     counts = {
         "backend": backend,
@@ -54,12 +60,16 @@ def train(run: Run, progress: Progress, backend: str = "trl") -> None:
         "windowed": summarise_cuts(examples),
         "rendered_alone": len(sessions.alone),
     }
+    if diloco:
+        from composer_replication.training.diloco.train import summary
+
+        counts["diloco"] = summary(folder)
     with all_or_none():
         if is_main():
             policy.save(folder / "model", weights)
-            for left_over in ("scratch", "served"):
+            for left_over in ("scratch", "served", "verl"):
                 shutil.rmtree(folder / left_over, ignore_errors=True)
-            write_atomically(folder / "model" / "README.md", model_card(run.config, counts))
+            write_atomically(folder / "model" / "README.md", model_card(run.config, counts, lost_by(backend)))
             run.stage("training").finish(steps, counts, [run.stage("policy"), *inputs], started)
 
 

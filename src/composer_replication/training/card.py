@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from composer_replication import __version__
 from composer_replication.config import Config
@@ -12,7 +12,8 @@ NEEDS = {"sdpo": "hinted_sites", "trdpo": "pairs"}
 LICENCES = {"tiny": "mit", "smollm2": "apache-2.0", "qwen2.5-coder-1.5b": "apache-2.0"}
 
 
-def model_card(config: Config, counts: Mapping[str, object]) -> str:
+def model_card(config: Config, counts: Mapping[str, object], lost: Sequence[str] = ()) -> str:
+    """`lost` is what the engine could not do."""
     rows = "\n".join(f"| {name.replace('_', ' ')} | {value} |" for name, value in counts.items() if name != "skipped")
     settings = config.training
     licence = LICENCES.get(config.model.name, "other")
@@ -22,6 +23,8 @@ def model_card(config: Config, counts: Mapping[str, object]) -> str:
     idle = {kind for kind, data in NEEDS.items() if not counts[data]}
     active = [channel for channel in config.channels if channel.weight and channel.name not in idle]
     terms = [channel.label if channel.weight == 1 else f"{channel.weight} · {channel.label}" for channel in active]
+    without = "".join(f"- {sentence}\n" for sentence in lost)
+    engine = f"\nWhat `--backend {counts['backend']}` cannot do:\n\n{without}" if lost else ""
     return f"""---
 library_name: transformers
 tags: [grpo, sdpo, dpo, tool-calling, composer-replication]
@@ -36,7 +39,7 @@ Teachers of channel 3: {teachers}.
 | | |
 |---|---|
 {rows}
-
+{engine}
 Config hash: `{config.hash}`. Command: `recompose quickstart` or `recompose train RUN`; `config.json` and the raw
 records of every stage lie in the run directory. Held-out results: `evaluation/` of the same run.
 

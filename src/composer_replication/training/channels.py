@@ -114,7 +114,11 @@ class ReplayPreference(OfEntry):
         pairs = len(batch["dpo_chosen_input_ids"])
         if not pairs and "dpo_number" not in batch:
             return batch["rewards"].new_zeros(())
-        chosen_B, rejected_B = action_logprobs(model, batch)
+        return self.of_actions(*action_logprobs(model, batch), batch)
+
+    def of_actions(self, chosen_B: Tensor, rejected_B: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+        """From the log-probabilities of both actions of each pair; of the batch only what else is known of them."""
+        pairs = len(chosen_B)
         found = self._compare(chosen_B, rejected_B, batch)
         own_share = pairs / batch.get("dpo_number", max(1, pairs))
         if not pairs:
@@ -129,9 +133,6 @@ class ReplayPreference(OfEntry):
             "pairs": float(pairs),
         }
         return own_share * found.loss
-
-    def _loss(self, chosen_B: Tensor, rejected_B: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-        return len(chosen_B) / batch.get("dpo_number", len(chosen_B)) * self._compare(chosen_B, rejected_B, batch).loss
 
     def _compare(self, chosen_B: Tensor, rejected_B: Tensor, batch: Mapping[str, Tensor]) -> PreferenceLoss:
         settings = self.settings
@@ -158,7 +159,7 @@ class ReplayPreference(OfEntry):
             sums = action_logprobs(model, batch)
         chosen_B, rejected_B = (side.detach().requires_grad_() for side in sums)
         with torch.enable_grad():
-            slopes = torch.autograd.grad(weight * self._loss(chosen_B, rejected_B, batch), [chosen_B, rejected_B])
+            slopes = torch.autograd.grad(weight * self.of_actions(chosen_B, rejected_B, batch), [chosen_B, rejected_B])
         found: list[WeighedRow] = []
         for side, slope_B in zip(("chosen", "rejected"), slopes, strict=True):
             for pair, slope in enumerate(slope_B.tolist()):

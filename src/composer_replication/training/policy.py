@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from composer_replication.config import Config
 from composer_replication.environments.evidence import TraceEvidence
-from composer_replication.environments.protocol import TRAIN, Environment
+from composer_replication.environments.protocol import TRAIN, Environment, EnvironmentTask
 from composer_replication.progress import Progress
 from composer_replication.records import Trace
 
@@ -56,15 +58,37 @@ def _tell_warm_up(config: Config, progress: Progress) -> None:
         progress.note(f"{name} starts as it is: without [warmup] steps there is no warm-up")
 
 
-def play(
-    policy: Policy, config: Config, environment: Environment, progress: Progress | None = None
-) -> tuple[list[Trace], list[TokenizedTrace], list[TraceEvidence]]:
+class Played(NamedTuple):
     """Rollouts as traces, the ids that were sampled, and what the episodes left behind."""
+
+    traces: list[Trace]
+    rows: list[TokenizedTrace]
+    evidence: list[TraceEvidence]
+
+
+def play(policy: Policy, config: Config, environment: Environment, progress: Progress | None = None) -> Played:
+    return recorded(policy, config, environment, tasks_to_play(config, environment), progress)
+
+
+def tasks_to_play(config: Config, environment: Environment) -> list[EnvironmentTask]:
     each = config.ingestion.rollouts_per_task
     different = islice(repeated(environment.tasks(TRAIN, "ingestion")), -(-config.ingestion.rollouts // each))
-    tasks = [task for task in different for _ in range(each)][: config.ingestion.rollouts]
-    rollouts = sample_rollouts(policy, environment, config, tasks, progress=progress)
-    traces = [rollout.trace(policy.name, sample) for sample, rollout in enumerate(rollouts)]
+    return [task for task in different for _ in range(each)][: config.ingestion.rollouts]
+
+
+def recorded(
+    policy: Policy,
+    config: Config,
+    environment: Environment,
+    tasks: Sequence[EnvironmentTask],
+    progress: Progress | None = None,
+    *,
+    first: int = 0,
+    generator: torch.Generator | None = None,
+) -> Played:
+    """`first`: the number of the first of these tasks among all that are played."""
+    rollouts = sample_rollouts(policy, environment, config, tasks, generator, progress)
+    traces = [rollout.trace(policy.name, sample) for sample, rollout in enumerate(rollouts, first)]
     fingerprint = policy.tokenizer_fingerprint
     rows = [
         row
@@ -76,4 +100,4 @@ def play(
         for trace, rollout in zip(traces, rollouts, strict=True)
         if (left := rollout.episode.evidence)
     ]
-    return traces, rows, evidence
+    return Played(traces, rows, evidence)

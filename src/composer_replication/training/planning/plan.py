@@ -25,6 +25,8 @@ from ..models.loading import Policy
 from ..models.shape import ModelShape, find_config, shape_of
 from ..models.tokens import ChatTokens
 from ..stored.records import TokenizedTrace
+from .costs import Costs, Episodes, costs_of
+from .layouts import LOCAL, Link, plan_layout
 from .lengths import ByBytes, ByTokenizer, Item, RunLengths, find_chat_tokens
 from .memory import MOST_AT_ONCE, Workload, estimate_memory, estimate_playing
 from .refusals import tell_missing_vllm
@@ -55,37 +57,67 @@ def plan_training(
     held_out: Set[str] = frozenset(),
 ) -> dict[str, Any]:
     """`held_out` are traces that training leaves alone."""
-    config = run.config
-    folder = run.path / "policy" / "model"
-    tokens = find_chat_tokens(config.model, folder, environment)
-    shape = _find_shape(config, folder, tokens)
-    lengths, source = _measure(run, rows, tokens, held_out)
-    step = _step(config, environment, rows, lengths, tokens, machine)
-    room = slot_room(config, environment, tokens)
-    work = workload(config, step.longest_rollout, step.longest_stored, machine, room)
-    return {
-        "run": str(run.path),
-        "settings": {
-            "model": config.model.model_dump(mode="json"),
-            "training": config.training.model_dump(mode="json"),
-            "hardware": config.hardware.model_dump(mode="json"),
-        },
-        "channels": [channel.model_dump(mode="json") for channel in config.channels],
-        "steps": config.training.steps,
-        "refused": _refused(config),
-        **step.told,
-        "memory": _memory(shape, config, work) if shape else None,
-        "token_counts": source,
-        "finished": [noun for noun, stage in STAGE_OF.items() if run.stage(stage).is_done],
-        "contexts": [
-            {"max_tokens": length, **{noun: shares(items, length, shape) for noun, items in lengths.items()}}
-            for length in CONTEXT_LENGTHS
-        ],
-        "at_max_tokens": {
-            "max_tokens": config.training.max_tokens,
-            **{noun: shares(items, config.training.max_tokens, shape) for noun, items in lengths.items()},
-        },
-    }
+    return TrainingPlan(run, environment, rows, held_out).on(machine)
+
+
+class TrainingPlan:
+    """What is the same on every machine is found out once."""
+
+    def __init__(
+        self, run: Run, environment: Environment, rows: Sequence[TokenizedTrace], held_out: Set[str] = frozenset()
+    ) -> None:
+        self._run, self._environment, self._rows = run, environment, rows
+        folder = run.path / "policy" / "model"
+        self._tokens = find_chat_tokens(run.config.model, folder, environment)
+        self.shape = _find_shape(run.config, folder, self._tokens)
+        self._lengths, self._source = _measure(run, rows, self._tokens, held_out)
+        self._room = slot_room(run.config, environment, self._tokens)
+        self._episodes = episodes_of(run.config, environment, rows, self._tokens)
+
+    def on(self, machine: Machine) -> dict[str, Any]:
+        run, config, shape, lengths = self._run, self._run.config, self.shape, self._lengths
+        step, work = self._step_on(machine)
+        return {
+            "run": str(run.path),
+            "settings": {
+                "model": config.model.model_dump(mode="json"),
+                "training": config.training.model_dump(mode="json"),
+                "hardware": config.hardware.model_dump(mode="json"),
+            },
+            "channels": [channel.model_dump(mode="json") for channel in config.channels],
+            "steps": config.training.steps,
+            "refused": _refused(config),
+            **step.told,
+            "memory": _memory(shape, config, work) if shape else None,
+            "time": self.layout(machine, costs_of("h200" if machine.on_gpu else "cpu")) if shape else None,
+            "token_counts": self._source,
+            "finished": [noun for noun, stage in STAGE_OF.items() if run.stage(stage).is_done],
+            "contexts": [
+                {"max_tokens": length, **{noun: shares(items, length, shape) for noun, items in lengths.items()}}
+                for length in CONTEXT_LENGTHS
+            ],
+            "at_max_tokens": {
+                "max_tokens": config.training.max_tokens,
+                **{noun: shares(items, config.training.max_tokens, shape) for noun, items in lengths.items()},
+            },
+        }
+
+    def rollouts(self) -> dict[str, Any]:
+        """What a step works on, whatever the machine."""
+        return self._step_on(Machine())[0].told
+
+    def layout(self, machine: Machine, costs: Costs, link: Link = LOCAL) -> dict[str, Any]:
+        """Memory, time and traffic of each process on one kind of hardware."""
+        assert self.shape is not None
+        step, work = self._step_on(machine)
+        return plan_layout(
+            self.shape, self._run.config, work, self._episodes, step.told["tokens_per_step"], costs, link
+        )
+
+    def _step_on(self, machine: Machine) -> tuple[_Step, Workload]:
+        config = self._run.config
+        step = _step(config, self._environment, self._rows, self._lengths, self._tokens, machine)
+        return step, workload(config, step.longest_rollout, step.longest_stored, machine, self._room)
 
 
 class _Step(NamedTuple):
@@ -167,6 +199,24 @@ def rollout_lengths(
     limits, turn = environment.limits, config.training.max_turn_tokens
     room = limits.completion_tokens or limits.turns * (turn + min(limits.observation_tokens, OBSERVATION_TOKENS))
     return [prompt + room for prompt in _prompt_lengths(islice(environment.tasks(TRAIN), SAMPLED_TASKS), tokens)]
+
+
+def episodes_of(
+    config: Config, environment: Environment, rows: Sequence[TokenizedTrace], tokens: ChatTokens | None
+) -> Episodes:
+    """As the stored rollouts went, else every turn of every rollout at its limit."""
+    if rows:
+        spans = [row.turn_spans for row in rows]
+        turns = max(map(len, spans))
+        longest = [max(end - start for row in spans for start, end in row[turn : turn + 1]) for turn in range(turns)]
+        prompt = max(row[0][0] for row in spans if row)
+        return Episodes(turns, sum(longest), prompt, mean(len(row.ids) for row in rows))
+    limits, turn_tokens = environment.limits, config.training.max_turn_tokens
+    most = limits.turns * turn_tokens
+    rounds = min(most, limits.completion_tokens or most)
+    lengths = rollout_lengths(config, environment, rows, tokens)
+    prompt = max(lengths) - min(limits.room(turn_tokens), max(lengths))
+    return Episodes(-(-rounds // turn_tokens), rounds, prompt, mean(lengths))
 
 
 class SlotRoom(NamedTuple):

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from composer_replication.config import Config, HardwareConfig, SamplingConfig, TrainingConfig
 from composer_replication.errors import UsageError
-from composer_replication.objective import GrpoSettings, SdpoSettings
+from composer_replication.objective import GrpoSettings, OwnSettings, SdpoSettings, TrdpoSettings
 
 from ..processes import shards_otherwise
 
@@ -131,6 +131,10 @@ def refuse_for_backend(config: Config, backend: str, processes: int) -> None:
             _refuse_backend("importance_clip of the channel grpo", backend, "trl_async")
         if config.sampling.max_staleness != SamplingConfig().max_staleness:
             _refuse_backend("sampling.max_staleness", backend, "trl_async")
+    if backend == "trl":
+        return
+    if backend in TAKEN:
+        {"tinker": _refuse_for_tinker, "verl": _refuse_for_verl}[backend](config, processes)
         return
     if config.sampling.server is None:
         raise UsageError("--backend trl_async plays on a server while it trains", 'set [sampling] server = "http://…"')
@@ -152,6 +156,103 @@ def refuse_for_backend(config: Config, backend: str, processes: int) -> None:
         raise UsageError(
             f"adapters were not tried with --backend {backend}", "use --backend trl, or take lora_rank out"
         )
+
+
+def refuse_for_diloco(config: Config, backend: str, processes: int) -> None:
+    training, window = config.training, config.diloco.sync_every
+    if find_spec("torchft") is None:
+        raise UsageError("--diloco needs torchft", "pip install 'composer-replication[diloco]', on Linux")
+    if backend != "trl":
+        _refuse_backend("--diloco", backend, "trl")
+    if processes > 1:
+        raise UsageError("a replica of --diloco is one process here", "start it without accelerate launch")
+    if not training.rollouts:
+        raise UsageError("--diloco was not tried without rollouts", "set training.rollouts = true")
+    for key in ("steps", "checkpoint_every"):
+        if getattr(training, key) % window:
+            # In the middle of a window the replicas hold weights of their own.
+            raise UsageError(
+                f"training.{key} must be a multiple of diloco.sync_every = {window}", f"change training.{key}"
+            )
+    if training.optimizer != "adamw":
+        raise UsageError(f"--diloco was not tried with {training.optimizer}", 'set training.optimizer = "adamw"')
+    if config.hardware.weights == "bfloat16" and not config.hardware.lora_rank:
+        raise UsageError(
+            "bfloat16 rounds away what a window moves the weights by", 'set hardware.weights = "float32", or lora_rank'
+        )
+
+
+TAKEN = {
+    "tinker": {
+        "training": {
+            "steps", "prompts_per_step", "group_size", "learning_rate", "max_turn_tokens", "max_tokens",
+            "traces_per_step", "checkpoint_every", "error_turn_penalty", "leak_penalty", "leak_penalty_weight",
+            "leak_ways_known",
+        },
+        "hardware": {"lora_rank", "rollouts_at_once", "weights"},
+        "sampling": set[str](),
+        "monitor": {"alarm_rate", "mode"},
+    },
+    "verl": {
+        "training": {
+            "steps", "prompts_per_step", "group_size", "learning_rate", "temperature", "max_turn_tokens", "max_tokens",
+            "traces_per_step", "checkpoint_every", "reference_kl", "error_turn_penalty", "leak_penalty",
+            "leak_penalty_weight", "leak_ways_known",
+        },
+        "hardware": {"rollouts_per_device", "rollouts_at_once", "weights", "autocast", "gradient_checkpointing"},
+        "sampling": set[str](),
+        "monitor": {"alarm_rate", "mode"},
+    },
+}  # fmt: skip
+"""Settings that an engine takes; all others of these sections must stand as they are."""
+OF_DISTRIBUTIONS = ("jsd_beta", "temperature", "top_k", "token_clip", "importance_clip", "require_acceptance")
+"""Of channel 2: what needs whole distributions, or a policy in this process."""
+
+
+def _refuse_for_tinker(config: Config, processes: int) -> None:
+    if processes > 1:
+        raise UsageError(
+            "--backend tinker runs in one process: the server spreads the work", "start it without a launcher"
+        )
+    if config.hardware.lora_rank is None:
+        raise UsageError("a Tinker server trains adapters", "set hardware.lora_rank, such as 16")
+    _refuse_untaken(config, "tinker")
+    sdpo = config.channel(SdpoSettings)
+    if sdpo.weight and sdpo.source == "rollouts" and sdpo.teacher not in ("live", "frozen"):
+        raise UsageError(
+            f'a Tinker server keeps no teacher "{sdpo.teacher}"', 'set teacher = "live" or "frozen" of the channel sdpo'
+        )
+
+
+def _refuse_for_verl(config: Config, processes: int) -> None:
+    if processes > 1:
+        raise UsageError("verl starts its own processes", "start it without a launcher")
+    _refuse_untaken(config, "verl")
+    sdpo = config.channel(SdpoSettings)
+    if sdpo.sibling_hints != "off":
+        _refuse_backend("sibling_hints of the channel sdpo", "verl", "trl")
+    if sdpo.weight and sdpo.source == "rollouts" and sdpo.teacher != "live":
+        raise UsageError("verl keeps no second policy that sees the hint", 'set teacher = "live" of the channel sdpo')
+    if config.training.temperature != 1 and (sdpo.weight or config.channel(TrdpoSettings).weight):
+        raise UsageError(
+            "verl scores stored rows at the rollouts' temperature", "set training.temperature = 1, or the weights to 0"
+        )
+
+
+def _refuse_untaken(config: Config, backend: str) -> None:
+    for section, taken in TAKEN[backend].items():
+        asked = getattr(config, section)
+        for key, field in type(asked).model_fields.items():
+            if key not in taken and getattr(asked, key) != field.get_default():
+                _refuse_backend(f"{section}.{key}", backend, "trl")
+    if config.environment.curriculum:
+        _refuse_backend("environment.curriculum", backend, "trl")
+    sdpo, defaults = config.channel(SdpoSettings), SdpoSettings()
+    for key in OF_DISTRIBUTIONS:
+        if getattr(sdpo, key) != getattr(defaults, key) and (key, getattr(sdpo, key)) != ("jsd_beta", 1.0):
+            _refuse_backend(f"{key} of the channel sdpo", backend, "trl")
+    if own := next((entry for entry in config.channels if isinstance(entry, OwnSettings)), None):
+        raise UsageError(f"{own.label} reads the model, which --backend {backend} keeps", "use --backend trl")
 
 
 def _refuse_backend(setting: str, backend: str, other: str) -> None:

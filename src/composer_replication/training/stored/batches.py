@@ -78,10 +78,14 @@ class StoredBatches:
         return self
 
     def __next__(self) -> Batch:
+        return self._collator(self.draw())
+
+    def draw(self) -> list[TraceExample]:
+        """The next batch before it is collated."""
         batch = self._take(self._next)
         self._next += self._world
         self._traces += [example.trace_id for example in batch]
-        return self._collator(batch)
+        return batch
 
     def take_traces(self) -> list[str]:
         """Those of all batches since it was last asked, each once."""

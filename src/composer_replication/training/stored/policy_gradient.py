@@ -58,10 +58,10 @@ def advantages(traces: Sequence[Trace]) -> list[float]:
     for trace in traces:
         if trace.task_id is not None and trace.outcome is not None:
             groups[trace.task_id].append(trace.outcome)
-    return [_advantage(trace.outcome, groups.get(trace.task_id or "", [])) for trace in traces]
+    return [group_advantage(trace.outcome, groups.get(trace.task_id or "", [])) for trace in traces]
 
 
-def _advantage(outcome: float | None, group: Sequence[float]) -> float:
+def group_advantage(outcome: float | None, group: Sequence[float]) -> float:
     spread = statistics.stdev(group) if len(group) > 1 else 0.0
     return (outcome - statistics.fmean(group)) / (spread + 1e-4) if spread and outcome is not None else 0.0
 

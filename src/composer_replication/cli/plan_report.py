@@ -1,0 +1,91 @@
+"""What `recompose plan` foresees, for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+COLUMNS = (
+    "layout", "processes", "GiB each", "step, s", "sampling + training + wire", "all steps", "sent per step",
+    "on the line", "per token", "",
+)  # fmt: skip
+"""What a process sends in a step, what a site sends over a slow line, and what that, or all without one, comes to for
+each token that is trained on."""
+MARKS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def show(plan: dict[str, Any]) -> None:
+    console = Console(highlight=False)
+    lengths = plan["rollout_tokens"]
+    played = f"{plan['rollouts_per_step']} rollouts of {lengths['mean']:,} tokens" if lengths else "stored traces"
+    console.print(f"{plan['model']}, {plan['parameters'] / 1e6:,.1f} M parameters: {plan['steps']} steps of {played}")
+    if lengths:
+        console.print(f"  lengths: {lengths['source']}")
+    table = Table(*COLUMNS)
+    for row in plan["layouts"]:
+        table.add_row(*_cells(row))
+    console.print(table)
+    console.print(_balance(plan["layouts"]))
+    console.print(_teachers(plan["teachers"]))
+    costs = plan["costs"]
+    error = costs["held_out"]
+    console.print(
+        f"Costs: {costs['hardware']}, {costs['date']}, {costs['command']}; median error {error['median_error']:.0%} "
+        f"over {error['n']} runs that the fit has not seen, largest {error['largest_error']:.0%}."
+    )
+    if costs["assumed"]:
+        console.print(f"Assumed and not measured: {', '.join(costs['assumed'])}.")
+    console.print(f"Not counted: {', '.join(plan['not_counted'])}.")
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    gib, step, wire = row["memory"]["peak_mib"] / 1024, row["step_s"], row["wire"]
+    between = f" ({step['lo']:.3g} to {step['hi']:.3g})" if step["lo"] is not None else ""
+    return [
+        row["layout"] + (f", {row['sites']} sites" if row["sites"] > 1 else ""),
+        str(row["processes"]),
+        f"{gib:,.1f}" + ("" if row["memory"]["fits"] else ", too much"),
+        f"{step['mean']:.3g}{between}",
+        " + ".join(f"{row[part]:.3g}" for part in ("sampling_s", "training_s", "wire_s")),
+        clock(row["wall_clock_s"]),
+        amount(wire["process_bytes"]),
+        amount(wire["line_bytes"]) if row["sites"] > 1 else "",
+        amount(wire["line_bytes_per_token" if row["sites"] > 1 else "bytes_per_token"] or 0),
+        row["status"],
+    ]
+
+
+def _balance(layouts: list[dict[str, Any]]) -> str:
+    first = layouts[0]
+    told = f"Balance: {first['sampling_share']:.0%} of a step samples"
+    busy = first["sampling_s"] + first["training_s"]
+    apart = round(first["processes"] * first["sampling_s"] / busy) if busy else 0
+    if first["processes"] > 1 and 0 < apart < first["processes"]:
+        told += f"; with samplers of their own, {apart} of {first['processes']} would keep both sides busy (modelled)"
+    return told + "."
+
+
+def _teachers(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "Teachers: no --traces, so nobody to ask about."
+    if "refused" in found:
+        return f"Teachers: {found['refused']}."
+    return (
+        f"Teachers: {found['calls']:,} calls to {', '.join(found['teachers'])}: ${found['expected_usd']:,.2f} "
+        f"expected, ${found['at_most_usd']:,.2f} at most."
+    )
+
+
+def clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def amount(size_bytes: float) -> str:
+    thousands = 0
+    while size_bytes >= 1000 and thousands < len(MARKS) - 1:
+        size_bytes, thousands = size_bytes / 1000, thousands + 1
+    return f"{size_bytes:.3g} {MARKS[thousands]}"

@@ -1,0 +1,55 @@
+"""Turns of rollouts from a Tinker server: ids in, ids and log-probabilities out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from composer_replication.errors import RecomposeError
+
+from ...rollouts.sampling import OnTurn, SampledTurn
+from ...rollouts.worker import seeds_of
+from .server import TinkerServer
+
+
+class TinkerSampler:
+    """All turns of a batch are asked for at once; what is sampled depends on their seeds and the adapters alone."""
+
+    def __init__(self, server: TinkerServer, end_of_turn_id: int, batch: int, max_tokens: int) -> None:
+        self._server, self._end_of_turn_id = server, end_of_turn_id
+        self.batch, self.max_tokens = batch, max_tokens
+        self._client: Any = None
+        self._version = 0
+
+    def refresh(self, model: Any) -> None:
+        """The adapters of the server, whatever is here."""
+        self._client = self._server.sampler()
+        self._version += 1
+
+    def sample(
+        self,
+        slots: Sequence[int],
+        contexts: Sequence[Sequence[int]],
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        generator: torch.Generator | None = None,
+        on_turn: OnTurn | None = None,
+    ) -> list[SampledTurn]:
+        asked = (max_new_tokens, temperature, self._end_of_turn_id)
+        futures = [
+            self._client.sample(**self._server.sampling(context, seed, *asked))
+            for context, seed in zip(contexts, seeds_of(len(contexts), generator), strict=True)
+        ]
+        return [self._turn(answer.sequences[0]) for answer in self._server.wait(futures)]
+
+    def _turn(self, sequence: Any) -> SampledTurn:
+        if not sequence.tokens or len(sequence.tokens) != len(sequence.logprobs or ()):
+            raise RecomposeError(
+                f"a turn of {self._server.url} has {len(sequence.tokens)} tokens and "
+                f"{len(sequence.logprobs or ())} log-probabilities",
+                "use a server that gives one for each",
+            )
+        return SampledTurn(list(sequence.tokens), list(sequence.logprobs), self._version)

@@ -1,0 +1,193 @@
+"""A step from log-probabilities of sampled tokens: its pulls make the gradient of the sampled-token composite."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from composer_replication.config import Config
+from composer_replication.errors import UsageError
+from composer_replication.objective import SdpoSettings, TrdpoSettings
+from composer_replication.training.backends import BACKENDS, lost_by, refuse_unknown_backend
+from composer_replication.training.backends.tinker.contract import DIVISORS, Contract, filled
+from composer_replication.training.backends.tinker.probe import TRIALS
+from composer_replication.training.card import model_card
+from composer_replication.training.channels import ReplayPreference
+from composer_replication.training.lessons.online_sites import OnlineSite, Rolled
+from composer_replication.training.planning.refusals import refuse_for_backend
+from composer_replication.training.step.sampled import (
+    Distilling,
+    Preferring,
+    PulledRow,
+    online_turns,
+    policy_rows,
+    sampled_step,
+    stored_turns,
+)
+from composer_replication.training.stored.collator import ComposerDataCollator
+from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
+from tests.golden.composites.reference import Case, sampled_logprobs, sampled_token
+from tests.unit.test_composites import CASE, by_formula
+
+ALPHA, BETA = 0.7, 0.5
+ONE_BATCH = replace(CASE, batches=CASE.batches[:1])
+
+
+def reader(model):
+    def read(rows):
+        with torch.no_grad():
+            return [sampled_logprobs(model, row[:1], row[1:]).tolist() for row in rows]
+
+    return read
+
+
+def step_of_case(case: Case, read, alpha=ALPHA, beta=BETA, *, gate=False, teach=None):
+    rolled = [Rolled(None, row.prompt, row.completion, row.mask) for row in case.rows]
+    sites = [
+        [
+            OnlineSite(one.start, one.end, "type_error", one.teacher_context, row.completion[one.start : one.end])
+            for one in case.sites
+            if one.row == number
+        ]
+        for number, row in enumerate(case.rows)
+    ]
+    rows = policy_rows(rolled, [row.advantage for row in case.rows], 1.0)
+    taught = online_turns(rows, rolled, sites) if alpha else []
+    ((batch),) = case.batches
+    pairs = [
+        PairTokens(p.prompt, p.chosen, p.rejected, p.reference_chosen, p.reference_rejected, p.smoothing) for p in batch
+    ]
+    example = TraceExample([1, 2], [0, 1], 0.0, pairs=pairs)
+    channel = ReplayPreference(TrdpoSettings(weight=beta, beta=case.dpo_beta))
+    preferring = Preferring(channel, beta, pairs, ComposerDataCollator(0)([example])) if beta else None
+    distilling = Distilling(SdpoSettings(weight=alpha, require_disfavour=gate), alpha, teach)
+    return sampled_step(read, rows, taught, distilling, preferring)
+
+
+def flat_gradient(total, model):
+    return torch.cat([g.flatten() for g in torch.autograd.grad(total, list(model.parameters()))])
+
+
+def pulled(model, rows):
+    """What an engine makes of them: advantages at ratio 1."""
+    terms = [
+        torch.tensor(row.pulls[1:], dtype=torch.float64) @ sampled_logprobs(model, row.ids[:1], row.ids[1:])
+        for row in rows
+    ]
+    return -torch.stack(terms).sum()
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.0), (ALPHA, 0.0), (0.0, BETA), (ALPHA, BETA)])
+def test_the_pulls_make_the_gradient_of_the_composite(alpha, beta):
+    model = by_formula()
+    found = step_of_case(ONE_BATCH, reader(model), alpha, beta)
+    terms = sampled_token(model, ONE_BATCH)
+    expected = flat_gradient(terms["policy"] + alpha * terms["sdpo"] + beta * terms["replay"], model)
+    ours = flat_gradient(pulled(model, found.rows), model)
+    # Reference log-probabilities are kept in float32.
+    assert (ours - expected).norm() / expected.norm() < 1e-6
+    if alpha:
+        assert found.metrics["channel/sdpo"] == pytest.approx(terms["sdpo"].item(), rel=1e-9)
+
+
+def test_without_weights_the_rows_are_those_of_the_plain_engine():
+    rolled = [Rolled(None, row.prompt, row.completion, row.mask) for row in CASE.rows]
+    plain = policy_rows(rolled, [row.advantage for row in CASE.rows], 1.0)
+    found = step_of_case(ONE_BATCH, reader(by_formula()), alpha=0.0, beta=0.0)
+    assert [(row.ids, row.pulls) for row in found.rows] == [(row.ids, row.pulls) for row in plain]
+    assert not found.metrics
+
+
+def test_a_hint_that_favours_the_turn_teaches_nothing_but_counts():
+    model = by_formula()
+    read, calls = reader(model), []
+
+    def praise(rows):
+        calls.append(rows)
+        return [[0.0] * (len(row) - 1) for row in rows]
+
+    gated = step_of_case(ONE_BATCH, read, beta=0.0, gate=True, teach=praise)
+    plain = step_of_case(ONE_BATCH, read, alpha=0.0, beta=0.0)
+    assert [row.pulls for row in gated.rows] == [row.pulls for row in plain.rows]
+    assert (gated.metrics["sdpo/sites"], gated.metrics["sdpo/kept"]) == (3.0, 0.0)
+    assert len(calls) == 1, "the teacher reads apart where it is not the policy"
+
+
+def test_stored_sites_of_a_trace_share_one_row():
+    sites = [SiteTokens(2, 4, [9, 1, 2]), SiteTokens(5, 6, [9, 1, 2, 3, 4, 5])]
+    taught = stored_turns(
+        [TraceExample([1, 2, 3, 4, 5, 6, 7, 8], [0] * 8, 0.0, sites=sites), TraceExample([1], [0], 0)]
+    )
+    assert taught[0].row is taught[1].row
+    assert taught[0].row.ids == [1, 2, 3, 4, 5, 6]
+    assert [turn.turn_ids for turn in taught] == [[3, 4], [6]]
+
+
+@pytest.mark.parametrize("name", DIVISORS)
+def test_every_contract_has_proportions_of_its_own(name):
+    def proportions(contract):
+        first, *others = [trial.expected(Contract(contract)) for trial in TRIALS]
+        return [one / first for one in others]
+
+    for other in DIVISORS:
+        if other != name:
+            apart = max(abs(a / b - 1) for a, b in zip(proportions(name), proportions(other), strict=True))
+            assert apart > 0.4, f"{name} and {other} look alike"
+
+
+@pytest.mark.parametrize("name", DIVISORS)
+def test_a_correction_undoes_what_the_server_divides_by(name):
+    rows = filled([PulledRow([1, 2, 3, 4], [0, 1, 1, 1]), PulledRow([1, 2], [0, 5])])
+    lengths = [len(row.ids) - 1 for row in rows]
+    assert len(rows) == 16 and not any(row.is_pulled for row in rows[2:])
+    for row in rows:
+        own = len(row.ids) - 1
+        assert Contract(name).divisor(own, lengths) / DIVISORS[name](own, lengths) == 1
+
+
+def tinker_config(**values):
+    return Config.model_validate({"hardware": {"lora_rank": 4}, **values})
+
+
+def test_quickstarts_settings_are_taken_with_adapters():
+    refuse_for_backend(tinker_config(), "tinker", 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"hardware": {}}, "lora_rank"),
+        ({"hardware": {"lora_rank": 4, "lora_alpha": 16}}, "hardware.lora_alpha"),
+        ({"training": {"temperature": 0.7}}, "training.temperature"),
+        ({"training": {"rollouts": False}}, "training.rollouts"),
+        ({"training": {"gradient_ratio_cap": 0.2}}, "training.gradient_ratio_cap"),
+        ({"channels": [{"name": "grpo"}, {"name": "sdpo", "jsd_beta": 0.2}]}, "jsd_beta"),
+        ({"channels": [{"name": "grpo"}, {"name": "sdpo", "source": "rollouts"}]}, "teacher"),
+        ({"channels": [{"name": "grpo"}, {"name": "tests.e2e.own_channel:StayClose", "weight": 1}]}, "StayClose"),
+    ],
+)
+def test_what_a_server_cannot_do_is_refused(values, told):
+    with pytest.raises(UsageError, match=told):
+        refuse_for_backend(tinker_config(**values), "tinker", 1)
+
+
+def test_an_address_goes_with_the_backends_that_have_one():
+    with pytest.raises(UsageError, match="--url"):
+        refuse_unknown_backend("trl", url="http://127.0.0.1:1")
+    with pytest.raises(UsageError, match="trains on a server"):
+        refuse_unknown_backend("tinker")
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_what_an_engine_cannot_do_stands_in_the_card(name):
+    counts = {"backend": name, "hinted_sites": 1, "pairs": 1}
+    card = model_card(Config(), counts, lost_by(name))
+    assert all(f"- {sentence}" in card for sentence in lost_by(name))
+    assert ("cannot do" in card) == bool(lost_by(name))
+
+
+def test_a_tinker_server_loses_distributions_and_the_cap():
+    told = " ".join(lost_by("tinker"))
+    assert "whole distributions" in told and "gradient-ratio cap" in told

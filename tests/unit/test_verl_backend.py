@@ -1,0 +1,125 @@
+"""What the verl backend does without verl: overrides, what each step learns from stored traces, columns, refusals."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from composer_replication.config import Config
+from composer_replication.environments.protocol import EpisodeLimits
+from composer_replication.errors import UsageError
+from composer_replication.losses.sampled import preference_slopes, sampled_terms
+from composer_replication.objective import SdpoSettings, TrdpoSettings
+from composer_replication.training.backends import refuse_unknown_backend
+from composer_replication.training.backends.verl.lesson_rows import Columns, pair_columns, site_columns
+from composer_replication.training.backends.verl.overrides import VerlJob, overrides
+from composer_replication.training.backends.verl.stored_steps import read_steps, stored_steps, write_steps
+from composer_replication.training.planning.refusals import refuse_for_backend
+from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
+
+PAIR = PairTokens([1, 2], [3, 4], [5], -1.0, -2.0, 0.1)
+EXAMPLE = TraceExample([1, 2, 3, 4], [0, 0, 1, 1], 0.0, [SiteTokens(2, 4, [1, 9, 2])], [PAIR], trace_id="t")
+
+
+def config_of(sdpo=None, **sections):
+    channels = [{"name": "grpo"}, {"name": "sdpo", "teacher": "live", **(sdpo or {})}, {"name": "trdpo", "weight": 0.5}]
+    return Config.model_validate({"channels": channels, **sections})
+
+
+def chosen(config, folder="runs/a b", **job):
+    limits = EpisodeLimits(turns=2, observation_tokens=8)
+    made = overrides(config, VerlJob(Path(folder), Path("model"), 2, 100, limits, {"VERL_X": "1"}, **job), "head:6379")
+    return dict(override.split("=", 1) for override in made)
+
+
+def test_overrides_follow_the_config_and_quote_paths():
+    found = chosen(config_of(training={"max_turn_tokens": 12, "learning_rate": 1e-3}), folder="runs/it's [a] b")
+    assert found["data.max_response_length"] == "40"
+    assert found["actor_rollout_ref.actor.optim.lr"] == "0.001"
+    assert found["+composer.folder"] == r"'runs/it\'s [a] b'"
+    assert found["+ray_kwargs.ray_init.address"] == "'head:6379'"
+    assert found["+ray_kwargs.ray_init.runtime_env.env_vars.VERL_X"] == "'1'"
+
+
+def test_products_are_in_float32_where_nothing_casts():
+    key = "+actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype"
+    assert chosen(config_of(), on_gpu=False)[key] == "'fp32'"
+    assert chosen(config_of(), on_gpu=True)[key] == "'bf16'"
+
+
+def test_what_a_step_learns_from_stored_traces_survives_its_file(tmp_path):
+    config = config_of(training={"steps": 4}, sdpo={"schedule": {"warmup_share": 0.5}})
+    write_steps(tmp_path / "steps", stored_steps(config, [EXAMPLE]))
+    steps = read_steps(tmp_path / "steps")
+    assert [step.sdpo_weight for step in steps] == pytest.approx([0.05, 0.1, 0.1, 0.1])
+    assert [(site.context, site.turn) for site in steps[3].sites] == [([1, 2], [3, 4])]
+    assert steps[3].pairs == [PAIR]
+
+
+def test_channels_without_a_weight_ask_for_nothing():
+    config = Config.model_validate({"channels": [{"name": "grpo"}], "training": {"steps": 1}})
+    (step,) = stored_steps(config, [EXAMPLE])
+    assert not (step.sites or step.pairs or step.sdpo_weight or step.trdpo_weight)
+
+
+def test_a_site_that_the_hint_does_not_disfavour_is_dropped_and_counted():
+    columns = [Columns.empty(4), Columns.empty(2)]
+    own, better, worse = torch.tensor([-1.0, -1.0]), torch.tensor([-0.5, -0.5]), torch.tensor([-2.0, -3.0])
+    told = site_columns(columns, [(0, 1, 3), (1, 0, 2)], [own, own], [worse, better], 0.6, SdpoSettings())
+    assert columns[0].weight.tolist() == pytest.approx([0, 0.15, 0.15, 0])
+    assert columns[0].teacher.tolist() == [0, -2, -3, 0]
+    assert not columns[1].weight.any()
+    assert (told["composer/sdpo_sites"], told["composer/sdpo_dropped"]) == (2, 1)
+    assert told["composer/sdpo_divergence"] == pytest.approx((1.25 + 0.125) / 2)
+
+
+def test_columns_of_a_pair_push_both_sides_apart():
+    scores = [torch.tensor([-1.0, -2.0]), torch.tensor([-1.5])]
+    _, (chosen_side, rejected_side) = pair_columns(scores, [PAIR], 0.5, TrdpoSettings())
+    assert chosen_side.slope.tolist() == pytest.approx([chosen_side.slope[0].item()] * 2)
+    assert chosen_side.slope[0] < 0 < rejected_side.slope[0]
+
+
+def test_tokens_without_weight_or_slope_add_nothing_even_where_they_are_not_finite():
+    broken = torch.tensor([float("-inf"), -1.0], requires_grad=True)
+    terms = sampled_terms(broken, torch.zeros(2), torch.tensor([0.0, 2.0]), torch.tensor([0.0, 3.0]))
+    assert [term.item() for term in terms] == [1.0, -3.0]
+    (gradient,) = torch.autograd.grad(sum(terms), [broken])
+    assert gradient.tolist() == [0.0, 1.0]
+
+
+def test_imitation_alone_has_no_slope_at_the_rejected_side():
+    one = torch.ones(1)
+    found = preference_slopes(
+        -one, -one, -one, -one, chosen_tokens_B=one, rejected_tokens_B=one, sft_only=True, nll_weight=1.0
+    )
+    assert (found.chosen_B.item(), found.rejected_B.item()) == (-1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        (config_of(training={"token_weights": True}), "token_weights"),
+        (config_of(training={"dynamic_sampling_rounds": 1}), "dynamic_sampling_rounds"),
+        (config_of(training={"temperature": 0.7}), "temperature"),
+        (config_of(hardware={"lora_rank": 4}), "lora_rank"),
+        (config_of(sdpo={"source": "rollouts", "teacher": "ema"}), "second policy"),
+        (config_of(sdpo={"source": "rollouts", "sibling_hints": "outcome"}), "sibling_hints"),
+        (config_of(sdpo={"top_k": 4}), "top_k"),
+    ],
+)
+def test_what_verl_does_not_do_is_refused(config, named):
+    with pytest.raises(UsageError, match=named):
+        refuse_for_backend(config, "verl", 1)
+
+
+def test_verl_takes_the_defaults():
+    refuse_for_backend(config_of(), "verl", 1)
+
+
+def test_an_option_of_one_backend_is_refused_by_the_others():
+    refuse_unknown_backend("verl", url=None, ray_address="head:6379", override=("a=b",))
+    with pytest.raises(UsageError, match="--ray-address"):
+        refuse_unknown_backend("trl", ray_address="head:6379")
+    with pytest.raises(UsageError, match="--url"):
+        refuse_unknown_backend("tinker")
