@@ -58,8 +58,15 @@ def test_records_open_from_lists_with_filters(offline):
     expect(page.locator("h1")).to_have_text("✕ type error")
     expect(page.locator(".columns article")).to_have_count(3)
     expect(page.get_by_label("blind")).to_have_count(0)
-    page.get_by_role("link", name="pair type error").first.click()
+    page.locator(".facts").get_by_role("link", name="type error").click()
     expect(page.locator(".side.good")).to_contain_text("look")
+
+
+@pytest.mark.parametrize(("link", "total"), [("no majority 1", "1"), ("doubtful pairs: 1", "1")])
+def test_a_number_of_the_funnel_opens_as_many_rows(offline, link, total):
+    offline.page.get_by_role("navigation").get_by_role("link", name="Run").click()
+    offline.page.get_by_role("link", name=link).click()
+    expect(offline.page.locator(".filters .total")).to_have_text(total)
 
 
 def test_a_transcript_goes_on_past_its_first_window_and_shows_glyphs(offline):
