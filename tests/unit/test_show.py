@@ -45,7 +45,7 @@ KINDS = {
     "trace": "claude_code 1.0.108: 10 turns",
     "site": "type_error, fault of the policy, by claude_code/input_validation",
     "hint": "Reminder: Task needs the argument prompt",
-    "pair": 'prompt: "look" over null',
+    "pair": 'prompt: "look" over absent',
     "rollout": "step 1, reward 1, 2 sampled tokens, task/1",
     "finding": "rm tests/test_a.py",
 }
