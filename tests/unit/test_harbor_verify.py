@@ -1,6 +1,8 @@
 """What a Harbor folder's own verifier runs, and on which files."""
 
+import fcntl
 import os
+import time
 
 import pytest
 
@@ -91,3 +93,12 @@ def test_a_tree_that_was_used_is_made_new_again(tmp_path):
     (repository / "pkg/c.py").unlink()
     assert prepared(tmp_path) == {"a.py": "new", FILE: "trusted"}
     assert sorted(os.listdir(tree)) == ["a.py", "tests"]
+
+
+def test_a_process_with_a_thousand_open_files_is_answered():
+    reader, writer = os.pipe()
+    high = fcntl.fcntl(reader, fcntl.F_DUPFD, 1024)
+    os.close(reader)
+    with os.fdopen(writer, "wb") as told:
+        told.write(b"{}\n")
+    assert harbor_verify.read_until(high, time.monotonic() + 5) == b"{}\n"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-import select
+import selectors
 import shutil
 import signal
 import sys
@@ -211,8 +211,10 @@ class OutcomesOfTests:
 def read_until(pipe: int, deadline: float) -> bytes:
     """The line, or what there is of it at the deadline."""
     text = b""
-    with os.fdopen(pipe, "rb", buffering=0) as records:
-        while not text.endswith(b"\n") and select.select([records], [], [], max(0.0, deadline - time.monotonic()))[0]:
+    # Not `select`, which takes no descriptor above 1,023.
+    with os.fdopen(pipe, "rb", buffering=0) as records, selectors.DefaultSelector() as waiting:
+        waiting.register(records, selectors.EVENT_READ)
+        while not text.endswith(b"\n") and waiting.select(max(0.0, deadline - time.monotonic())):
             part = os.read(pipe, 1 << 16)
             if not part:
                 break
