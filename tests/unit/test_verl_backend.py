@@ -21,8 +21,8 @@ PAIR = PairTokens([1, 2], [3, 4], [5], -1.0, -2.0, 0.1)
 EXAMPLE = TraceExample([1, 2, 3, 4], [0, 0, 1, 1], 0.0, [SiteTokens(2, 4, [1, 9, 2])], [PAIR], trace_id="t")
 
 
-def config_of(sdpo=None, **sections):
-    channels = [{"name": "grpo"}, {"name": "sdpo", "teacher": "live", **(sdpo or {})}, {"name": "trdpo", "weight": 0.5}]
+def config_of(sdpo=None, grpo=None, **sections):
+    channels = [{"name": "grpo", **(grpo or {})}, {"name": "sdpo", "teacher": "live", **(sdpo or {})}, {"name": "trdpo", "weight": 0.5}]
     return Config.model_validate({"channels": channels, **sections})
 
 
@@ -106,6 +106,8 @@ def test_imitation_alone_has_no_slope_at_the_rejected_side():
         (config_of(sdpo={"source": "rollouts", "teacher": "ema"}), "second policy"),
         (config_of(sdpo={"source": "rollouts", "sibling_hints": "outcome"}), "sibling_hints"),
         (config_of(sdpo={"top_k": 4}), "top_k"),
+        (config_of(grpo={"weight": 0.5}), "weight of the channel grpo"),
+        (config_of(grpo={"schedule": {"warmup_share": 0.5}}), "schedule of the channel grpo"),
     ],
 )
 def test_what_verl_does_not_do_is_refused(config, named):
