@@ -16,6 +16,7 @@ from composer_replication.training.backends.verl.overrides import VerlJob, overr
 from composer_replication.training.backends.verl.stored_steps import read_steps, stored_steps, write_steps
 from composer_replication.training.planning.refusals import refuse_for_backend
 from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
+from composer_replication.training.train_verl import reason_in, saved_start
 
 PAIR = PairTokens([1, 2], [3, 4], [5], -1.0, -2.0, 0.1)
 EXAMPLE = TraceExample([1, 2, 3, 4], [0, 0, 1, 1], 0.0, [SiteTokens(2, 4, [1, 9, 2])], [PAIR], trace_id="t")
@@ -94,6 +95,39 @@ def test_imitation_alone_has_no_slope_at_the_rejected_side():
         -one, -one, -one, -one, chosen_tokens_B=one, rejected_tokens_B=one, sft_only=True, nll_weight=1.0
     )
     assert (found.chosen_B.item(), found.rejected_B.item()) == (-1.0, 0.0)
+
+
+class StoppedOnce:
+    """A policy whose first saving ends halfway."""
+
+    def __init__(self):
+        self.files = iter([["config"], ["config", "weights"]])
+
+    def save(self, folder):
+        folder.mkdir(exist_ok=True)
+        files = next(self.files)
+        for name in files:
+            (folder / name).touch()
+        if len(files) == 1:
+            raise KeyboardInterrupt
+
+
+def test_a_model_that_was_saved_by_half_is_saved_again(tmp_path):
+    policy = StoppedOnce()
+    with pytest.raises(KeyboardInterrupt):
+        saved_start(policy, tmp_path)
+    assert not (tmp_path / "start").exists()
+    for _ in range(2):
+        assert sorted(path.name for path in saved_start(policy, tmp_path).iterdir()) == ["config", "weights"]
+
+
+def test_the_reason_is_of_this_attempt(tmp_path):
+    log = tmp_path / "verl.log"
+    earlier = "ValueError: é of the first attempt\n"
+    log.write_text(earlier + "killed\n", encoding="utf-8")
+    assert reason_in(log, len(earlier.encode())) == "killed"
+    assert reason_in(log, 0).startswith("ValueError")
+    assert reason_in(log, log.stat().st_size) == "it wrote nothing"
 
 
 @pytest.mark.parametrize(

@@ -123,15 +123,23 @@ def prepared_job(
     write_steps(own / STEPS_FILE, stored_steps(config, stored))
     tasks = training_tasks(environment, config)
     write_tasks(own / TASKS_FILE, tasks)
-    if not (own / "start").exists():
-        policy.save(own / "start")
+    start = saved_start(policy, own)
     longest = max(len(policy.tokens.prompt(task.messages)) for task in tasks)
     attempt = len(list(own.glob("metrics-*.jsonl")))
     env = {name: value for name, value in os.environ.items() if name.startswith("VERL_")}
     env |= {"VERL_FILE_LOGGER_PATH": str(own / f"metrics-{attempt}.jsonl"), "TOKENIZERS_PARALLELISM": "false"}
     on_gpu = torch.cuda.is_available()
     ranks = torch.cuda.device_count() if on_gpu else 1
-    return VerlJob(own, own / "start", ranks, longest, environment.limits, env, on_gpu)
+    return VerlJob(own, start, ranks, longest, environment.limits, env, on_gpu)
+
+
+def saved_start(policy: Policy, own: Path) -> Path:
+    """The model that verl starts from, whole or not at all: whoever was stopped while saving saves again."""
+    start, partial = own / "start", own / "start.partial"
+    if not start.exists():
+        policy.save(partial)
+        partial.rename(start)
+    return start
 
 
 def refuse_no_accelerator() -> None:
@@ -164,6 +172,7 @@ def _run(chosen: Sequence[str], job: VerlJob, steps: int, progress: Progress) ->
     command = [sys.executable, "-m", "verl.trainer.main_ppo", *chosen, f"hydra.run.dir={job.folder / 'hydra'}"]
     log = job.folder / "verl.log"
     with log.open("ab") as out:
+        begun = out.tell()
         verl = subprocess.Popen(  # noqa: S603  # our own interpreter
             command, stdout=out, stderr=out, env={**os.environ, **job.env}, cwd=job.folder, start_new_session=True
         )
@@ -182,7 +191,7 @@ def _run(chosen: Sequence[str], job: VerlJob, steps: int, progress: Progress) ->
     if verl.returncode:
         saved = steps_done(job.folder)
         raise RecomposeError(
-            f"verl ended with {verl.returncode} after step {told}: {_reason(log)}",
+            f"verl ended with {verl.returncode} after step {told}: {reason_in(log, begun)}",
             f"read {quoted(log)}; the same command goes on from step {saved}",
         )
 
@@ -199,9 +208,9 @@ def _end(verl: subprocess.Popen[bytes]) -> None:
             continue
 
 
-def _reason(log: Path) -> str:
-    """The last error that the log names."""
-    lines = log.read_text(errors="replace").splitlines()
+def reason_in(log: Path, begun: int) -> str:
+    """The last error that the log names from its byte `begun` on; before that it is of other attempts."""
+    lines = log.read_bytes()[begun:].decode(errors="replace").splitlines()
     errors = [line for line in lines if "Error: " in line or line.startswith("ray.exceptions")]
     return (errors or lines or ["it wrote nothing"])[-1].strip()[:400]
 
