@@ -1,5 +1,6 @@
 """What the verl backend does without verl: overrides, what each step learns from stored traces, columns, refusals."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,19 +12,28 @@ from composer_replication.errors import UsageError
 from composer_replication.losses.sampled import preference_slopes, sampled_terms
 from composer_replication.objective import SdpoSettings, TrdpoSettings
 from composer_replication.training.backends import refuse_unknown_backend
-from composer_replication.training.backends.verl.lesson_rows import Columns, pair_columns, site_columns
+from composer_replication.training.backends.verl.lesson_rows import (
+    Columns,
+    pair_columns,
+    site_columns,
+    told_of_rollouts,
+)
 from composer_replication.training.backends.verl.overrides import VerlJob, overrides
 from composer_replication.training.backends.verl.stored_steps import read_steps, stored_steps, write_steps
 from composer_replication.training.planning.refusals import refuse_for_backend
 from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
-from composer_replication.training.train_verl import reason_in, saved_start
+from composer_replication.training.train_verl import entries_of, reason_in, saved_start
 
 PAIR = PairTokens([1, 2], [3, 4], [5], -1.0, -2.0, 0.1)
 EXAMPLE = TraceExample([1, 2, 3, 4], [0, 0, 1, 1], 0.0, [SiteTokens(2, 4, [1, 9, 2])], [PAIR], trace_id="t")
 
 
 def config_of(sdpo=None, grpo=None, **sections):
-    channels = [{"name": "grpo", **(grpo or {})}, {"name": "sdpo", "teacher": "live", **(sdpo or {})}, {"name": "trdpo", "weight": 0.5}]
+    channels = [
+        {"name": "grpo", **(grpo or {})},
+        {"name": "sdpo", "teacher": "live", **(sdpo or {})},
+        {"name": "trdpo", "weight": 0.5},
+    ]
     return Config.model_validate({"channels": channels, **sections})
 
 
@@ -72,6 +82,23 @@ def test_a_site_that_the_hint_does_not_disfavour_is_dropped_and_counted():
     assert not columns[1].weight.any()
     assert (told["composer/sdpo_sites"], told["composer/sdpo_dropped"]) == (2, 1)
     assert told["composer/sdpo_divergence"] == pytest.approx((1.25 + 0.125) / 2)
+    assert told["composer/sdpo_loss"] == pytest.approx(1.25 / 2)
+
+
+def test_the_loss_of_channel_2_is_told_after_its_gates(tmp_path):
+    data = {"composer/sdpo_loss": 0.5, "composer/sdpo_divergence": 2.0}
+    (tmp_path / "metrics-0.jsonl").write_text(json.dumps({"step": 1, "data": data}))
+    (entry,) = entries_of(tmp_path)
+    assert (entry["channel/sdpo"], entry["composer/sdpo_divergence"]) == (0.5, 2.0)
+
+
+def test_a_step_without_sites_tells_so_and_why():
+    assert told_of_rollouts([[], [("too_long", 2)], [("too_long", 1), ("kind_off", 1)]]) == {
+        "composer/sdpo_sites": 0,
+        "composer/sdpo_dropped": 0,
+        "composer/sdpo_left_out/kind_off": 1,
+        "composer/sdpo_left_out/too_long": 3,
+    }
 
 
 def test_columns_of_a_pair_push_both_sides_apart():

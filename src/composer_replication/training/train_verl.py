@@ -66,7 +66,7 @@ def train(
     refuse_unknown_overrides(chosen)
     if steps_done(own) < config.training.steps:
         _run(chosen, job, config.training.steps, progress)
-    entries = list(_entries(own))
+    entries = list(entries_of(own))
     write_atomically(folder / "metrics.jsonl", "".join(json.dumps(entry) + "\n" for entry in entries))
     trained = own / "checkpoints" / f"global_step_{config.training.steps}" / "actor" / "huggingface"
     policy.model = load_saved_policy(trained, policy.name, config.hardware.weights).model
@@ -182,7 +182,7 @@ def _run(chosen: Sequence[str], job: VerlJob, steps: int, progress: Progress) ->
         try:
             while verl.poll() is None:
                 time.sleep(LOOK_S)
-                for entry in _entries(job.folder):
+                for entry in entries_of(job.folder):
                     if entry["step"] > told:
                         told = entry["step"]
                         progress.step(told, steps, f"reward {entry.get('reward', 0.0):.2f}")
@@ -221,7 +221,7 @@ def steps_done(own: Path) -> int:
     return int(latest.read_text()) if latest.exists() else 0
 
 
-def _entries(own: Path) -> Iterator[dict[str, Any]]:
+def entries_of(own: Path) -> Iterator[dict[str, Any]]:
     """verl's lines in our words, by step. It begins its file anew at each start, so each attempt has its own."""
     by_step: dict[int, dict[str, Any]] = {}
     for path in sorted(own.glob("metrics-*.jsonl"), key=lambda path: int(path.stem.rpartition("-")[2])):
@@ -238,7 +238,7 @@ def _entries(own: Path) -> Iterator[dict[str, Any]]:
             "loss": data.get("actor/loss", data.get("actor/pg_loss")),
             "grad_norm": data.get("actor/grad_norm"),
             "channel/policy": data.get("actor/pg_loss"),
-            "channel/sdpo": data.get("composer/sdpo_divergence"),
+            "channel/sdpo": data.get("composer/sdpo_loss"),
             "channel/replay": data.get("composer/replay_loss"),
             "reward": data.get("critic/score/mean"),
             "entropy": data.get("actor/entropy"),

@@ -8,7 +8,8 @@ Gate G3 drops a site where the hint does not make the turn less likely; a droppe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -45,25 +46,36 @@ def site_columns(
     weight: float,
     settings: SdpoSettings,
 ) -> dict[str, float]:
-    """Fills in the turns that lie at (row, start, end). Tells how far policy and teacher are apart, before any gate."""
+    """Fills in the turns that lie at (row, start, end). The divergence that it tells is before any gate, the loss is of
+    what is left, without the channel's weight."""
     if not at:
         return {}
     apart: list[float] = []
-    dropped = 0
+    kept: list[float] = []
     for (row, start, end), own, hinted in zip(at, policy, teacher, strict=True):
         apart.append(float((own - hinted).square().mean() / 2))
         is_finite = bool(own.isfinite().all() and hinted.isfinite().all())
         if is_finite and (hinted.mean() < own.mean() or not settings.require_disfavour):
             columns[row].teacher[start:end] = hinted
             columns[row].weight[start:end] += weight / ((end - start) * len(at))
-        else:
-            dropped += 1
+            kept.append(apart[-1])
     return {
+        "composer/sdpo_loss": sum(kept) / len(at),
         "composer/sdpo_divergence": sum(apart) / len(apart),
         "composer/sdpo_sites": float(len(at)),
-        "composer/sdpo_dropped": float(dropped),
+        "composer/sdpo_dropped": float(len(at) - len(kept)),
         "composer/sdpo_weight": weight,
     }
+
+
+def told_of_rollouts(left_out: Iterable[Iterable[tuple[str, int]]]) -> dict[str, float]:
+    """Before any site is scored, so that a step without sites tells that too. `left_out` has each rollout's turns that
+    became no site, by reason."""
+    counts: Counter[str] = Counter()
+    for of_rollout in left_out:
+        counts.update(dict(of_rollout))
+    told = {f"composer/sdpo_left_out/{reason}": float(turns) for reason, turns in sorted(counts.items())}
+    return {"composer/sdpo_sites": 0.0, "composer/sdpo_dropped": 0.0, **told}
 
 
 def pair_columns(
