@@ -18,7 +18,7 @@ from composer_replication.training.backends.verl.lesson_rows import (
     site_columns,
     told_of_rollouts,
 )
-from composer_replication.training.backends.verl.overrides import VerlJob, overrides
+from composer_replication.training.backends.verl.overrides import VerlJob, overrides, refuse_fixed_overrides
 from composer_replication.training.backends.verl.stored_steps import read_steps, stored_steps, write_steps
 from composer_replication.training.planning.refusals import refuse_for_backend
 from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
@@ -50,6 +50,42 @@ def test_overrides_follow_the_config_and_quote_paths():
     assert found["+composer.folder"] == r"'runs/it\'s [a] b'"
     assert found["+ray_kwargs.ray_init.address"] == "'head:6379'"
     assert found["+ray_kwargs.ray_init.runtime_env.env_vars.VERL_X"] == "'1'"
+
+
+@pytest.mark.parametrize(
+    ("folder", "written"),
+    [
+        (r"a\b", r"'a\b'"),
+        ("runs/${oc.env:SECRET}/x", r"'runs/\${oc.env:SECRET}/x'"),
+        (r"a\${b}", r"'a\\\${b}'"),
+        (r"it\'s", r"'it\\\'s'"),
+        ("a\\", r"'a\\'"),
+        ("$a{b", "'$a{b'"),
+    ],
+)
+def test_a_path_is_written_so_that_hydra_reads_it_as_it_is(folder, written):
+    assert chosen(config_of(), folder=folder)["+composer.folder"] == written
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "actor_rollout_ref.actor.ppo_mini_batch_size=1",
+        "++actor_rollout_ref.actor.shuffle=True",
+        "actor_rollout_ref.rollout.temperature=0.5",
+        "actor_rollout_ref.rollout={temperature:0.5}",
+        "trainer.v1.trainer_mode=sync",
+    ],
+)
+def test_an_override_of_what_our_trainer_takes_as_given_is_refused_while_it_has_a_channel(override):
+    key = override.partition("=")[0].lstrip("+")
+    with pytest.raises(UsageError, match=key):
+        refuse_fixed_overrides(config_of(sdpo={"weight": 0}), ["trainer.nnodes=2", override])
+    refuse_fixed_overrides(Config.model_validate({"channels": [{"name": "grpo"}]}), [override])
+
+
+def test_other_overrides_are_taken():
+    refuse_fixed_overrides(config_of(), ["actor_rollout_ref.actor.shuffle_other=1", "data.shuffle=True"])
 
 
 def test_products_are_in_float32_where_nothing_casts():

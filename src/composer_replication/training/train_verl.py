@@ -28,7 +28,15 @@ from composer_replication.runs import write_atomically
 
 from . import processes
 from .backends import lost_by
-from .backends.verl.overrides import CONFIG_FILE, STEPS_FILE, TASKS_FILE, VerlJob, overrides, refuse_unknown_overrides
+from .backends.verl.overrides import (
+    CONFIG_FILE,
+    STEPS_FILE,
+    TASKS_FILE,
+    VerlJob,
+    overrides,
+    refuse_fixed_overrides,
+    refuse_unknown_overrides,
+)
 from .backends.verl.stored_steps import stored_steps, write_steps
 from .models.loading import Policy, load_saved_policy
 from .planning.refusals import refuse_for_backend, refuse_what_would_do_nothing
@@ -55,6 +63,7 @@ def train(
 ) -> list[TrainingStep]:
     refuse_what_would_do_nothing(config, processes.number())
     refuse_for_backend(config, "verl", processes.number())
+    refuse_fixed_overrides(config, override)
     refuse_no_accelerator()
     refuse_missing_plugin()
     warn_of_stuck_weights(policy.model, config, progress)
@@ -169,7 +178,7 @@ def write_tasks(path: Path, tasks: Sequence[EnvironmentTask]) -> None:
 
 
 def _run(chosen: Sequence[str], job: VerlJob, steps: int, progress: Progress) -> None:
-    command = [sys.executable, "-m", "verl.trainer.main_ppo", *chosen, f"hydra.run.dir={job.folder / 'hydra'}"]
+    command = [sys.executable, "-m", "verl.trainer.main_ppo", *chosen]
     log = job.folder / "verl.log"
     with log.open("ab") as out:
         begun = out.tell()
