@@ -121,6 +121,18 @@ def test_a_site_that_the_hint_does_not_disfavour_is_dropped_and_counted():
     assert told["composer/sdpo_loss"] == pytest.approx(1.25 / 2)
 
 
+@pytest.mark.parametrize("broken", ["own", "hinted"])
+def test_a_site_that_is_not_finite_is_dropped_and_spoils_no_figure(broken):
+    sides = {"own": [-1.0, -1.0], "hinted": [-2.0, -3.0]}
+    bad = {**sides, broken: [-1.0, float("-inf")]}
+    columns = [Columns.empty(2), Columns.empty(2)]
+    own, hinted = ([torch.tensor(found[side]) for found in (sides, bad)] for side in ("own", "hinted"))
+    told = site_columns(columns, [(0, 0, 2), (1, 0, 2)], own, hinted, 0.6, SdpoSettings(require_disfavour=False))
+    assert not columns[1].weight.any() and not columns[1].teacher.any()
+    assert told["composer/sdpo_dropped"] == 1
+    assert (told["composer/sdpo_divergence"], told["composer/sdpo_loss"]) == pytest.approx((1.25, 1.25 / 2))
+
+
 def test_the_loss_of_channel_2_is_told_after_its_gates(tmp_path):
     data = {"composer/sdpo_loss": 0.5, "composer/sdpo_divergence": 2.0}
     (tmp_path / "metrics-0.jsonl").write_text(json.dumps({"step": 1, "data": data}))

@@ -3,7 +3,8 @@
     L2 = Σ over sites of the mean over the turn's tokens of ½ (log π − log π(hinted))² / number of sites
     L3 = the preference loss over pairs, as the slope of each side's log-probability at the policy as it is
 
-Gate G3 drops a site where the hint does not make the turn less likely; a dropped site still counts in the denominator.
+Gate G3 drops a site where the hint does not make the turn less likely; one with a log-probability that is not finite is
+dropped too. A dropped site still counts in the denominator.
 """
 
 from __future__ import annotations
@@ -46,22 +47,24 @@ def site_columns(
     weight: float,
     settings: SdpoSettings,
 ) -> dict[str, float]:
-    """Fills in the turns that lie at (row, start, end). The divergence that it tells is before any gate, the loss is of
-    what is left, without the channel's weight."""
+    """Fills in the turns that lie at (row, start, end). Tells the divergence of all finite ones, and the loss of those
+    that the gate leaves, without the channel's weight."""
     if not at:
         return {}
     apart: list[float] = []
     kept: list[float] = []
     for (row, start, end), own, hinted in zip(at, policy, teacher, strict=True):
-        apart.append(float((own - hinted).square().mean() / 2))
-        is_finite = bool(own.isfinite().all() and hinted.isfinite().all())
-        if is_finite and (hinted.mean() < own.mean() or not settings.require_disfavour):
+        ratios = own - hinted
+        if not ratios.isfinite().all():
+            continue  # a token that one of the two rules out would be pulled at without end
+        apart.append(float(ratios.square().mean() / 2))
+        if ratios.sum() > 0 or not settings.require_disfavour:
             columns[row].teacher[start:end] = hinted
             columns[row].weight[start:end] += weight / ((end - start) * len(at))
             kept.append(apart[-1])
     return {
         "composer/sdpo_loss": sum(kept) / len(at),
-        "composer/sdpo_divergence": sum(apart) / len(apart),
+        "composer/sdpo_divergence": sum(apart) / max(1, len(apart)),
         "composer/sdpo_sites": float(len(at)),
         "composer/sdpo_dropped": float(len(at) - len(kept)),
         "composer/sdpo_weight": weight,
