@@ -74,7 +74,7 @@ def test_two_ranks_go_on_after_a_killed_rollout_worker_and_the_divergence_falls(
     _, steps = train(tmp_path, config, ranks=2)
     assert [step.step for step in steps] == [1, 2, 3]
     assert all(entry["composer/replay_pairs"] == 2 for entry in entries(tmp_path))
-    divergences = [step.channels["sdpo"] for step in steps]
+    divergences = [entry["composer/sdpo_divergence"] for entry in entries(tmp_path)]
     assert divergences[-1] < 0.8 * divergences[0]
 
 

@@ -92,6 +92,16 @@ def test_the_pulls_make_the_gradient_of_the_composite(alpha, beta):
         assert found.metrics["channel/sdpo"] == pytest.approx(terms["sdpo"].item(), rel=1e-9)
 
 
+def test_imitation_alone_pulls_at_the_chosen_side_only():
+    pair = PairTokens([1, 2], [3, 4], [5], -1.0, -2.0, 0.0)
+    channel = ReplayPreference(TrdpoSettings(weight=BETA, sft_only=True, nll_weight=1.0))
+    batch = ComposerDataCollator(0)([TraceExample([1, 2], [0, 1], 0.0, pairs=[pair])])
+    off = Distilling(SdpoSettings(weight=0.0), 0.0, None)
+    (chosen,) = sampled_step(reader(by_formula()), [], [], off, Preferring(channel, BETA, [pair], batch)).rows
+    assert chosen.ids == [1, 2, 3, 4]
+    assert chosen.pulls == pytest.approx([0, 0, BETA / 2, BETA / 2])
+
+
 def test_without_weights_the_rows_are_those_of_the_plain_engine():
     rolled = [Rolled(None, row.prompt, row.completion, row.mask) for row in CASE.rows]
     plain = policy_rows(rolled, [row.advantage for row in CASE.rows], 1.0)

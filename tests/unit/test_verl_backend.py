@@ -1,5 +1,6 @@
 """What the verl backend does without verl: overrides, what each step learns from stored traces, columns, refusals."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,18 +12,28 @@ from composer_replication.errors import UsageError
 from composer_replication.losses.sampled import preference_slopes, sampled_terms
 from composer_replication.objective import SdpoSettings, TrdpoSettings
 from composer_replication.training.backends import refuse_unknown_backend
-from composer_replication.training.backends.verl.lesson_rows import Columns, pair_columns, site_columns
-from composer_replication.training.backends.verl.overrides import VerlJob, overrides
+from composer_replication.training.backends.verl.lesson_rows import (
+    Columns,
+    pair_columns,
+    site_columns,
+    told_of_rollouts,
+)
+from composer_replication.training.backends.verl.overrides import VerlJob, overrides, refuse_fixed_overrides
 from composer_replication.training.backends.verl.stored_steps import read_steps, stored_steps, write_steps
 from composer_replication.training.planning.refusals import refuse_for_backend
 from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
+from composer_replication.training.train_verl import entries_of, reason_in, saved_start
 
 PAIR = PairTokens([1, 2], [3, 4], [5], -1.0, -2.0, 0.1)
 EXAMPLE = TraceExample([1, 2, 3, 4], [0, 0, 1, 1], 0.0, [SiteTokens(2, 4, [1, 9, 2])], [PAIR], trace_id="t")
 
 
-def config_of(sdpo=None, **sections):
-    channels = [{"name": "grpo"}, {"name": "sdpo", "teacher": "live", **(sdpo or {})}, {"name": "trdpo", "weight": 0.5}]
+def config_of(sdpo=None, grpo=None, **sections):
+    channels = [
+        {"name": "grpo", **(grpo or {})},
+        {"name": "sdpo", "teacher": "live", **(sdpo or {})},
+        {"name": "trdpo", "weight": 0.5},
+    ]
     return Config.model_validate({"channels": channels, **sections})
 
 
@@ -39,6 +50,42 @@ def test_overrides_follow_the_config_and_quote_paths():
     assert found["+composer.folder"] == r"'runs/it\'s [a] b'"
     assert found["+ray_kwargs.ray_init.address"] == "'head:6379'"
     assert found["+ray_kwargs.ray_init.runtime_env.env_vars.VERL_X"] == "'1'"
+
+
+@pytest.mark.parametrize(
+    ("folder", "written"),
+    [
+        (r"a\b", r"'a\b'"),
+        ("runs/${oc.env:SECRET}/x", r"'runs/\${oc.env:SECRET}/x'"),
+        (r"a\${b}", r"'a\\\${b}'"),
+        (r"it\'s", r"'it\\\'s'"),
+        ("a\\", r"'a\\'"),
+        ("$a{b", "'$a{b'"),
+    ],
+)
+def test_a_path_is_written_so_that_hydra_reads_it_as_it_is(folder, written):
+    assert chosen(config_of(), folder=folder)["+composer.folder"] == written
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "actor_rollout_ref.actor.ppo_mini_batch_size=1",
+        "++actor_rollout_ref.actor.shuffle=True",
+        "actor_rollout_ref.rollout.temperature=0.5",
+        "actor_rollout_ref.rollout={temperature:0.5}",
+        "trainer.v1.trainer_mode=sync",
+    ],
+)
+def test_an_override_of_what_our_trainer_takes_as_given_is_refused_while_it_has_a_channel(override):
+    key = override.partition("=")[0].lstrip("+")
+    with pytest.raises(UsageError, match=key):
+        refuse_fixed_overrides(config_of(sdpo={"weight": 0}), ["trainer.nnodes=2", override])
+    refuse_fixed_overrides(Config.model_validate({"channels": [{"name": "grpo"}]}), [override])
+
+
+def test_other_overrides_are_taken():
+    refuse_fixed_overrides(config_of(), ["actor_rollout_ref.actor.shuffle_other=1", "data.shuffle=True"])
 
 
 def test_products_are_in_float32_where_nothing_casts():
@@ -71,6 +118,35 @@ def test_a_site_that_the_hint_does_not_disfavour_is_dropped_and_counted():
     assert not columns[1].weight.any()
     assert (told["composer/sdpo_sites"], told["composer/sdpo_dropped"]) == (2, 1)
     assert told["composer/sdpo_divergence"] == pytest.approx((1.25 + 0.125) / 2)
+    assert told["composer/sdpo_loss"] == pytest.approx(1.25 / 2)
+
+
+@pytest.mark.parametrize("broken", ["own", "hinted"])
+def test_a_site_that_is_not_finite_is_dropped_and_spoils_no_figure(broken):
+    sides = {"own": [-1.0, -1.0], "hinted": [-2.0, -3.0]}
+    bad = {**sides, broken: [-1.0, float("-inf")]}
+    columns = [Columns.empty(2), Columns.empty(2)]
+    own, hinted = ([torch.tensor(found[side]) for found in (sides, bad)] for side in ("own", "hinted"))
+    told = site_columns(columns, [(0, 0, 2), (1, 0, 2)], own, hinted, 0.6, SdpoSettings(require_disfavour=False))
+    assert not columns[1].weight.any() and not columns[1].teacher.any()
+    assert told["composer/sdpo_dropped"] == 1
+    assert (told["composer/sdpo_divergence"], told["composer/sdpo_loss"]) == pytest.approx((1.25, 1.25 / 2))
+
+
+def test_the_loss_of_channel_2_is_told_after_its_gates(tmp_path):
+    data = {"composer/sdpo_loss": 0.5, "composer/sdpo_divergence": 2.0}
+    (tmp_path / "metrics-0.jsonl").write_text(json.dumps({"step": 1, "data": data}))
+    (entry,) = entries_of(tmp_path)
+    assert (entry["channel/sdpo"], entry["composer/sdpo_divergence"]) == (0.5, 2.0)
+
+
+def test_a_step_without_sites_tells_so_and_why():
+    assert told_of_rollouts([[], [("too_long", 2)], [("too_long", 1), ("kind_off", 1)]]) == {
+        "composer/sdpo_sites": 0,
+        "composer/sdpo_dropped": 0,
+        "composer/sdpo_left_out/kind_off": 1,
+        "composer/sdpo_left_out/too_long": 3,
+    }
 
 
 def test_columns_of_a_pair_push_both_sides_apart():
@@ -96,6 +172,39 @@ def test_imitation_alone_has_no_slope_at_the_rejected_side():
     assert (found.chosen_B.item(), found.rejected_B.item()) == (-1.0, 0.0)
 
 
+class StoppedOnce:
+    """A policy whose first saving ends halfway."""
+
+    def __init__(self):
+        self.files = iter([["config"], ["config", "weights"]])
+
+    def save(self, folder):
+        folder.mkdir(exist_ok=True)
+        files = next(self.files)
+        for name in files:
+            (folder / name).touch()
+        if len(files) == 1:
+            raise KeyboardInterrupt
+
+
+def test_a_model_that_was_saved_by_half_is_saved_again(tmp_path):
+    policy = StoppedOnce()
+    with pytest.raises(KeyboardInterrupt):
+        saved_start(policy, tmp_path)
+    assert not (tmp_path / "start").exists()
+    for _ in range(2):
+        assert sorted(path.name for path in saved_start(policy, tmp_path).iterdir()) == ["config", "weights"]
+
+
+def test_the_reason_is_of_this_attempt(tmp_path):
+    log = tmp_path / "verl.log"
+    earlier = "ValueError: é of the first attempt\n"
+    log.write_text(earlier + "killed\n", encoding="utf-8")
+    assert reason_in(log, len(earlier.encode())) == "killed"
+    assert reason_in(log, 0).startswith("ValueError")
+    assert reason_in(log, log.stat().st_size) == "it wrote nothing"
+
+
 @pytest.mark.parametrize(
     ("config", "named"),
     [
@@ -106,6 +215,8 @@ def test_imitation_alone_has_no_slope_at_the_rejected_side():
         (config_of(sdpo={"source": "rollouts", "teacher": "ema"}), "second policy"),
         (config_of(sdpo={"source": "rollouts", "sibling_hints": "outcome"}), "sibling_hints"),
         (config_of(sdpo={"top_k": 4}), "top_k"),
+        (config_of(grpo={"weight": 0.5}), "weight of the channel grpo"),
+        (config_of(grpo={"schedule": {"warmup_share": 0.5}}), "schedule of the channel grpo"),
     ],
 )
 def test_what_verl_does_not_do_is_refused(config, named):

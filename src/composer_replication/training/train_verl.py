@@ -28,7 +28,15 @@ from composer_replication.runs import write_atomically
 
 from . import processes
 from .backends import lost_by
-from .backends.verl.overrides import CONFIG_FILE, STEPS_FILE, TASKS_FILE, VerlJob, overrides, refuse_unknown_overrides
+from .backends.verl.overrides import (
+    CONFIG_FILE,
+    STEPS_FILE,
+    TASKS_FILE,
+    VerlJob,
+    overrides,
+    refuse_fixed_overrides,
+    refuse_unknown_overrides,
+)
 from .backends.verl.stored_steps import stored_steps, write_steps
 from .models.loading import Policy, load_saved_policy
 from .planning.refusals import refuse_for_backend, refuse_what_would_do_nothing
@@ -55,6 +63,7 @@ def train(
 ) -> list[TrainingStep]:
     refuse_what_would_do_nothing(config, processes.number())
     refuse_for_backend(config, "verl", processes.number())
+    refuse_fixed_overrides(config, override)
     refuse_no_accelerator()
     refuse_missing_plugin()
     warn_of_stuck_weights(policy.model, config, progress)
@@ -66,7 +75,7 @@ def train(
     refuse_unknown_overrides(chosen)
     if steps_done(own) < config.training.steps:
         _run(chosen, job, config.training.steps, progress)
-    entries = list(_entries(own))
+    entries = list(entries_of(own))
     write_atomically(folder / "metrics.jsonl", "".join(json.dumps(entry) + "\n" for entry in entries))
     trained = own / "checkpoints" / f"global_step_{config.training.steps}" / "actor" / "huggingface"
     policy.model = load_saved_policy(trained, policy.name, config.hardware.weights).model
@@ -123,15 +132,23 @@ def prepared_job(
     write_steps(own / STEPS_FILE, stored_steps(config, stored))
     tasks = training_tasks(environment, config)
     write_tasks(own / TASKS_FILE, tasks)
-    if not (own / "start").exists():
-        policy.save(own / "start")
+    start = saved_start(policy, own)
     longest = max(len(policy.tokens.prompt(task.messages)) for task in tasks)
     attempt = len(list(own.glob("metrics-*.jsonl")))
     env = {name: value for name, value in os.environ.items() if name.startswith("VERL_")}
     env |= {"VERL_FILE_LOGGER_PATH": str(own / f"metrics-{attempt}.jsonl"), "TOKENIZERS_PARALLELISM": "false"}
     on_gpu = torch.cuda.is_available()
     ranks = torch.cuda.device_count() if on_gpu else 1
-    return VerlJob(own, own / "start", ranks, longest, environment.limits, env, on_gpu)
+    return VerlJob(own, start, ranks, longest, environment.limits, env, on_gpu)
+
+
+def saved_start(policy: Policy, own: Path) -> Path:
+    """The model that verl starts from, whole or not at all: whoever was stopped while saving saves again."""
+    start, partial = own / "start", own / "start.partial"
+    if not start.exists():
+        policy.save(partial)
+        partial.rename(start)
+    return start
 
 
 def refuse_no_accelerator() -> None:
@@ -161,9 +178,10 @@ def write_tasks(path: Path, tasks: Sequence[EnvironmentTask]) -> None:
 
 
 def _run(chosen: Sequence[str], job: VerlJob, steps: int, progress: Progress) -> None:
-    command = [sys.executable, "-m", "verl.trainer.main_ppo", *chosen, f"hydra.run.dir={job.folder / 'hydra'}"]
+    command = [sys.executable, "-m", "verl.trainer.main_ppo", *chosen]
     log = job.folder / "verl.log"
     with log.open("ab") as out:
+        begun = out.tell()
         verl = subprocess.Popen(  # noqa: S603  # our own interpreter
             command, stdout=out, stderr=out, env={**os.environ, **job.env}, cwd=job.folder, start_new_session=True
         )
@@ -173,7 +191,7 @@ def _run(chosen: Sequence[str], job: VerlJob, steps: int, progress: Progress) ->
         try:
             while verl.poll() is None:
                 time.sleep(LOOK_S)
-                for entry in _entries(job.folder):
+                for entry in entries_of(job.folder):
                     if entry["step"] > told:
                         told = entry["step"]
                         progress.step(told, steps, f"reward {entry.get('reward', 0.0):.2f}")
@@ -182,7 +200,7 @@ def _run(chosen: Sequence[str], job: VerlJob, steps: int, progress: Progress) ->
     if verl.returncode:
         saved = steps_done(job.folder)
         raise RecomposeError(
-            f"verl ended with {verl.returncode} after step {told}: {_reason(log)}",
+            f"verl ended with {verl.returncode} after step {told}: {reason_in(log, begun)}",
             f"read {quoted(log)}; the same command goes on from step {saved}",
         )
 
@@ -199,9 +217,9 @@ def _end(verl: subprocess.Popen[bytes]) -> None:
             continue
 
 
-def _reason(log: Path) -> str:
-    """The last error that the log names."""
-    lines = log.read_text(errors="replace").splitlines()
+def reason_in(log: Path, begun: int) -> str:
+    """The last error that the log names from its byte `begun` on; before that it is of other attempts."""
+    lines = log.read_bytes()[begun:].decode(errors="replace").splitlines()
     errors = [line for line in lines if "Error: " in line or line.startswith("ray.exceptions")]
     return (errors or lines or ["it wrote nothing"])[-1].strip()[:400]
 
@@ -212,7 +230,7 @@ def steps_done(own: Path) -> int:
     return int(latest.read_text()) if latest.exists() else 0
 
 
-def _entries(own: Path) -> Iterator[dict[str, Any]]:
+def entries_of(own: Path) -> Iterator[dict[str, Any]]:
     """verl's lines in our words, by step. It begins its file anew at each start, so each attempt has its own."""
     by_step: dict[int, dict[str, Any]] = {}
     for path in sorted(own.glob("metrics-*.jsonl"), key=lambda path: int(path.stem.rpartition("-")[2])):
@@ -229,7 +247,7 @@ def _entries(own: Path) -> Iterator[dict[str, Any]]:
             "loss": data.get("actor/loss", data.get("actor/pg_loss")),
             "grad_norm": data.get("actor/grad_norm"),
             "channel/policy": data.get("actor/pg_loss"),
-            "channel/sdpo": data.get("composer/sdpo_divergence"),
+            "channel/sdpo": data.get("composer/sdpo_loss"),
             "channel/replay": data.get("composer/replay_loss"),
             "reward": data.get("critic/score/mean"),
             "entropy": data.get("actor/entropy"),

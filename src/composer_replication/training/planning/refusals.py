@@ -228,7 +228,10 @@ def _refuse_for_verl(config: Config, processes: int) -> None:
     if processes > 1:
         raise UsageError("verl starts its own processes", "start it without a launcher")
     _refuse_untaken(config, "verl")
-    sdpo = config.channel(SdpoSettings)
+    grpo, sdpo = config.channel(GrpoSettings), config.channel(SdpoSettings)
+    for key in ("weight", "schedule"):
+        if getattr(grpo, key) != getattr(GrpoSettings(), key):
+            _refuse_backend(f"{key} of the channel grpo", "verl", "trl")
     if sdpo.sibling_hints != "off":
         _refuse_backend("sibling_hints of the channel sdpo", "verl", "trl")
     if sdpo.weight and sdpo.source == "rollouts" and sdpo.teacher != "live":

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import torch
 
+from composer_replication.losses.sampled import slopes_of
 from composer_replication.objective import SdpoSettings
 
 from ..channels import ReplayPreference
@@ -173,7 +174,7 @@ def _prefer(pairs: Sequence[tuple[PulledRow, PulledRow]], preferring: Preferring
         for side in (0, 1)
     )
     loss = channel.of_actions(chosen_B, rejected_B, preferring.batch)
-    slopes = torch.autograd.grad(preferring.weight * loss, [chosen_B, rejected_B])
+    slopes = slopes_of(preferring.weight * loss, chosen_B, rejected_B)
     for side, slope_B in enumerate(slopes):
         for rows, start, slope in zip(pairs, starts, slope_B.tolist(), strict=True):
             rows[side].pulls[start:] = [-slope] * (len(rows[side].ids) - start)

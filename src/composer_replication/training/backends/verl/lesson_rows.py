@@ -3,12 +3,14 @@
     L2 = Σ over sites of the mean over the turn's tokens of ½ (log π − log π(hinted))² / number of sites
     L3 = the preference loss over pairs, as the slope of each side's log-probability at the policy as it is
 
-Gate G3 drops a site where the hint does not make the turn less likely; a dropped site still counts in the denominator.
+Gate G3 drops a site where the hint does not make the turn less likely; one with a log-probability that is not finite is
+dropped too. A dropped site still counts in the denominator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -45,25 +47,38 @@ def site_columns(
     weight: float,
     settings: SdpoSettings,
 ) -> dict[str, float]:
-    """Fills in the turns that lie at (row, start, end). Tells how far policy and teacher are apart, before any gate."""
+    """Fills in the turns that lie at (row, start, end). Tells the divergence of all finite ones, and the loss of those
+    that the gate leaves, without the channel's weight."""
     if not at:
         return {}
     apart: list[float] = []
-    dropped = 0
+    kept: list[float] = []
     for (row, start, end), own, hinted in zip(at, policy, teacher, strict=True):
-        apart.append(float((own - hinted).square().mean() / 2))
-        is_finite = bool(own.isfinite().all() and hinted.isfinite().all())
-        if is_finite and (hinted.mean() < own.mean() or not settings.require_disfavour):
+        ratios = own - hinted
+        if not ratios.isfinite().all():
+            continue  # a token that one of the two rules out would be pulled at without end
+        apart.append(float(ratios.square().mean() / 2))
+        if ratios.sum() > 0 or not settings.require_disfavour:
             columns[row].teacher[start:end] = hinted
             columns[row].weight[start:end] += weight / ((end - start) * len(at))
-        else:
-            dropped += 1
+            kept.append(apart[-1])
     return {
-        "composer/sdpo_divergence": sum(apart) / len(apart),
+        "composer/sdpo_loss": sum(kept) / len(at),
+        "composer/sdpo_divergence": sum(apart) / max(1, len(apart)),
         "composer/sdpo_sites": float(len(at)),
-        "composer/sdpo_dropped": float(dropped),
+        "composer/sdpo_dropped": float(len(at) - len(kept)),
         "composer/sdpo_weight": weight,
     }
+
+
+def told_of_rollouts(left_out: Iterable[Iterable[tuple[str, int]]]) -> dict[str, float]:
+    """Before any site is scored, so that a step without sites tells that too. `left_out` has each rollout's turns that
+    became no site, by reason."""
+    counts: Counter[str] = Counter()
+    for of_rollout in left_out:
+        counts.update(dict(of_rollout))
+    told = {f"composer/sdpo_left_out/{reason}": float(turns) for reason, turns in sorted(counts.items())}
+    return {"composer/sdpo_sites": 0.0, "composer/sdpo_dropped": 0.0, **told}
 
 
 def pair_columns(

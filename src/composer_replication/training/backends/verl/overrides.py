@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from composer_replication.config import Config
 from composer_replication.environments.protocol import EpisodeLimits
 from composer_replication.errors import UsageError
-from composer_replication.objective import GrpoSettings
+from composer_replication.objective import GrpoSettings, SdpoSettings, TrdpoSettings
 
 CONFIG_FILE, STEPS_FILE, TASKS_FILE = "config.json", "steps.jsonl", "tasks.parquet"
 FREE = (
@@ -21,6 +22,14 @@ FREE = (
     "actor_rollout_ref.actor.fsdp_config.mixed_precision.",
 )
 """Where verl's schema is open, so that only `+key` adds something. Beyond these, `+` would hide a misspelt key."""
+FIXED = (
+    "actor_rollout_ref.actor.ppo_mini_batch_size",
+    "actor_rollout_ref.actor.shuffle",
+    "actor_rollout_ref.rollout.temperature",
+    "trainer.v1.trainer_mode",
+)
+"""What our trainer takes as given where channel 2 or 3 has a weight: a step is one update over all rows in their order,
+and stored rows are scored at the temperature of the rollouts."""
 KEPT_CHECKPOINTS = 2
 ROOM = 8
 """Rows of full length in one pass, where `hardware.rollouts_per_device` says nothing."""
@@ -101,11 +110,24 @@ def overrides(config: Config, job: VerlJob, ray_address: str | None = None) -> l
         "trainer.max_actor_ckpt_to_keep": KEPT_CHECKPOINTS,
         "trainer.default_local_dir": str(job.folder / "checkpoints"),
         "trainer.resume_mode": "auto",
+        "hydra.run.dir": str(job.folder / "hydra"),
         "+composer.folder": str(job.folder),
         **{f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}": value for name, value in job.env.items()},
         **({"+ray_kwargs.ray_init.address": ray_address} if ray_address else {}),
     }
     return [f"{key}={_written(value)}" for key, value in chosen.items()]
+
+
+def refuse_fixed_overrides(config: Config, override: Sequence[str]) -> None:
+    if not (config.channel(SdpoSettings).weight or config.channel(TrdpoSettings).weight):
+        return
+    for one in override:
+        key = one.partition("=")[0].lstrip("+~")
+        if any(f"{fixed}.".startswith(f"{key}.") for fixed in FIXED):
+            raise UsageError(
+                f"--override {key} does not go with channels 2 and 3 in verl",
+                "take it out, or set the weights of sdpo and trdpo to 0",
+            )
 
 
 def refuse_unknown_overrides(chosen: Sequence[str]) -> None:
@@ -126,10 +148,12 @@ def refuse_unknown_overrides(chosen: Sequence[str]) -> None:
 
 
 def _written(value: Any) -> str:
-    """In Hydra's grammar; strings are quoted, so that no character of a path means anything."""
+    """In Hydra's grammar. Strings are quoted and read back as they are: a backslash is itself but before a quote, the
+    string's end, or an interpolation, where each is doubled."""
     if value is None or isinstance(value, bool | int | float):
         return json.dumps(value)
     if isinstance(value, list | tuple):
         return f"[{','.join(_written(each) for each in value)}]"
-    quoted = str(value).replace("\\", "\\\\").replace("'", "\\'")
+    literal = re.sub(r"(\\*)\$\{", r"\1\1\\${", str(value))
+    quoted = re.sub(r"(\\+)(?='|$)", r"\1\1", literal).replace("'", r"\'")
     return f"'{quoted}'"

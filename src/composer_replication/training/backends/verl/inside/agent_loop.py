@@ -2,6 +2,7 @@
 
 Reads the run's config from the folder that the override `composer.folder` names. What is found at error turns goes to
 the trainer as `extra_fields["composer_sites"]`: the hinted contexts, which the training engine scores itself.
+`extra_fields["composer_left_out"]` counts the turns that became no site, by reason.
 """
 
 # pyright: basic, reportMissingImports=false
@@ -9,6 +10,7 @@ the trainer as `extra_fields["composer_sites"]`: the hinted contexts, which the 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import lru_cache
@@ -62,6 +64,7 @@ class EpisodePlayer:
         observed = self.environment.observe([rollout.episode], [trace])
         errors = sum(turn.failed for turn in rollout.turns)
         reward = rollout.reward - self.config.training.error_turn_penalty * errors
+        sites, left_out = self._sites(rollout, trace)
         return AgentLoopOutput(
             prompt_ids=rollout.prompt_ids,
             response_ids=rollout.completion_ids,
@@ -71,9 +74,8 @@ class EpisodePlayer:
             num_turns=2 * len(rollout.turns) + 1,
             metrics=AgentLoopMetrics(),
             extra_fields={
-                "composer_sites": [
-                    (site.start, site.end, site.teacher_context) for site in self._sites(rollout, trace)
-                ],
+                "composer_sites": [(site.start, site.end, site.teacher_context) for site in sites],
+                "composer_left_out": list(left_out.items()),
                 "min_global_steps": min(versions, default=0),
                 "max_global_steps": max(versions, default=0),
                 "turn_scores": [],
@@ -81,13 +83,14 @@ class EpisodePlayer:
             },
         )
 
-    def _sites(self, rollout: Rollout[Episode], trace: Any) -> list[OnlineSite]:
+    def _sites(self, rollout: Rollout[Episode], trace: Any) -> tuple[list[OnlineSite], Counter[str]]:
         sdpo = self.config.channel(SdpoSettings)
         if not sdpo.weight or sdpo.source != "rollouts":
-            return []
+            return [], Counter()
         rolled = Rolled(trace, rollout.prompt_ids, rollout.completion_ids, rollout.sampled_mask)
         limit = self.config.training.max_tokens
-        return find_online_sites([rolled], self.hinter, self.tokens, sdpo, max_teacher_tokens=limit)[0][0]
+        (sites,), left_out = find_online_sites([rolled], self.hinter, self.tokens, sdpo, max_teacher_tokens=limit)
+        return sites, left_out
 
 
 class ServerTurns:

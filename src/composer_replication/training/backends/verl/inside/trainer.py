@@ -30,7 +30,7 @@ from verl.workers.utils.padding import response_from_nested
 from composer_replication.config import Config
 from composer_replication.objective import SdpoSettings, TrdpoSettings
 
-from ..lesson_rows import Columns, ScoredRow, pair_columns, site_columns
+from ..lesson_rows import Columns, ScoredRow, pair_columns, site_columns, told_of_rollouts
 from ..overrides import CONFIG_FILE, STEPS_FILE
 from ..stored_steps import StoredStep, read_steps
 from .loss import COLUMNS, composer_loss
@@ -107,7 +107,7 @@ class ComposerTrainer(PPOTrainerSync):
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
         step = self._steps[self.global_steps - 1]
-        online = self._online_sites(batch) if step.sdpo_weight else []
+        online = self._online_sites(batch, metrics) if step.sdpo_weight else []
         if not (online or step.sites or step.pairs):
             return super()._update_actor(batch, metrics)
         columns, rows = self._columns(batch, step, online, metrics)
@@ -139,17 +139,18 @@ class ComposerTrainer(PPOTrainerSync):
 
     # What there is to learn
 
-    def _online_sites(self, batch: KVBatchMeta) -> list[OnlineSiteAt]:
+    def _online_sites(self, batch: KVBatchMeta, metrics: dict) -> list[OnlineSiteAt]:
         """Rows that only fill the batch are copies of a real one, its sites included."""
         found = tq.kv_batch_get(
             keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields", "responses"]
         )
         extra = [getattr(fields, "data", fields) for fields in found["extra_fields"]]
         responses = [ids.tolist() for ids in found["responses"].unbind()]
+        real = [row for row, tag in enumerate(batch.tags) if not tag.get("is_padding", False)]
+        metrics |= told_of_rollouts(extra[row]["composer_left_out"] for row in real)
         return [
             OnlineSiteAt(row, start, end, ScoredRow(list(context), responses[row][start:end]))
-            for row, tag in enumerate(batch.tags)
-            if not tag.get("is_padding", False)
+            for row in real
             for start, end, context in extra[row]["composer_sites"]
         ]
 
