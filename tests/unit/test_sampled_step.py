@@ -11,7 +11,7 @@ from composer_replication.config import Config
 from composer_replication.errors import UsageError
 from composer_replication.objective import SdpoSettings, TrdpoSettings
 from composer_replication.training.backends import BACKENDS, lost_by, refuse_unknown_backend
-from composer_replication.training.backends.tinker.contract import DIVISORS, Contract, filled
+from composer_replication.training.backends.tinker.contract import DIVISORS, Contract
 from composer_replication.training.backends.tinker.probe import TRIALS
 from composer_replication.training.card import model_card
 from composer_replication.training.channels import ReplayPreference
@@ -20,7 +20,6 @@ from composer_replication.training.planning.refusals import refuse_for_backend
 from composer_replication.training.step.sampled import (
     Distilling,
     Preferring,
-    PulledRow,
     online_turns,
     policy_rows,
     sampled_step,
@@ -135,16 +134,6 @@ def test_every_contract_has_proportions_of_its_own(name):
         if other != name:
             apart = max(abs(a / b - 1) for a, b in zip(proportions(name), proportions(other), strict=True))
             assert apart > 0.4, f"{name} and {other} look alike"
-
-
-@pytest.mark.parametrize("name", DIVISORS)
-def test_a_correction_undoes_what_the_server_divides_by(name):
-    rows = filled([PulledRow([1, 2, 3, 4], [0, 1, 1, 1]), PulledRow([1, 2], [0, 5])])
-    lengths = [len(row.ids) - 1 for row in rows]
-    assert len(rows) == 16 and not any(row.is_pulled for row in rows[2:])
-    for row in rows:
-        own = len(row.ids) - 1
-        assert Contract(name).divisor(own, lengths) / DIVISORS[name](own, lengths) == 1
 
 
 def tinker_config(**values):

@@ -295,7 +295,8 @@ class TinkerRun:
         self._path = self._server.save(f"step-{step}")
         before = checkpoints.latest(self._scratch)
         folder = self._scratch / f"{PREFIX_CHECKPOINT_DIR}-{step}"
-        folder.mkdir(parents=True)
+        # One whose save was cut off may be there; it counts once its last file does.
+        folder.mkdir(parents=True, exist_ok=True)
         checkpoints.save(folder, self._parts, 0, frozenset())
         if before:
             shutil.rmtree(before)
