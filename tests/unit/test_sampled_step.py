@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isfinite
+from pathlib import Path
 
 import pytest
 import torch
@@ -114,6 +116,20 @@ def test_a_hint_that_favours_the_turn_teaches_nothing_but_counts():
     assert len(calls) == 1, "the teacher reads apart where it is not the policy"
 
 
+def test_a_site_that_the_teacher_rules_out_is_dropped_and_counted():
+    read = reader(by_formula())
+
+    def rule_out_first(rows):
+        first, *others = read(rows)
+        return [[*first[:-1], -torch.inf], *others]
+
+    found = step_of_case(ONE_BATCH, read, beta=0.0, teach=rule_out_first)
+    assert all(isfinite(pull) for row in found.rows for pull in row.pulls)
+    assert isfinite(found.metrics["channel/sdpo"])
+    assert found.metrics["sdpo/impossible"] == pytest.approx(1 / 3)
+    assert found.metrics["sdpo/kept"] == pytest.approx(2 / 3)
+
+
 def test_stored_sites_of_a_trace_share_one_row():
     sites = [SiteTokens(2, 4, [9, 1, 2]), SiteTokens(5, 6, [9, 1, 2, 3, 4, 5])]
     taught = stored_turns(
@@ -177,6 +193,14 @@ def test_what_an_engine_cannot_do_stands_in_the_card(name):
     assert ("cannot do" in card) == bool(lost_by(name))
 
 
-def test_a_tinker_server_loses_distributions_and_the_cap():
+def test_a_tinker_server_loses_distributions_the_cap_and_alarms():
     told = " ".join(lost_by("tinker"))
-    assert "whole distributions" in told and "gradient-ratio cap" in told
+    assert "whole distributions" in told and "gradient-ratio cap" in told and "no alarm" in told
+
+
+def test_the_page_on_tinker_lists_what_is_said_at_the_start():
+    page = (Path(__file__).parents[2] / "docs" / "engines" / "tinker.md").read_text()
+    _, after = page.split("Said at the start of every run and in the model card:\n\n")
+    listed, _, _ = after.partition("\n\n")
+    items = [" ".join(item.split()).replace("`", "") for item in listed.removeprefix("- ").split("\n- ")]
+    assert items == list(lost_by("tinker"))

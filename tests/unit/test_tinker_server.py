@@ -1,4 +1,4 @@
-"""The client of a Tinker server against servers simulated in this process: contracts, futures that fail, checkpoints."""
+"""The client of a Tinker server, against servers simulated here: contracts, futures that fail, checkpoints."""
 
 from __future__ import annotations
 

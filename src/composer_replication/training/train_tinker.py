@@ -87,7 +87,7 @@ def train(
     for sentence in (f"{server.url} makes {server.contract.name} of a step's rows", *lost_by("tinker")):
         progress.note(sentence)
     collator, stored, watchdog, watchers = prepared(
-        policy, config, examples, folder, progress, callbacks, empty_hint_divergence=lambda: 0.0
+        policy, config, examples, folder, progress, callbacks, empty_hint_divergence=None
     )
     run = TinkerRun(policy, config, environment, stored, collator, server, model, folder, watchers)
     if checkpoint:
