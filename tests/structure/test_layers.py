@@ -65,6 +65,14 @@ def test_files_stay_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
 
 
+@pytest.mark.parametrize("folder", ["tests", "benchmarks"])
+def test_files_around_the_sources_stay_short(folder):
+    found = {
+        path: path.read_text(encoding="utf-8").count("\n") for path in (CONTRIBUTING.parent / folder).rglob("*.py")
+    }
+    assert found and not {path: lines for path, lines in found.items() if lines > MAX_LINES}
+
+
 def seconds(code):
     """Processor time, best of five, so that a busy machine does not decide."""
     times = []

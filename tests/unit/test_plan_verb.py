@@ -164,7 +164,29 @@ def test_costs_that_ship_hold_what_they_say():
     for kind, costs in known_costs().items():
         found = errors(costs, kind, runs[kind], is_held_out=True)
         fitted = errors(costs, kind, runs[kind], is_held_out=False)
-        assert costs.held_out == pytest.approx(summary(found, fitted), abs=1e-3)
+        assert costs.held_out == pytest.approx(summary(found), abs=1e-3)
+        assert costs.fitted == pytest.approx(summary(fitted), abs=1e-3)
         every |= {(kind, name): error for name, error in found.items()}
     assert len(every) >= 4
     assert summary(every)["median_error"] <= 0.15
+
+
+def test_every_measured_run_lies_inside_its_interval():
+    """Held-out and fitted ones: errors are relative to what was measured, so the interval reaches further up."""
+    from benchmarks.plan import RESULTS, foreseen, measured
+
+    runs = json.loads(RESULTS.read_text())
+    for kind, costs in known_costs().items():
+        for name, run in runs[kind].items():
+            lo, hi = costs.interval(sum(foreseen(costs, kind, run)))
+            assert lo <= sum(measured(run)) <= hi, (kind, name)
+
+
+def test_an_error_as_large_as_the_time_itself_leaves_no_upper_end(tmp_path, monkeypatch, capsys):
+    given = json.loads(COSTS.read_text())
+    given["h200"]["fitted"]["largest_error"] = 1.5
+    (tmp_path / "wide.json").write_text(json.dumps(given))
+    assert costs_of("h200", tmp_path / "wide.json").interval(5.0) == (2.0, None)
+    monkeypatch.setenv("COLUMNS", "200")
+    plan(model="Qwen/Qwen3-8B", costs=tmp_path / "wide.json")
+    assert " or more)" in capsys.readouterr().out

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from composer_replication.config import Config
+from composer_replication.config import Config, EnvironmentConfig
 from composer_replication.errors import UsageError
 from composer_replication.losses import prime_rl
-from composer_replication.training.prime_rl import LOSS, prime_toml
+from composer_replication.training.prime_rl import LOSS, left_out, prime_toml
 from tests.command_line import recompose
 
 SETTINGS = {
@@ -25,7 +25,7 @@ SETTINGS = {
 def test_the_file_has_our_taskset_and_our_loss():
     text = prime_toml(Config.model_validate(SETTINGS))
     assert text.startswith("# NOT RUN")
-    assert "Left out, as prime-rl has no hook for them: sdpo, trdpo." in text
+    assert "# Left out: channel sdpo, prime-rl has no hook for it\n# Left out: channel trdpo, " in text
     written = tomllib.loads(text)
     assert (written["max_steps"], written["model"]["name"]) == (30, "Qwen/Qwen3-1.7B")
     assert (written["orchestrator"]["batch_size"], written["orchestrator"]["group_size"]) == (32, 8)
@@ -44,6 +44,35 @@ def test_an_openenv_server_is_a_taskset_and_the_toolbox_must_be_served_first():
         prime_toml(Config())
 
 
+def test_what_has_no_place_in_the_file_is_named():
+    changed = {
+        **SETTINGS, "seed": 7, "hardware": {"lora_rank": 16}, "warmup": {"steps": 5},
+        "training": {**SETTINGS["training"], "reference_kl": 0.1, "error_turn_penalty": 0.2, "optimizer": "muon"},
+        "channels": [{"name": "grpo", "weight": 0.5}],
+    }  # fmt: skip
+    config = Config.model_validate(changed)
+    assert left_out(config) == [
+        "the warm-up of 5 steps; prime-rl starts at Qwen/Qwen3-1.7B itself", "channels.grpo.weight = 0.5",
+        'training.optimizer = "muon"', "training.reference_kl = 0.1", "training.error_turn_penalty = 0.2",
+        "hardware.lora_rank = 16", "seed = 7",
+    ]  # fmt: skip
+    assert all(f"# Left out: {line}\n" in prime_toml(config) for line in left_out(config))
+
+
+@pytest.mark.parametrize(("name", "missing"), [("verifiers", "taskset"), ("openenv", "url")])
+def test_an_environment_that_names_nothing_to_play_is_refused(name, missing):
+    config = Config().model_copy(update={"environment": EnvironmentConfig(name=name)})
+    with pytest.raises(UsageError, match=f"names no {missing}"):
+        prime_toml(config)
+
+
+def test_any_key_and_value_of_a_taskset_is_still_toml():
+    odd = {"a b": 1, "dots.in": {'ü "q"': "line\nand \x7f"}, "": True, "ids": [1, 2], "none": [], "env": ["env"]}
+    environment = {**SETTINGS["environment"], "settings": {"taskset": {**odd, "unset": None}}}
+    written = tomllib.loads(prime_toml(Config.model_validate({**SETTINGS, "environment": environment})))
+    assert written["orchestrator"]["train"]["source"][0]["env"]["taskset"] == {"id": "my-set", **odd}
+
+
 def test_the_command_writes_it(tmp_path):
     from composer_replication.runs import Run
 
@@ -51,6 +80,7 @@ def test_the_command_writes_it(tmp_path):
     done = recompose("export", str(tmp_path / "run"), "--prime-rl", str(tmp_path / "rl.toml"))
     assert done.returncode == 0, done.stderr
     assert "not run" in done.stdout
+    assert "left out: channel sdpo" in done.stdout
     assert tomllib.loads((tmp_path / "rl.toml").read_text())["max_steps"] == 30
 
 

@@ -34,10 +34,11 @@ def export(
         raise UsageError("what is to be exported?", "give --parquet DIR or --prime-rl FILE")
     opened = Run.open(run)
     if prime_rl:
-        from composer_replication.training.prime_rl import prime_toml
+        from composer_replication.training.prime_rl import left_out, prime_toml
 
         write_atomically(prime_rl, prime_toml(opened.config))
         print(f"settings of {run} for prime-rl in {prime_rl}; not run by us: docs/engines/prime-rl.md says why")
+        print("\n".join(f"  left out: {line}" for line in left_out(opened.config)))
         return
     assert parquet is not None
     from composer_replication.stages.parquet import export_tables

@@ -62,7 +62,7 @@ def plan(
         **found,
         "teachers": teachers,
         "costs": {"hardware": known.device, "date": known.date, "command": known.command, "held_out": known.held_out,
-                  "assumed": list(known.assumed)},
+                  "fitted": known.fitted, "assumed": list(known.assumed)},
         "not_counted": ["loading", "slow environments", "ingest, evaluate and the other stages", "failures"],
     }  # fmt: skip
     if json:

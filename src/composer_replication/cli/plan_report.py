@@ -30,10 +30,11 @@ def show(plan: dict[str, Any]) -> None:
     console.print(_balance(plan["layouts"]))
     console.print(_teachers(plan["teachers"]))
     costs = plan["costs"]
-    error = costs["held_out"]
+    unseen, seen = costs["held_out"], costs["fitted"]
     console.print(
-        f"Costs: {costs['hardware']}, {costs['date']}, {costs['command']}; median error {error['median_error']:.0%} "
-        f"over {error['n']} runs that the fit has not seen, largest {error['largest_error']:.0%}."
+        f"Costs: {costs['hardware']}, {costs['date']}, {costs['command']}; median error {unseen['median_error']:.0%} "
+        f"over {unseen['n']} runs that the fit has not seen, largest {unseen['largest_error']:.0%}; largest "
+        f"{seen['largest_error']:.0%} over the {seen['n']} that it was fitted to."
     )
     if costs["assumed"]:
         console.print(f"Assumed and not measured: {', '.join(costs['assumed'])}.")
@@ -42,7 +43,9 @@ def show(plan: dict[str, Any]) -> None:
 
 def _cells(row: dict[str, Any]) -> list[str]:
     gib, step, wire = row["memory"]["peak_mib"] / 1024, row["step_s"], row["wire"]
-    between = f" ({step['lo']:.3g} to {step['hi']:.3g})" if step["lo"] is not None else ""
+    between = ""
+    if step["lo"] is not None:
+        between = f" ({step['lo']:.3g} " + ("or more)" if step["hi"] is None else f"to {step['hi']:.3g})")
     return [
         row["layout"] + (f", {row['sites']} sites" if row["sites"] > 1 else ""),
         str(row["processes"]),

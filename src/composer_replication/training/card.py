@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from composer_replication import __version__
 from composer_replication.config import Config
+from composer_replication.objective import ChannelSettings, SdpoSettings, TrdpoSettings
 
-NEEDS = {"sdpo": "hinted_sites", "trdpo": "pairs"}
-"""Channels that are idle where a count of the run is 0."""
+DILOCO_LOST = (
+    "each replica trained alone between two meetings, and the optimiser's state was never averaged",
+    "a window whose meeting failed is thrown away; `lost` counts those that this replica saw",
+)
 LICENCES = {"tiny": "mit", "smollm2": "apache-2.0", "qwen2.5-coder-1.5b": "apache-2.0"}
 
 
@@ -20,11 +23,11 @@ def model_card(config: Config, counts: Mapping[str, object], lost: Sequence[str]
     teachers = "*simulated teachers*, noisy oracles of the environment"
     if not config.replay.simulated:
         teachers = ", ".join(config.replay.teachers)
-    idle = {kind for kind, data in NEEDS.items() if not counts[data]}
-    active = [channel for channel in config.channels if channel.weight and channel.name not in idle]
+    active = [channel for channel in config.channels if channel.weight and not _is_idle(channel, counts)]
     terms = [channel.label if channel.weight == 1 else f"{channel.weight} · {channel.label}" for channel in active]
-    without = "".join(f"- {sentence}\n" for sentence in lost)
-    engine = f"\nWhat `--backend {counts['backend']}` cannot do:\n\n{without}" if lost else ""
+    engine = _limits(f"--backend {counts['backend']}", lost) + _limits("--diloco", DILOCO_LOST * ("diloco" in counts))
+    place = f"in the {config.environment.name} environment" if settings.rollouts else "on stored traces alone"
+    world = "one small tool-calling world" if config.environment.name == "toolbox" else "what it was trained on"
     return f"""---
 library_name: transformers
 tags: [grpo, sdpo, dpo, tool-calling, composer-replication]
@@ -33,7 +36,7 @@ license: {licence}
 # A policy trained with composer-replication {__version__}
 
 Starting model: `{config.model.name}`. Trained for {settings.steps} steps with
-{" + ".join(terms)} in the toolbox environment, seed {config.seed}.
+{" + ".join(terms)} {place}, seed {config.seed}.
 Teachers of channel 3: {teachers}.
 
 | | |
@@ -43,5 +46,17 @@ Teachers of channel 3: {teachers}.
 Config hash: `{config.hash}`. Command: `recompose quickstart` or `recompose train RUN`; `config.json` and the raw
 records of every stage lie in the run directory. Held-out results: `evaluation/` of the same run.
 
-The model knows one small tool-calling world. It is a demonstration of the method, not an assistant.
+The model knows {world}. It is a demonstration of the method, not an assistant.
 """
+
+
+def _is_idle(channel: ChannelSettings, counts: Mapping[str, object]) -> bool:
+    """It learns from stored records, and the run has none."""
+    if isinstance(channel, SdpoSettings):
+        return channel.source == "stored" and not counts["hinted_sites"]
+    return isinstance(channel, TrdpoSettings) and not counts["pairs"]
+
+
+def _limits(option: str, lost: Sequence[str]) -> str:
+    sentences = "".join(f"- {sentence}\n" for sentence in lost)
+    return f"\nWhat `{option}` cannot do:\n\n{sentences}" if lost else ""

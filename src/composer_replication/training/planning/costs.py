@@ -77,9 +77,18 @@ class Costs:
     measured: tuple[tuple[str, int], ...]
     """Layouts and numbers of processes that the fit has seen."""
     held_out: dict[str, Any]
+    """Relative errors of the runs that the fit has not seen: (foreseen − measured) / measured."""
+    fitted: dict[str, Any]
+    """Those of the runs that it has seen."""
     date: str
     command: str
     assumed: tuple[str, ...] = ()
+
+    def interval(self, seconds: float) -> tuple[float, float | None]:
+        """Around what is foreseen, wide enough for every measured run, fitted or held out. An error of 1 or more leaves
+        no upper end."""
+        error = max(self.held_out["largest_error"], self.fitted["largest_error"])
+        return seconds / (1 + error), seconds / (1 - error) if error < 1 else None
 
     def sampling_s(self, work: SamplingWork) -> float:
         return sum(cost * amount for cost, amount in zip(self.sampling, work, strict=True))

@@ -88,7 +88,10 @@ def plan_layout(
 
 
 def _estimate(seconds: float, costs: Costs, is_measured: bool) -> dict[str, Any]:
-    """The interval is the largest error over runs that were held out of the fit; nobody knows that of other layouts."""
-    error = costs.held_out["largest_error"]
-    lo, hi = (round(seconds / (1 + error), 4), round(seconds * (1 + error), 4)) if is_measured else (None, None)
-    return {"mean": round(seconds, 4), "lo": lo, "hi": hi, "n": costs.held_out["n"] if is_measured else 0}
+    """Only layouts that were run have an interval: nobody knows how far off the others are."""
+    mean = round(seconds, 4)
+    if not is_measured:
+        return {"mean": mean, "lo": None, "hi": None, "n": 0}
+    lo, hi = costs.interval(seconds)
+    n = costs.held_out["n"] + costs.fitted["n"]
+    return {"mean": mean, "lo": round(lo, 4), "hi": None if hi is None else round(hi, 4), "n": n}
