@@ -55,13 +55,21 @@ def main() -> None:
     for seed in range(asked.seeds):
         for backend in ("tinker", "trl"):
             started = time.monotonic()
-            rewards = curve(run, config.model_copy(update={"seed": seed}), backend, asked.url)
+            rewards = curve(run, arm(config, backend, seed), backend, asked.url)
             curves.append({"seed": seed, "backend": backend, "rewards": rewards, "seconds": time.monotonic() - started})
             told = summary(curves, config)
             if asked.json:
                 asked.json.write_text(json.dumps(told, indent=1) + "\n")
             print(backend, seed, [round(reward, 3) for reward in rewards], flush=True)
     print(json.dumps({key: value for key, value in told.items() if key != "curves"}, indent=1))
+
+
+def arm(config: Config, backend: str, seed: int) -> Config:
+    """A Tinker server has no gradient-ratio cap, so that TRL gets none either."""
+    training = config.training
+    if backend == "trl":
+        training = training.model_copy(update={"gradient_ratio_cap": None})
+    return config.model_copy(update={"seed": seed, "training": training})
 
 
 def curve(run: Run, config: Config, backend: str, url: str) -> list[float]:

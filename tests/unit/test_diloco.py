@@ -1,5 +1,6 @@
 """What DiLoCo's replicas do without torchft: pack their state, choose what they send, refuse what would go wrong."""
 
+import socket
 import sys
 from datetime import timedelta
 from http.client import HTTPConnection
@@ -8,12 +9,16 @@ from urllib.parse import urlsplit
 
 import pytest
 import torch
+from torch.distributed import TCPStore
+from transformers import DefaultFlowCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import CallbackHandler
 
 from composer_replication.config import Config, DilocoConfig
 from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.training.diloco.meeting import (
     lighthouse_of,
     open_lighthouse,
+    open_store,
     own_address,
     replica_number,
 )
@@ -70,6 +75,27 @@ def test_only_who_was_told_the_path_gets_the_state_and_only_where_replicas_meet(
         assert connection.getresponse().status == 404
     with pytest.raises(ConnectionError):
         server.recv_checkpoint(0, server.metadata(), 8, 5 * SECOND)
+
+
+def test_a_replicas_store_listens_at_one_address():
+    store = open_store("127.0.0.1")
+    store.set("key", "value")
+    assert TCPStore("127.0.0.1", store.port, is_master=False).get("key") == b"value"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", store.port), 5)
+
+
+def test_a_checkpoint_that_counts_has_the_outer_state(tmp_path):
+    """By transformers' own order of events: what a kill right after the trainer's last file leaves is whole."""
+    replica = Replica.__new__(Replica)
+    replica.windows, replica._total = 1, 9
+    replica._manager, replica._outer, replica._fragments = SimpleNamespace(state_dict=lambda: {"step": 1}), [], []
+    handler = CallbackHandler([DefaultFlowCallback(), replica], None, None, None, None)
+    arguments = TrainingArguments(str(tmp_path), save_strategy="steps", save_steps=2, report_to=[])
+    control = TrainerControl()
+    for step in (1, 2):
+        control = handler.on_step_end(arguments, TrainerState(global_step=step, max_steps=9, save_steps=2), control)
+        assert (tmp_path / f"checkpoint-{step}" / "diloco.safetensors").exists() == control.should_save == (step == 2)
 
 
 def test_fragments_hold_every_trainable_weight_once_and_no_other():

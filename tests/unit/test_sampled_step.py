@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isfinite
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from composer_replication.config import Config
 from composer_replication.errors import UsageError
 from composer_replication.objective import SdpoSettings, TrdpoSettings
 from composer_replication.training.backends import BACKENDS, lost_by, refuse_unknown_backend
-from composer_replication.training.backends.tinker.contract import DIVISORS, Contract, filled
+from composer_replication.training.backends.tinker.contract import DIVISORS, Contract
 from composer_replication.training.backends.tinker.probe import TRIALS
 from composer_replication.training.card import model_card
 from composer_replication.training.channels import ReplayPreference
@@ -20,7 +22,6 @@ from composer_replication.training.planning.refusals import refuse_for_backend
 from composer_replication.training.step.sampled import (
     Distilling,
     Preferring,
-    PulledRow,
     online_turns,
     policy_rows,
     sampled_step,
@@ -125,6 +126,20 @@ def test_a_hint_that_favours_the_turn_teaches_nothing_but_counts():
     assert len(calls) == 1, "the teacher reads apart where it is not the policy"
 
 
+def test_a_site_that_the_teacher_rules_out_is_dropped_and_counted():
+    read = reader(by_formula())
+
+    def rule_out_first(rows):
+        first, *others = read(rows)
+        return [[*first[:-1], -torch.inf], *others]
+
+    found = step_of_case(ONE_BATCH, read, beta=0.0, teach=rule_out_first)
+    assert all(isfinite(pull) for row in found.rows for pull in row.pulls)
+    assert isfinite(found.metrics["channel/sdpo"])
+    assert found.metrics["sdpo/impossible"] == pytest.approx(1 / 3)
+    assert found.metrics["sdpo/kept"] == pytest.approx(2 / 3)
+
+
 def test_stored_sites_of_a_trace_share_one_row():
     sites = [SiteTokens(2, 4, [9, 1, 2]), SiteTokens(5, 6, [9, 1, 2, 3, 4, 5])]
     taught = stored_turns(
@@ -145,16 +160,6 @@ def test_every_contract_has_proportions_of_its_own(name):
         if other != name:
             apart = max(abs(a / b - 1) for a, b in zip(proportions(name), proportions(other), strict=True))
             assert apart > 0.4, f"{name} and {other} look alike"
-
-
-@pytest.mark.parametrize("name", DIVISORS)
-def test_a_correction_undoes_what_the_server_divides_by(name):
-    rows = filled([PulledRow([1, 2, 3, 4], [0, 1, 1, 1]), PulledRow([1, 2], [0, 5])])
-    lengths = [len(row.ids) - 1 for row in rows]
-    assert len(rows) == 16 and not any(row.is_pulled for row in rows[2:])
-    for row in rows:
-        own = len(row.ids) - 1
-        assert Contract(name).divisor(own, lengths) / DIVISORS[name](own, lengths) == 1
 
 
 def tinker_config(**values):
@@ -198,6 +203,14 @@ def test_what_an_engine_cannot_do_stands_in_the_card(name):
     assert ("cannot do" in card) == bool(lost_by(name))
 
 
-def test_a_tinker_server_loses_distributions_and_the_cap():
+def test_a_tinker_server_loses_distributions_the_cap_and_alarms():
     told = " ".join(lost_by("tinker"))
-    assert "whole distributions" in told and "gradient-ratio cap" in told
+    assert "whole distributions" in told and "gradient-ratio cap" in told and "no alarm" in told
+
+
+def test_the_page_on_tinker_lists_what_is_said_at_the_start():
+    page = (Path(__file__).parents[2] / "docs" / "engines" / "tinker.md").read_text()
+    _, after = page.split("Said at the start of every run and in the model card:\n\n")
+    listed, _, _ = after.partition("\n\n")
+    items = [" ".join(item.split()).replace("`", "") for item in listed.removeprefix("- ").split("\n- ")]
+    assert items == list(lost_by("tinker"))

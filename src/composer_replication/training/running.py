@@ -46,7 +46,7 @@ def prepared(
     folder: Path,
     progress: Progress,
     callbacks: Sequence[TrainerCallback],
-    empty_hint_divergence: Callable[[], float],
+    empty_hint_divergence: Callable[[], float] | None,
 ) -> Prepared:
     """Stored examples with the policy's log-probabilities before training, and who watches it. Notes what is odd."""
     warn_of_stuck_weights(policy.model, config, progress)

@@ -87,7 +87,7 @@ def train(
     for sentence in (f"{server.url} makes {server.contract.name} of a step's rows", *lost_by("tinker")):
         progress.note(sentence)
     collator, stored, watchdog, watchers = prepared(
-        policy, config, examples, folder, progress, callbacks, empty_hint_divergence=lambda: 0.0
+        policy, config, examples, folder, progress, callbacks, empty_hint_divergence=None
     )
     run = TinkerRun(policy, config, environment, stored, collator, server, model, folder, watchers)
     if checkpoint:
@@ -295,7 +295,8 @@ class TinkerRun:
         self._path = self._server.save(f"step-{step}")
         before = checkpoints.latest(self._scratch)
         folder = self._scratch / f"{PREFIX_CHECKPOINT_DIR}-{step}"
-        folder.mkdir(parents=True)
+        # One whose save was cut off may be there; it counts once its last file does.
+        folder.mkdir(parents=True, exist_ok=True)
         checkpoints.save(folder, self._parts, 0, frozenset())
         if before:
             shutil.rmtree(before)

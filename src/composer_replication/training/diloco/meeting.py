@@ -80,6 +80,15 @@ def watch(settings: DilocoConfig, run: str) -> None:
         server.shutdown()
 
 
+def open_store(host: str) -> Any:
+    """A replica's own, at one address: a store that opens its port itself listens on every interface."""
+    from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
+
+    listening = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    port = listening.getsockname()[1]
+    return TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
+
+
 def open_group(host: str, timeout: timedelta) -> Any:
     """torchft's gloo on one address, with what it was given to sum counted in `summed_bytes`."""
     from torch.distributed import ProcessGroup

@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 from transformers import TrainerCallback
 
 from composer_replication.config import Config, DilocoConfig
@@ -27,7 +26,7 @@ from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.progress import Progress
 
 from ..metrics import StepLines
-from .meeting import NUMBER, lighthouse_of, open_group, own_address, replica_number
+from .meeting import NUMBER, lighthouse_of, open_group, open_store, own_address, replica_number
 from .transport import StateServer, packed, unpacked
 
 SPARE = 2
@@ -109,15 +108,19 @@ class Replica(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         control.should_training_stop = self.windows >= self._total
+        if control.should_save:
+            self._keep(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
-    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def _keep(self, folder: Path) -> None:
+        """Before the trainer writes the last file, by which a checkpoint counts: one that counts has this one too."""
         kept = {
             "manager": self._manager.state_dict(),
             "windows": self.windows,
             "outer": [optimizer.state_dict() for optimizer in self._outer],
             "weights": [fragment.original_parameters for fragment in self._fragments],
         }
-        path = Path(args.output_dir) / f"checkpoint-{state.global_step}" / "diloco.safetensors"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "diloco.safetensors"
         partial = path.with_suffix(".partial")
         partial.write_bytes(packed(kept))
         partial.replace(path)
@@ -149,8 +152,7 @@ class Replica(TrainerCallback):
             for part in parts
         ]
         self._group, self._server = open_group(self._host, timeout), StateServer(self._host, timeout)
-        # Kept: the replica's own store ends with the object.
-        self._store = TCPStore(self._host, 0, is_master=True, wait_for_workers=False)
+        self._store = open_store(self._host)  # kept: it ends with the object
         self._manager = Manager(
             pg=self._group,
             state_dict=self._state,

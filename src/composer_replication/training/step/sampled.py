@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import NamedTuple
 
 import torch
@@ -144,11 +145,14 @@ def _action_rows(pairs: Sequence[PairTokens]) -> list[tuple[PulledRow, PulledRow
 def _distil(taught: Sequence[TaughtTurn], teachers: Sequence[list[float]], distilling: Distilling) -> dict[str, float]:
     """A site that is dropped still counts in the denominator, as in the whole loss."""
     settings, number = distilling.settings, len(taught)
-    loss = kept = disfavoured = 0.0
+    loss = kept = disfavoured = impossible = 0.0
     for turn, teacher in zip(taught, teachers, strict=True):
         size = len(turn.turn_ids)
         own, hinted = turn.row.logprobs[turn.start : turn.start + size], teacher[-size:]
         ratios = [student - better for student, better in zip(own, hinted, strict=True)]
+        if not all(map(isfinite, ratios)):
+            impossible += 1  # a token that one of the two rules out would be pulled at without end
+            continue
         is_disfavoured = sum(ratios) > 0
         disfavoured += is_disfavoured
         if settings.require_disfavour and not is_disfavoured:
@@ -157,7 +161,12 @@ def _distil(taught: Sequence[TaughtTurn], teachers: Sequence[list[float]], disti
         loss += sum(ratio * ratio for ratio in ratios) / 2 / size / number
         for place, ratio in enumerate(ratios, turn.start):
             turn.row.pulls[place] -= distilling.weight * ratio / size / number
-    shares = {"sites": float(number), "kept": kept / number, "disfavoured": disfavoured / number}
+    shares = {
+        "sites": float(number),
+        "kept": kept / number,
+        "disfavoured": disfavoured / number,
+        "impossible": impossible / number,
+    }
     return {"channel/sdpo": loss, **{f"sdpo/{name}": value for name, value in shares.items()}}
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from composer_replication.errors import UsageError
 
 from ...step.sampled import PulledRow
-from .contract import DIVISORS, ROWS_TOGETHER, Contract
+from .contract import DIVISORS, ROWS_TOGETHER, SUM, Contract, filled
 from .server import Adam, TinkerServer
 
 TOLERANCE = 0.15
@@ -21,25 +21,31 @@ WANTED_NATS = 0.05
 EPSILON = 1e3
 TRIES = 8
 SHORT, LONG = 5, 12
+FAINT = 1e-3
 USUAL_NATS = -2.0
 """A token that is sure, or out of the question, moves in no straight line."""
 
 
 class ProbeStep(NamedTuple):
-    """Requests of one step, as lengths of their rows. The first row of the first has the only pull."""
+    """Requests of one step, as lengths of their rows. The first row of the first has the pull."""
 
     requests: Sequence[Sequence[int]]
     pull: float = 1.0
+    also: tuple[int, int] | None = None
+    """Request and row of a second pull, too faint to move anything, which a server that counts pulls counts."""
 
     def rows(self, ids: list[int], logprobs: list[float], place: int, sign: float) -> list[list[PulledRow]]:
         known = [0.0, *logprobs]
         made = [[PulledRow(ids[:n], [0.0] * n, known[:n]) for n in lengths] for lengths in self.requests]
         made[0][0].pulls[place] = sign * self.pull
+        if self.also:
+            request, row = self.also
+            made[request][row].pulls[-1] = sign * FAINT
         return made
 
     def expected(self, contract: Contract) -> float:
-        lengths = [n - 1 for request in self.requests for n in (*request, *[2] * (-len(request) % ROWS_TOGETHER))]
-        return self.pull / contract.divisor(self.requests[0][0] - 1, lengths)
+        sent = [filled(rows) for rows in self.rows([0] * LONG, [0.0] * LONG, 1, 1.0)]
+        return self.pull / contract.divisors(sent)[0][0]
 
 
 MANY = [LONG] * ROWS_TOGETHER
@@ -49,6 +55,9 @@ TRIALS = (
     ProbeStep([[SHORT]]),
     ProbeStep([[LONG, *MANY]]),
     ProbeStep([[LONG], MANY]),
+    ProbeStep([[LONG]], also=(0, 0)),
+    ProbeStep([[LONG, LONG]], also=(0, 1)),
+    ProbeStep([[LONG], [LONG]], also=(1, 0)),
 )
 
 
@@ -65,9 +74,10 @@ def find_contract(server: TinkerServer, text: list[int]) -> Contract:
     best = min(misses, key=lambda name: misses[name])
     if misses[best] > TOLERANCE:
         told = ", ".join(f"{value / found[0]:.3g}" for value in found)
+        summed = ", ".join(f"{trial.expected(Contract(SUM)):.3g}" for trial in TRIALS)
         raise UsageError(
             f"{server.url} keeps no contract that is known here: gradients in proportions of {told}, where a sum has "
-            "1, 2, 1, 1, 1",
+            f"{summed}",
             "use another server, or --backend trl",
         )
     return Contract(best)

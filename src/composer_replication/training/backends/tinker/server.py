@@ -10,6 +10,7 @@ import io
 import os
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as NotYet
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 from composer_replication.errors import RecomposeError, UsageError
 
 from ...step.sampled import PulledRow
-from .contract import Contract, filled, predicted
+from .contract import Contract, filled
 
 SLICE_S, AWAY_S = 10.0, 40.0
 HEALTH = "/api/v1/healthz"
@@ -73,9 +74,8 @@ class TinkerServer:
     def send(self, *requests: Sequence[PulledRow]) -> None:
         """The gradient of one step: every row at ratio 1, its pulls as advantages."""
         whole = [filled(rows) for rows in requests]
-        lengths = [length for rows in whole for length in predicted(rows)]
-        for rows in whole:
-            data = [self._pulled(row, self.contract.divisor(len(row.ids) - 1, lengths)) for row in rows]
+        for rows, divisors in zip(whole, self.contract.divisors(whole), strict=True):
+            data = [self._pulled(row, divisor) for row, divisor in zip(rows, divisors, strict=True)]
             self._wait(self._trainer.forward_backward(data, "importance_sampling"))
 
     def step(self, adam: Adam) -> dict[str, float]:
@@ -158,9 +158,12 @@ class TinkerServer:
     def _wait(self, future: Any) -> Any:
         away_s = 0.0
         while True:
+            began = time.monotonic()
             try:
                 return future.result(timeout=SLICE_S)
-            except (NotYet, TimeoutError):
+            except (NotYet, TimeoutError) as error:
+                if time.monotonic() - began < SLICE_S / 2:
+                    raise self._failure(error) from error  # not this wait ran out, but something on the other side
                 away_s = away_s + SLICE_S if self._is_away() else 0.0
                 if away_s >= AWAY_S:
                     raise RecomposeError(
@@ -169,10 +172,13 @@ class TinkerServer:
                         "checkpoint (training.checkpoint_every)",
                     ) from None
             except Exception as error:
-                raise RecomposeError(
-                    f"the Tinker server {self.url} failed: {error}",
-                    "read its log, then the same command: it goes on from the last checkpoint",
-                ) from error
+                raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> RecomposeError:
+        return RecomposeError(
+            f"the Tinker server {self.url} failed: {error or type(error).__name__}",
+            "read its log, then the same command: it goes on from the last checkpoint",
+        )
 
     def _is_away(self) -> bool:
         import httpx
