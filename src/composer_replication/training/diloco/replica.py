@@ -141,6 +141,9 @@ class Replica(TrainerCallback):
         from torchft import Manager  # pyright: ignore[reportMissingImports]
         from torchft.local_sgd import DiLoCo  # pyright: ignore[reportMissingImports]
 
+        # It is written for any transport, module and optimiser, and typed for its own alone.
+        open_manager: Any = Manager
+        open_diloco: Any = DiLoCo
         settings, timeout = self._settings, timedelta(seconds=self._settings.transfer_timeout_s)
         self._inner, parts = inner, fragments_of(model, settings.fragments)
         self._trained = [parameter for part in parts for parameter in part]
@@ -153,7 +156,7 @@ class Replica(TrainerCallback):
         ]
         self._group, self._server = open_group(self._host, timeout), StateServer(self._host, timeout)
         self._store = open_store(self._host)  # kept: it ends with the object
-        self._manager = Manager(
+        self._manager = open_manager(
             pg=self._group,
             state_dict=self._state,
             load_state_dict=self._load,
@@ -171,7 +174,7 @@ class Replica(TrainerCallback):
             hostname=self._host,
             checkpoint_transport=self._server,
         )
-        diloco: Any = DiLoCo(
+        diloco = open_diloco(
             self._manager,
             parts,
             inner,
