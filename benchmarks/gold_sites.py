@@ -106,7 +106,8 @@ def pick(work: Path, fresh: bool) -> None:
     (work / "batches").mkdir(parents=True, exist_ok=True)
     (work / "items.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
     with zstandard.open(work / "traces.jsonl.zst", "wt", cctx=zstandard.ZstdCompressor(level=19)) as out:
-        out.writelines(trace.model_dump_json() + "\n" for _, trace in sorted(traces.items()))
+        stored = {turn.split("/")[0] for turn in known}
+        out.writelines(trace.model_dump_json() + "\n" for name, trace in sorted(traces.items()) if name not in stored)
     for number in range(0, len(items), BATCH_ITEMS):
         text = "\n".join(show(item, traces[item["trace_id"]]) for item in items[number : number + BATCH_ITEMS])
         (work / "batches" / f"{number // BATCH_ITEMS:02d}.txt").write_text(text)

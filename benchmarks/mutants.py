@@ -1,7 +1,7 @@
-"""How many small mistakes the tests notice: random mutants of one package, each run against the tests that reach its line.
+"""How many small mistakes the tests notice: random mutants of one package, each with the tests that reach its line.
 
-Reads `src/composer_replication/PACKAGE`, writes one JSON file that a second start goes on with. pytest collects once; every
-mutant is a fork of that process in which the code of the package's functions is replaced, so nothing on disk changes.
+Reads `src/composer_replication/PACKAGE`, writes one JSON file that a second start goes on with. pytest collects once;
+every mutant is a fork of that process with other code in the package's functions, so nothing on disk changes.
 A mutant is killed when a test fails, or takes several times as long as without it. What only tests in other processes,
 values made at import, or tests beyond `--seconds` would notice counts as survived: the score is a lower bound.
 """
@@ -20,17 +20,20 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
+from typing import Any
 
 import pytest
 from mutations import mutations, with_mutation
 
 ROOT = Path(__file__).parents[1]
 TESTS = {
-    "llm": "llm llm_ledger dialects http_answers provider_words askable batching roster viewer_doubts replay judge panel",
+    "llm": "llm llm_ledger dialects http_answers provider_words askable batching roster viewer_doubts replay judge"
+    " panel",
     "pairs": "pairs pairs_tiers pairs_calibrate pairs_canonical pair_sides pair_report export askable valid_calls",
-    "losses": "losses hidden_divergence preference compose prime_rl token_weights distillation_options sampled_step",
+    "losses": "losses hidden_divergence preference compose prime_rl token_weights distillation_options verl_backend",
 }
 PROPERTIES = {"llm": (), "pairs": ("canonical", "vote"), "losses": ("divergence", "preference")}
 NEEDS_A_GPU = {"rows_triton.py"}
@@ -122,7 +125,7 @@ class Mutants:
                 total += seconds
         return names, total
 
-    def fork(self, work) -> int:
+    def fork(self, work: Callable[[], int]) -> int:
         pid = os.fork()
         if pid:
             return pid
@@ -184,12 +187,12 @@ class Mutants:
         seen: set[str] = set()
         prefix = str(self.package) + os.sep
 
-        def lines(frame: FrameType, event: str, _: object):
+        def lines(frame: FrameType, event: str, _: object) -> Any:
             if event == "line":
                 seen.add(f"{frame.f_code.co_filename[len(prefix) :]}:{frame.f_lineno}")
             return lines
 
-        def calls(frame: FrameType, _: str, __: object):
+        def calls(frame: FrameType, _: str, __: object) -> Any:
             return lines if frame.f_code.co_filename.startswith(prefix) else None
 
         found = []

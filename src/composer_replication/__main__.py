@@ -5,6 +5,9 @@ import sys
 
 
 def main() -> None:
+    if sys.platform == "win32":
+        print("error: Windows has no file locks of the kind that runs need; next: install it in WSL 2", file=sys.stderr)
+        sys.exit(2)
     try:
         from composer_replication.cli.main import main as recompose
 

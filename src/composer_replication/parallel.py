@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +23,8 @@ JOBS_AHEAD = 8
 
 def workers_for(size: int, size_per_process: int, wanted: int | None = None) -> int:
     """As many as wanted, else as there are cores and work for; starting one costs as much as its share of the size."""
-    return wanted or min(len(os.sched_getaffinity(0)), 1 + size // size_per_process)
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return wanted or min(cores, 1 + size // size_per_process)
 
 
 def in_order(

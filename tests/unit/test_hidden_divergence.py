@@ -440,3 +440,11 @@ def test_the_benchmark_runs_small_on_a_cpu(tmp_path, capsys):
     assert all(line["gradient_error"] < 1e-5 and not line["misses"] for line in ours)
     assert all(line["ratio_to_products"] == 1 for line in lines if line["side"] == "bare products")
     assert capsys.readouterr().out.count(" ok") == 2
+
+
+@pytest.mark.parametrize(("temperature", "labels", "words"), [(0.0, 2, "positive, not 0.0"), (1.0, 3, "same number")])
+def test_what_has_no_log_probability_is_refused(temperature, labels, words):
+    with pytest.raises(ValueError, match=words):
+        hidden_logprobs(
+            torch.zeros(2, 4), torch.zeros(5, 4), torch.zeros(labels, dtype=torch.long), temperature=temperature
+        )

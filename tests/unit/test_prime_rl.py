@@ -91,8 +91,8 @@ def test_the_loss_is_the_clipped_ratio_summed_over_the_masked_tokens(monkeypatch
     ratios = torch.tensor([1.0, 2.0, 0.5, 0.5, 9.0])
     given = SimpleNamespace(
         trainer_logprobs=ratios.log(), inference_logprobs=torch.zeros(5), ref_logprobs=None, loss_weights=None,
-        advantages=torch.tensor([1.0, 1.0, -1.0, 1.0, 1.0]), loss_mask=torch.tensor([True, True, True, True, False]),
+        advantages=torch.tensor([2.0, 3.0, -0.5, 4.0, 1.0]), loss_mask=torch.tensor([True, True, True, True, False]),
     )  # fmt: skip
     made = prime_rl.dapo(given, clip_low=0.2, clip_high=0.28)
-    assert made.loss.item() == pytest.approx(-(1.0 + 1.28 - 0.8 + 0.5))
+    assert made.loss.item() == pytest.approx(-(2.0 + 3 * 1.28 - 0.5 * 0.8 + 4 * 0.5))
     assert made.metrics["clipped"].item() == pytest.approx(3 / 4)

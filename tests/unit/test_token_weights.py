@@ -10,6 +10,7 @@ import torch
 from composer_replication.config import Config, TrainingConfig
 from composer_replication.errors import UsageError
 from composer_replication.losses import generalized_jsd_loss
+from composer_replication.losses.token_weights import logprob_token_weights
 from composer_replication.objective import SdpoSettings
 from composer_replication.records import Source, Trace
 from composer_replication.runs import read_records
@@ -183,3 +184,14 @@ def test_only_asking_for_weights_is_refused_where_there_are_none(asked, refused)
     ):
         with pytest.raises(UsageError, match="token_weights") if refused else nullcontext():
             refuse()
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+def test_a_pull_at_a_log_probability_is_the_norm_of_its_gradient(temperature):
+    generator = torch.Generator().manual_seed(0)
+    logits_NV = torch.randn(4, 7, generator=generator, dtype=torch.float64).requires_grad_()
+    labels_N, slopes_N = torch.tensor([0, 6, 3, 3]), torch.tensor([2.0, -0.5, 0.0, 1.0], dtype=torch.float64)
+    logprobs_N = (logits_NV / temperature).log_softmax(-1).gather(-1, labels_N[:, None])[:, 0]
+    (gradient_NV,) = torch.autograd.grad((slopes_N * logprobs_N).sum(), logits_NV)
+    found_N = logprob_token_weights(logits_NV.detach(), labels_N, slopes_N, temperature)
+    torch.testing.assert_close(found_N, gradient_NV.norm(dim=-1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple, cast
 
@@ -42,10 +43,17 @@ def load_gold(fresh: bool = False) -> tuple[list[LabelledTurn], dict[str, Trace]
     """The gold set; or the fresh draw, labelled after the detectors were finished and never used to mend them."""
     folder, prefix = files("composer_replication") / "data" / "gold_sites", "fresh_" if fresh else ""
     rows = [json.loads(line) for line in (folder / f"{prefix}labels.jsonl").read_text(encoding="utf-8").splitlines()]
-    packed = (folder / f"{prefix}traces.jsonl.zst").read_bytes()
-    lines = zstandard.ZstdDecompressor().decompress(packed, max_output_size=1 << 30).splitlines()
-    traces = [Trace.model_validate_json(line) for line in lines]
-    return [_labelled(row) for row in rows], {trace.trace_id: trace for trace in traces}
+    items = [_labelled(row) for row in rows]
+    return items, {item.trace_id: _traces()[item.trace_id] for item in items}
+
+
+@cache
+def _traces() -> dict[str, Trace]:
+    """Of both draws. What they share is stored once, with the first."""
+    folder, opened = files("composer_replication") / "data" / "gold_sites", zstandard.ZstdDecompressor()
+    packed = [(folder / name).read_bytes() for name in ("traces.jsonl.zst", "fresh_traces.jsonl.zst")]
+    lines = [line for data in packed for line in opened.decompress(data, max_output_size=1 << 30).splitlines()]
+    return {trace.trace_id: trace for trace in map(Trace.model_validate_json, lines)}
 
 
 def _labelled(row: dict[str, Any]) -> LabelledTurn:

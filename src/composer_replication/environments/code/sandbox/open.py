@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
@@ -28,11 +29,14 @@ BACKENDS: Mapping[str, Backend] = {
     "podman": Backend(f"{PACKAGE}.containers:open_podman", f"{PACKAGE}.containers:why_no_podman"),
     "unsafe": Backend(f"{PACKAGE}.unsafe:UnsafeSandbox", ""),
 }
+ELSEWHERE = "run it on Linux, in a virtual machine or a container"
 AUTOMATIC = ("bubblewrap", "landlock")
 
 
 def open_sandbox(spec: SandboxSpec, backend: str = "auto") -> Sandbox:
     """`backend`: `auto`, a name of `BACKENDS`, or `package.module:function` of one's own."""
+    if sys.platform != "linux":
+        raise SandboxUnavailable("the sandbox needs the Linux kernel, and nothing is run outside it", ELSEWHERE)
     if backend == "auto":
         backend = _first_available(spec)
     elif backend in BACKENDS:
@@ -52,6 +56,8 @@ def available_backends() -> dict[str, str]:
 @cache
 def why_unavailable(name: str) -> str:
     """Tried once per process, by running a command in one."""
+    if sys.platform != "linux":
+        return "it needs the Linux kernel"
     check = BACKENDS[name].why_unavailable
     return cast(Callable[[], str], _load(check))() if check else ""
 

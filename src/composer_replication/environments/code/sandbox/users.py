@@ -20,7 +20,7 @@ from .errors import SandboxUnavailable
 
 FIRST_USER = 0x70000000
 OPTIONS = {
-    getattr(resource, f"RLIMIT_{name.upper()}"): name
+    getattr(resource, f"RLIMIT_{name.upper()}", None): name  # macOS has no limit on message queues
     for name in ("core", "cpu", "data", "fsize", "memlock", "msgqueue", "nofile", "nproc", "stack")
 }
 
