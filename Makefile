@@ -12,13 +12,23 @@ export HF_HUB_OFFLINE ?= 1
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: quickstart test browser engines engines-tinker engines-verl engines-diloco engines-monarch viewer faults benchmarks lint types structure experiment-000 clean
+.PHONY: quickstart test browser engines engines-tinker engines-verl engines-diloco engines-monarch viewer core faults benchmarks mutants audit audit-dependencies lint types structure experiment-000 clean
 
 quickstart: .venv/train-installed
 	$(BIN)/recompose quickstart
 
 test: .venv/dev-installed .venv-verifiers/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# What needs no torch, with any Python that pyproject.toml names: `make core PYTHON=python3.13`.
+CORE_TESTS := adp aider atif blame claude_code cline codex config copilot_cli dialects gemini_cli hints http_answers \
+	ingestion judge leakage llm llm_ledger mini_swe_agent openai_messages openhands pair_sides pairs pairs_calibrate \
+	pairs_canonical pairs_tiers platforms provider_words quorum records redaction replay roster runs session sites store \
+	swe_agent syntax
+core:
+	$(PYTHON) -m venv .venv-core
+	.venv-core/bin/pip install --quiet --no-input . hypothesis pytest pytest-timeout
+	.venv-core/bin/python -m pytest $(CORE_TESTS:%=tests/unit/test_%.py) tests/property/test_canonical.py tests/property/test_vote.py
 
 # The viewer's page in a real Chromium.
 browser: .venv/browser-installed
@@ -54,6 +64,23 @@ benchmarks: .venv/dev-installed
 	$(BIN)/python benchmarks/ingestion.py --peers --json benchmarks/results/ingestion.json
 	$(BIN)/python benchmarks/llm_client.py --peers --json benchmarks/results/llm_client.json
 	$(BIN)/python benchmarks/redaction.py tests/samples/claude_code/*.zst
+	$(BIN)/python benchmarks/scale.py --json benchmarks/results/scale.json
+	$(BIN)/python benchmarks/sandbox.py --rounds 100 --json benchmarks/results/sandbox.json
+	$(BIN)/python benchmarks/install.py --json benchmarks/results/install.json
+
+# 300 random small mistakes in each of three packages: which share do the tests notice? Hours on one core; goes on where it was.
+mutants: .venv/dev-installed
+	for package in llm pairs losses; do $(BIN)/python benchmarks/mutants.py $$package --seed 0 \
+		--json benchmarks/results/mutants_$$package.json --reach .venv/reach_$$package.jsonl; done
+
+# bandit, and secrets in tracked files.
+audit: .venv/dev-installed
+	$(BIN)/python -m tests.structure.audit
+
+# Known vulnerabilities of what `make` installs; asks the public package index.
+audit-dependencies: .venv/dev-installed
+	$(BIN)/pip install --quiet --no-input pip-audit
+	$(BIN)/pip-audit --strict --no-deps --disable-pip --requirement constraints.txt
 
 lint: .venv/dev-installed
 	$(BIN)/ruff check .
@@ -122,4 +149,4 @@ PYTHON312 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python) p
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-verifiers .venv-tinker .venv-verl runs
+	rm -rf .venv .venv-core .venv-verifiers .venv-tinker .venv-verl runs

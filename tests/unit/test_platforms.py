@@ -77,7 +77,7 @@ def test_every_backend_says_that_it_needs_linux(monkeypatch):
 
 
 def test_windows_is_refused_in_one_line():
-    code = "import sys; sys.platform = 'win32'; sys.modules['fcntl'] = None; import runpy; sys.argv = ['recompose', 'cost']"
+    code = "import runpy, sys; sys.platform = 'win32'; sys.modules['fcntl'] = None; sys.argv = ['recompose', 'cost']"
     entering = "runpy.run_module('composer_replication', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", f"{code}; {entering}"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
