@@ -30,12 +30,14 @@ from mutations import mutations, with_mutation
 
 ROOT = Path(__file__).parents[1]
 TESTS = {
-    "llm": "llm llm_ledger dialects http_answers provider_words askable batching roster viewer_doubts replay judge"
-    " panel",
-    "pairs": "pairs pairs_tiers pairs_calibrate pairs_canonical pair_sides pair_report export askable valid_calls",
-    "losses": "losses hidden_divergence preference compose prime_rl token_weights distillation_options verl_backend",
+    "llm": "unit/llm unit/llm_ledger unit/dialects unit/http_answers unit/provider_words unit/askable unit/batching"
+    " unit/roster unit/viewer_doubts unit/replay unit/replay_stage unit/judge unit/panel unit/useless_teachers"
+    " faults/money faults/time",
+    "pairs": "unit/pairs unit/pairs_tiers unit/pairs_calibrate unit/pairs_canonical unit/pair_sides unit/pair_report"
+    " unit/export unit/askable unit/valid_calls property/canonical property/vote",
+    "losses": "unit/losses unit/hidden_divergence unit/preference unit/compose unit/prime_rl unit/token_weights"
+    " unit/distillation_options unit/verl_backend property/divergence property/preference",
 }
-PROPERTIES = {"llm": (), "pairs": ("canonical", "vote"), "losses": ("divergence", "preference")}
 NEEDS_A_GPU = {"rows_triton.py"}
 
 
@@ -221,8 +223,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--reach", type=Path, required=True, help="which test runs which line: made once, read later")
     options = parser.parse_args()
-    files = [f"tests/unit/test_{name}.py" for name in TESTS[options.package].split()]
-    files += [f"tests/property/test_{name}.py" for name in PROPERTIES[options.package]]
+    files = [f"tests/{name.replace('/', '/test_')}.py" for name in TESTS[options.package].split()]
     arguments = ["-p", "no:xdist", "-p", "no:cacheprovider", "--capture=sys", "--rootdir", str(ROOT), *files]
     os.chdir(ROOT)
     pytest.main(arguments, plugins=[Mutants(options)])
