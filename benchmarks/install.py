@@ -1,7 +1,7 @@
 """What the core costs without torch: a wheel of this tree into an empty environment, from the package index.
 
 Seconds and processor seconds of `pip install`, bytes on disk, `recompose --help`, the core verbs on the session that
-the wheel brings, and what `import composer_replication` adds to bare Python (best of nine, in turns).
+the wheel brings, and processor milliseconds of imports (best of nine).
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ ROOT = Path(__file__).parents[1]
 SESSION = (
     "import composer_replication as c, pathlib as p; print(p.Path(c.__file__).parent/'data/claude_code_session.jsonl')"
 )
+
+IMPORT = "import time; t = time.process_time(); import {module}; print(1000 * (time.process_time() - t))"
+MODULES = ("composer_replication", "composer_replication.records", "composer_replication.cli.main")
 
 
 def timed(work: Callable[[], object]) -> dict[str, float]:
@@ -58,12 +61,9 @@ def main() -> None:
         verbs = {"ingest": [session, "-o", runs], "sites": [runs], "hint": [runs], "replay": [runs, "--no-teachers"]}
         verbs |= {"pair": [runs], "show": [runs], "cost": [runs]}
         result["verbs"] = {verb: timed(lambda v=verb, a=words: run(recompose, v, *a)) for verb, words in verbs.items()}
-        rounds = [
-            [timed(lambda c=code: run(python, "-c", c)) for code in ("pass", "import composer_replication")]
-            for _ in range(9)
-        ]
-        bare, ours = (min(each[side]["cpu_s"] for each in rounds) for side in (0, 1))
-        result["import_cpu_ms"] = {"bare": 1000 * bare, "with_ours": 1000 * ours, "added": 1000 * (ours - bare)}
+        result["import_cpu_ms"] = {
+            module: min(float(run(python, "-c", IMPORT.format(module=module))) for _ in range(9)) for module in MODULES
+        }
     options.json.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1))
 
