@@ -3,7 +3,8 @@
     recompose experiment rebuild experiments/009-rates
 
 Reads plan.toml and results/low-strong; writes results/tables.json, results/tables.md and figures/*.svg. While a run of
-the plan is missing it writes nothing, says how many are, and ends with exit code 1.
+the plan is missing it writes nothing, says how many are, and ends with exit code 1. With --interim it takes the seeds
+that are whole and leaves the tests out.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ def main() -> None:
     parser.add_argument("--plan", type=Path, default=HERE / "plan.toml")
     parser.add_argument("--results", type=Path, default=HERE / "results")
     parser.add_argument("--figures", type=Path, default=HERE / "figures")
+    parser.add_argument("--interim", action="store_true", help="what the whole seeds show so far, without any test")
     given = parser.parse_args()
     try:
-        results = read_results(given.plan, given.results)
+        results = read_results(given.plan, given.results, interim=given.interim)
     except RecomposeError as error:
         sys.exit(str(error))
-    tested, described = registered(results), describe(results)
+    tested, described = [] if given.interim else registered(results), describe(results)
     tables = {
         "registered": [{**one._asdict(), "difference": one.difference._asdict()} for one in tested],
         **described,

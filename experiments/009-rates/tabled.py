@@ -16,10 +16,8 @@ from composer_replication.evaluation.stats import Estimate
 def page(tested: Sequence[Tested], described: Mapping[str, Any]) -> str:
     parts = [
         "# 009: the registered numbers",
-        "Written by `rebuild.py`. Intervals are 95 %; `n` counts seeds.",
-        "## Tests",
-        _table(("", "difference", "number", "points", "two-way", "p", "Holm", "detectable, .05 / first", "told"),
-               [_test_row(one) for one in tested]),
+        f"Written by `rebuild.py`. Intervals are 95 %, over {described['seeds']} seeds.",
+        *_tests(tested),
         "## Best rates",
         "\n".join(f"- `{kind}`: {_counted(rates)}" for kind, rates in described["best_rates"].items()),
         "## Arms",
@@ -36,6 +34,13 @@ def page(tested: Sequence[Tested], described: Mapping[str, Any]) -> str:
         "\n".join(f"- {line}" for line in _besides(described)),
     ]  # fmt: skip
     return "\n\n".join(parts) + "\n"
+
+
+def _tests(tested: Sequence[Tested]) -> tuple[str, ...]:
+    if not tested:
+        return ("**Interim**: seeds of the plan are missing, so nothing is tested.",)
+    head = ("", "difference", "number", "points", "two-way", "p", "Holm", "detectable, .05 / first", "told")
+    return "## Tests", _table(head, [_test_row(one) for one in tested])
 
 
 def _test_row(one: Tested) -> Sequence[str]:
