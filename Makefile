@@ -80,7 +80,7 @@ experiment-000: .venv/train-installed
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 # The pip that Python brings along may take twice as long to choose versions.
 	@$(INSTALL) --upgrade pip 2>&1 | $(COLLECTED)
-	@$(INSTALL) torch==2.13.0 --editable '.[train]' 2>&1 | $(COLLECTED)
+	@$(INSTALL) torch==2.13.0 --editable '.[train,viewer]' 2>&1 | $(COLLECTED)
 	@touch $@
 
 .venv/dev-installed: .venv/train-installed
