@@ -159,7 +159,7 @@ class BubblewrapSandbox(LocalSandbox):
         """The first process inside waits until something is written to the gate."""
         status_out, status_in = os.pipe()
         gate_out, gate_in = os.pipe()
-        plan = FilterPlan(command.network, memory_is_counted=counted_by_the_kernel("memory"))
+        plan = FilterPlan(self.spec.network, memory_is_counted=counted_by_the_kernel("memory"))
         seccomp_fd = _in_memory(build_filter(plan))
         arguments_fd = _in_memory(self._arguments(command, status_in, gate_out, seccomp_fd))
         inner = (status_in, gate_out, seccomp_fd, arguments_fd)

@@ -98,19 +98,11 @@ class Sandbox(Protocol):
 
     def write(self, path: str, content: bytes) -> None: ...
 
-    def tar_in(self, archive: bytes, path: str = ".") -> None: ...
-
-    def tar_out(self, path: str = ".") -> bytes: ...
-
     def snapshot(self) -> str:
         """Remember the working folder as it is; the name goes to `diff`."""
         ...
 
     def diff(self, snapshot: str) -> Changes: ...
-
-    def network(self, policy: NetworkPolicy) -> None:
-        """Holds from the next command on."""
-        ...
 
     def kill(self) -> None:
         """End every process and remove every file of the sandbox. Twice is fine."""

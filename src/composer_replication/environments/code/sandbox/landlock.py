@@ -68,10 +68,6 @@ class LandlockSandbox(HostPathsSandbox):
     def backend(self) -> str:
         return "landlock"
 
-    def network(self, policy: NetworkPolicy) -> None:
-        _refuse_network(policy)
-        super().network(policy)
-
     def kill(self) -> None:
         super().kill()
         self._stop_launcher()
@@ -90,7 +86,7 @@ class LandlockSandbox(HostPathsSandbox):
 
     def _plan(self, command: Command) -> landlock_launcher.Plan:
         calls = FilterPlan(
-            command.network,
+            self.spec.network,
             shared_host=True,
             shared_user=self.user is None,
             memory_is_counted=counted_by_the_kernel("memory"),
