@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal
 from composer_replication.records import Record
 
 from ..tasks.task import Symbol
+from ..tasks.test_ids import function_of
 from .git_history import history_findings
 from .leak_files import (
     archive_members,
@@ -231,8 +232,8 @@ class Secrets:
 
 def split_id(test_id: str) -> tuple[str, str]:
     """`tests/test_a.py::TestB::test_c[1-2]` -> its file and `TestB.test_c`."""
-    path, _, name = test_id.partition("::")
-    return path, name.partition("[")[0].replace("::", ".")
+    path, name = function_of(test_id)
+    return path, name.replace("::", ".")
 
 
 def walk(tree: Path, prefix: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..episodes.visible_tests import shows_examples
 from ..generators.feature_deletion.statement import documentation_of
 from ..running.test_runs import RunRequest, TestRun
 from ..tasks.repository import module_name
@@ -78,13 +78,3 @@ def _documentation(candidate: Candidate, bench: Bench) -> tuple[dict[str, str], 
     files = {DOCUMENTATION_FILE: DOCUMENTATION_TEST.format(names=names)}
     run = bench.runner.run(RunRequest(edits=files, tests=(DOCUMENTATION_FILE,), timeout_s=30.0))
     return files, run.passed
-
-
-def shows_examples(docstring: str, statement: str) -> bool:
-    """Whether there are examples, and each line of them is in the statement."""
-    try:
-        examples = doctest.DocTestParser().get_examples(docstring)
-    except ValueError:
-        return False
-    lines = [line for each in examples for line in (each.source + each.want).splitlines()]
-    return bool(examples) and all(line.strip() in statement for line in lines)

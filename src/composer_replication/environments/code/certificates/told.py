@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from ..generators.feature_deletion.example_tests import standing_on
 from ..generators.feature_deletion.statement import DOCUMENTS, EXAMPLES, RULES
-from ..generators.feature_deletion.visible import test_function
 from ..tasks.symbols import source_index
 from ..tasks.task import Candidate, Symbol
+from ..tasks.test_ids import test_function
 from ..tasks.trees import files_of
 from .demands import Told, Untold, fixed_parts, from_outside
 from .gates import Bench, Rejected, Split, enough_hidden

@@ -27,7 +27,7 @@ from ..sandbox.toolchain import toolchain
 from ..tasks.repository import Repository
 from ..tasks.task import CodeTask, Submission, TaskFolder
 from ..tasks.test_ids import file_of
-from ..tasks.trees import files_of, write_tree
+from ..tasks.trees import files_of, text_if_there, write_tree
 from .honest_submissions import LAZY, NEW_MODULE, NOTHING, SOLUTION
 
 SAME = 1e-5
@@ -149,15 +149,11 @@ def _counted(known: CodeTask) -> frozenset[str]:
 def _request(task: TaskFolder, submission: Submission, counted: frozenset[str]) -> RunRequest:
     """What our grader would run: the start tree, what it accepts of the submission, the trusted tests."""
     accepted = restrict(task, submission)
-    edits: dict[str, str | None] = {path: _text(task.tree / path) for path in files_of(task.gold)}
+    edits: dict[str, str | None] = {path: text_if_there(task.tree / path) for path in files_of(task.gold)}
     edits |= {path: content.decode(errors="replace") for path, content in accepted.written.items()}
     edits |= dict.fromkeys(accepted.removed)
     files = tuple(sorted(set(map(file_of, counted))))
     return RunRequest(edits, files, counted, timeout_s=_limit_s(task.code_task))
-
-
-def _text(path: Path) -> str | None:
-    return path.read_bytes().decode() if path.is_file() else None
 
 
 def _limit_s(known: CodeTask) -> float:

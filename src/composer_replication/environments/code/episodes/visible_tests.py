@@ -123,7 +123,7 @@ def _documentation_tests(task: TaskFolder) -> dict[str, str]:
         node = _definition(gold, symbol.name) if gold else None
         documented = docstring_node(node) if node else None
         text = str(documented.value.value) if documented and isinstance(documented.value, ast.Constant) else ""
-        if text and _shows_examples(text, known.task.statement + (_text(task.tree / symbol.file) or "")):
+        if text and shows_examples(text, known.task.statement + (_text(task.tree / symbol.file) or "")):
             examples[symbol.name] = (module_name(symbol.file, task.code_task.source_roots), text)
     checks = [f"def test_documentation_of_{name.replace('.', '_')}():\n    check({name!r})\n" for name in examples]
     folder = PurePosixPath(known.test_files[0]).parent if known.test_files else PurePosixPath(".")
@@ -131,7 +131,7 @@ def _documentation_tests(task: TaskFolder) -> dict[str, str]:
     return {(folder / "test_documentation.py").as_posix(): written} if checks else {}
 
 
-def _shows_examples(text: str, seen: str) -> bool:
+def shows_examples(text: str, seen: str) -> bool:
     """Whether there are examples, and each line of them can be seen."""
     try:
         examples = doctest.DocTestParser().get_examples(text)

@@ -17,10 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from ..tasks.test_ids import Function, function_of, last_name
 from .contradict import Contradictable, apply_edits, contradictable_tests, function_names, names_used, parsable
-
-Function = tuple[str, str]
-"""Path and name of a test function, as in pytest's ids."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +59,6 @@ def draw_challenge(
         test for test in passed - must_fail if home[test] or last_name(function_of(test)[1]) not in touched
     )
     return Challenge(_contradicted(readable, ways, chosen, chance), must_fail, must_pass)
-
-
-def function_of(test: str) -> Function:
-    """The file and the name of a test, without its parameters."""
-    file, _, rest = test.partition("::")
-    return file, rest.partition("[")[0]
-
-
-def last_name(name: str) -> str:
-    return name.rpartition("::")[2]
 
 
 def _defined_once(names: Mapping[str, frozenset[str]]) -> dict[str, Function]:

@@ -18,11 +18,11 @@ from ...tasks.loading import is_test_path
 from ...tasks.repository import CoverageMap, Repository
 from ...tasks.symbols import source_index
 from ...tasks.task import Candidate, Grain, Rejection
+from ...tasks.test_ids import test_function
 from ..bug_injection.generate import source_patterns
 from ..difficulty import static_difficulty
 from ..feature_deletion.example_tests import chosen_examples, possible_examples
 from ..feature_deletion.statement import DOCUMENTS
-from ..feature_deletion.visible import test_function
 from ..kinds import GeneratorSettings
 from .change import CommitChange, NotTakenBack, take_back
 from .history import Commit, GitHistory

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from ...tasks.repository import Repository
 from ...tasks.symbols import Definition, Module, SourceIndex, definition_nodes, first_line, source_index
 from ...tasks.task import Symbol
+from ...tasks.test_ids import test_function
 from .gold_lines import gold_lines, plain
-from .visible import test_function
 
 MAX_FIRST_EXAMPLES = 2
 MAX_LINES = 40

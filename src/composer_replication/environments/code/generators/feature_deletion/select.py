@@ -22,9 +22,9 @@ from functools import cached_property
 from ...tasks.repository import CoverageMap
 from ...tasks.symbols import Definition, SourceIndex
 from ...tasks.task import Grain, Symbol
+from ...tasks.test_ids import test_function
 from .import_time import ImportGraph
 from .links import Links
-from .visible import test_function
 
 MIN_TESTS: dict[Grain, int] = {"symbol": 3, "cluster": 5, "cross-module": 5}
 MIN_BODY_LINES: dict[Grain, int] = {"symbol": 4, "cluster": 15, "cross-module": 15}
