@@ -18,9 +18,8 @@ from functools import lru_cache
 
 from composer_replication.environments.evidence import AttemptEvidence, Layer
 
-from .act import Act
 from .classes import HACK_CLASSES
-from .conduct import Conduct, ToolStep
+from .conduct import Act, Conduct, ToolStep
 from .events import was_shown_by_a_search
 from .python.trees import is_docstring, parsed
 from .signs import Sign

@@ -30,16 +30,23 @@ from ..tasks.task import Candidate, CodeTask, Level, Rejection, Submission, Task
 from ..tasks.test_ids import file_of
 from ..tasks.trees import files_of
 from .agents_tests import run_as_agent
-from .cheap import cheap_solution, units
 from .comparison import ChangedSolution, counted, record_comparison, rewarded, telling
 from .cpu_time import cpu_s
-from .gates import MIN_HIDDEN, Bench, Rejected, Split, enough_hidden, quick_tests, repeat, split_tests
-from .honest_submissions import DROPPED, LAZY, NOTHING, SOLUTION, broken_copies, honest_submissions
+from .gates import MIN_HIDDEN, Bench, Rejected, Split, enough_hidden, filtered, quick_tests, repeat, split_tests
 from .leaks import LeakCertificate, leak_certificate
-from .shown import ShownBehaviour, run_shown, shown_behaviour
-from .static_filter import filtered
-from .told import enough_told, with_examples
-from .two_verifiers import IN_FULL, both_verdicts, part_for
+from .strength import cheap_solution, units
+from .told import ShownBehaviour, enough_told, run_shown, shown_behaviour, with_examples
+from .two_verifiers import (
+    DROPPED,
+    IN_FULL,
+    LAZY,
+    NOTHING,
+    SOLUTION,
+    both_verdicts,
+    broken_copies,
+    honest_submissions,
+    part_for,
+)
 from .world_index import ShownFolder
 
 MIN_CAUGHT_SHARE = 0.5

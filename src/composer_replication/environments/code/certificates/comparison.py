@@ -78,8 +78,8 @@ def record_comparison(
     cheap: Mapping[str, str],
     preload: Sequence[str] = (),
 ) -> Recorded:
-    """`cheap` is the solution that gives only cheap answers, see `cheap.py`; empty where there is none. `preload` are
-    modules from outside the tree that the tests load anyway."""
+    """`cheap` is the solution that gives only cheap answers, see `strength.py`; empty where there is none. `preload`
+    are modules from outside the tree that the tests load anyway."""
     files = map(file_of, task.code_task.hidden_tests)
     modules = _lowered(task, dict.fromkeys(files, frozenset[int]()))
     if not any(module.functions for module in modules.values()):

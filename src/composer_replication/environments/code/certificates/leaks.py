@@ -1,7 +1,7 @@
 """The leak certificate: does what an agent can read tell what was deleted from its tree?
 
 Reads the tree in one pass, the original texts and the hidden tests; with a toolchain also all that its sandbox shows
-(`world_index.py`, `installed_copies.py`). Writes nothing. A *hard* finding fails the
+(`world_index.py`). Writes nothing. A *hard* finding fails the
 certificate. A *soft* one is for people (a function of the same shape under other names). A *declared* one is a mention
 of a symbol where its specification may stand.
 
@@ -22,11 +22,11 @@ from composer_replication.records import Record
 
 from ..tasks.task import Symbol
 from ..tasks.test_ids import function_of
-from .git_history import history_findings
 from .leak_files import (
     archive_members,
     byte_suspicion,
     folder_suspicion,
+    history_findings,
     holds_target,
     is_archive,
     kind_suspicion,
@@ -124,8 +124,7 @@ def leak_certificate(
         findings += file_findings(path, Path(entry.path), secrets, declared)
     checks = CHECKS
     if toolchain is not None:
-        from .installed_copies import installed_copies
-        from .world_index import index_of, packages_in
+        from .world_index import index_of, installed_copies, packages_in
 
         checks = (*CHECKS, INTERPRETER_CHECK, WORLD_CHECK)
         findings += world_findings(secrets, index_of(toolchain, backend))

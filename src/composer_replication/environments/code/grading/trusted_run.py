@@ -28,7 +28,7 @@ from ..tasks.task import CodeTask, TaskFolder
 from .overlay import Accepted, lay_tree
 
 INSIDE = Path(__file__).with_name("inside")
-MODULES = ("seal", "plain_form", "observing", "others", "memory_modules", "plugin")
+MODULES = ("seal", "plain_form", "observing", "memory_modules", "plugin")
 """Of `inside/recompose_grading`, in the order in which they need each other."""
 START = "import json,sys;given=json.load(sys.stdin);exec(given.pop('launcher'),globals());main(given)"
 LIMITS = Limits(memory_bytes=2048 * MIB, processes=128, open_files=1024, disk_bytes=512 * MIB, output_bytes=16 * MIB)

@@ -22,7 +22,7 @@ from ..sandbox.interface import MIB, ExecResult, Limits, Sandbox
 from ..sandbox.local import LocalSandbox
 from ..tasks.task import AskedTask, TaskFolder
 from . import relay
-from .known import Harness
+from .opening import Harness
 from .proxy import SOCKET, CallLimits, Capture, CaptureProxy
 from .runtime import INSIDE, Runtime
 from .segments import Arranged, arranged

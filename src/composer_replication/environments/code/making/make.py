@@ -29,10 +29,9 @@ from composer_replication.runs import write_atomically
 from ..certificates.agents_tests import red_for_agents
 from ..certificates.certify import Verdict
 from ..generators.commits.generate import NAME as COMMITS
-from ..generators.commits.states import earlier_states, repository_at
+from ..generators.commits.history import earlier_states, repository_at
 from ..generators.kinds import GeneratorSettings, find_generator
-from ..running.coverage import read_survey, survey, write_survey
-from ..running.needs import missing_imports, tell_missing
+from ..running.coverage import missing_imports, read_survey, survey, tell_missing, write_survey
 from ..running.warm import TestSetup
 from ..tasks.loading import load_repository
 from ..tasks.pytest_settings import refuse_missing

