@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from composer_replication.records import Task, content_id
 
 from ..grading.grader import doubted_gold, grade
-from ..grading.recorded import Recorded, as_text
+from ..grading.recorded import as_text
 from ..sandbox.toolchain import toolchain
 from ..tasks.allowed_paths import told_paths
 from ..tasks.loading import is_test_path
@@ -176,7 +176,8 @@ def _compared(
     lazy = {name: trial for name, trial in trials.items() if name.startswith(LAZY)}
     hidden = rewarded(split.hidden, recorded, enough_hidden(candidate), lazy.values())
     if hidden is None:
-        raise Rejected("too_few_compared", f"{len(recorded.left)} of {len(split.hidden)}: {_most_common(recorded)}")
+        [(why, _)] = Counter(recorded.left.values()).most_common(1)
+        raise Rejected("too_few_compared", f"{len(recorded.left)} of {len(split.hidden)}: {why}")
     shutil.rmtree(folder)
     proving = telling(_noticing(hidden, lazy, candidate), recorded)
     if not proving and len(hidden) < MIN_CHEAP_TESTS and not candidate.few_tests:
@@ -185,10 +186,6 @@ def _compared(
     task = _write(candidate, kept, bench, folder, level, as_text(recorded))
     counts = counted(recorded, left_out=len(split.hidden) - len(hidden))
     return _noted(task, {**task.code_task.task.certificate, "comparison": counts}), kept
-
-
-def _most_common(recorded: Recorded) -> str:
-    return Counter(recorded.left.values()).most_common(1)[0][0]
 
 
 def _write(

@@ -108,12 +108,10 @@ def record_comparison(
             if runs.cheap and _passes(run_as[test].graded, found, module, runs.cheap):
                 passed_cheaply.append(test)
     used = {each.path for each in tests.values()}
-    kept = {path: _recorded(modules[path], answered[path]) for path in used}
+    kept = {
+        path: RecordedModule(modules[path].graded, modules[path].checks, tuple(sorted(answered[path]))) for path in used
+    }
     return Recorded(kept, tests, left, tuple(passed_cheaply))
-
-
-def _recorded(module: LoweredModule, answered: frozenset[int]) -> RecordedModule:
-    return RecordedModule(module.graded, module.checks, tuple(sorted(answered)))
 
 
 def rewarded(

@@ -163,8 +163,7 @@ def quick_tests(split: Split, candidate: Candidate, bench: Bench) -> Split:
 
 def repeat(split: Split, candidate: Candidate, bench: Bench) -> None:
     """The same outcome under another hash seed and in reverse order, or `not_repeatable`."""
-    request = _suite(bench, split.edits)
-    visible = bench.other_runner.run(_reversed(request))
+    visible = bench.other_runner.run(replace(_suite(bench, split.edits), reverse=True))
     lost = split.guards - visible.passed
     if lost:
         raise Rejected("not_repeatable", f"guard {min(lost)}")
@@ -272,10 +271,6 @@ def killed_mutants(candidate: Candidate, run: Callable[[RunRequest], TestRun]) -
 def _suite(bench: Bench, edits: Mapping[str, str | None]) -> RunRequest:
     files = tuple(path for path in bench.test_files if edits.get(path, "") is not None)
     return RunRequest(edits=edits, tests=files, timeout_s=bench.timeout_s)
-
-
-def _reversed(request: RunRequest) -> RunRequest:
-    return replace(request, reverse=True)
 
 
 def filtered(candidate: Candidate, repository: Repository) -> Rejection | None:

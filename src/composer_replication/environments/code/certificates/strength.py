@@ -265,12 +265,10 @@ def _module(task: TaskFolder) -> str:
                 documented.setdefault(bare(called["arguments"]), set()).add(want)
                 answers.setdefault(called["name"], set()).add(want)
     tables = {"DOCUMENTED": documented, "ANSWERS": answers}
-    lines = [f"{name} = {_as_text(table)}" for name, table in tables.items()]
+    lines = [
+        f"{name} = {json.dumps({key: sorted(table[key]) for key in sorted(table)})}" for name, table in tables.items()
+    ]
     return "\n".join([SOURCE.read_text(encoding="utf-8"), *lines, ""])
-
-
-def _as_text(table: Mapping[str, set[str]]) -> str:
-    return json.dumps({key: sorted(values) for key, values in sorted(table.items())})
 
 
 def _readable(task: TaskFolder) -> Iterable[str]:

@@ -135,7 +135,8 @@ def both_verdicts(
     left_out: list[str] = []
     for name in submissions.keys() - graded.keys():
         asked = part_for(name, task.code_task)
-        result = run(_request(task, submissions[name], _counted(asked)))
+        counted = frozenset((*asked.hidden_tests, *asked.guard_tests))
+        result = run(_request(task, submissions[name], counted))
         ours[name] = 0.0 if result.timed_out else _reward(asked, result.passed)
         if result.timed_out:
             left_out.append(name)
@@ -205,10 +206,6 @@ def part_for(name: str, known: CodeTask) -> CodeTask:
             kept.append(unit)
     hidden = tuple(sorted({test for unit in kept for test in unit}))
     return known.model_copy(update={"units": tuple(kept), "hidden_tests": hidden, "guard_tests": ()})
-
-
-def _counted(known: CodeTask) -> frozenset[str]:
-    return frozenset((*known.hidden_tests, *known.guard_tests))
 
 
 def _request(task: TaskFolder, submission: Submission, counted: frozenset[str]) -> RunRequest:

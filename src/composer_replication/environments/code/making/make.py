@@ -107,7 +107,7 @@ def make(
     with tempfile.TemporaryDirectory(prefix="recompose-") as scratch:
         progress.stage("load", f"reading {source.name}")
         repository = load_repository(source, Path(scratch) / "repository")
-        identity = {**_as_json(settings), "repository_hash": tree_hash(repository.tree)}
+        identity = {**json.loads(json.dumps(asdict(settings))), "repository_hash": tree_hash(repository.tree)}
         refuse_missing(repository.tree, repository.name, settings.distributions)
         _claim(into, identity)
         setup = TestSetup(settings.distributions, settings.backend)
@@ -350,7 +350,3 @@ def _tell(progress: Progress, known: dict[str, dict[str, Any]], total: int) -> N
     progress.figures([cost, f"rejected: {reasons or 'none'}"])
     done = funnel.tried + sum(funnel.filtered.values())
     progress.step(done, max(total, done), f"{funnel.valid} valid")
-
-
-def _as_json(settings: MakeSettings) -> dict[str, Any]:
-    return json.loads(json.dumps(asdict(settings)))

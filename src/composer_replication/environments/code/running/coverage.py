@@ -80,7 +80,10 @@ def survey(
     return CoverageMap(
         passing=passing,
         unstable=once - passing,
-        by_symbol={symbol: frozenset(by_symbol[symbol]) for symbol in sorted(by_symbol, key=_place)},
+        by_symbol={
+            symbol: frozenset(by_symbol[symbol])
+            for symbol in sorted(by_symbol, key=lambda each: (each.file, each.name))
+        },
         import_time=frozenset(symbol for symbol in traced.at_import if symbol.file in source),
         suite_s=min(run.wall_s for run in runs),
         cpu_s=round(cpu_s, 2),
@@ -147,10 +150,6 @@ def _worth_loading(
             return loaded if passing <= runner.run(suite).passed else ()
     except UsageError:
         return ()
-
-
-def _place(symbol: Symbol) -> tuple[str, str]:
-    return symbol.file, symbol.name
 
 
 def write_survey(path: Path, coverage: CoverageMap) -> None:

@@ -257,14 +257,10 @@ def _kill(process: subprocess.Popen[bytes], first: int | None) -> None:
 
 
 def _result(outcome: Outcome, command_reached: bool, out_of_memory: bool) -> ExecResult:
-    code, ending = outcome.returncode, outcome.ending
-    if ending == "exited" and not command_reached:
+    code = outcome.returncode
+    if outcome.ending == "exited" and not command_reached:
         code = _why_not_reached(outcome.stderr.decode(errors="replace"))
-    if code < 0:
-        code = 128 - code
-    if out_of_memory:
-        ending = "memory"
-    return ExecResult(code, outcome.stdout, outcome.stderr, ending, outcome.wall_s, outcome.truncated)
+    return outcome.result(code, out_of_memory)
 
 
 def _why_not_reached(said: str) -> int:

@@ -24,7 +24,7 @@ from ..difficulty import static_difficulty
 from ..feature_deletion.example_tests import chosen_examples, possible_examples
 from ..feature_deletion.statement import DOCUMENTS
 from ..kinds import GeneratorSettings
-from .change import CommitChange, NotTakenBack, splices, take_back
+from .change import NotTakenBack, splices, take_back
 from .history import Commit, GitHistory, stretch_of
 from .statement import CommitWords, cleaned, is_revert, says_something, statements
 
@@ -84,7 +84,7 @@ def _candidate(
     if is_revert(commit.message):
         raise NotTakenBack("revert", commit.id)
     change = take_back(repository, history, commit, _package_files(commit, repository))
-    own_tests = _tests_of_commit(commit, change, coverage)
+    own_tests = frozenset(test for test in coverage.passing if test_function(test) in change.test_functions)
     if not own_tests:
         raise NotTakenBack("tests_gone", commit.id)
     message = cleaned(commit.message, history.people)
@@ -120,10 +120,6 @@ def _candidate(
         solution_lines=change.lines,
         few_tests=True,
     )
-
-
-def _tests_of_commit(commit: Commit, change: CommitChange, coverage: CoverageMap) -> frozenset[str]:
-    return frozenset(test for test in coverage.passing if test_function(test) in change.test_functions)
 
 
 def _documentation(commit: Commit, history: GitHistory) -> str:

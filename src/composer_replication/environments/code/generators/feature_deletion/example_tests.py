@@ -36,7 +36,7 @@ def standing_on(module: Module, name: str) -> list[ast.stmt]:
     while place < len(wanted):
         named = _names(wanted[place]) - own
         own |= named
-        wanted += [each for each in module.tree.body if not _is_import(each) and named & set(_bound(each))]
+        wanted += [each for each in module.tree.body if named & set(_bound(each))]
         place += 1
     return wanted
 
@@ -145,10 +145,6 @@ def _bound(node: ast.stmt) -> Iterator[str]:
     elif isinstance(node, ast.Assign | ast.AnnAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
-
-
-def _is_import(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Import | ast.ImportFrom)
 
 
 def gold_lines(index: SourceIndex, symbols: Iterable[Symbol]) -> frozenset[str]:
