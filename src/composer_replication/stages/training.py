@@ -14,6 +14,7 @@ from composer_replication.objective import GrpoSettings, OwnSettings, SdpoSettin
 from composer_replication.progress import Progress
 from composer_replication.runs import Run, StageFolder, write_atomically
 
+from .degenerate import degenerate, refuse_degenerate
 from .policy import load_own
 from .taught import make_examples
 
@@ -21,8 +22,11 @@ AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 STORED = ("ingestion", "sites", "hints", "pairs")
 
 
-def train(run: Run, progress: Progress, backend: str = "trl", diloco: bool = False, **options: Any) -> None:
-    """`diloco`: as one of several replicas. `options`: what the backend alone takes, such as a server's address."""
+def train(
+    run: Run, progress: Progress, backend: str = "trl", diloco: bool = False, anyway: bool = False, **options: Any
+) -> None:
+    """`diloco`: as one of several replicas. `anyway`: also on degenerate data. `options`: what the backend alone takes,
+    such as a server's address."""
     from composer_replication.training.libraries import load_libraries
     from composer_replication.training.processes import all_or_none, is_main
 
@@ -49,7 +53,7 @@ def train(run: Run, progress: Progress, backend: str = "trl", diloco: bool = Fal
     with open_environment(config) as environment:
         steps = train_policy(policy, config, environment, examples, folder, progress, **options)
     weights = whole_weights(policy.model)
-    counts = {
+    counts: dict[str, Any] = {
         "backend": backend,
         "steps": len(steps),
         "stored_traces": len(examples),
@@ -60,6 +64,8 @@ def train(run: Run, progress: Progress, backend: str = "trl", diloco: bool = Fal
         "windowed": summarise_cuts(examples),
         "rendered_alone": len(sessions.alone),
     }
+    if anyway and (ignored := degenerate(run)):
+        counts["degenerate"] = [one.model_dump() for one in ignored]
     if diloco:
         from composer_replication.training.diloco.train import summary
 
@@ -71,6 +77,13 @@ def train(run: Run, progress: Progress, backend: str = "trl", diloco: bool = Fal
                 shutil.rmtree(folder / left_over, ignore_errors=True)
             write_atomically(folder / "model" / "README.md", model_card(run.config, counts, lost_by(backend)))
             run.stage("training").finish(steps, counts, [run.stage("policy"), *inputs], started)
+
+
+def check(run: Run, anyway: bool = False, **choices: Any) -> None:
+    """Told before a model is loaded."""
+    trained_on(run)
+    if not anyway:
+        refuse_degenerate(run)
 
 
 def trained_on(run: Run) -> list[StageFolder]:
