@@ -32,8 +32,9 @@ def train(
 
     started, folder, inputs = time.monotonic(), run.path / "training", trained_on(run)
     load_libraries()
-    from composer_replication.training.backends import lost_by, open_backend
-    from composer_replication.training.card import model_card
+    from composer_replication.evaluation.model_card import write_card
+    from composer_replication.training.backends import open_backend
+    from composer_replication.training.machine import describe_machine
     from composer_replication.training.models.whole import whole_weights
     from composer_replication.training.stored.examples import summarise_cuts, window_lines
 
@@ -46,7 +47,7 @@ def train(
     with all_or_none():
         policy = load_own(run)
         room = min(run.config.training.max_tokens, policy.model.config.max_position_embeddings)
-        examples, sessions, skipped, held_out = make_examples(run, policy, room, folder)
+        examples, sessions, skipped, held_out, sources = make_examples(run, policy, room, folder)
         if is_main():
             sessions.save()
             write_atomically(folder / "windows.jsonl", window_lines(examples))
@@ -55,14 +56,17 @@ def train(
     weights = whole_weights(policy.model)
     counts: dict[str, Any] = {
         "backend": backend,
+        "environment": environment.name if run.config.training.rollouts else None,
         "steps": len(steps),
         "stored_traces": len(examples),
+        "sources": dict(sources),
         "held_out_sessions": len(held_out),
         "hinted_sites": sum(len(example.sites) for example in examples),
         "pairs": sum(len(example.pairs) for example in examples),
         "skipped": dict(skipped),
         "windowed": summarise_cuts(examples),
         "rendered_alone": len(sessions.alone),
+        "machine": describe_machine(),
     }
     if anyway and (ignored := degenerate(run)):
         counts["degenerate"] = [one.model_dump() for one in ignored]
@@ -75,8 +79,8 @@ def train(
             policy.save(folder / "model", weights)
             for left_over in ("scratch", "served", "verl"):
                 shutil.rmtree(folder / left_over, ignore_errors=True)
-            write_atomically(folder / "model" / "README.md", model_card(run.config, counts, lost_by(backend)))
             run.stage("training").finish(steps, counts, [run.stage("policy"), *inputs], started)
+            write_card(run)
 
 
 def check(run: Run, anyway: bool = False, **choices: Any) -> None:
