@@ -22,7 +22,9 @@ from composer_replication.runs import Run, write_atomically
 from composer_replication.stages.hub import files_to_send, refuse_secrets
 
 from .test_export import PAIRS, call, make_pair, make_trace
+from .test_tables import ROWS
 
+REVISION = "0123456789" * 4
 SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "abcdef"
 
 
@@ -35,6 +37,7 @@ class Hub:
         self.committed: dict[str, bytes] = {}
         self.tokens: set[str | None] = set()
         self.paths: list[str] = []
+        self.offered: dict[str, bytes] = {}
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -49,7 +52,23 @@ class Hub:
                 self.end_headers()
                 self.wfile.write(data)
 
-            do_GET = do_POST = do_PUT = _answer
+            def do_GET(self) -> None:
+                """Also of HEAD: what a dataset holds, and its files."""
+                name = self.path.rpartition("/")[2]
+                data = hub.offered.get(name)
+                hub.paths.append(self.path)
+                if data is None:
+                    siblings = [{"rfilename": name} for name in hub.offered]
+                    data = json.dumps({"id": "them/sessions", "sha": REVISION, "siblings": siblings}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(data)))
+                self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
+                self.send_header("X-Repo-Commit", REVISION)
+                self.end_headers()
+                self.wfile.write(data if self.command == "GET" else b"")
+
+            do_HEAD = do_GET
+            do_POST = do_PUT = _answer
 
             def log_message(self, *args) -> None:
                 pass
@@ -105,13 +124,18 @@ def _mode(name: str) -> str:
 
 
 def export(run: Run, hub: Hub, *options: str, token: str = "hf_test") -> subprocess.CompletedProcess[str]:
+    return recompose(hub, "export", str(run.path), *options, token=token)
+
+
+def recompose(hub: Hub, *words: str, token: str = "hf_test") -> subprocess.CompletedProcess[str]:
     """In a process of its own, because the library reads its address when it is imported."""
     environ = os.environ | {
         "HF_ENDPOINT": hub.url, "HF_TOKEN": token, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1",
         "HF_HUB_DISABLE_IMPLICIT_TOKEN": "0",
     }  # fmt: skip
-    command = [sys.executable, "-m", "composer_replication", "export", str(run.path), *options]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-m", "composer_replication", *words], env=environ, capture_output=True, text=True, timeout=120
+    )
 
 
 @pytest.fixture
@@ -162,6 +186,19 @@ def test_what_was_sent_as_a_dataset_is_loaded_as_it_was_exported(run, tmp_path):
     assert rows[0]["chosen"][0]["tool_calls"][0]["function"]["arguments"] == {"path": "a.py"}
 
 
+def test_a_dataset_of_the_hub_is_ingested(tmp_path):
+    from datasets import Dataset
+
+    Dataset.from_list(ROWS).to_parquet(str(tmp_path / "train.parquet"))
+    with Hub() as hub:
+        hub.offered = {"train.parquet": (tmp_path / "train.parquet").read_bytes(), "picture.png": b"no session"}
+        done = recompose(hub, "ingest", "hf://datasets/them/sessions", "--run", str(tmp_path / "run"), "--json")
+        assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["traces"] == len(ROWS)
+    assert (tmp_path / "run-them--sessions" / "train.parquet").exists()
+    assert not any("picture" in path for path in hub.paths)
+
+
 def test_a_secret_that_a_teacher_wrote_stops_everything(run):
     leak = make_pair(7, call("read_file", json.dumps({"path": SECRET})), call("read_file", '{"path": "a"}'))
     write_dataset(run, [*PAIRS, leak])
@@ -189,7 +226,7 @@ def test_a_refusal_of_the_hub_is_one_line_without_the_token(run):
     with Hub() as hub:
         done = export(run, hub, "--hub-model", "me/policy", token="hf_wrong")
     assert done.returncode == 1 and not hub.committed
-    assert "the hub did not take me/policy: HTTP 401; next: hf auth login" in done.stderr
+    assert "the hub refused me/policy: HTTP 401; next: hf auth login" in done.stderr
     assert "hf_wrong" not in done.stdout + done.stderr and "Traceback" not in done.stderr
 
 
@@ -198,7 +235,7 @@ def test_a_hub_that_does_not_answer_is_one_line_too(run):
         pass
     done = export(run, gone, "--hub-model", "me/policy")
     assert done.returncode == 1
-    assert "the hub did not take me/policy: " in done.stderr and "Traceback" not in done.stderr
+    assert "the hub refused me/policy: " in done.stderr and "Traceback" not in done.stderr
 
 
 def test_what_is_not_there_is_named_with_the_command_that_makes_it(tmp_path):

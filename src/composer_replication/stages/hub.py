@@ -1,4 +1,4 @@
-"""A trained model or a dataset of pairs to the hub, with its card, in one commit, after a search for secrets.
+"""A trained model or a dataset of pairs to the hub, with its card, in one commit; a dataset of sessions from there.
 
 Every text that would leave is searched for secrets, home folders and e-mail addresses, also what teachers wrote after
 the redaction of the sessions. One finding stops all of it. Weights cannot be searched: of a model whose sessions were
@@ -8,11 +8,13 @@ not redacted nothing is sent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from composer_replication.errors import RecomposeError, UsageError, quoted
+from composer_replication.ingestion.inputs import SESSION_SUFFIXES
 from composer_replication.redaction import find_secrets
 from composer_replication.runs import Run
 
@@ -32,15 +34,35 @@ class Sent(NamedTuple):
 def push(run: Run, kind: Kind, repository: str, public: bool = False) -> Sent:
     """To `OWNER/NAME` of the hub, which is made if it is not there; private unless it is to be `public`."""
     from huggingface_hub import CommitOperationAdd, HfApi
-    from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled
 
     files = files_to_send(run, kind)
     refuse_secrets(run, files)
     api = HfApi()
-    try:
+    with _in_one_line(repository):
         made = api.create_repo(repository, repo_type=kind, private=not public, exist_ok=True)
         adding = [CommitOperationAdd(path_in_repo=file.name, path_or_fileobj=file) for file in files]
         api.create_commit(made.repo_id, adding, commit_message=f"Add {kind} of composer-replication", repo_type=kind)
+    return Sent(str(made), tuple(file.name for file in files), sum(file.stat().st_size for file in files))
+
+
+def fetch_dataset(repository: str, folder: Path) -> Path:
+    """The session files and tables of a dataset of the hub, in a folder of their own. What is there is not fetched."""
+    from huggingface_hub import snapshot_download
+
+    with _in_one_line(repository):
+        snapshot_download(
+            repository, repo_type="dataset", local_dir=folder, allow_patterns=[f"*{end}" for end in SESSION_SUFFIXES]
+        )
+    return folder
+
+
+@contextmanager
+def _in_one_line(repository: str) -> Generator[None]:
+    """What goes wrong with the hub, without the library's words: they may repeat a request."""
+    from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled
+
+    try:
+        yield
     except HFValidationError as error:
         raise UsageError(f"{repository} is no name of a repository", "give OWNER/NAME") from error
     except OfflineModeIsEnabled as error:
@@ -48,8 +70,7 @@ def push(run: Run, kind: Kind, repository: str, public: bool = False) -> Sent:
     except Exception as error:  # of the library, and of the one below it that talks
         status = getattr(getattr(error, "response", None), "status_code", None)
         reason = f"HTTP {status}" if status else type(error).__name__
-        raise RecomposeError(f"the hub did not take {repository}: {reason}", "hf auth login, then again") from error
-    return Sent(str(made), tuple(file.name for file in files), sum(file.stat().st_size for file in files))
+        raise RecomposeError(f"the hub refused {repository}: {reason}", "hf auth login, then again") from error
 
 
 def files_to_send(run: Run, kind: Kind) -> list[Path]:
