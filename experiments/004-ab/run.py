@@ -8,7 +8,7 @@ Reads plan.toml; writes results/<regime>/<arm>-<seed>.jsonl.zst.
 import sys
 from pathlib import Path
 
-from shared.runner.run import main
+from shared.runner.run import alone
 
 if __name__ == "__main__":
-    main([str(Path(__file__).parent), *sys.argv[1:]])
+    alone(Path(__file__).resolve().parent, sys.argv[1:])

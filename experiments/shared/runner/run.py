@@ -25,46 +25,49 @@ LOST_WITH = {"start": "model", "data": "data"}
 """What a job leaves in its seed's folder of `work`."""
 
 
-def main(words: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def alone(folder: Path, words: Sequence[str]) -> None:
+    """One experiment."""
+    parser = _parser()
+    parser.add_argument("--plan", type=Path, default=folder / "plan.toml")
+    parser.add_argument("--work", type=Path, default=Path("runs") / folder.name)
+    parser.add_argument("--results", type=Path, default=folder / "results")
+    given = parser.parse_args(words)
+    work([Experiment(folder, given.plan, given.work, given.results, "")], given)
+
+
+def together(words: Sequence[str]) -> None:
+    """Experiments in one queue; --results has a folder for each, laid out as its own."""
+    parser = _parser()
     parser.add_argument("folders", type=Path, nargs="+")
-    parser.add_argument("--plan", type=Path, help="of a single experiment, in place of its plan.toml")
-    parser.add_argument("--work", type=Path, help="runs/NAME; of several experiments a folder for theirs")
-    parser.add_argument("--results", type=Path, help="FOLDER/results; of several experiments a copy of their folders")
+    parser.add_argument("--work", type=Path, default=Path("runs"))
+    parser.add_argument("--results", type=Path)
+    given = parser.parse_args(words)
+    experiments = [
+        Experiment(folder, folder / "plan.toml", given.work / folder.name, results / "results", folder.name)
+        for folder in (folder.resolve() for folder in given.folders)
+        for results in [given.results / folder.name if given.results else folder]
+    ]
+    work(experiments, given)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=["*"], help="patterns of job names, as main/*-1")
     parser.add_argument("--slice-s", type=float, default=540.0)
     parser.add_argument("--processes", type=int, default=1)
-    given = parser.parse_args(words)
-    if given.plan and len(given.folders) > 1:
-        parser.error("--plan is for one experiment")
-    if len(given.folders) == 1:
-        experiments = [_alone(given.folders[0].resolve(), given)]
-    else:
-        experiments = [_one_of_several(folder.resolve(), given) for folder in given.folders]
-    work(experiments, given.only, given.slice_s, given.processes)
+    return parser
 
 
-def _alone(folder: Path, given: argparse.Namespace) -> Experiment:
-    runs, results = given.work or Path("runs") / folder.name, given.results or folder / "results"
-    return Experiment(folder, given.plan or folder / "plan.toml", runs, results, "")
-
-
-def _one_of_several(folder: Path, given: argparse.Namespace) -> Experiment:
-    results = given.results / folder.name if given.results else folder
-    runs = (given.work or Path("runs")) / folder.name
-    return Experiment(folder, folder / "plan.toml", runs, results / "results", folder.name)
-
-
-def work(experiments: Sequence[Experiment], only: Sequence[str], slice_s: float, processes: int) -> None:
-    jobs = chosen([job for experiment in experiments for job in jobs_of(experiment)], only)
+def work(experiments: Sequence[Experiment], given: argparse.Namespace) -> None:
+    jobs = chosen([job for experiment in experiments for job in jobs_of(experiment)], given.only)
     forget_lost_starts(jobs, {experiment.label: experiment.work for experiment in experiments})
     jobs = wanted(jobs)
-    until, logs_at = time.time() + slice_s, experiments[0].work
+    until, logs_at = time.time() + given.slice_s, experiments[0].work
     logs_at.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "shared.runner.work", "--until", str(until), "--only", *only]
+    command = [sys.executable, "-m", "shared.runner.work", "--until", str(until), "--only", *given.only]
     for experiment in experiments:
         command += ["--experiment", *map(str, experiment)]
-    logs = [(logs_at / f"worker-{number}.log").open("a") for number in range(processes)]
+    logs = [(logs_at / f"worker-{number}.log").open("a") for number in range(given.processes)]
     # cuBLAS repeats itself only with a workspace of fixed size.
     environment = {"OMP_NUM_THREADS": "2", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"} | dict(os.environ)
     workers = [subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment) for log in logs]
@@ -91,4 +94,4 @@ def forget_lost_starts(jobs: list[Job], work_of: dict[str, Path]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    together(sys.argv[1:])
