@@ -172,7 +172,7 @@ class Mutants:
         killed = sum(each["outcome"] != "survived" for each in counted)
         self.result |= {"score": wilson(killed, max(len(counted), 1)), "mutants": mutants}
         temporary = self.options.json.with_suffix(".tmp")
-        temporary.write_text(json.dumps(self.result, indent=1) + "\n")
+        temporary.write_text(json.dumps(self.result).replace("}, {", "},\n{") + "\n")
         temporary.replace(self.options.json)
         print(len(mutants), mutant["file"], mutant["line"], mutant["kind"], mutant["outcome"], flush=True)
 
