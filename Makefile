@@ -70,7 +70,7 @@ benchmarks: .venv/dev-installed
 	$(BIN)/python benchmarks/sandbox.py --rounds 100 --json benchmarks/results/sandbox.json
 	$(BIN)/python benchmarks/install.py --json benchmarks/results/install.json
 
-# 300 random small mistakes in each of three packages: which share do the tests notice? Hours on one core; goes on where it was.
+# 300 random small mistakes in each of three packages: which share do the tests notice? Goes on where it was.
 mutants: .venv/dev-installed
 	for package in llm pairs losses; do $(BIN)/python benchmarks/mutants.py $$package --seed 0 \
 		--json benchmarks/results/mutants_$$package.json --reach .venv/reach_$$package.jsonl; done
