@@ -23,7 +23,7 @@ test: .venv/dev-installed .venv-verifiers/installed
 # What needs no torch, with any Python that pyproject.toml names: `make core PYTHON=python3.13`.
 CORE_TESTS := adp aider atif blame claude_code cline codex config copilot_cli dialects gemini_cli hints http_answers \
 	ingestion judge leakage llm llm_edges llm_ledger mini_swe_agent openai_messages openhands pair_sides pairs pairs_calibrate \
-	pairs_canonical pairs_tiers platforms provider_words quorum records redaction replay roster runs session sites store \
+	pairs_canonical pairs_tiers platforms provider_words quorum records redaction replay roster runs sites store \
 	swe_agent syntax
 core:
 	$(PYTHON) -m venv .venv-core
