@@ -61,12 +61,15 @@ def test_a_channel_that_never_had_a_loss_is_not_named(run_of):
 def test_a_channel_that_had_one_is(run_of):
     config = Config(channels=(GrpoSettings(), SdpoSettings()))
     learnt = (step(1, channels={"sdpo": 0.0}, flat_groups=1.0, policy=0.0), step(2, channels={"sdpo": 0.2}, policy=0.0))
-    assert "with GRPO + 0.1 · SDPO in" in model_card(run_of(config, learnt))
+    card = model_card(run_of(config, learnt))
+    assert "with GRPO + 0.1 · SDPO in" in card and "learnt nothing" not in card
 
 
 def test_flat_groups_taught_nothing(run_of):
     flat = [step(n, channels={"sdpo": 0.2}, flat_groups=1.0, policy=0.0) for n in (1, 2)]
-    assert "with 0.1 · SDPO in" in model_card(run_of(Config(), flat))
+    card = model_card(run_of(Config(), flat))
+    assert "with GRPO + 0.1 · SDPO in" in card
+    assert "GRPO learnt nothing: in every step all groups ended alike." in card
 
 
 def test_without_rollouts_no_environment_is_named(run_of):
