@@ -37,7 +37,7 @@ def export(
     json: Json = False,
 ) -> None:
     """Write the records of RUN as Parquet tables: traces, turns, calls, sites, hints, replies, pairs, and why there is
-    no hint or no pair. docs/queries.md has the columns and questions to ask. Datasets for trainers: `recompose pair`.
+    no hint or no pair. docs/tables.md has the columns, docs/queries.md questions. Datasets for trainers: `recompose pair`.
 
     To the hub goes only what was searched for secrets and personal data; one finding stops all of it.
     """
