@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +25,7 @@ from composer_replication.records import (
     canonical_call,
     content_id,
 )
-from composer_replication.runs import Run, write_records
+from composer_replication.runs import Run, read_records, write_records
 from composer_replication.sites import find_sites
 from composer_replication.stages.degenerate import degenerate, refuse_degenerate
 from composer_replication.stages.ingestion import ROLLOUT_TOKENS
@@ -159,6 +160,12 @@ def test_an_agent_with_one_tool_is_no_habit():
 def test_what_is_shown_of_a_text_cannot_drive_a_terminal():
     [found] = most_common("one_hint", ["\x1b[2J" + "y" * 90] * FEWEST, "{count} of {n}")
     assert "\x1b" not in found.sentence and len(found.sentence) < 90
+
+
+def test_the_hints_of_real_sessions_are_no_habit():
+    kept = Path(__file__).parents[2] / "experiments" / "007-real-traces" / "results" / "hints.jsonl.zst"
+    texts = [hint.text for hint in read_records(kept, Hint)]
+    assert len(texts) > 100 and most_common("one_hint", texts, "") == []
 
 
 def test_one_hint_for_every_site_is_a_habit_of_channel_two(tmp_path):
