@@ -18,6 +18,7 @@ from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
 from composer_replication.records import (
     Agreement,
+    ErrorSite,
     Hint,
     PreferencePair,
     TeacherReply,
@@ -168,17 +169,21 @@ def test_the_hints_of_real_sessions_are_no_habit():
     assert len(texts) > 100 and most_common("one_hint", texts, "") == []
 
 
-def test_one_hint_for_every_site_is_a_habit_of_channel_two(tmp_path):
+@pytest.mark.parametrize(("kinds", "found"), [(2, ["one_hint"]), (1, [])])
+def test_one_hint_for_several_kinds_of_error_is_a_habit_of_channel_two(tmp_path, kinds, found):
     offline = CONFIG.model_copy(update={"training": TrainingConfig(rollouts=False)})
     run = run_of(tmp_path / "run", lambda n: f"ls {n}", offline)
+    sites = run.stage("sites").read(ErrorSite)
+    chosen = sorted({site.error_kind for site in sites})[:kinds]
     hints = [
-        Hint(hint_id=content_id(n), site_id=str(n), text="Think.", sham_text="Look.", layer="judge", leak_level="L0",
-             tokens=2)
-        for n in range(FEWEST)
+        Hint(hint_id=content_id(n), site_id=site.site_id, text="Think.", sham_text="Look.", layer="judge",
+             leak_level="L0", tokens=2)
+        for n, site in enumerate(sites)
+        if site.error_kind in chosen
     ]  # fmt: skip
-    run.stage("hints").finish(hints, {"hints": FEWEST}, [run.stage("sites")], time.monotonic())
-    [found] = degenerate(run)
-    assert (found.name, found.share, found.n) == ("one_hint", 1.0, FEWEST)
+    assert len(hints) == kinds * FEWEST
+    run.stage("hints").finish(hints, {"hints": len(hints)}, [run.stage("sites")], time.monotonic())
+    assert names(degenerate(run)) == found
 
 
 @pytest.mark.parametrize(("second", "found"), [(0.0, ["no_advantage"]), (1.0, [])])
