@@ -46,7 +46,7 @@ MAY_IMPORT = {
         "training",
     ),
     "stages": (
-        *FOUNDATION, "ingestion", "sites", "hints", "replay", "pairs", "llm", "environments", "monitor", "training",
+        *FOUNDATION, "redaction", "ingestion", "sites", "hints", "replay", "pairs", "llm", "environments", "monitor", "training",
         "evaluation",
     ),
     "viewer": (*FOUNDATION, "redaction", "ingestion", "llm", "pairs", "evaluation"),
