@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from jobs import chosen, jobs_of
-from plan import FEWEST_SITES, TEACHERS, Plan, read_plan
 
 from composer_replication.cli.common import quiet_libraries
 from composer_replication.config import Config
@@ -21,15 +19,20 @@ from composer_replication.records import ERROR_KINDS
 from shared.queue import Job, Queue
 from shared.result_lines import SUFFIX, read_result
 
+from .jobs import Experiment, chosen, jobs_of, task_of, wanted
+from .plan import FEWEST_SITES, read_plan
+
 
 class Worker:
-    def __init__(self, plan: Plan, work: Path, results: Path) -> None:
-        self._plan, self._work, self._results = plan, work, results
+    """Does the jobs of one experiment."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._plan = read_plan(experiment.plan)
+        self._work, self._results = experiment.work, experiment.results
 
     def do(self, job: Job) -> None:
         started = time.monotonic()
-        regime, name = job.name.split("/")
-        kind, _, number = name.rpartition("-")
+        _, regime, kind, number = task_of(job)
         if kind == "teacher":
             self._teacher(regime, number)
         elif kind == "start":
@@ -43,28 +46,29 @@ class Worker:
         print(f"{job.name} {time.monotonic() - started:.1f} s", flush=True)
 
     def _teacher(self, regime: str, teacher: str) -> None:
-        from block import warmed_up
+        from .block import warmed_up
 
         folder = self._work / regime / f"teacher-{teacher}"
-        warmed_up(self._plan.teacher_config(regime, teacher), folder / "model")
+        with repeatable():
+            warmed_up(self._plan.teacher_config(regime, teacher), folder / "model")
         (folder / "done").write_text("done\n")
 
     def _start(self, regime: str, seed: int, result: Path) -> None:
-        from arm import weights_hash
-        from block import warmed_up
-        from measure import Measure, outcomes, summary
-        from reminded import REMINDERS
-
         from composer_replication.environments.toolbox.environment import open_toolbox
         from composer_replication.evaluation.probe import gaps, probe_hints
         from shared.result_lines import write_result
+
+        from .arm import weights_hash
+        from .block import warmed_up
+        from .measure import Measure, outcomes, summary
+        from .reminded import REMINDERS
 
         config, measuring = self._plan.start_config(regime, seed), self._plan.raw["measuring"]
         folder = self._work / regime / f"start-{seed}"
         with repeatable():
             policy = warmed_up(config, folder / "model")
         sha256 = weights_hash(folder / "model")
-        set_aside_orphans(result.parent, seed, sha256)
+        set_aside_orphans(result.parent, seed, "start_sha256", sha256)
         lines = [{"line": "start", "regime": regime, "seed": seed, "start_sha256": sha256}]
         measured = ("heldout", measuring["part"], measuring["tasks"], measuring["samples"])
         found = Measure(config).episodes(policy, *measured)
@@ -83,36 +87,37 @@ class Worker:
         write_result(result, lines)
 
     def _data(self, regime: str, seed: int, result: Path) -> None:
-        from block import make_data
-
         from composer_replication.training.models.loading import load_saved_policy
         from shared.result_lines import write_result
 
+        from .block import data_hash, make_data
+
         config, folder = self._plan.start_config(regime, seed), self._work / regime / f"start-{seed}"
-        owner = self._work / self._plan.teachers_of(regime)
-        teachers = {f"checkpoint-{name}": owner / f"teacher-{name}" / "model" for name in TEACHERS}
-        counts = make_data(load_saved_policy(folder / "model", config.model.name), teachers, config, folder / "data")
-        write_result(result, [{"line": "data", "regime": regime, "seed": seed, **counts}])
+        start, teachers = load_saved_policy(folder / "model", config.model.name), self._teachers(regime, seed)
+        counts = make_data(start, teachers, config, folder / "data")
+        sha256 = data_hash(folder / "data")
+        set_aside_orphans(result.parent, seed, "data_sha256", sha256)
+        write_result(result, [{"line": "data", "regime": regime, "seed": seed, "data_sha256": sha256, **counts}])
 
     def _arm(self, regime: str, arm: str, seed: int, result: Path) -> None:
-        from arm import run_arm
+        from .arm import Sources, run_arm
 
         start, scratch = self._work / regime / f"start-{seed}", self._work / "scratch" / f"{regime}-{arm}-{seed}"
         shutil.rmtree(scratch, ignore_errors=True)
-        config = self._plan.config(regime, arm, seed)
-        if config.channel(SdpoSettings).weight and self._plan.raw.get("gate", True):
-            config = with_kinds_off(config, self._results / regime / f"start-{seed}.jsonl.zst")
-        run_arm(
-            config,
-            self._plan.last_step(regime, arm),
-            start / "model",
-            start / "data",
-            scratch,
-            result,
-            self._plan.raw["measuring"],
-            {"regime": regime, "arm": arm},
-        )
+        phases = self._plan.phases(regime, arm, seed)
+        if self._plan.raw.get("gate", True):
+            probed = self._results / regime / f"start-{seed}.jsonl.zst"
+            phases = [phase._replace(config=with_kinds_off(phase.config, probed)) for phase in phases]
+        teachers = self._teachers(regime, seed) if self._plan.asks_teachers(arm) else {}
+        data = start / "data" if self._plan.reads_pairs(regime, arm) else None
+        sources = Sources(start / "model", data, teachers)
+        about = {"regime": regime, "arm": arm}
+        run_arm(phases, sources, scratch, result, self._plan.raw["measuring"], about)
         shutil.rmtree(scratch, ignore_errors=True)
+
+    def _teachers(self, regime: str, seed: int) -> dict[str, Path]:
+        owner = self._work / self._plan.teachers_of(regime)
+        return {f"checkpoint-{name}": owner / f"teacher-{name}" / "model" for name in self._plan.teachers(regime, seed)}
 
 
 @contextmanager
@@ -125,17 +130,20 @@ def repeatable() -> Iterator[None]:
         torch.use_deterministic_algorithms(False)
 
 
-def set_aside_orphans(folder: Path, seed: int, sha256: str) -> None:
-    """Arms that began from another start of this seed cannot be compared with those to come; they are run again."""
+def set_aside_orphans(folder: Path, seed: int, key: str, sha256: str) -> None:
+    """Arms that began from another start or data of this seed cannot be compared with those to come; they are run
+    again."""
     for path in folder.glob(f"*-{seed}{SUFFIX}"):
         first = next(iter(read_result(path)))
-        if first["line"] == "run" and first["start_sha256"] != sha256:
+        if first["line"] == "run" and first.get(key, sha256) != sha256:
             (folder / "orphans").mkdir(exist_ok=True)
             path.rename(folder / "orphans" / path.name)
 
 
 def with_kinds_off(config: Config, start: Path) -> Config:
     """Channel 2 leaves kinds alone whose gap the probe of this start found too small, or saw too seldom to tell."""
+    if not config.channel(SdpoSettings).weight:
+        return config
     useful = {
         line["kind"]
         for line in read_result(start)
@@ -147,9 +155,7 @@ def with_kinds_off(config: Config, start: Path) -> Config:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--plan", type=Path)
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--experiment", nargs=5, action="append", required=True, metavar=Experiment._fields)
     parser.add_argument("--only", nargs="+", required=True)
     parser.add_argument("--until", type=float, required=True, help="seconds since the epoch")
     given = parser.parse_args()
@@ -158,11 +164,13 @@ def main() -> None:
 
     load_libraries()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
-    plan = read_plan(given.plan)
-    queue = Queue(chosen(jobs_of(plan, given.work, given.results), given.only), given.work / "claims")
-    worker = Worker(plan, given.work, given.results)
+    experiments = [Experiment(*map(Path, paths), label) for *paths, label in given.experiment]
+    sys.path += [str(experiment.folder) for experiment in experiments]
+    workers = {experiment.label: Worker(experiment) for experiment in experiments}
+    jobs = [job for experiment in experiments for job in jobs_of(experiment)]
+    queue = Queue(wanted(chosen(jobs, given.only)), experiments[0].work / "claims")
     try:
-        queue.work(worker.do, given.until, clock=time.time)
+        queue.work(lambda job: workers[task_of(job).experiment].do(job), given.until, clock=time.time)
     except Exception:
         traceback.print_exc()
         sys.exit(1)

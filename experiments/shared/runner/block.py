@@ -1,5 +1,6 @@
 """What the arms of one seed share: the starting policy, its rollouts, and the pairs that learned teachers agree on."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,11 @@ def make_data(start: Policy, teachers: dict[str, Path], config: Config, folder: 
         "teacher_calls_right": {name: sum(bool(one) for one in given) for name, given in right.items()},
         "start_success": sum(row.reward for row in rows) / len(rows),
     }
+
+
+def data_hash(folder: Path) -> str:
+    """Of what is trained on."""
+    return hashlib.sha256((folder / "pairs.jsonl.zst").read_bytes()).hexdigest()[:16]
 
 
 def canonical_action(text: str) -> str | None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from reminded import RemindedEpisode, RemindedTokens, Reminder
 
 from composer_replication.config import Config
 from composer_replication.environments.toolbox import Split, ToolboxEpisode, ToolboxTask, make_task
@@ -18,9 +17,14 @@ from composer_replication.training.rollouts.sampling import TurnSampler
 from composer_replication.training.rollouts.static_sampling import turn_sampler
 from composer_replication.training.rollouts.worker import Rollout, RolloutSettings, RolloutWorker
 
+from .reminded import RemindedEpisode, RemindedTokens, Reminder
+
 ROWS = 256
 LOGPROB_ROWS = 32
-FIRST_TASK = {"dev": 10_000, "test": 20_000, "map": 22_000, "headline": 24_000, "rates": 26_000}
+FIRST_TASK = {
+    "dev": 10_000, "test": 20_000, "map": 22_000, "headline": 24_000, "rates": 26_000, "content": 28_000,
+    "competitors": 30_000, "triples": 32_000,
+}  # fmt: skip
 """Neither overlaps with what any other experiment or the quickstart has looked at, which is 0 to 255."""
 MEASURING_SEED = 77
 
