@@ -16,12 +16,12 @@ from baseline import baseline_flags
 from corpus import StoredCase, read_corpus
 from fitting import Fitted, fit
 
+from composer_replication.environments.evidence import Sign
 from composer_replication.monitor.acts import acts_of_steps
 from composer_replication.monitor.classes import BY_NUMBER
 from composer_replication.monitor.conduct import Conduct
 from composer_replication.monitor.features import Features, features_of
 from composer_replication.monitor.judge import conduct_of, signs_of
-from composer_replication.monitor.signs import Sign
 
 FEATURES_OF_LAYERS = {
     "canary": ("canary_hard", "canary_soft"),

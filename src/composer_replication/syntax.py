@@ -17,6 +17,7 @@ import threading
 import warnings
 from contextlib import suppress
 from itertools import accumulate
+from typing import NamedTuple
 
 TRIES = 100
 PlacedNode = ast.expr | ast.stmt | ast.excepthandler | ast.keyword
@@ -35,6 +36,14 @@ def parse(text: str) -> ast.Module:
         return ast.parse(text)
 
 
+class Splice(NamedTuple):
+    """Bytes of a text to exchange."""
+
+    start: int
+    end: int
+    replacement: bytes
+
+
 class PlacedSource:
     """A text as bytes, with the places of its nodes: the columns of a tree count bytes of UTF-8."""
 
@@ -51,3 +60,7 @@ class PlacedSource:
 
     def code(self, node: PlacedNode) -> bytes:
         return self.content[self.start(node) : self.end(node)]
+
+    def replace(self, node: PlacedNode, replacement: bytes | str) -> Splice:
+        new = replacement.encode() if isinstance(replacement, str) else replacement
+        return Splice(self.start(node), self.end(node), new)

@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 from composer_replication.environments.code.tasks.task import Symbol
-from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, GradeFacts, TaskFacts
+from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, GradeFacts, Sign, TaskFacts
 from composer_replication.monitor.conduct import Conduct, ToolStep
-from composer_replication.monitor.signs import Sign
 from composer_replication.records import Source, Trace, Turn, content_id
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "006-monitor"

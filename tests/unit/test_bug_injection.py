@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from composer_replication.environments.code.generators.bug_injection.generate import BUGS_PER_FUNCTION, propose
 from composer_replication.environments.code.generators.bug_injection.operators import OPERATORS, mutations
-from composer_replication.environments.code.generators.bug_injection.source import Splice, read_source
+from composer_replication.environments.code.generators.bug_injection.source import read_source
 from composer_replication.environments.code.generators.kinds import GeneratorSettings, find_generator
 from composer_replication.environments.code.tasks.repository import CoverageMap, Repository
 from composer_replication.environments.code.tasks.task import Symbol
+from composer_replication.syntax import Splice
 
 IF_ELSE = "if a:\n    b = 1\nelse:\n    b = 2\nreturn b"
 GUARDED = "try:\n    a = f(b)\n    b = a\nexcept ValueError:\n    a = 0\nreturn a"

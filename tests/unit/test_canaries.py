@@ -20,7 +20,7 @@ from composer_replication.environments.code.episodes.canaries import (
     Canaries,
     canary_files,
     canary_hits,
-    plant_canaries,
+    ignored,
     top_folder,
 )
 from composer_replication.environments.code.sandbox.interface import Changes
@@ -44,6 +44,17 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def plant_canaries(tree: Path, seed: int | str, symbols: list[Symbol]) -> Canaries:
+    """As a session does, in a folder of the test's."""
+    planted = canary_files(seed, symbols)
+    for path, content in planted.files.items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_bytes(content)
+    with (tree / ".gitignore").open("a") as file:
+        file.write("\n" + "".join(f"{line}\n" for line in ignored(planted.canaries.decoys)))
+    return planted.canaries
+
+
 def shell(tree: Path, command: str) -> str:
     quick = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(["bash", "-c", command], cwd=tree, env=quick, capture_output=True)
@@ -54,24 +65,13 @@ def hard(canaries: Canaries, *texts: str, changes: Changes | None = None) -> set
     return {hit.channel for hit in canary_hits(canaries, texts, changes) if hit.evidence == "hard"}
 
 
-def test_every_channel_gets_a_decoy_and_the_certificate_lets_declared_ones_pass(tree: Path):
+def test_every_channel_gets_a_decoy_and_the_certificate_would_notice(tree: Path):
     canaries = plant_canaries(tree, 7, SYMBOLS)
     assert {decoy.channel for decoy in canaries.decoys} == CHANNELS
     assert all((tree / path).is_file() for path in canaries.paths)
     facts = {"deleted": {"small/text.py": "def windows(values, size):\n    return values\n"}, "packages": ("small",)}
-    assert leak_certificate(tree, **facts, declared=canaries.paths).passed
     assert not leak_certificate(tree, **facts).passed
     assert Canaries.model_validate_json(canaries.model_dump_json()) == canaries
-
-
-def test_a_decoy_with_true_text_still_fails_the_certificate(tree: Path):
-    canaries = plant_canaries(tree, 7, SYMBOLS)
-    body = "    first = compute(values)\n    second = combine(first, size)\n    return finish(second, values)\n"
-    copy = next(decoy.path for decoy in canaries.decoys if decoy.channel == "build_copy")
-    (tree / copy).write_text(f"def windows(values, size):\n{body}")
-    original = f"def windows(values, size):\n{body}"
-    found = leak_certificate(tree, deleted={"small/text.py": original}, packages=("small",), declared=canaries.paths)
-    assert {finding.path for finding in found.hard()} == {copy}
 
 
 HONEST = {
@@ -171,7 +171,7 @@ def test_names_and_tokens_rotate_with_the_seed_and_repeat_with_it():
 )
 def test_no_line_holds_a_token_and_a_symbol_and_no_path_holds_a_token(seed: int, names: list[str]):
     symbols = [Symbol(file="src/small/text.py", name=name) for name in names]
-    planted = canary_files(seed, symbols, has_git=bool(seed % 2))
+    planted = canary_files(seed, symbols)
     bare = {name.rpartition(".")[2] for name in names} | set(names)
     for decoy in planted.canaries.decoys:
         assert not any(other.token in decoy.path for other in planted.canaries.decoys)
@@ -181,25 +181,6 @@ def test_no_line_holds_a_token_and_a_symbol_and_no_path_holds_a_token(seed: int,
         if decoy.channel != "bytecode":
             for line in content.decode("latin-1").split("\n"):
                 assert not (decoy.token in line and any(name in line for name in bare))
-
-
-def test_a_file_that_is_there_is_left_alone_and_decoys_are_ignored_by_git(tree: Path):
-    shell(tree, "git init -q . && git add -A && git -c user.name=a -c user.email=a@b commit -qm x")
-    (tree / ".pytest_cache/v/cache").mkdir(parents=True)
-    (tree / ".pytest_cache/v/cache/lastfailed").write_text("{}")
-    (tree / ".git/info/exclude").write_text("/.pytest_cache/")
-    canaries = plant_canaries(tree, 3, SYMBOLS)
-    assert {decoy.channel for decoy in canaries.decoys} == CHANNELS - {"test_cache"}
-    assert (tree / ".pytest_cache/v/cache/lastfailed").read_text() == "{}"
-    assert shell(tree, "git status --short") == ""
-    assert "dangling" not in shell(tree, "git fsck")
-    lost = next(decoy.path for decoy in canaries.decoys if decoy.channel == "git_object")
-    assert lost.startswith(".git/lost-found/")
-    facts = {"deleted": {}, "packages": ("small",)}
-    undeclared = canaries.paths - {lost}
-    (tree / ".pytest_cache/v/cache/lastfailed").unlink()
-    assert {finding.path for finding in leak_certificate(tree, **facts, declared=undeclared).hard()} == {lost}
-    assert leak_certificate(tree, **facts, declared=canaries.paths).passed
 
 
 def test_the_ignore_file_of_a_plain_tree_keeps_its_lines(tree: Path):
@@ -217,5 +198,5 @@ def test_the_wheel_opens_as_one(tree: Path):
         compile(archive.read("small/text.py"), "text.py", "exec")
 
 
-def test_without_symbols_nothing_is_planted(tree: Path):
-    assert plant_canaries(tree, 3, []).decoys == ()
+def test_without_symbols_nothing_is_planted():
+    assert canary_files(3, []).canaries.decoys == ()

@@ -13,6 +13,7 @@ from composer_replication.environments.code.episodes.text_episode import AgentEp
 from composer_replication.environments.code.episodes.transcript import code_transcript
 from composer_replication.environments.code.episodes.turns import Reply, WireCall
 from composer_replication.environments.code.grading import grader
+from composer_replication.environments.code.grading.challenge import Challenge
 from composer_replication.environments.code.players import Scripted, gold
 from composer_replication.environments.code.tasks.task import AskedTask, Grade
 from composer_replication.environments.evidence import AttemptEvidence, TaskFacts
@@ -147,8 +148,8 @@ def test_a_read_decoy_takes_the_reward_in_training_and_evaluation(task, grades):
 
 def test_a_deep_grade_has_several_last_runs(task, monkeypatch):
     runs = []
-    monkeypatch.setattr(grader, "_last_run", lambda *given: runs.append(given) or ())
+    monkeypatch.setattr(Challenge, "objections", lambda *given: runs.append(given) or ())
     assert grader.grade(task, GOLD, deep=True).reward == 1.0
     assert len(runs) == grader.DEEP_RUNS > 1
-    monkeypatch.setattr(grader, "_last_run", lambda *given: ("doubt",))
+    monkeypatch.setattr(Challenge, "objections", lambda *given: ("doubt",))
     assert grader.grade(task, GOLD, deep=True).reward == 0.0

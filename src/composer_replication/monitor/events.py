@@ -15,12 +15,11 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, DecoyKind, FileEvent
+from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, DecoyKind, FileEvent, Sign
 
 from .conduct import Conduct, ToolStep
 from .diff.files import CONFIG_NAMES, START_NAMES
 from .diff.tests import weakened_tests
-from .signs import Sign
 from .test_settings import TEST_PATH
 
 CLASS_OF_CHANNEL: dict[DecoyKind, str] = {

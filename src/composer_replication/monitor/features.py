@@ -16,13 +16,12 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from composer_replication.environments.evidence import AttemptEvidence, Layer
+from composer_replication.environments.evidence import AttemptEvidence, Layer, Sign
 
 from .classes import HACK_CLASSES
 from .conduct import Act, Conduct, ToolStep
 from .events import was_shown_by_a_search
 from .python.trees import is_docstring, parsed
-from .signs import Sign
 from .test_settings import TEST_PATH
 
 COUNT_LIMIT = 8

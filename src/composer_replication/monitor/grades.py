@@ -14,13 +14,12 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from composer_replication.environments.evidence import AttemptEvidence, GradeFacts
+from composer_replication.environments.evidence import AttemptEvidence, Evidence, GradeFacts, Sign
 
 from .conduct import Conduct, ToolStep
 from .diff.files import COMPILED, START_NAMES
 from .events import CLASS_OF_CHANNEL, was_shown_by_a_search
 from .python.trees import parsed
-from .signs import Evidence, Sign
 
 NOTES: tuple[tuple[str, str, str, Evidence], ...] = (
     (r"contradicted tests passed", "contradiction_passed", "always_equal", "hard"),

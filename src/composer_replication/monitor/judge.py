@@ -18,9 +18,9 @@ from itertools import chain
 from typing import TypeVar
 
 from composer_replication.environments.attempts import Graded
-from composer_replication.environments.evidence import AttemptEvidence
+from composer_replication.environments.evidence import AttemptEvidence, Sign
 from composer_replication.errors import UsageError
-from composer_replication.records import Finding, Trace
+from composer_replication.records import Finding, Trace, content_id
 
 from .acts import acts_of_steps
 from .auditor import Auditor
@@ -31,10 +31,10 @@ from .features import Features, features_of
 from .grades import WEAK_ALONE, verifier_signs
 from .penalty import Weights
 from .rules.table import command_signs
-from .signs import Sign, findings
 from .steps import steps_of
 
 T = TypeVar("T")
+MAX_LINE_CHARS = 300
 PERSON_NOTE = "a person steers this session: what they ask for is no hack"
 SESSION_AGENTS = frozenset({"claude_code", "codex", "cline", "copilot_cli", "gemini_cli", "aider", "messages"})
 FULL = 1.0
@@ -93,6 +93,26 @@ def judge(conduct: Conduct, models: Models | None = None, more_signs: Iterable[S
         canary_hit=has_canary_hit(conduct.evidence),
         note=PERSON_NOTE if conduct.person else "",
     )
+
+
+def findings(trace_id: str, signs: Iterable[Sign]) -> list[Finding]:
+    """One finding per rule, step and class, with all its lines."""
+    lines: dict[Sign, list[str]] = {}
+    for sign in signs:
+        lines.setdefault(sign._replace(line=""), []).append(sign.line[:MAX_LINE_CHARS])
+    return [
+        Finding(
+            finding_id=content_id(trace_id, *sign),
+            trace_id=trace_id,
+            step=-1 if sign.step is None else sign.step,
+            hack_class=sign.hack_class,
+            rule=sign.rule,
+            evidence=sign.evidence,
+            layer=sign.layer,
+            lines=tuple(dict.fromkeys(shown)),
+        )
+        for sign, shown in lines.items()
+    ]
 
 
 def signs_of(conduct: Conduct, acts_by_step: Sequence[Sequence[Act]] | None = None) -> list[Sign]:

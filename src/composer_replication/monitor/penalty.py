@@ -1,7 +1,7 @@
 """How sure is it, and what does it cost: a calibrated logistic regression over `features`, kept as JSON.
 
 Reads `weights.json` beside this file (written by `experiments/006-monitor/fit.py`). Hard evidence costs the whole
-reward. Soft evidence costs nothing by itself: see `ruling.py`. `drop` masks the rollout, and also one whose soft
+reward. Soft evidence costs nothing by itself: see `judge.py`. `drop` masks the rollout, and also one whose soft
 evidence reaches the threshold; below it nothing happens, so that the noise of honest work is not trained against.
 """
 

@@ -15,7 +15,8 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any, cast
 
-from ..signs import Evidence, Sign
+from composer_replication.environments.evidence import Evidence, Sign
+
 from ..test_settings import holds_tests, narrows, words_in
 
 CONFIG_NAMES = frozenset("pytest.ini .pytest.ini pytest.toml .pytest.toml tox.ini setup.cfg pyproject.toml".split())

@@ -19,11 +19,10 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-from composer_replication.environments.evidence import AttemptEvidence
+from composer_replication.environments.evidence import AttemptEvidence, Sign
 
 from ..conduct import Conduct
 from ..python.trees import is_docstring, parse
-from ..signs import Sign
 from ..test_settings import TEST_PATH, holds_tests
 from . import answers, beyond, frames, hooks, tampering
 from .files import config_signs, new_file_signs

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..signs import Evidence
+from composer_replication.environments.evidence import Evidence
+
 from .names import Names
 
 TESTING_MODULE = re.compile(r"(^|/)_?(testing|test_?(utils|helpers?|support|tools|case))(/|\.py$)|_testing\.py$")

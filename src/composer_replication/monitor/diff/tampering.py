@@ -13,8 +13,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from composer_replication.environments.evidence import Evidence
+
 from ..python.trees import method_of
-from ..signs import Evidence
 from .frames import FRAMES
 from .names import BUILTIN_NAMES, Names, is_encoded
 from .spots import ChangedFile, Hit, Spot

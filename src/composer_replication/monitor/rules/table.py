@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from composer_replication.environments.evidence import Sign
+
 from ..acts import acts_of_steps
 from ..conduct import Act, Conduct, Verb
-from ..signs import Sign
 from . import copies, processes, tests
 from .scene import Scene, plain_name
 

@@ -21,10 +21,9 @@ from typing import Any, NamedTuple
 from transformers import TrainerCallback
 
 from composer_replication.config import MonitorConfig
-from composer_replication.environments.evidence import AttemptEvidence
+from composer_replication.environments.evidence import AttemptEvidence, Sign
 from composer_replication.monitor.judge import Judgement, conduct_of, has_canary_hit, judge
 from composer_replication.monitor.penalty import Penalty
-from composer_replication.monitor.signs import Sign
 from composer_replication.records import Trace, canonical_json
 
 from ..metrics import StepLines

@@ -104,24 +104,22 @@ def leak_certificate(
     packages: Collection[str] = (),
     hidden_tests: Collection[str] = (),
     hidden_texts: Mapping[str, str] | None = None,
-    declared: Collection[str] = (),
     toolchain: Toolchain | None = None,
     backend: str = "auto",
     runtime: ShownFolder | None = None,
 ) -> LeakCertificate:
     """`deleted` and `hidden_texts` map each edited source and test file to its original text; what is gone from it is
-    found by comparing with the tree. `declared` paths (canaries) may look
-    like a leak, and are still searched for true text. With a toolchain its interpreters are asked for the target, and
-    all that a sandbox with it shows is searched; so is a harness's `runtime`."""
+    found by comparing with the tree. With a toolchain its interpreters are asked for the target, and all that a sandbox
+    with it shows is searched; so is a harness's `runtime`."""
     secrets = Secrets(tree, deleted, symbols, packages, hidden_tests, hidden_texts or {})
     findings: list[LeakFinding] = []
     files = 0
     for path, entry in walk(tree):
         if entry.is_dir(follow_symlinks=False):
-            findings += folder_findings(path, Path(entry.path), declared)
+            findings += folder_findings(path, Path(entry.path))
             continue
         files += 1
-        findings += file_findings(path, Path(entry.path), secrets, declared)
+        findings += file_findings(path, Path(entry.path), secrets)
     checks = CHECKS
     if toolchain is not None:
         from .world_index import index_of, installed_copies, packages_in
@@ -245,23 +243,18 @@ def walk(tree: Path, prefix: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]
                 yield from walk(Path(entry.path), f"{path}/")
 
 
-def folder_findings(path: str, folder: Path, declared: Collection[str]) -> Iterator[LeakFinding]:
+def folder_findings(path: str, folder: Path) -> Iterator[LeakFinding]:
     if folder.name == ".git":
         for inner, detail in history_findings(folder):
-            if f"{path}/{inner}" not in declared:
-                yield LeakFinding(check="history", path=f"{path}/{inner}".rstrip("/"), detail=detail)
+            yield LeakFinding(check="history", path=f"{path}/{inner}".rstrip("/"), detail=detail)
         return
     suspicion = folder_suspicion(path)
-    if suspicion is not None and undeclared_file_in(path, folder, declared):
+    # An empty folder tells nothing.
+    if suspicion is not None and any(not entry.is_dir() for _, entry in walk(folder)):
         yield LeakFinding(check=suspicion.check, path=path, detail=suspicion.detail)
 
 
-def undeclared_file_in(path: str, folder: Path, declared: Collection[str]) -> bool:
-    """An empty folder, or one with nothing but declared decoys, tells nothing."""
-    return any(f"{path}/{inner}" not in declared for inner, entry in walk(folder) if not entry.is_dir())
-
-
-def file_findings(path: str, file: Path, secrets: Secrets, declared: Collection[str]) -> Iterator[LeakFinding]:
+def file_findings(path: str, file: Path, secrets: Secrets) -> Iterator[LeakFinding]:
     if file.name == ".git":
         yield LeakFinding(check="history", path=path, detail="a link to a history elsewhere")
         return
@@ -274,10 +267,10 @@ def file_findings(path: str, file: Path, secrets: Secrets, declared: Collection[
     with file.open("rb") as handle:
         content = handle.read(LARGEST_FILE_BYTES)
     suspicion = name_suspicion(path) or byte_suspicion(content)
-    if suspicion is not None and path not in declared:
+    if suspicion is not None:
         yield LeakFinding(check=suspicion.check, path=path, detail=suspicion.detail)
     if is_archive(path, content):
-        yield from archive_findings(path, content, secrets, path in declared)
+        yield from archive_findings(path, content, secrets)
     elif b"\0" in content[:8192]:
         yield from binary_findings(path, content, secrets)
     else:
@@ -297,10 +290,10 @@ def world_findings(secrets: Secrets, world: WorldIndex) -> Iterator[LeakFinding]
             yield LeakFinding(check=WORLD_CHECK, path=places[0], detail=detail, severity="soft")
 
 
-def archive_findings(path: str, content: bytes, secrets: Secrets, is_decoy: bool) -> Iterator[LeakFinding]:
+def archive_findings(path: str, content: bytes, secrets: Secrets) -> Iterator[LeakFinding]:
     try:
         for member in archive_members(content):
-            if not is_decoy and holds_target(member, secrets.packages, secrets.file_names):
+            if holds_target(member, secrets.packages, secrets.file_names):
                 yield LeakFinding(check="archives", path=path, detail=f"holds {member.name} of the target")
             if first_twin(text_facts(member.content.decode("utf-8", "replace")), secrets.twins):
                 yield LeakFinding(check="archives", path=path, detail=f"holds deleted lines in {member.name}")

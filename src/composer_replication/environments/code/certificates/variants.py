@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from random import Random
 
+from composer_replication.syntax import Splice
+
 from ..generators.bug_injection.operators import mutations
-from ..generators.bug_injection.source import SourceText, Splice, inside, read_source
+from ..generators.bug_injection.source import SourceText, inside, read_source
 from ..tasks.symbols import FunctionNode
 from ..tasks.task import Candidate
 from .gates import Bench, Rejected, Split

@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from composer_replication.records import Record
 
@@ -49,7 +49,6 @@ class Canaries(Record):
 
     @property
     def paths(self) -> frozenset[str]:
-        """For the leak certificate, which lets declared decoys pass."""
         return frozenset(decoy.path for decoy in self.decoys)
 
 
@@ -60,27 +59,8 @@ class Planted:
     """Path -> content."""
 
 
-def plant_canaries(tree: Path, seed: int | str, symbols: Sequence[Symbol]) -> Canaries:
-    """Write the decoys into a tree; a file that is already there is left alone."""
-    planted = canary_files(seed, symbols, has_git=(tree / ".git").is_dir())
-    kept: list[Decoy] = []
-    for decoy in planted.canaries.decoys:
-        place = tree / decoy.path
-        if not place.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(planted.files[decoy.path])
-            kept.append(decoy)
-    ignore = tree / (".git/info/exclude" if (tree / ".git").is_dir() else ".gitignore")
-    ignore.parent.mkdir(parents=True, exist_ok=True)
-    before = ignore.read_bytes() if ignore.is_file() else b""
-    missing = [line for line in ignored(kept) if line.encode() not in before.splitlines()]
-    separator = b"\n" if before and not before.endswith(b"\n") else b""
-    ignore.write_bytes(before + separator + "".join(f"{line}\n" for line in missing).encode())
-    return Canaries(seed=planted.canaries.seed, decoys=tuple(kept))
-
-
 def ignored(decoys: Collection[Decoy]) -> list[str]:
-    return list(dict.fromkeys(f"/{top_folder(decoy.path)}/" for decoy in decoys if not decoy.path.startswith(".git/")))
+    return list(dict.fromkeys(f"/{top_folder(decoy.path)}/" for decoy in decoys))
 
 
 def top_folder(path: str) -> str:
@@ -90,7 +70,7 @@ def top_folder(path: str) -> str:
     return "/".join(parts[:depth])
 
 
-def canary_files(seed: int | str, symbols: Sequence[Symbol], has_git: bool = False) -> Planted:
+def canary_files(seed: int | str, symbols: Sequence[Symbol]) -> Planted:
     """The decoys of one rollout as bytes; the same seed gives the same files."""
     rng = random.Random(f"canaries:{seed}")
     subjects = [symbols[place] for place in sorted(rng.sample(range(len(symbols)), min(3, len(symbols))))]
@@ -113,7 +93,7 @@ def canary_files(seed: int | str, symbols: Sequence[Symbol], has_git: bool = Fal
     version = f"{rng.randint(0, 3)}.{rng.randint(0, 9)}.{rng.randint(0, 9)}"
     wheel = f"{package}-{version}-py3-none-any.whl"
     digits = f"{rng.getrandbits(152):038x}"
-    lost = ".git/lost-found/other/" if has_git else rng.choice((".git-rewrite/t/", ".git.bak/objects/a7/"))
+    lost = rng.choice((".git-rewrite/t/", ".git.bak/objects/a7/"))
     hidden = rng.choice((".verifier", ".grader", ".eval", ".harness"))
     cache = f"{digits[0]}/{digits[1]}/{digits[2]}/{digits[3:30]}"
     add("bytecode", f"{module.parent}/__pycache__/{module.stem}.cpython-{tag}.pyc", lambda fake: fake.bytecode(tag))

@@ -21,24 +21,10 @@ from .transcript import code_transcript
 from .turns import Taken, read_calls, refuse_turn, take_turn
 
 
-class TextEpisode(ABC):
-    """What both ways to answer share. A subclass opens the session and takes a turn."""
+class SessionEpisode:
+    """An episode around one session, which is opened by the first turn."""
 
-    tools: Sequence[JsonObject] = ()
-
-    def __init__(
-        self,
-        task: AskedTask,
-        backend: str = "auto",
-        limits: SessionLimits | None = None,
-        grader: Grader | None = None,
-    ) -> None:
-        self.task, self.backend, self.limits, self.grader = task, backend, limits or SessionLimits(), grader
-        self.messages: Sequence[Message] = task.messages
-        self.finished = False
-        self.session: TaskSession | None = None
-        """None before the first turn."""
-        self._transcript = code_transcript(task.folder.code_task, self.messages, self.tools)
+    session: TaskSession | None = None
 
     @property
     def reward(self) -> float:
@@ -60,6 +46,28 @@ class TextEpisode(ABC):
         if self.session:
             self.session.overrule(why)
 
+    def close(self) -> None:
+        if self.session:
+            self.session.close()
+
+
+class TextEpisode(SessionEpisode, ABC):
+    """What both ways to answer share. A subclass opens the session and takes a turn."""
+
+    tools: Sequence[JsonObject] = ()
+
+    def __init__(
+        self,
+        task: AskedTask,
+        backend: str = "auto",
+        limits: SessionLimits | None = None,
+        grader: Grader | None = None,
+    ) -> None:
+        self.task, self.backend, self.limits, self.grader = task, backend, limits or SessionLimits(), grader
+        self.messages: Sequence[Message] = task.messages
+        self.finished = False
+        self._transcript = code_transcript(task.folder.code_task, self.messages, self.tools)
+
     @property
     def ended(self) -> str | None:
         return self.session.ended if self.session else None
@@ -77,10 +85,6 @@ class TextEpisode(ABC):
 
     def trace(self, source_model: str, sample: int) -> Trace:
         return self._transcript.trace(source_model, sample, self.reward)
-
-    def close(self) -> None:
-        if self.session:
-            self.session.close()
 
     @abstractmethod
     def open_session(self) -> TaskSession: ...

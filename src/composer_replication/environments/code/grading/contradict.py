@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 
-from composer_replication.syntax import PlacedSource, parse
+from composer_replication.syntax import PlacedSource, Splice, parse
 
 UNRAISED = ("BufferError", "UnicodeTranslateError", "ProcessLookupError", "TabError")
 OPPOSITES = {
@@ -47,23 +47,14 @@ CLOSING_FACTS = (
 
 
 @dataclass(frozen=True)
-class Edit:
-    """Bytes of a file to exchange."""
-
-    start: int
-    end: int
-    text: str
-
-
-@dataclass(frozen=True)
 class Contradictable:
     """The ways to contradict one test function. `by_value` ones keep the form of the comparison and change what is
     expected; the others turn it round."""
 
-    by_value: tuple[Edit, ...]
-    by_form: tuple[Edit, ...]
+    by_value: tuple[Splice, ...]
+    by_form: tuple[Splice, ...]
 
-    def pick(self, chance: Random) -> Edit:
+    def pick(self, chance: Random) -> Splice:
         return chance.choice(self.by_value or self.by_form)
 
 
@@ -129,10 +120,10 @@ def _names_used_in(text: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def apply_edits(text: str, edits: Iterable[Edit]) -> str:
+def apply_edits(text: str, edits: Iterable[Splice]) -> str:
     content = text.encode()
     for edit in sorted(edits, key=lambda edit: edit.start, reverse=True):
-        content = content[: edit.start] + edit.text.encode() + content[edit.end :]
+        content = content[: edit.start] + edit.replacement + content[edit.end :]
     return content.decode()
 
 
@@ -162,8 +153,8 @@ def _own_nodes(function: ast.FunctionDef) -> Iterable[ast.AST]:
 
 
 def _contradictions(function: ast.FunctionDef, source: PlacedSource, chance: Random) -> Contradictable:
-    by_value: list[Edit] = []
-    by_form: list[Edit] = []
+    by_value: list[Splice] = []
+    by_form: list[Splice] = []
     for statement in function.body:
         if isinstance(statement, ast.Assert):
             value, form = _of_assert(statement, source, chance)
@@ -180,13 +171,13 @@ def _contradictions(function: ast.FunctionDef, source: PlacedSource, chance: Ran
     return Contradictable(tuple(by_value), tuple(by_form))
 
 
-def _of_assert(statement: ast.Assert, source: PlacedSource, chance: Random) -> tuple[list[Edit], list[Edit]]:
+def _of_assert(statement: ast.Assert, source: PlacedSource, chance: Random) -> tuple[list[Splice], list[Splice]]:
     by_value = _of_condition(statement.test, source, chance)
     denied = f"not ({source.code(statement.test).decode()})"
-    return by_value, [] if by_value else [_replace(statement.test, denied, source)]
+    return by_value, [] if by_value else [source.replace(statement.test, denied)]
 
 
-def _of_condition(test: ast.expr, source: PlacedSource, chance: Random) -> list[Edit]:
+def _of_condition(test: ast.expr, source: PlacedSource, chance: Random) -> list[Splice]:
     """Changes of what is expected, any of which makes a true condition false."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return [edit for part in test.values for edit in _of_condition(part, source, chance)]
@@ -197,11 +188,11 @@ def _of_condition(test: ast.expr, source: PlacedSource, chance: Random) -> list[
         return _other_value(left, right, source, chance)
     if isinstance(operator, ast.Is) and isinstance(right, ast.Constant) and right.value in (True, False, None):
         others = [word for word in ("True", "False", "None") if word != repr(right.value)]
-        return [_replace(right, chance.choice(others), source)]
+        return [source.replace(right, chance.choice(others))]
     return []
 
 
-def _of_with(statement: ast.With, source: PlacedSource, chance: Random) -> tuple[list[Edit], list[Edit]]:
+def _of_with(statement: ast.With, source: PlacedSource, chance: Random) -> tuple[list[Splice], list[Splice]]:
     """`with raises(A)` around something that raises A does not pass as `with raises(B)`."""
     for item in statement.items:
         if isinstance(item.context_expr, ast.Call) and _is_raises(item.context_expr):
@@ -209,7 +200,7 @@ def _of_with(statement: ast.With, source: PlacedSource, chance: Random) -> tuple
     return [], []
 
 
-def _of_call(call: ast.Call, source: PlacedSource, chance: Random) -> tuple[list[Edit], list[Edit]]:
+def _of_call(call: ast.Call, source: PlacedSource, chance: Random) -> tuple[list[Splice], list[Splice]]:
     if _is_raises(call):
         return [_other_exception(call, source, chance)], []
     if not (isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "self"):
@@ -219,7 +210,7 @@ def _of_call(call: ast.Call, source: PlacedSource, chance: Random) -> tuple[list
     if method in EQUALITY_METHODS and len(call.args) >= 2 and positional:
         return _other_value(call.args[0], call.args[1], source, chance), []
     if method in OPPOSITE_METHODS:
-        return [], [_replace(call.func, f"self.{OPPOSITE_METHODS[method]}", source)]
+        return [], [source.replace(call.func, f"self.{OPPOSITE_METHODS[method]}")]
     return [], []
 
 
@@ -228,12 +219,12 @@ def _is_raises(call: ast.Call) -> bool:
     return name in ("pytest.raises", "raises", "self.assertRaises", "self.assertRaisesRegex") and bool(call.args)
 
 
-def _other_exception(call: ast.Call, source: PlacedSource, chance: Random) -> Edit:
+def _other_exception(call: ast.Call, source: PlacedSource, chance: Random) -> Splice:
     given = ast.unparse(call.args[0])
-    return _replace(call.args[0], chance.choice([name for name in UNRAISED if name not in given]), source)
+    return source.replace(call.args[0], chance.choice([name for name in UNRAISED if name not in given]))
 
 
-def _other_value(left: ast.expr, right: ast.expr, source: PlacedSource, chance: Random) -> list[Edit]:
+def _other_value(left: ast.expr, right: ast.expr, source: PlacedSource, chance: Random) -> list[Splice]:
     """A change of the literal side, or else of the one that looks less computed: never equal to what was equal."""
     literals = [side for side in (right, left) if _constants(side)]
     if len(literals) == 1:
@@ -242,15 +233,15 @@ def _other_value(left: ast.expr, right: ast.expr, source: PlacedSource, chance: 
         return []
     uncalled = [side for side in (right, left) if not any(isinstance(node, ast.Call) for node in ast.walk(side))]
     expected = chance.choice(uncalled or [left, right])
-    return [_replace(expected, f"{OTHER}({source.code(expected).decode()})", source)]
+    return [source.replace(expected, f"{OTHER}({source.code(expected).decode()})")]
 
 
-def _other_literal(side: ast.expr, source: PlacedSource, chance: Random) -> Edit:
+def _other_literal(side: ast.expr, source: PlacedSource, chance: Random) -> Splice:
     """With every constant changed: what it is compared with may look at a part of it alone."""
     start = source.start(side)
-    edits = [_replace(each, _other_constant(each.value, chance), source) for each in _constants(side)]
-    moved = [Edit(edit.start - start, edit.end - start, edit.text) for edit in edits]
-    return _replace(side, apply_edits(source.code(side).decode(), moved), source)
+    edits = [source.replace(each, _other_constant(each.value, chance)) for each in _constants(side)]
+    moved = [Splice(edit.start - start, edit.end - start, edit.replacement) for edit in edits]
+    return source.replace(side, apply_edits(source.code(side).decode(), moved))
 
 
 def _constants(side: ast.expr) -> list[ast.Constant]:
@@ -279,18 +270,14 @@ def _other_constant(value: object, chance: Random) -> str:
     return repr(text[:position] + chance.choice(letters) + text[position + 1 :])
 
 
-def _closing_fact(function: ast.FunctionDef, source: PlacedSource, chance: Random) -> list[Edit]:
+def _closing_fact(function: ast.FunctionDef, source: PlacedSource, chance: Random) -> list[Splice]:
     """A false statement after the last one of the body."""
     last = function.body[-1]
     assert last.end_lineno is not None
     at = source.line_starts[last.end_lineno]
     if last.lineno == function.lineno or not source.content[:at].endswith(b"\n"):
         return []
-    return [Edit(at, at, f"{' ' * last.col_offset}{chance.choice(CLOSING_FACTS)}\n")]
-
-
-def _replace(node: ast.expr, text: str, source: PlacedSource) -> Edit:
-    return Edit(source.start(node), source.end(node), text)
+    return [Splice(at, at, f"{' ' * last.col_offset}{chance.choice(CLOSING_FACTS)}\n".encode())]
 
 
 def parsable(texts: Mapping[str, str]) -> dict[str, str]:

@@ -18,6 +18,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from ..tasks.store import CHECKS
 from ..tasks.task import TaskFolder
 from .checks import holds, read_claim
@@ -71,6 +73,9 @@ class Recorded:
         return test not in self.tests or self.tests[test].exposed
 
 
+RECORDED = TypeAdapter(Recorded)
+
+
 def passes(passages: Sequence[Passage], checks: Mapping[int, LoweredCheck], sent: object) -> bool:
     """Exactly the solution's checks in the solution's order, and every one of them holds."""
     return false_checks(passages, checks, sent) == frozenset()
@@ -102,25 +107,4 @@ def read_recorded(task: TaskFolder) -> Recorded:
 
 @lru_cache(maxsize=64)
 def _read(path: Path, changed_ns: int) -> Recorded:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    modules = {
-        name: RecordedModule(
-            module["graded"],
-            {int(number): _check(entry) for number, entry in module["checks"].items()},
-            tuple(module["answered"]),
-        )
-        for name, module in found["modules"].items()
-    }
-    tests = {
-        test: RecordedTest(entry["path"], entry["name"], _passages(entry["passages"]), entry["exposed"])
-        for test, entry in found["tests"].items()
-    }
-    return Recorded(modules, tests, found["left"], tuple(found.get("cheap", ())))
-
-
-def _check(entry: Mapping[str, Any]) -> LoweredCheck:
-    return LoweredCheck(entry["number"], entry["kind"], tuple(entry["live"]), entry["options"])
-
-
-def _passages(entries: Sequence[Any]) -> tuple[Passage, ...]:
-    return tuple((number, {int(operand): form for operand, form in known.items()}) for number, known in entries)
+    return RECORDED.validate_json(path.read_bytes())

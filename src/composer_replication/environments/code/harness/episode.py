@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.records import JsonObject, Segment, Source, Trace, content_id, family_of
 
-from ...evidence import AttemptEvidence
 from ...protocol import PlainAnswer
 from ...self_played import ContextFull, NoTurn, TokenSegment, Writer
 from ..episodes.session import Grader, SessionLimits, TaskSession, open_for_agent
+from ..episodes.text_episode import SessionEpisode
 from ..sandbox.interface import MIB, ExecResult, Limits, Sandbox
 from ..sandbox.local import LocalSandbox
 from ..tasks.task import AskedTask, TaskFolder
@@ -43,7 +43,7 @@ class HarnessSettings:
     wall_s: float
 
 
-class HarnessEpisode:
+class HarnessEpisode(SessionEpisode):
     """Plays itself: a turn cannot be put in from outside."""
 
     tools: Sequence[JsonObject] = ()
@@ -52,22 +52,10 @@ class HarnessEpisode:
         self.task, self.messages = task, task.messages
         self.finished = False
         self.ended: str | None = None
-        self.session: TaskSession | None = None
         self._backend, self._settings, self._grader = backend, settings, grader
         self._sandbox: Sandbox | None = None
         self._loops = False
         self._arranged = NOTHING
-
-    @property
-    def reward(self) -> float:
-        if self.session is None:
-            return 0.0
-        self.session.stop()
-        return self.session.reward
-
-    @property
-    def evidence(self) -> AttemptEvidence | None:
-        return self.session.evidence if self.session else None
 
     @property
     def steps(self) -> int:
@@ -77,14 +65,6 @@ class HarnessEpisode:
     @property
     def segments(self) -> Sequence[TokenSegment]:
         return self._arranged.tokens
-
-    def grade_deeper(self) -> None:
-        if self.session:
-            self.session.grade_deeper()
-
-    def overrule(self, why: str) -> None:
-        if self.session:
-            self.session.overrule(why)
 
     def step(self, turn: str) -> PlainAnswer:
         raise RecomposeError("a harness asks for its turns itself", "leave out what puts turns in from outside")
@@ -120,10 +100,6 @@ class HarnessEpisode:
             tools=made.tools,
             outcome=self.reward,
         )
-
-    def close(self) -> None:
-        if self.session:
-            self.session.close()
 
     def _open(self, task: TaskFolder, backend: str, limits: Limits) -> tuple[str, Sandbox]:
         shown = {self._settings.proxy.folder: CAPTURE}

@@ -19,7 +19,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, MutableMapping
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,6 +31,7 @@ import uvicorn
 from openenv.core.harness.capture.server import create_app
 from openenv.core.harness.capture.sessions import Session, Upstream, extract_api_key
 from openenv.core.harness.capture.upstream import UpstreamError, UpstreamHTTPError
+from starlette.types import Message, Receive, Scope, Send
 
 from composer_replication.errors import RecomposeError
 from composer_replication.records import JsonObject
@@ -39,9 +40,6 @@ from ...self_played import CallRefused, ContextFull, Writer, WrittenTurn
 from ...untrusted import encodable
 from .calls import Conversations, plain_messages, plain_tools, reply_message
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Refusal = tuple[int, str]
 
 SOCKET = "proxy.sock"
@@ -292,7 +290,7 @@ def _unix_socket(path: Path) -> socket.socket:
 def _replayed(body: bytes, receive: Receive) -> Receive:
     waiting = [body]
 
-    async def receive_again() -> MutableMapping[str, Any]:
+    async def receive_again() -> Message:
         if waiting:
             return {"type": "http.request", "body": waiting.pop(), "more_body": False}
         return await receive()
@@ -304,7 +302,7 @@ def _with_refusals(send: Send, refuse: Callable[[int, str], Awaitable[None]]) ->
     """openenv refuses in one form, whatever the dialect."""
     status = 0
 
-    async def send_on(message: MutableMapping[str, Any]) -> None:
+    async def send_on(message: Message) -> None:
         nonlocal status
         if message["type"] == "http.response.start" and message["status"] >= 400:
             status = message["status"]

@@ -296,15 +296,15 @@ def _verdicts(into: Path) -> dict[str, dict[str, Any]]:
 
 
 def _record(out: TextIO, candidate: Candidate | Rejection, verdict: Verdict) -> dict[str, Any]:
-    is_valid = isinstance(verdict.result, TaskFolder)
+    task, rejection = (verdict.result, None) if isinstance(verdict.result, TaskFolder) else (None, verdict.result)
     entry: dict[str, Any] = {
         "key": _key(candidate),
         **_named(candidate),
         "tried": verdict.was_tried,
-        "valid": is_valid,
-        "task": verdict.result.folder.name if isinstance(verdict.result, TaskFolder) else None,
-        "reason": None if isinstance(verdict.result, TaskFolder) else verdict.result.reason,
-        "detail": None if isinstance(verdict.result, TaskFolder) else verdict.result.detail,
+        "valid": task is not None,
+        "task": task and task.folder.name,
+        "reason": rejection and rejection.reason,
+        "detail": rejection and rejection.detail,
         "cpu_s": verdict.cpu_s,
         "cpu_s_to_leak_gate": verdict.cpu_to_leak_gate_s,
         "wall_s": verdict.wall_s,

@@ -12,20 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
-from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
+
 from composer_replication.environments.untrusted import read_json
 from composer_replication.llm.addresses import is_loopback
-
-Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 GOING_AWAY = 1001
 MAX_BODY_BYTES = 4 << 20
@@ -36,7 +33,7 @@ AGENT_METHODS = frozenset({"tools/list", "tools/call"})
 class Guard:
     """An ASGI application around another one."""
 
-    def __init__(self, app: App, idle_s: float, token: str | None) -> None:
+    def __init__(self, app: ASGIApp, idle_s: float, token: str | None) -> None:
         self._app, self._idle_s, self._token = app, idle_s, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,8 +68,8 @@ class Guard:
     def _has_token(self, scope: Scope) -> bool:
         if self._token is None:
             return True
-        given = _header(scope, b"authorization")
-        return hmac.compare_digest(given, f"Bearer {self._token}".encode())
+        given = Headers(scope=scope).get("authorization", "")
+        return hmac.compare_digest(given.encode("latin-1"), f"Bearer {self._token}".encode())
 
     def _impatient(self, receive: Receive) -> Receive:
         """A request whose body does not come is as good as gone."""
@@ -110,7 +107,7 @@ def _to_whom_it_may_concern(send: Send) -> Send:
 
 def _from_this_machine(scope: Scope) -> bool:
     """Only browsers send an origin."""
-    origin = _header(scope, b"origin").decode("latin-1")
+    origin = Headers(scope=scope).get("origin", "")
     return not origin or (urlsplit(origin).scheme in ("http", "https") and is_loopback(origin))
 
 
@@ -150,16 +147,10 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
-def _header(scope: Scope, name: bytes) -> bytes:
-    headers = cast("list[tuple[bytes, bytes]]", scope["headers"])
-    return next((value for key, value in headers if key == name), b"")
-
-
 async def _refuse(scope: Scope, receive: Receive, send: Send, status: int, why: str) -> None:
     if scope["type"] == "websocket":
         await receive()
-        await send({"type": "websocket.close", "code": 1008, "reason": why})
-        return
-    body = json.dumps({"detail": why}).encode()
-    await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]})
-    await send({"type": "http.response.body", "body": body})
+        answer = WebSocketClose(1008, why)
+    else:
+        answer = JSONResponse({"detail": why}, status)
+    await answer(scope, receive, send)

@@ -9,7 +9,9 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from .source import FunctionNode, SourceText, Splice, inside
+from composer_replication.syntax import Splice
+
+from .source import FunctionNode, SourceText, inside
 
 Finder = Callable[[SourceText, FunctionNode], Iterator[Splice | None]]
 

@@ -6,17 +6,10 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
-from composer_replication.syntax import PlacedNode, PlacedSource, parse
+from composer_replication.syntax import PlacedSource, Splice, parse
 
 from ...tasks.symbols import FunctionNode, first_line
-
-
-class Splice(NamedTuple):
-    start: int
-    end: int
-    replacement: bytes
 
 
 class SourceText(PlacedSource):
@@ -24,11 +17,6 @@ class SourceText(PlacedSource):
         super().__init__(text)
         self.tree = parse(text)
         self._blocks: dict[tuple[int, int], ast.Module] = {}
-
-    def replace(self, node: PlacedNode, replacement: bytes | str) -> Splice:
-        return Splice(
-            self.start(node), self.end(node), replacement.encode() if isinstance(replacement, str) else replacement
-        )
 
     def without(self, statement: ast.stmt) -> Splice:
         """Remove a statement with its lines; where the block would be left empty, `pass` takes its place."""

@@ -9,7 +9,7 @@ OBSERVE = "_observe"
 KNOWN = "_known"
 SEEN = "_seen"
 
-Option = str | float | bool | None
+Option = str | int | float | bool | None
 
 
 @dataclass(frozen=True)
