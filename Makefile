@@ -12,13 +12,20 @@ export HF_HUB_OFFLINE ?= 1
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: quickstart test browser engines engines-tinker engines-verl engines-diloco engines-monarch viewer faults benchmarks lint types structure experiment-000 clean
+.PHONY: quickstart test evidence browser engines engines-tinker engines-verl engines-diloco engines-monarch viewer faults benchmarks lint types structure experiment-000 clean
 
 quickstart: .venv/train-installed
 	$(BIN)/recompose quickstart
 
 test: .venv/dev-installed .venv-verifiers/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Every table, figure and page of the experiments from their raw files, on a CPU. One whose runs are not all there says so.
+evidence: .venv/dev-installed
+	@left=; for script in experiments/*/rebuild.py; do \
+		folder=$${script%/rebuild.py}; echo "$$folder"; \
+		$(BIN)/recompose experiment rebuild $$folder > /dev/null || left="$$left $$folder"; \
+	done; test -z "$$left" || { echo "not rebuilt:$$left"; exit 1; }
 
 # The viewer's page in a real Chromium.
 browser: .venv/browser-installed
