@@ -31,7 +31,15 @@ SMALL = {
         "training": {"steps": 2, "prompts_per_step": 2, "group_size": 4},
         "hardware": {"rollouts_per_device": 4},
     },
-    "measuring": {"part": "dev", "tasks": 4, "samples": 2, "curve": {"1": 1}, "kl_episodes": 4, "probe_sites": 4},
+    "measuring": {
+        "part": "dev",
+        "tasks": 4,
+        "samples": 2,
+        "curve": {"1": 1},
+        "kl_episodes": 4,
+        "probe_sites": 4,
+        "reminders": [],
+    },
 }
 
 
@@ -45,7 +53,7 @@ def small(plan, seed):
     if "rates" in plan:
         plan["rates"] = ["1e-3"]
     for layer in plan.get("teachers", []):
-        layer["warmup"]["steps"] = 14
+        layer["warmup"]["steps"] = 2
     for phase in plan["arms"].get("context", {}).get("phases", []):
         phase["steps"] = 1
     return plan
@@ -141,5 +149,5 @@ def test_a_machine_that_keeps_nothing_makes_no_teacher_that_nobody_waits_for(fol
     jobs = jobs_of(Experiment(own, own / "plan.toml", tmp_path, results, ""))
     waited_for = [job.name for job in wanted(jobs) if not job.result.exists()]
     assert "own-teachers/trdpo-1e-3-701" in waited_for
-    done = [job for job in jobs if job.name not in waited_for or "teacher" in job.name]
-    assert not [job.name for job in wanted(done) if "teacher" in job.name]
+    done = [job for job in jobs if job.name not in waited_for or "/teacher-" in job.name]
+    assert not [job.name for job in wanted(done) if "/teacher-" in job.name]
