@@ -80,7 +80,11 @@ def test_teachers_are_asked_below_the_cap_and_their_votes_become_pairs(folder, m
             if words[0] in ("replay", "pair", "cost"):
                 if "--dry-run" not in words and "default" in words:
                     place = words.index("--teacher")
-                    words = [*words[:place], *(word for one in roster for word in ("--teacher", one)), *words[place + 2 :]]
+                    words = [
+                        *words[:place],
+                        *(word for one in roster for word in ("--teacher", one)),
+                        *words[place + 2 :],
+                    ]
                 told = done(words, here)
         assert len(server.asked) >= 3
     assert len(Run.open(here / "runs/mine").stage("pairs").read(PreferencePair)) >= 1
