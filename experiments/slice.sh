@@ -3,11 +3,12 @@
 # done in OUT/results.tar, as EXPERIMENT/results/….
 #   slice.sh EARLIER OUT SECONDS PROCESSES EXPERIMENT...
 # Results of earlier slices are read from EARLIER/EXPERIMENT/results. PYTHONPATH leads to the packages. WORK and RESULTS
-# are kept between the slices of one machine.
+# are kept between the slices of one machine. ONLY may hold patterns of job names, as '012-competitors/half/star-*'.
 set -u
 earlier=$1 out=$2 seconds=$3 processes=$4 here=$(cd "$(dirname "$0")" && pwd)
 export PYTHONPATH=$here${PYTHONPATH:+:$PYTHONPATH}
 work=${WORK:-/tmp/slice-work} results=${RESULTS:-/tmp/slice-results}
+read -ra only <<< "${ONLY:-*}"
 folders=()
 for name in "${@:5}"; do
     folders+=("$here/$name")
@@ -22,7 +23,7 @@ mkdir -p "$work"
 command -v nvidia-cuda-mps-control > /dev/null && nvidia-cuda-mps-control -d 2> /dev/null
 # What is begun is to end within the slice; what does not is ended, and its job is done again.
 timeout -k 5 "$((seconds + 25))" "${PYTHON:-python3}" -m shared.runner.run "${folders[@]}" \
-    --work "$work" --results "$results" --slice-s "$seconds" --processes "$processes"
+    --work "$work" --results "$results" --slice-s "$seconds" --processes "$processes" --only "${only[@]}"
 code=$?
 tar -cf "$out/results.tar" -C "$results" .
 tail -n 3 "$work"/*/worker-*.log

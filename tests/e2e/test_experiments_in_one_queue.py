@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 import tomllib
 from pathlib import Path
 
@@ -30,7 +31,15 @@ SMALL = {
         "training": {"steps": 2, "prompts_per_step": 2, "group_size": 4},
         "hardware": {"rollouts_per_device": 4},
     },
-    "measuring": {"part": "dev", "tasks": 4, "samples": 2, "curve": {"1": 1}, "kl_episodes": 4, "probe_sites": 4},
+    "measuring": {
+        "part": "dev",
+        "tasks": 4,
+        "samples": 2,
+        "curve": {"1": 1},
+        "kl_episodes": 4,
+        "probe_sites": 4,
+        "reminders": [],
+    },
 }
 
 
@@ -44,7 +53,7 @@ def small(plan, seed):
     if "rates" in plan:
         plan["rates"] = ["1e-3"]
     for layer in plan.get("teachers", []):
-        layer["warmup"]["steps"] = 14
+        layer["warmup"]["steps"] = 2
     for phase in plan["arms"].get("context", {}).get("phases", []):
         phase["steps"] = 1
     return plan
@@ -60,20 +69,24 @@ def folder(tmp_path_factory):
             (own / script.name).write_text(script.read_text())
         plan = small(tomllib.loads((EXPERIMENTS / name / "plan.toml").read_text()), seed)
         (own / "plan.toml").write_text(tomli_w.dumps(plan))
-    only = [f"{name}/{arm}" for name, arms in ARMS.items() for arm in arms]
+    (folder / "code" / "shared").symlink_to(EXPERIMENTS / "shared")
+    (folder / "code" / "slice.sh").write_text((EXPERIMENTS / "slice.sh").read_text())
+    (folder / "out").mkdir()
+    only = " ".join(f"{name}/{arm}" for name, arms in ARMS.items() for arm in arms)
+    own = {"WORK": str(folder / "work"), "RESULTS": str(folder / "results"), "PYTHON": sys.executable, "ONLY": only}
     done = subprocess.run(
-        [sys.executable, "-m", "shared.runner.run", *(str(folder / "code" / name) for name in SEEDS),
-         "--work", str(folder / "work"), "--results", str(folder / "results"), "--only", *only, "--slice-s", "500"],
-        capture_output=True, text=True, check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": f"{EXPERIMENTS}:{os.environ.get('PYTHONPATH', '')}"},
+        ["bash", str(folder / "code/slice.sh"), str(folder / "earlier"), str(folder / "out"), "500", "1", *SEEDS],
+        capture_output=True, text=True, check=False, env=os.environ | own | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert not done.returncode, done.stdout + done.stderr
     assert "13 of 13 jobs done" in done.stdout and "next: none" in done.stdout
+    with tarfile.open(folder / "out" / "results.tar") as packed:
+        packed.extractall(folder / "unpacked", filter="data")
     return folder
 
 
 def lines(folder, name, arm, kind):
-    path = folder / "results" / name / "results" / f"{arm}.jsonl.zst"
+    path = folder / "unpacked" / name / "results" / f"{arm}.jsonl.zst"
     return [line for line in read_result(path) if line["line"] == kind]
 
 
@@ -136,5 +149,5 @@ def test_a_machine_that_keeps_nothing_makes_no_teacher_that_nobody_waits_for(fol
     jobs = jobs_of(Experiment(own, own / "plan.toml", tmp_path, results, ""))
     waited_for = [job.name for job in wanted(jobs) if not job.result.exists()]
     assert "own-teachers/trdpo-1e-3-701" in waited_for
-    done = [job for job in jobs if job.name not in waited_for or "teacher" in job.name]
-    assert not [job.name for job in wanted(done) if "teacher" in job.name]
+    done = [job for job in jobs if job.name not in waited_for or "/teacher-" in job.name]
+    assert not [job.name for job in wanted(done) if "/teacher-" in job.name]

@@ -122,6 +122,12 @@ def test_tables_and_figures_are_written(content):
     tables = json.loads((content / "results" / "tables.json").read_text())
     assert [one["name"] for one in tables["registered"]] == ["H1", "H2", "H3", "H4"]
     assert tables["lines"]["content"]["slope"]["mean"] == pytest.approx(1.0)
+    (ends,) = (
+        one["interval"]["mean"]
+        for one in tables["differences"]
+        if one["sides"] == "grpo − sdpo, mid" and one["number"] == "success at step 20"
+    )
+    assert ends == pytest.approx(0.1)
     assert "| H1 | sdpo − sham | slope of speed on the content gap | +1.00" in ended.stdout
     drawn = {path.name for path in (content / "svg").iterdir()}
     assert drawn == {"curves-low.svg", "curves-mid.svg", "curves-high.svg", "gain-content.svg"}

@@ -12,7 +12,7 @@ from typing import Any
 from composer_replication.evaluation.resampling import hierarchical_bootstrap
 from shared.runner.plan import Plan
 
-from .registered import Side, Tested, at_best_rate, best_rates, lines_over, over_seeds
+from .registered import Side, Tested, at_best_rate, best_rates, difference, lines_over, over_seeds
 from .trained import Cell, Start
 
 
@@ -43,6 +43,7 @@ def describe(plan: Plan, cells: Mapping[str, Cell], tested: Sequence[Tested]) ->
             for name, test in plan.raw.get("described", {}).items()
             for lines in [lines_over(test, cells, rates)]
         },
+        "differences": _differences(plan, cells),
         "triples": _triples(plan, cells, tested),
     }
 
@@ -82,6 +83,19 @@ def _level(side: Side) -> dict[str, Any]:
         "alarms": Counter(alarm for run in runs for alarm in run.alarms),
         "stopped": {seed: run.stopped for seed, run in side.items() if run.stopped},
     }
+
+
+def _differences(plan: Plan, cells: Mapping[str, Cell]) -> list[dict[str, Any]]:
+    """Of all sides that a test names, in every regime, in speed and in success at the end; no tests."""
+    rates, pairs = plan.raw.get("rates", []), dict.fromkeys(tuple(test["sides"]) for test in plan.raw["tests"].values())
+    found: list[dict[str, Any]] = []
+    for regime, cell in cells.items():
+        last = next(iter(next(iter(cell.arms.values())).values())).last_step
+        for sides in pairs:
+            for number in ({}, {"success_at": last}):
+                one = difference({"sides": sides, "regime": regime, **number}, cells, rates)
+                found.append({"sides": one.sides, "number": one.number, "interval": one.interval})
+    return found
 
 
 def _triples(plan: Plan, cells: Mapping[str, Cell], tested: Sequence[Tested]) -> list[dict[str, Any]]:

@@ -34,6 +34,8 @@ def page(experiment: str, tested: Sequence[Tested], described: Mapping[str, Any]
         parts += ["## Best rates", "\n".join(f"- `{kind}`: {told}" for kind, told in counts.items())]
     for regime, cell in described["regimes"].items():
         parts += [f"## Regime `{regime}`", _starts(cell), _arms(cell)]
+    rows = [(one["sides"], one["number"], points(one["interval"])) for one in described["differences"]]
+    parts += ["## Differences, without tests", table(("", "number", "found"), rows)]
     if described["triples"]:
         rows = [[_cell(value) for value in one.values()] for one in described["triples"]]
         parts += ["## Triples of teachers", table(list(described["triples"][0]), rows)]
@@ -42,10 +44,10 @@ def page(experiment: str, tested: Sequence[Tested], described: Mapping[str, Any]
 
 def _test_row(one: Tested) -> Sequence[str]:
     found = one.difference
-    unit = 1 if found.number.startswith("slope") else 100
+    unit, digits = (1, 2) if found.number.startswith("slope") else (100, 1)
     return (
         one.name, found.sides, found.number, points(found.interval, unit), f"{found.p:.4f}", f"{one.p_holm:.4f}",
-        f"{unit * found.detectable:.1f} / {unit * one.detectable_at_first_step:.1f}", one.told,
+        f"{unit * found.detectable:.{digits}f} / {unit * one.detectable_at_first_step:.{digits}f}", one.told,
     )  # fmt: skip
 
 
