@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from .errors import UsageError
-from .objective import DEFAULT_CHANNELS, AnyChannel, ChannelSettings, channels_of_before, in_old_words, repeated
+from .objective import DEFAULT_CHANNELS, AnyChannel, ChannelSettings, in_new_form, in_old_words, repeated, told_twice
 from .records import canonical_json
 from .sections import (
     AboveZero,
@@ -24,7 +24,7 @@ from .sections import (
     Several,
     Weight,
     explain,
-    explain_gone,
+    told_gone,
 )
 
 AnySettings = TypeVar("AnySettings", bound=ChannelSettings)
@@ -466,17 +466,7 @@ class Config(Section):
     @model_validator(mode="before")
     @classmethod
     def _channels_of_before(cls, values: Any) -> Any:
-        """Runs and files of before have the settings of the channels among those of training."""
-        training = values.get("training") if isinstance(values, dict) else None
-        if not isinstance(training, dict):
-            return values
-        rest, entries = channels_of_before(training)
-        if not entries:
-            return values
-        if "channels" in values:
-            old = next(key for key in training if key not in rest)
-            raise ValueError(f"training.{old} is the old form of what [[channels]] says; take it out")
-        return {**values, "training": rest, "channels": entries}
+        return in_new_form(values)
 
     @model_validator(mode="before")
     @classmethod
@@ -569,8 +559,7 @@ def parse_config(values: dict[str, Any], where: str, anew: str | None = None) ->
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        if gone := explain_gone(values):
-            raise UsageError(f"{where}: {gone}", anew or f"mend {where} and run again") from error
-        told = explain(error, Config)
-        told = told if "channels" in values else in_old_words(told)
-        raise UsageError(f"{where}: {told}", f"mend {where} and run again") from error
+        gone = told_gone(values)
+        written = str if "channels" in values else in_old_words
+        told = explain(error, Config, in_new_form(values), {**told_twice(values), **gone}, written)
+        raise UsageError(f"{where}: {told}", (anew if gone else None) or f"mend {where} and run again") from error
