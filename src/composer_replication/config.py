@@ -540,18 +540,19 @@ def load_quickstart_config(path: Path) -> Config:
 
 
 def load_config(path: Path) -> Config:
-    """Read a TOML file; every problem is one line that names the file, the key and the way out."""
+    """Read a TOML file; all problems are one line that names the file, the keys and the way out."""
+    return parse_config(read_toml(path), str(path))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UsageError(
-            f"no config file {path}", "check the path; docs/configuration.md shows a whole file"
-        ) from error
+        raise UsageError(f"no config file {path}", "check the path, or recompose init writes one") from error
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", "give a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}", f"mend {path} and run again") from error
-    return parse_config(values, str(path))
 
 
 def parse_config(values: dict[str, Any], where: str, anew: str | None = None) -> Config:

@@ -17,13 +17,13 @@ def _no_truth_value(value: object) -> object:
 
 
 Number = BeforeValidator(_no_truth_value)
-Fraction = Annotated[float, Number, Field(ge=0, le=1)]
-PenaltyWeight = Annotated[float, Number, Field(ge=0, le=0.2)]
-Count = Annotated[int, Number, Field(ge=0)]
-Positive = Annotated[int, Number, Field(gt=0)]
-Several = Annotated[int, Number, Field(ge=2)]
-AboveZero = Annotated[float, Number, Field(gt=0)]
-Weight = Annotated[float, Number, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1), Number]
+PenaltyWeight = Annotated[float, Field(ge=0, le=0.2), Number]
+Count = Annotated[int, Field(ge=0), Number]
+Positive = Annotated[int, Field(gt=0), Number]
+Several = Annotated[int, Field(ge=2), Number]
+AboveZero = Annotated[float, Field(gt=0), Number]
+Weight = Annotated[float, Field(ge=0), Number]
 Flag = Annotated[bool, Strict()]
 
 
@@ -44,7 +44,7 @@ class DilocoConfig(Section):
     fragments: Positive = 1
     """Parts that are averaged in turn, `sync_every / fragments` steps apart; 1 averages all weights at once."""
     outer_learning_rate: AboveZero = 0.7
-    outer_momentum: Annotated[float, Number, Field(ge=0, lt=1)] = 0.9
+    outer_momentum: Annotated[float, Field(ge=0, lt=1), Number] = 0.9
     """Of Nesterov. 0 with an outer learning rate of 1 takes the plain average."""
     patience_s: AboveZero = 3600.0
     """How long a replica waits for slower ones at the end of a window; longer than a window takes."""

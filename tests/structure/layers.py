@@ -13,8 +13,8 @@ import composer_replication
 ROOT = Path(composer_replication.__file__).parent
 PACKAGE = "composer_replication"
 FOUNDATION = (
-    "records", "errors", "progress", "special_functions", "syntax", "sections", "objective", "config", "store",
-    "parallel", "runs", "windows",
+    "records", "errors", "progress", "special_functions", "syntax", "sections", "objective", "config",
+    "settings", "store", "parallel", "runs", "windows",
 )  # fmt: skip
 MAY_IMPORT = {
     "records": (),
@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "sections": (),
     "objective": ("records", "sections"),
     "config": ("records", "errors", "sections", "objective"),
+    "settings": ("errors", "sections", "objective", "config"),
     "store": (),
     "parallel": ("errors",),
     "runs": ("records", "errors", "config", "store"),

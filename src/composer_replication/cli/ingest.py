@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from composer_replication.config import Config, IngestionConfig, load_config
+from composer_replication.config import IngestionConfig
 from composer_replication.errors import PartialError, UsageError, quoted
 from composer_replication.ingestion import TRACE_READERS, find_inputs
 from composer_replication.ingestion.inputs import NEXT_COMMAND
@@ -16,8 +16,9 @@ from composer_replication.ingestion.review import replaced_places
 from composer_replication.pipeline import run_stage
 from composer_replication.records import Trace
 from composer_replication.runs import Run, StageFolder
+from composer_replication.settings import load_settings
 
-from .common import Json, Workers, tell, working_on
+from .common import Json, Set, Workers, tell, working_on
 
 CLAUDE_CODE_FOLDER = "~/.claude/projects"
 
@@ -41,26 +42,27 @@ def ingest(
         Parameter(help="Who plays [ingestion] rollouts: this process, or Monarch's actors."),
     ] = "local",
     config: Annotated[Path | None, Parameter(help="TOML file with settings for the whole run.")] = None,
+    changes: Set = (),
     json: Json = False,
 ) -> None:
     """Read agent session files into a run. Secrets are replaced first. Nothing is written when nothing can be read.
 
     In a run that is there, only files that are new or have changed are read; those that are gone keep their traces.
     """
-    if review and not paths and not claude_code and not config:
+    if review and not (paths or claude_code or config or changes):
         _tell_places(Run.open(run), json)
         return
-    settings = load_config(config) if config else Config()
+    settings = load_settings(config, changes)
     if not all(map(_is_utf8, paths)):
         raise UsageError("a path is not valid UTF-8", "rename it")
     given = [*paths, *([Path(CLAUDE_CODE_FOLDER).expanduser()] if claude_code else [])]
-    changes = {
+    said = {
         "paths": tuple(str(path.resolve()) for path in given) or settings.ingestion.paths,
         "format": format or settings.ingestion.format,
         "redact": settings.ingestion.redact and not allow_unredacted,
         "subagents": settings.ingestion.subagents or subagents,
     }
-    ingestion = IngestionConfig.model_validate({**settings.ingestion.model_dump(), **changes})
+    ingestion = IngestionConfig.model_validate({**settings.ingestion.model_dump(), **said})
     if not (ingestion.paths or ingestion.embedded_session or ingestion.rollouts):
         raise UsageError("nothing to ingest", NEXT_COMMAND)
     if ingestion.format and ingestion.format not in TRACE_READERS:

@@ -28,6 +28,7 @@ VERBS = {
     "evaluate:evaluate": "Measure held-out success before and after, and write the report.",
     "show:show": "Show one record, what it came from and what was made of it; or the funnel of a run.",
     "view:view": "Look at runs in a browser, or write a folder that opens without a server.",
+    "config:config": "Show every setting and where it comes from; or the schema of a settings file.",
     "plan:plan": "Foresee memory, time, dollars and traffic of a training, before anything is rented.",
     "cost:cost": "Show what a run spent on models, by teacher and outcome.",
     "export:export": "Write the records of a run as Parquet tables, to ask questions of.",
