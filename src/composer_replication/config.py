@@ -498,7 +498,12 @@ class Config(Section):
 
     @property
     def hash(self) -> str:
-        return hashlib.sha256(canonical_json(self.model_dump(mode="json")).encode()).hexdigest()
+        return hash_of(self.model_dump(mode="json"))
+
+
+def hash_of(values: dict[str, Any]) -> str:
+    """Of resolved settings as they are stored, also by a version that knew fewer of them."""
+    return hashlib.sha256(canonical_json(values).encode()).hexdigest()
 
 
 def _said(values: dict[str, Any], section: str, key: str) -> Any:

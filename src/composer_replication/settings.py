@@ -41,6 +41,12 @@ def with_changes(config: Config, changes: Sequence[str]) -> Config:
     return parse_config(changed(config.model_dump(mode="json"), changes), "--set") if changes else config
 
 
+def differences(config: Config, other: Config) -> list[str]:
+    """Keys whose values differ, in the order of the settings."""
+    before, after = dict(_leaves(config)), dict(_leaves(other))
+    return [key for key in {**before, **after} if key not in before or key not in after or before[key] != after[key]]
+
+
 def told_sources(path: Path | None, changes: Sequence[str]) -> str:
     return " and ".join(filter(None, (str(path or ""), "--set" if changes else "")))
 

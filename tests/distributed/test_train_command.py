@@ -105,9 +105,11 @@ def alone(prepared):
 
 
 def change(run: Path, section: str, **settings: object) -> None:
+    """As if the run had begun with these settings."""
     config = json.loads((run / "config.json").read_text())
     config[section] |= settings
     (run / "config.json").write_text(json.dumps(config))
+    (run / "manifest.json").unlink()
 
 
 def weights_of(run: Path) -> dict[str, torch.Tensor]:

@@ -217,6 +217,7 @@ def test_an_export_does_not_say_where_on_the_machine_things_lie(tmp_path):
     settings["model"]["name"] = "/data/client-x/model"
     settings["replay"]["base_url"] = "http://marlowe:s3cr3t-Pa55word-9x@127.0.0.1:1/v1"
     (run.path / "config.json").write_text(json.dumps(settings))
+    (run.path / "manifest.json").unlink()
     library = Library([run.path])
     export(library, tmp_path / "out", PAGE, Silent())
     told = "".join(path.read_text() for path in sorted((tmp_path / "out/data").iterdir()))

@@ -16,7 +16,7 @@ from composer_replication.ingestion.review import replaced_places
 from composer_replication.pipeline import run_stage
 from composer_replication.records import Trace
 from composer_replication.runs import Run, StageFolder
-from composer_replication.settings import load_settings
+from composer_replication.settings import load_settings, with_changes
 
 from .common import Json, Set, Workers, tell, working_on
 
@@ -48,11 +48,13 @@ def ingest(
     """Read agent session files into a run. Secrets are replaced first. Nothing is written when nothing can be read.
 
     In a run that is there, only files that are new or have changed are read; those that are gone keep their traces.
+    Its settings are then those that it has, and --config and paths may be left out.
     """
     if review and not (paths or claude_code or config or changes):
         _tell_places(Run.open(run), json)
         return
-    settings = load_settings(config, changes)
+    is_new = not (run / "config.json").exists()
+    settings = load_settings(config, changes) if config or is_new else with_changes(Run.open(run).config, changes)
     if not all(map(_is_utf8, paths)):
         raise UsageError("a path is not valid UTF-8", "rename it")
     given = [*paths, *([Path(CLAUDE_CODE_FOLDER).expanduser()] if claude_code else [])]
@@ -69,7 +71,6 @@ def ingest(
         raise UsageError(f"there is no format {ingestion.format}", f"one of {', '.join(TRACE_READERS)}")
     if ingestion.paths and not StageFolder(run / "ingestion").is_done:
         find_inputs([Path(path) for path in ingestion.paths], ingestion.format, ingestion.subagents, at_most=1)
-    is_new = not (run / "config.json").exists()
     started = Run.start(run, settings.model_copy(update={"ingestion": ingestion}))
     with working_on(started) as progress:
         try:

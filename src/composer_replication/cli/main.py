@@ -30,6 +30,7 @@ VERBS = {
     "view:view": "Look at runs in a browser, or write a folder that opens without a server.",
     "config:config": "Show every setting and where it comes from; or the schema of a settings file.",
     "plan:plan": "Foresee memory, time, dollars and traffic of a training, before anything is rented.",
+    "fork:fork": "Begin a new run with other settings, and keep the stages that the change does not touch.",
     "cost:cost": "Show what a run spent on models, by teacher and outcome.",
     "export:export": "Write the records of a run as Parquet tables, to ask questions of.",
     "env:env": "Make verifiable tasks from a repository, check them, serve them and roll a model through them.",

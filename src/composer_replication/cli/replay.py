@@ -180,7 +180,12 @@ def _tell_what_is_saved(run: Run, chosen: Sequence[Teacher], as_json: bool) -> N
     counts = summary(ledger, names)
     ledger.close()
     if as_json:
-        saved = {"run": str(run.path), "stage": "replay", "replies": counts["settled"], "finished": False}
+        saved = {
+            "run": str(run.path),
+            "stage": "replay",
+            "replies": counts["settled"] + counts["inherited"],
+            "finished": False,
+        }
         print(json_module.dumps({**saved, **counts}))
 
 

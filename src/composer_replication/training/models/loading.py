@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ class Policy:
 
     def save(self, folder: Path, weights: dict[str, Any] | None = None) -> None:
         """With `weights` in place of the model's own, which may be shards or lack what adapters learnt."""
+        # A forked run may share the files of before.
+        shutil.rmtree(folder, ignore_errors=True)
         self.model.save_pretrained(folder, state_dict=weights)
         self.tokenizer.save_pretrained(folder)
 
