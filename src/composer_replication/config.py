@@ -370,10 +370,8 @@ class HardwareConfig(Section):
         """What `GRPOTrainer` takes as `peft_config`."""
         if self.lora_rank is None:
             return None
-        try:
-            from peft import LoraConfig  # pyright: ignore[reportMissingImports]
-        except ModuleNotFoundError as error:
-            raise UsageError("hardware.lora_rank needs peft", "pip install peft") from error
+        from peft import LoraConfig  # pyright: ignore[reportMissingImports]
+
         return LoraConfig(
             task_type="CAUSAL_LM", r=self.lora_rank, lora_alpha=self.lora_alpha, target_modules=self.lora_targets
         )

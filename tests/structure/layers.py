@@ -54,8 +54,11 @@ MAY_IMPORT = {
 ABOVE = ("pipeline", "cli", "__main__", "__init__")
 """May import everything."""
 NAMED_ENVIRONMENTS = ("toolbox", "code", "openenv", "verifiers", "harbor", "foreign")
-NAMES_ENVIRONMENTS = ("cli/env.py", "cli/env_rollout.py", "cli/env_serve.py", "cli/env_task.py", "cli/quickstart.py")
-"""The verbs that make and serve code tasks. Nothing else knows an environment by its name."""
+NAMES_ENVIRONMENTS = (
+    "cli/env.py", "cli/env_rollout.py", "cli/env_serve.py", "cli/env_task.py", "cli/quickstart.py", "cli/doctor.py",
+)  # fmt: skip
+"""The verbs that make and serve code tasks, and the one that looks at their sandbox. Nothing else knows an environment
+by its name."""
 
 
 def modules():

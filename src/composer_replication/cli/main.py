@@ -28,7 +28,9 @@ VERBS = {
     "evaluate:evaluate": "Measure held-out success before and after, and write the report.",
     "show:show": "Show one record, what it came from and what was made of it; or the funnel of a run.",
     "view:view": "Look at runs in a browser, or write a folder that opens without a server.",
+    "init:init": "Write a settings file that fits this machine and what you want to train on.",
     "config:config": "Show every setting and where it comes from; or the schema of a settings file.",
+    "doctor:doctor": "Look whether libraries, sandbox, GPU and keys are there.",
     "plan:plan": "Foresee memory, time, dollars and traffic of a training, before anything is rented.",
     "fork:fork": "Begin a new run with other settings, and keep the stages that the change does not touch.",
     "cost:cost": "Show what a run spent on models, by teacher and outcome.",
@@ -44,6 +46,7 @@ EXTRAS = {
     "diloco": {"torchft"},
     "monarch": {"monarch"},
     "parquet": {"pyarrow"},
+    "lora": {"peft"},
     "env": {
         "packaging", "networkx", "openenv", "fastapi", "uvicorn", "starlette", "websockets", "mcp", "fastmcp", "pytest",
         "inotify_simple",
@@ -70,6 +73,12 @@ app = App(
 for order, (where, summary) in enumerate(VERBS.items()):
     name = where.split(":")[1]
     app.command(f"composer_replication.cli.{where}", name=name, help=summary, sort_key=order)
+app.command(
+    "composer_replication.cli.completion:install",
+    name="--install-completion",
+    help="Let bash, zsh or fish complete verbs and options.",
+    sort_key=len(VERBS),
+)
 
 
 PIPE_CLOSED = 141

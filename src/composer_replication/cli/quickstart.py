@@ -12,6 +12,7 @@ from composer_replication.errors import UsageError
 from composer_replication.pipeline import run_pipeline
 from composer_replication.settings import with_changes
 from composer_replication.stages.training import check_own_channels
+from composer_replication.training.planning.missing import refuse_missing
 
 from .common import Json, Set, begun, working_on
 from .progress import open_progress
@@ -54,6 +55,7 @@ def quickstart(
         folder = run or Path("runs") / f"quickstart-{Path(settings.model.name).name}-{settings.seed}"
     settings = with_changes(settings, changes)
     check_own_channels(settings)
+    refuse_missing(settings)
     with begun(folder, settings) as started, working_on(started) as progress:
         run_pipeline(started, progress)
     show_result(conclude(started), json)

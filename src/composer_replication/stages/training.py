@@ -13,6 +13,7 @@ from composer_replication.environments.opening import open_environment
 from composer_replication.objective import GrpoSettings, OwnSettings, SdpoSettings
 from composer_replication.progress import Progress
 from composer_replication.runs import Run, StageFolder, write_atomically
+from composer_replication.training.planning.missing import refuse_missing
 
 from .policy import load_own
 from .taught import make_examples
@@ -76,6 +77,7 @@ def train(run: Run, progress: Progress, backend: str = "trl", diloco: bool = Fal
 def trained_on(run: Run) -> list[StageFolder]:
     """The stages whose records training reads. Those that an active channel cannot do without must be finished."""
     check_own_channels(run.config)
+    refuse_missing(run.config, run.stage("policy").is_done)
     for noun in needed(run.config):
         run.stage(noun).require()
     return [stage for noun in STORED if (stage := run.stage(noun)).is_done]
