@@ -43,7 +43,9 @@ def train(run: Run, progress: Progress, backend: str = "trl", diloco: bool = Fal
     with all_or_none():
         policy = load_own(run)
         room = min(run.config.training.max_tokens, policy.model.config.max_position_embeddings)
-        examples, sessions, skipped, held_out = make_examples(run, policy, room, folder)
+        progress.stage("training", "read stored traces")
+        examples, sessions, skipped, held_out = make_examples(run, policy, room, folder, progress)
+        progress.stage("training", "take steps")
         if is_main():
             sessions.save()
             write_atomically(folder / "windows.jsonl", window_lines(examples))
