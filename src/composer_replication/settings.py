@@ -91,7 +91,7 @@ def schema() -> dict[str, Any]:
         channel = found["$defs"][kind.__name__]
         channel["required"] = sorted({"name", *channel.get("required", ())})
         channel["properties"]["name"] |= {"pattern": ":"} if kind is OwnSettings else {"const": kind.TAG}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found, "title": "recompose settings"}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found, "title": "Settings of recompose"}
 
 
 def _leaves(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:

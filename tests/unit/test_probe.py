@@ -12,8 +12,8 @@ from composer_replication.environments.toolbox.environment import ToolboxEnviron
 from composer_replication.errors import UsageError
 from composer_replication.evaluation import probe
 from composer_replication.evaluation.probe import Site, Tried, gaps, kinds_without_use, probe_hints
-from composer_replication.training.lessons.online_sites import HintedTurn, Rolled
 from composer_replication.progress import Silent
+from composer_replication.training.lessons.online_sites import HintedTurn, Rolled
 from composer_replication.training.models.loading import load_policy
 from tests.headers import header_ids
 

@@ -81,6 +81,8 @@ def replay(
     cap_micros = _cap_micros(max_usd)
     if no_teachers and (chosen or dry_run or batch or max_usd is not None):
         raise UsageError("--no-teachers asks nobody", f"recompose replay {quoted(run)} --no-teachers")
+    for noun in ("ingestion", "sites"):
+        opened.stage(noun).require()
     is_done = refuse_stale(opened, "replay") and not dry_run
     if is_done:
         refuse_other_options(opened, chosen, own_family, policy, one_teacher)

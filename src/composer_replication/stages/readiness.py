@@ -39,7 +39,7 @@ class Check(NamedTuple):
 
 def checks(config: Config | None, has_model: bool) -> Iterator[Check]:
     """With `config` also what its run needs here; `has_model`: the run has its starting policy already."""
-    yield Check("python", "ok", f"{platform.python_version()}, recompose {composer_replication.__version__}")
+    yield Check("python", "ok", f"{platform.python_version()}, {DISTRIBUTION} {composer_replication.__version__}")
     yield from libraries()
     yield from extras()
     yield gpu()
