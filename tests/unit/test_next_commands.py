@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,8 @@ def test_from_a_wrong_first_step_each_next_line_leads_on(tmp_path, monkeypatch):
         ended = recompose(*wrong)
         (command,) = next_of(ended)
         assert ended.returncode == 2 and follow(command).returncode == expected, command
+
+
+def test_an_extra_that_is_to_be_installed_is_one_that_there_is():
+    named = {extra for path in modules() for extra in re.findall(r"composer-replication\[([\w,]+)\]", path.read_text())}
+    assert {"lora"} < named <= set(metadata("composer-replication").get_all("Provides-Extra"))

@@ -83,7 +83,18 @@ def ingest(
         _tell_places(started, json)
     else:
         tell("ingestion", started, json)
+        if not json:
+            _tell_what_follows(started)
     _mention_quarantine(started.stage("ingestion"), run)
+
+
+def _tell_what_follows(run: Run) -> None:
+    """The model is settled from here on, and who forgot to choose one would hear of it when it is to be trained."""
+    name, read = run.config.model.name, run.config.ingestion
+    place = quoted(run.path)
+    if name == "tiny" and not read.rollouts:
+        print(f"model: tiny, which has few words; another: recompose fork {place} NEW --set model.name=MODEL")
+    print(f"next: recompose sites {place}")
 
 
 def _tell_places(run: Run, as_json: bool) -> None:
