@@ -19,6 +19,7 @@ from composer_replication.training import processes
 
 VERBS = {
     "quickstart:quickstart": "Run every stage on built-in data and show whether it helped. No key, no GPU.",
+    "init:init": "Write a settings file that fits this machine and what you want to train on.",
     "ingest:ingest": "Read agent session files into a run.",
     "sites:sites": "Find the turns where something went wrong.",
     "hint:hint": "Write a short hint for each error site.",
@@ -28,7 +29,6 @@ VERBS = {
     "evaluate:evaluate": "Measure held-out success before and after, and write the report.",
     "show:show": "Show one record, what it came from and what was made of it; or the funnel of a run.",
     "view:view": "Look at runs in a browser, or write a folder that opens without a server.",
-    "init:init": "Write a settings file that fits this machine and what you want to train on.",
     "config:config": "Show every setting and where it comes from; or the schema of a settings file.",
     "doctor:doctor": "Look whether libraries, sandbox, GPU and keys are there.",
     "plan:plan": "Foresee memory, time, dollars and traffic of a training, before anything is rented.",
