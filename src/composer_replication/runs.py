@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import platform
 import re
 import time
 from collections.abc import Container, Generator, Iterable, Iterator, Mapping
@@ -29,6 +28,7 @@ from pydantic import BaseModel
 from . import __version__
 from .config import Config, hash_of, parse_config
 from .errors import RecomposeError, UsageError, quoted
+from .origin import made_with
 from .records import content_id
 from .store import (
     RECORDS,
@@ -62,8 +62,8 @@ class Run:
         self.config = config
 
     @classmethod
-    def start(cls, path: Path, config: Config, origin: Mapping[str, Any] | None = None) -> Run:
-        """Create the directory, or resume it when its config is the same. `origin` is what else its manifest says."""
+    def start(cls, path: Path, config: Config, more: Mapping[str, Any] | None = None) -> Run:
+        """Create the directory, or resume it when its config is the same. `more` is what else its manifest says."""
         if (path / "config.json").exists():
             run = cls.open(path)
             if run.config.hash != config.hash:
@@ -76,12 +76,10 @@ class Run:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UsageError(f"{path} exists and is not a run", "choose another --run folder")
         began = {
-            "version": __version__,
-            "python": platform.python_version(),
-            "machine": platform.machine(),
+            **made_with(),
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "config_hash": config.hash,
-            **(origin or {}),
+            **(more or {}),
         }
         write_atomically(path / "config.json", json.dumps(config.model_dump(mode="json"), indent=2) + "\n")
         write_atomically(path / "manifest.json", json.dumps(began, indent=2) + "\n")
@@ -103,6 +101,11 @@ class Run:
                 f"put it back, then recompose fork {quoted(path)} NEW --set KEY=VALUE",
             )
         return cls(path, config)
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Where and with what the run began."""
+        return json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
 
     def stage(self, noun: str) -> StageFolder:
         return StageFolder(self.path / noun)

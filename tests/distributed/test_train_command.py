@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from composer_replication.config import Config
+from composer_replication.config import Config, hash_of
 from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
 from composer_replication.runs import Run
@@ -109,7 +109,8 @@ def change(run: Path, section: str, **settings: object) -> None:
     config = json.loads((run / "config.json").read_text())
     config[section] |= settings
     (run / "config.json").write_text(json.dumps(config))
-    (run / "manifest.json").unlink()
+    began = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps(began | {"config_hash": hash_of(config)}))
 
 
 def weights_of(run: Path) -> dict[str, torch.Tensor]:

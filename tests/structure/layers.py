@@ -13,8 +13,8 @@ import composer_replication
 ROOT = Path(composer_replication.__file__).parent
 PACKAGE = "composer_replication"
 FOUNDATION = (
-    "records", "errors", "progress", "special_functions", "syntax", "sections", "objective", "config",
-    "settings", "store", "parallel", "runs", "windows",
+    "records", "errors", "progress", "special_functions", "syntax", "sections", "objective", "config", "settings",
+    "store", "parallel", "origin", "runs", "windows",
 )  # fmt: skip
 MAY_IMPORT = {
     "records": (),
@@ -28,7 +28,8 @@ MAY_IMPORT = {
     "settings": ("errors", "sections", "objective", "config"),
     "store": (),
     "parallel": ("errors",),
-    "runs": ("records", "errors", "config", "store"),
+    "origin": (),
+    "runs": ("records", "errors", "config", "store", "origin"),
     "windows": ("records",),
     "redaction": FOUNDATION,
     "ingestion": (*FOUNDATION, "redaction"),

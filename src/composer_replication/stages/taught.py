@@ -32,6 +32,8 @@ class Examples(NamedTuple):
     skipped: Counter[str]
     """What could not be used, by reason."""
     held_out: set[str]
+    sources: Counter[str]
+    """Traces that something is learnt from, by the agent that made them."""
 
 
 def make_examples(
@@ -54,6 +56,7 @@ def make_examples(
     sessions = RenderedSessions(policy, max_tokens, folder / "tokens" if is_main() else None)
     stored, skipped, held_out = StoredExamples.in_folder(folder), Counter[str](), held_out_of(run)
     done, total = 0, run.stage("ingestion").require()["records"] if run.stage("ingestion").is_done else 0
+    sources: Counter[str] = Counter()
     for taught in taught_by_shard(run, held_out, compared):
         added, lost = build_examples(
             policy.tokens,
@@ -67,10 +70,12 @@ def make_examples(
             sessions,
         )
         stored.add(added)
+        used = {example.trace_id for example in added}
+        sources.update(trace.source.agent for trace in taught.traces if trace.trace_id in used)
         skipped += lost
         done += taught.looked_at
         (progress or Silent()).step(done, total, "traces")
-    return Examples(stored.by_trace(), sessions, skipped, held_out)
+    return Examples(stored.by_trace(), sessions, skipped, held_out, sources)
 
 
 class Taught(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -25,6 +26,8 @@ from .planning.missing import refuse_missing_logger
 from .stored.batches import StoredBatches
 
 ReportTo = Literal["none", "trackio", "wandb"]
+PROJECT = "composer-replication"
+"""How trackers call what all runs are of; a run is called by its folder."""
 SUMMARY_KEY = "train_runtime"
 """Only the entry that sums up a whole call of `train` has it."""
 ALWAYS_LOGGED_KINDS = ERROR_KINDS[:5]
@@ -38,6 +41,8 @@ def report_to(where: ReportTo) -> list[str]:
     if where == "none":
         return []
     refuse_missing_logger(where)
+    # transformers takes wandb's project from here, that of trackio from its arguments.
+    os.environ.setdefault("WANDB_PROJECT", PROJECT)
     return [where]
 
 

@@ -29,7 +29,10 @@ def missing(config: Config, has_model: bool = False) -> Iterator[UsageError]:
 
 def refuse_missing_logger(name: str) -> None:
     if name != "none" and find_spec(name) is None:
-        raise UsageError(f'report_to = "{name}" needs the package {name}, which is missing', f"pip install {name}")
+        raise UsageError(
+            f'report_to = "{name}" needs the package {name}, which is missing',
+            f"pip install 'composer-replication[{name}]'",
+        )
 
 
 def _model(config: Config) -> None:
