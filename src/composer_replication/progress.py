@@ -47,7 +47,7 @@ class Silent:
         pass
 
 
-class Part(Silent):
+class LongerWork(Silent):
     """Of a longer stretch of work: its steps are those from `before` on, of `total`."""
 
     def __init__(self, progress: Progress, before: int, total: int, what: str = "") -> None:

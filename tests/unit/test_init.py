@@ -10,7 +10,7 @@ import pytest
 import composer_replication.cli.init as verb
 from composer_replication.config import load_config
 from composer_replication.training.models.shape import ModelShape
-from composer_replication.training.planning.first_settings import MODELS, Machine, first_settings, proposed_model
+from composer_replication.training.planning.first_settings import MODELS, Device, first_settings, proposed_model
 from composer_replication.training.planning.refusals import refuse_what_would_do_nothing
 from tests.command_line import recompose
 
@@ -24,7 +24,7 @@ SMALL = ModelShape(
 @pytest.mark.parametrize("goal", ["sessions", "tasks", "toolbox"])
 @pytest.mark.parametrize("memory_gib", [8, 24, 80, 100_000])
 def test_what_is_written_loads_and_takes_no_more_than_there_is(goal, memory_gib, tmp_path):
-    found = first_settings(goal, "qwen2.5-coder-1.5b", Machine(memory_gib, on_gpu=True), SMALL)
+    found = first_settings(goal, "qwen2.5-coder-1.5b", Device(memory_gib, on_gpu=True), SMALL)
     (tmp_path / "my.toml").write_text(found.text)
     config = load_config(tmp_path / "my.toml")
     refuse_what_would_do_nothing(config)
@@ -39,20 +39,20 @@ def test_what_is_written_loads_and_takes_no_more_than_there_is(goal, memory_gib,
 
 
 def test_less_memory_never_asks_for_more(tmp_path):
-    peaks = [first_settings("sessions", "x/y", Machine(gib, True), SMALL).peak_gib for gib in (8, 16, 24, 48, 80, 160)]
+    peaks = [first_settings("sessions", "x/y", Device(gib, True), SMALL).peak_gib for gib in (8, 16, 24, 48, 80, 160)]
     assert peaks == sorted(peaks)
 
 
 def test_a_model_of_unknown_size_gets_the_most_frugal_settings_and_says_so():
-    found = first_settings("sessions", "x/y", Machine(24, True), None)
+    found = first_settings("sessions", "x/y", Device(24, True), None)
     assert found.peak_gib is None and "is not known here" in found.text
     assert tomllib.loads(found.text)["hardware"]["lora_rank"] == 16
 
 
 def test_the_proposed_model_follows_the_machine():
-    assert [proposed_model("sessions", Machine(gib, True)) for gib in (80, 24, 8)] == [name for _, name in MODELS]
-    assert proposed_model("sessions", Machine(500, on_gpu=False)) == "smollm2"
-    assert proposed_model("toolbox", Machine(500, True)) == "tiny"
+    assert [proposed_model("sessions", Device(gib, True)) for gib in (80, 24, 8)] == [name for _, name in MODELS]
+    assert proposed_model("sessions", Device(500, on_gpu=False)) == "smollm2"
+    assert proposed_model("toolbox", Device(500, True)) == "tiny"
 
 
 def test_off_a_terminal_nobody_is_asked_and_the_next_command_is_told(tmp_path):

@@ -13,7 +13,7 @@ from composer_replication.environments.toolbox.environment import ToolboxEnviron
 from composer_replication.evaluation.compare import evaluate_policy
 from composer_replication.llm.calls import Live
 from composer_replication.llm.ledger import Ledger
-from composer_replication.progress import Part, Silent
+from composer_replication.progress import LongerWork, Silent
 from composer_replication.replay import Teacher, replay_states
 from composer_replication.replay.panel import Panel
 from composer_replication.training.models.loading import load_policy
@@ -112,7 +112,7 @@ def test_on_a_terminal_figures_stand_under_the_bar(monkeypatch):
 
 def test_a_part_of_longer_work_goes_on_from_where_it_began():
     noted = Noted()
-    part = Part(noted, before=8, total=24, what="episodes")
+    part = LongerWork(noted, before=8, total=24, what="episodes")
     part.step(3, 8, "rollouts")
     part.stage("evaluation", "not this one's to say")
     assert noted.steps == [(11, 24, "episodes")]
@@ -123,5 +123,5 @@ def test_every_rollout_of_a_measurement_is_told_as_it_ends():
     noted, environment = Noted(), ToolboxEnvironment(ToolboxConfig())
     config = parse_config({"training": {"max_turn_tokens": 8}, "evaluation": {"tasks": 3, "samples": 2}}, "small")
     policy = load_policy("tiny", environment, 0)
-    evaluate_policy(policy, config, environment, "before", "heldout", Part(noted, 6, 12, "episodes, before"))
+    evaluate_policy(policy, config, environment, "before", "heldout", LongerWork(noted, 6, 12, "episodes, before"))
     assert [(done, total) for done, total, _ in noted.steps] == [(done, 12) for done in range(7, 13)]

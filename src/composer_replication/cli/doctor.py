@@ -45,7 +45,7 @@ def doctor(
 
 
 def _sandbox(config: Config | None) -> Check:
-    from composer_replication.environments.code.sandbox.errors import INSTALL
+    from composer_replication.environments.code.sandbox.interface import INSTALL
     from composer_replication.environments.code.sandbox.open import AUTOMATIC, available_backends
 
     reasons = available_backends()

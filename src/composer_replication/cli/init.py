@@ -45,7 +45,7 @@ def init(
     On a terminal it asks for what no option says. Elsewhere it takes the toolbox, the GPU that is here, and a model for
     them. Nothing is downloaded, and no file is overwritten.
     """
-    from composer_replication.training.planning.first_settings import Machine, first_settings, proposed_model
+    from composer_replication.training.planning.first_settings import Device, first_settings, proposed_model
 
     if file.exists():
         raise UsageError(f"{file} exists", "recompose init OTHER.toml")
@@ -53,7 +53,7 @@ def init(
     memory_gib = gpu_gib if gpu_gib is not None else float(_ask("GiB of the GPU, 0 for a CPU", f"{_gpu_gib():g}"))
     if not 0 <= memory_gib <= 1e6:
         raise UsageError(f"{memory_gib:g} GiB is no memory of a GPU", "recompose init --gpu-gib 24")
-    machine = Machine(memory_gib or _ram_gib(), memory_gib > 0)
+    machine = Device(memory_gib or _ram_gib(), memory_gib > 0)
     name = model or _ask("Model", proposed_model(goal, machine))
     shape = None
     if name != "tiny" and find_spec("transformers"):

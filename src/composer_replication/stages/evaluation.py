@@ -7,7 +7,7 @@ import time
 from composer_replication.environments.opening import open_environment
 from composer_replication.environments.protocol import Environment
 from composer_replication.errors import UsageError
-from composer_replication.progress import Part, Progress
+from composer_replication.progress import LongerWork, Progress
 from composer_replication.runs import Run
 
 from .policy import NOUN, load_own
@@ -30,7 +30,7 @@ def evaluate(run: Run, progress: Progress) -> None:
             # One after the other: two models need not fit at once.
             policy = load_own(run, noun_of[phase])
             for split in splits:
-                part = Part(progress, len(outcomes), total, f"episodes, now {split} {phase} training")
+                part = LongerWork(progress, len(outcomes), total, f"episodes, now {split} {phase} training")
                 outcomes += evaluate_policy(policy, run.config, environment, phase, split, part)
             del policy
         counts = {

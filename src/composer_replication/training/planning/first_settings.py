@@ -80,7 +80,7 @@ WORDS = {
 }
 
 
-class Machine(NamedTuple):
+class Device(NamedTuple):
     memory_gib: float
     on_gpu: bool
 
@@ -95,13 +95,13 @@ class FirstSettings(NamedTuple):
     fits: bool
 
 
-def proposed_model(goal: Goal, machine: Machine) -> str:
+def proposed_model(goal: Goal, machine: Device) -> str:
     if goal == "toolbox":
         return "tiny"
     return next(name for least, name in MODELS if machine.memory_gib * machine.on_gpu >= least)
 
 
-def first_settings(goal: Goal, model: str, machine: Machine, shape: ModelShape | None) -> FirstSettings:
+def first_settings(goal: Goal, model: str, machine: Device, shape: ModelShape | None) -> FirstSettings:
     values: dict[str, dict[str, object]] = {"model": {"name": model}, **BASE[goal]}
     if model == "tiny":
         values["training"] = {**values["training"], "learning_rate": Config().training.learning_rate}
@@ -120,7 +120,7 @@ def first_settings(goal: Goal, model: str, machine: Machine, shape: ModelShape |
     return FirstSettings(_text(goal, machine, values, told), peak, found.fits)
 
 
-def _text(goal: Goal, machine: Machine, values: dict[str, dict[str, object]], told: str) -> str:
+def _text(goal: Goal, machine: Device, values: dict[str, dict[str, object]], told: str) -> str:
     lines = [
         f"# Settings to train on {goal}, for {machine.told}: {told}.",
         "# `recompose config FILE` shows every setting; docs/configuration.md tells more.",

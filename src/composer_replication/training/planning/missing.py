@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
-from importlib.util import find_spec
 
 from composer_replication.config import Config
 from composer_replication.errors import UsageError
@@ -28,7 +28,7 @@ def missing(config: Config, has_model: bool = False) -> Iterator[UsageError]:
 
 
 def refuse_missing_logger(name: str) -> None:
-    if name != "none" and find_spec(name) is None:
+    if name != "none" and importlib.util.find_spec(name) is None:
         raise UsageError(
             f'report_to = "{name}" needs the package {name}, which is missing',
             f"pip install 'composer-replication[{name}]'",
@@ -44,5 +44,5 @@ def _logger(config: Config) -> None:
 
 
 def _adapters(config: Config) -> None:
-    if config.hardware.lora_rank is not None and find_spec("peft") is None:
+    if config.hardware.lora_rank is not None and importlib.util.find_spec("peft") is None:
         raise UsageError("hardware.lora_rank needs peft", "pip install 'composer-replication[lora]'")
