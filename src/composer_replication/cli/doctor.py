@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from composer_replication.config import Config, load_config
 from composer_replication.runs import Run
-from composer_replication.stages.readiness import Check, checks
+from composer_replication.stages.readiness import Readiness, checks
 
 from .arguments import Json
 from .common import quiet_libraries
@@ -44,7 +44,7 @@ def doctor(
         raise SystemExit(1)
 
 
-def _sandbox(config: Config | None) -> Check:
+def _sandbox(config: Config | None) -> Readiness:
     from composer_replication.environments.code.sandbox.interface import INSTALL
     from composer_replication.environments.code.sandbox.open import AUTOMATIC, available_backends
 
@@ -53,6 +53,6 @@ def _sandbox(config: Config | None) -> Check:
     needed = config is not None and config.environment.name in ("code", "harbor")
     chosen = config.environment.sandbox if config and needed else "auto"
     if chosen == "unsafe" or chosen in working or (chosen == "auto" and set(working) & set(AUTOMATIC)):
-        return Check("sandbox", "ok", ", ".join(working) or chosen)
+        return Readiness("sandbox", "ok", ", ".join(working) or chosen)
     why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items() if reason)
-    return Check("sandbox", "problem" if needed else "note", f"{chosen} does not work ({why})", INSTALL)
+    return Readiness("sandbox", "problem" if needed else "note", f"{chosen} does not work ({why})", INSTALL)

