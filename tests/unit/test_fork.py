@@ -65,8 +65,11 @@ def forked(parent: Run, path, *changes: str):
 
 def test_a_stage_reads_no_setting_that_it_does_not_name(parent, read_keys):
     sections_of_config = set(Config.model_fields) - {"seed"}
+    reads_of = {stage.noun: stage.reads for stage in STAGES}
     for stage in STAGES:
         named = (*stage.reads, *(PLAYING if stage.noun == "ingestion" else ()))
+        made_from = (parent.stage(stage.noun).manifest or {"inputs": ()})["inputs"]
+        named += tuple(key for noun in made_from for key in reads_of.get(noun, ()))
         # Whether there are rollouts decides how stages are compared, and no record; a card tells the others.
         named += ("ingestion.rollouts", "replay.simulated", "warmup.steps", "diloco", "channels.name")
         looked_at = read_keys[stage.noun] - sections_of_config - {"replay.gate"}
