@@ -10,7 +10,7 @@ import sys
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, cast, get_args
 
 from cyclopts import Parameter
 
@@ -49,7 +49,7 @@ def init(
 
     if file.exists():
         raise UsageError(f"{file} exists", "recompose init OTHER.toml")
-    goal: Goal = on or _ask("What to train on", "toolbox", get_args(Goal))
+    goal = on or cast(Goal, _ask("What to train on", "toolbox", get_args(Goal)))
     memory_gib = gpu_gib if gpu_gib is not None else float(_ask("GiB of the GPU, 0 for a CPU", f"{_gpu_gib():g}"))
     if not 0 <= memory_gib <= 1e6:
         raise UsageError(f"{memory_gib:g} GiB is no memory of a GPU", "recompose init --gpu-gib 24")
