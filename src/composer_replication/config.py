@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from .errors import UsageError
-from .objective import DEFAULT_CHANNELS, AnyChannel, ChannelSettings, channels_of_before, in_old_words, repeated
+from .objective import DEFAULT_CHANNELS, AnyChannel, ChannelSettings, in_new_form, in_old_words, repeated, told_twice
 from .records import canonical_json
 from .sections import (
     AboveZero,
@@ -24,7 +24,7 @@ from .sections import (
     Several,
     Weight,
     explain,
-    explain_gone,
+    told_gone,
 )
 
 AnySettings = TypeVar("AnySettings", bound=ChannelSettings)
@@ -373,10 +373,8 @@ class HardwareConfig(Section):
         """What `GRPOTrainer` takes as `peft_config`."""
         if self.lora_rank is None:
             return None
-        try:
-            from peft import LoraConfig  # pyright: ignore[reportMissingImports]
-        except ModuleNotFoundError as error:
-            raise UsageError("hardware.lora_rank needs peft", "pip install peft") from error
+        from peft import LoraConfig  # pyright: ignore[reportMissingImports]
+
         return LoraConfig(
             task_type="CAUSAL_LM", r=self.lora_rank, lora_alpha=self.lora_alpha, target_modules=self.lora_targets
         )
@@ -469,17 +467,7 @@ class Config(Section):
     @model_validator(mode="before")
     @classmethod
     def _channels_of_before(cls, values: Any) -> Any:
-        """Runs and files of before have the settings of the channels among those of training."""
-        training = values.get("training") if isinstance(values, dict) else None
-        if not isinstance(training, dict):
-            return values
-        rest, entries = channels_of_before(training)
-        if not entries:
-            return values
-        if "channels" in values:
-            old = next(key for key in training if key not in rest)
-            raise ValueError(f"training.{old} is the old form of what [[channels]] says; take it out")
-        return {**values, "training": rest, "channels": entries}
+        return in_new_form(values)
 
     @model_validator(mode="before")
     @classmethod
@@ -511,7 +499,12 @@ class Config(Section):
 
     @property
     def hash(self) -> str:
-        return hashlib.sha256(canonical_json(self.model_dump(mode="json")).encode()).hexdigest()
+        return hash_of(self.model_dump(mode="json"))
+
+
+def hash_of(values: dict[str, Any]) -> str:
+    """Of resolved settings as they are stored, also by a version that knew fewer of them."""
+    return hashlib.sha256(canonical_json(values).encode()).hexdigest()
 
 
 def _said(values: dict[str, Any], section: str, key: str) -> Any:
@@ -553,18 +546,19 @@ def load_quickstart_config(path: Path) -> Config:
 
 
 def load_config(path: Path) -> Config:
-    """Read a TOML file; every problem is one line that names the file, the key and the way out."""
+    """Read a TOML file; all problems are one line that names the file, the keys and the way out."""
+    return parse_config(read_toml(path), str(path))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UsageError(
-            f"no config file {path}", "check the path; docs/configuration.md shows a whole file"
-        ) from error
+        raise UsageError(f"no config file {path}", "check the path, or recompose init writes one") from error
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", "give a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}", f"mend {path} and run again") from error
-    return parse_config(values, str(path))
 
 
 def parse_config(values: dict[str, Any], where: str, anew: str | None = None) -> Config:
@@ -572,8 +566,7 @@ def parse_config(values: dict[str, Any], where: str, anew: str | None = None) ->
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        if gone := explain_gone(values):
-            raise UsageError(f"{where}: {gone}", anew or f"mend {where} and run again") from error
-        told = explain(error, Config)
-        told = told if "channels" in values else in_old_words(told)
-        raise UsageError(f"{where}: {told}", f"mend {where} and run again") from error
+        gone = told_gone(values)
+        written = str if "channels" in values else in_old_words
+        told = explain(error, Config, in_new_form(values), {**told_twice(values), **gone}, written)
+        raise UsageError(f"{where}: {told}", (anew if gone else None) or f"mend {where} and run again") from error

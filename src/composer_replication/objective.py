@@ -201,7 +201,23 @@ OLD_SCHEDULE = {"channel_warmup_share": "warmup_share", "channel_decay_share": "
 """Was one for both added channels."""
 
 
-def channels_of_before(training: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def in_new_form(values: Any) -> Any:
+    """Settings with an entry of `[[channels]]` for each channel that keys of before in `[training]` speak of."""
+    training = values.get("training") if isinstance(values, dict) else None
+    if not isinstance(training, dict) or "channels" in values:
+        return values
+    rest, entries = _channels_of_before(training)
+    return {**values, "training": rest, "channels": entries} if entries else values
+
+
+def told_twice(values: Any) -> dict[str, str]:
+    """What is wrong with keys of before beside `[[channels]]`."""
+    training = values.get("training") if isinstance(values, dict) and "channels" in values else None
+    old = [key for key in training if key in OLD_KEYS or key in OLD_SCHEDULE] if isinstance(training, dict) else []
+    return {f"training.{key}": f"training.{key} is the old form of what [[channels]] says; take it out" for key in old}
+
+
+def _channels_of_before(training: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """What is left of `[training]`, and the entries that its old keys stand for; none where there are no such keys."""
     rest = {key: value for key, value in training.items() if key not in OLD_KEYS and key not in OLD_SCHEDULE}
     if len(rest) == len(training):
@@ -216,14 +232,14 @@ def channels_of_before(training: Mapping[str, Any]) -> tuple[dict[str, Any], lis
     return rest, list(entries.values())
 
 
-def in_old_words(told: str) -> str:
-    """A mistake in the entry that an old key stands for, by the key that the file has."""
+def in_old_words(written: str) -> str:
+    """Of a key in an entry that an old key stands for, that key."""
     for key, (name, own) in OLD_KEYS.items():
         place = [kind.name for kind in DEFAULT_CHANNELS].index(name)
-        told = re.sub(rf"^channels\.{place}\.{own}\b", f"training.{key}", told)
+        written = re.sub(rf"^channels\.{place}\.{own}\b", f"training.{key}", written)
     for key, own in OLD_SCHEDULE.items():
-        told = re.sub(rf"^channels\.\d\.schedule\.{own}\b", f"training.{key}", told)
-    return told
+        written = re.sub(rf"^channels\.\d\.schedule\.{own}$", f"training.{key}", written)
+    return written
 
 
 def repeated(channels: Sequence[ChannelSettings]) -> str | None:

@@ -7,7 +7,7 @@ comes first: it makes the model that plays, is trained and is measured. `samples
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -28,11 +28,25 @@ def _later(where: str) -> Callable[..., Any]:
     return call
 
 
+WORLD = (
+    "seed",
+    "environment",
+    "toolbox",
+    *(f"training.leak_{key}" for key in ("penalty", "penalty_weight", "ways_known")),
+)
+MODEL = ("model", "hardware.weights")
+PLAYING = (*WORLD, *MODEL, "training.temperature", "training.max_turn_tokens", "training.max_tokens", "hardware")
+NOT_TRAINED_ON = ("ingestion", "sites", "replay", "pairs", "evaluation")
+"""Of what these sections change, training hears through the records of earlier stages."""
+
+
 class Stage(NamedTuple):
     noun: str
     what: str
     work: Callable[..., None]
     """Takes the run, its progress, and choices that are no settings of the run."""
+    reads: tuple[str, ...]
+    """Sections and keys of the config that its records depend on, next to the stages that it was made from."""
     plays: Callable[[Config], bool] = lambda config: False
     """Whether it needs the policy, which is then made first."""
     check: Callable[..., object] = lambda run, **choices: None
@@ -47,31 +61,41 @@ class Stage(NamedTuple):
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("policy", "warm up the policy", _later("policy:prepare")),
+    Stage("policy", "make the starting policy", _later("policy:prepare"), reads=(*WORLD, *MODEL, "warmup")),
     Stage(
         "ingestion",
         "collect traces",
         _later("ingestion:ingest"),
+        reads=("ingestion",),
         plays=lambda config: config.ingestion.rollouts > 0,
         grown=_later("ingestion:has_grown"),
     ),
-    Stage("sites", "find error sites", _later("sites:locate"), renews=True),
-    Stage("hints", "write hints", _later("hints:hint"), renews=True),
-    Stage("samples", "sample the policy", _later("samples:sample"), optional=True, compares_itself=("policy",)),
-    Stage("replay", "ask the teachers", _later("replay:replay"), renews=True),
-    Stage("pairs", "vote on pairs", _later("pairs:pair"), renews=True),
+    Stage("sites", "find error sites", _later("sites:locate"), reads=("sites",), renews=True),
+    Stage("hints", "write hints", _later("hints:hint"), reads=("hints",), renews=True),
+    Stage(
+        "samples",
+        "sample the policy",
+        _later("samples:sample"),
+        reads=(*PLAYING, "replay.gate"),
+        optional=True,
+        compares_itself=("policy",),
+    ),
+    Stage("replay", "ask the teachers", _later("replay:replay"), reads=(*WORLD, "replay", "pairs.rule"), renews=True),
+    Stage("pairs", "vote on pairs", _later("pairs:pair"), reads=(*WORLD, "model.name", "pairs"), renews=True),
     Stage(
         "training",
         "train with its channels",
         _later("training:train"),
+        reads=(*(key for key in Config.model_fields if key not in NOT_TRAINED_ON), "evaluation.held_out_sessions"),
         plays=lambda config: True,
         check=_later("training:check"),
     ),
-    Stage("evaluation", "measure held-out success", _later("evaluation:evaluate")),
+    Stage("evaluation", "measure held-out success", _later("evaluation:evaluate"), reads=(*PLAYING, "evaluation")),
     Stage(
         "sessions",
         "measure on held-out sessions",
         _later("sessions:measure"),
+        reads=(*PLAYING, "evaluation"),
         optional=True,
         compares_itself=("evaluation",),
     ),
@@ -117,6 +141,25 @@ def refuse_stale(run: Run, noun: str, renewing: bool = True) -> bool:
             return folder.is_done and other is None
         earlier.append(stage.noun)
     raise AssertionError(f"there is no stage {noun}")
+
+
+def touched(run: Run, keys: Iterable[str]) -> dict[str, str]:
+    """Of the finished stages those that would be others if these settings were, each with the setting or the earlier
+    stage that touches it."""
+    found: dict[str, str] = {}
+    keys = list(keys)
+    for stage in STAGES:
+        folder = run.stage(stage.noun)
+        if not folder.is_done:
+            continue
+        reads, read = stage.reads, run.config.ingestion
+        if stage.noun == "ingestion" and (read.rollouts or not (read.paths or read.embedded_session)):
+            reads += PLAYING
+        why = next((key for key in keys if any(key == one or key.startswith(f"{one}.") for one in reads)), None)
+        why = why or next((noun for noun in found if noun in folder.require()["inputs"]), None)
+        if why:
+            found[stage.noun] = why
+    return found
 
 
 def run_pipeline(run: Run, progress: Progress) -> None:

@@ -29,7 +29,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """Says nothing."""
+    """Says nothing. Others say some of it."""
 
     def stage(self, name: str, what: str) -> None:
         pass
@@ -45,3 +45,16 @@ class Silent:
 
     def close(self) -> None:
         pass
+
+
+class LongerWork(Silent):
+    """Of a longer stretch of work: its steps are those from `before` on, of `total`."""
+
+    def __init__(self, progress: Progress, before: int, total: int, what: str = "") -> None:
+        self._progress, self._before, self._total, self._what = progress, before, total, what
+
+    def step(self, done: int, total: int, detail: str = "") -> None:
+        self._progress.step(self._before + done, self._total, self._what or detail)
+
+    def note(self, text: str) -> None:
+        self._progress.note(text)

@@ -26,7 +26,7 @@ import zstandard
 from pydantic import BaseModel
 
 from . import __version__
-from .config import Config, parse_config
+from .config import Config, hash_of, parse_config
 from .errors import RecomposeError, UsageError, quoted
 from .origin import made_with
 from .records import content_id
@@ -62,23 +62,27 @@ class Run:
         self.config = config
 
     @classmethod
-    def start(cls, path: Path, config: Config) -> Run:
-        """Create the directory, or resume it when its config is the same."""
+    def start(cls, path: Path, config: Config, more: Mapping[str, Any] | None = None) -> Run:
+        """Create the directory, or resume it when its config is the same. `more` is what else its manifest says."""
         if (path / "config.json").exists():
             run = cls.open(path)
             if run.config.hash != config.hash:
                 change = _first_difference(run.config.model_dump(mode="json"), config.model_dump(mode="json"))
-                raise UsageError(f"{path} belongs to another config ({change})", "choose another --run folder")
+                raise UsageError(
+                    f"{path} belongs to another config ({change})",
+                    f"choose another --run folder, or recompose fork {quoted(path)} NEW --set KEY=VALUE",
+                )
             return run
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UsageError(f"{path} exists and is not a run", "choose another --run folder")
-        origin = {
+        began = {
             **made_with(),
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "config_hash": config.hash,
+            **(more or {}),
         }
         write_atomically(path / "config.json", json.dumps(config.model_dump(mode="json"), indent=2) + "\n")
-        write_atomically(path / "manifest.json", json.dumps(origin, indent=2) + "\n")
+        write_atomically(path / "manifest.json", json.dumps(began, indent=2) + "\n")
         return cls(path, config)
 
     @classmethod
@@ -88,7 +92,15 @@ class Run:
         except (OSError, ValueError) as error:
             wrong = "is not a run" if path.exists() else "does not exist"
             raise UsageError(f"{path} {wrong}", NEW_RUN) from error
-        return cls(path, parse_config(values, str(path / "config.json"), NEW_RUN))
+        config = parse_config(values, str(path / "config.json"), NEW_RUN)
+        manifest = path / "manifest.json"
+        if manifest.exists() and json.loads(manifest.read_text(encoding="utf-8"))["config_hash"] != hash_of(values):
+            raise UsageError(
+                f"{path / 'config.json'} is not what {path} began with: it was edited, and finished stages are not "
+                "of these settings",
+                f"put it back, then recompose fork {quoted(path)} NEW --set KEY=VALUE",
+            )
+        return cls(path, config)
 
     @property
     def origin(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError, model_validator
@@ -17,13 +17,13 @@ def _no_truth_value(value: object) -> object:
 
 
 Number = BeforeValidator(_no_truth_value)
-Fraction = Annotated[float, Number, Field(ge=0, le=1)]
-PenaltyWeight = Annotated[float, Number, Field(ge=0, le=0.2)]
-Count = Annotated[int, Number, Field(ge=0)]
-Positive = Annotated[int, Number, Field(gt=0)]
-Several = Annotated[int, Number, Field(ge=2)]
-AboveZero = Annotated[float, Number, Field(gt=0)]
-Weight = Annotated[float, Number, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1), Number]
+PenaltyWeight = Annotated[float, Field(ge=0, le=0.2), Number]
+Count = Annotated[int, Field(ge=0), Number]
+Positive = Annotated[int, Field(gt=0), Number]
+Several = Annotated[int, Field(ge=2), Number]
+AboveZero = Annotated[float, Field(gt=0), Number]
+Weight = Annotated[float, Field(ge=0), Number]
 Flag = Annotated[bool, Strict()]
 
 
@@ -44,7 +44,7 @@ class DilocoConfig(Section):
     fragments: Positive = 1
     """Parts that are averaged in turn, `sync_every / fragments` steps apart; 1 averages all weights at once."""
     outer_learning_rate: AboveZero = 0.7
-    outer_momentum: Annotated[float, Number, Field(ge=0, lt=1)] = 0.9
+    outer_momentum: Annotated[float, Field(ge=0, lt=1), Number] = 0.9
     """Of Nesterov. 0 with an outer learning rate of 1 takes the plain average."""
     patience_s: AboveZero = 3600.0
     """How long a replica waits for slower ones at the end of a window; longer than a window takes."""
@@ -57,24 +57,56 @@ class DilocoConfig(Section):
         return self
 
 
-def explain(error: ValidationError, root: type[BaseModel]) -> str:
-    """The first mistake: its key, and for an unknown key the nearest right one."""
-    first = error.errors(include_url=False)[0]
+def explain(
+    error: ValidationError,
+    root: type[BaseModel],
+    values: Any,
+    known: Mapping[str, str] | None = None,
+    written: Callable[[str], str] = str,
+) -> str:
+    """Every mistake in `values`: its key, and for an unknown key the nearest right one. `known` has better words for
+    some keys, `written` tells how a key is written in the file."""
+    told: dict[str, list[str]] = {}
+    for one in error.errors(include_url=False):
+        path, section = _place(one["loc"], root, values, is_missing=one["type"] == "missing")
+        key, words = written(".".join(path)), one["msg"]
+        if known and key in known:
+            told[key] = [known[key]]
+        elif one["type"] == "extra_forbidden":
+            told[key] = [f"unknown key {key}, {nearest(path[-1], section.model_fields)}"]
+        elif key not in told:
+            told[key] = [f"{key}: {words}" if key else words]
+        elif not told[key][0].endswith(words):  # a value may be of several kinds, and is of none
+            told[key].append(f"{words[0].lower()}{words[1:]}")
+    mistakes = [" or ".join(words) for words in told.values()]
+    if len(mistakes) == 1:
+        return mistakes[0]
+    return f"{len(mistakes)} mistakes: " + "; ".join(f"({number}) {one}" for number, one in enumerate(mistakes, 1))
+
+
+def _place(
+    loc: Sequence[int | str], root: type[BaseModel], values: Any, is_missing: bool
+) -> tuple[list[str], type[BaseModel]]:
+    """The keys on the way, and the section that has the last one. Parts that stand for no key name a kind of value."""
     section, path = root, list[str]()
+    here: Any = values
     candidates: list[type[BaseModel]] = []
-    for part in first["loc"]:
-        if (chosen := _chosen(candidates, part)) is not None:
-            # Which kind of section it is, and no key.
-            section, candidates = chosen, []
+    for number, part in enumerate(loc, 1):
+        if not _has(here, part) and not (is_missing and number == len(loc)):
+            section = next((kind for kind in candidates if getattr(kind, "TAG", None) == part), section)
             continue
         path.append(str(part))
-        if str(part) in section.model_fields and not isinstance(part, int):
+        here = here[part] if _has(here, part) else None
+        if part in section.model_fields and number < len(loc):
             candidates = list(_sections_in(section.model_fields[str(part)].annotation))
             section = candidates[0] if len(candidates) == 1 else section
-    key = ".".join(path)
-    if first["type"] != "extra_forbidden":
-        return f"{key}: {first['msg']}" if key else first["msg"]
-    return f"unknown key {key}, {nearest(path[-1], section.model_fields)}"
+    return path, section
+
+
+def _has(values: Any, part: int | str) -> bool:
+    return (
+        part in values if isinstance(values, dict) else isinstance(values, list | tuple) and part in range(len(values))
+    )
 
 
 GONE = {
@@ -86,23 +118,20 @@ GONE = {
 """Section and key, and the value where others stayed -> what there is instead. Every run of before has one of these."""
 
 
-def explain_gone(values: Any) -> str | None:
-    """Of settings that were refused: the first that an earlier version had."""
+def told_gone(values: Any) -> dict[str, str]:
+    """Of settings that an earlier version had: by key what there is instead."""
+    found: dict[str, str] = {}
     for (section, key, *only), instead in GONE.items():
         given = values.get(section) if isinstance(values, dict) else None
         if isinstance(given, dict) and key in given and (not only or given[key] in only):
-            return f"{section}.{key} = {json.dumps(given[key], default=str)} is gone: {instead}"
-    return None
+            written = json.dumps(given[key], default=str)
+            found[f"{section}.{key}"] = f"{section}.{key} = {written} is gone: {instead}"
+    return found
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
-
-
-def _chosen(candidates: Iterable[type[BaseModel]], part: Any) -> type[BaseModel] | None:
-    """Of several kinds of section, the one that pydantic names by its tag."""
-    return next((kind for kind in candidates if getattr(kind, "TAG", None) == part), None)
 
 
 def _sections_in(annotation: Any) -> Iterable[type[BaseModel]]:

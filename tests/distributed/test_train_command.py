@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from composer_replication.config import Config
+from composer_replication.config import Config, hash_of
 from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
 from composer_replication.runs import Run
@@ -105,9 +105,12 @@ def alone(prepared):
 
 
 def change(run: Path, section: str, **settings: object) -> None:
+    """As if the run had begun with these settings."""
     config = json.loads((run / "config.json").read_text())
     config[section] |= settings
     (run / "config.json").write_text(json.dumps(config))
+    began = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps(began | {"config_hash": hash_of(config)}))
 
 
 def weights_of(run: Path) -> dict[str, torch.Tensor]:

@@ -13,8 +13,8 @@ import composer_replication
 ROOT = Path(composer_replication.__file__).parent
 PACKAGE = "composer_replication"
 FOUNDATION = (
-    "records", "errors", "progress", "special_functions", "syntax", "sections", "objective", "config", "store",
-    "parallel", "origin", "runs", "windows",
+    "records", "errors", "progress", "special_functions", "syntax", "sections", "objective", "config", "settings",
+    "store", "parallel", "origin", "runs", "windows",
 )  # fmt: skip
 MAY_IMPORT = {
     "records": (),
@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "sections": (),
     "objective": ("records", "sections"),
     "config": ("records", "errors", "sections", "objective"),
+    "settings": ("errors", "sections", "objective", "config"),
     "store": (),
     "parallel": ("errors",),
     "origin": (),
@@ -54,8 +55,11 @@ MAY_IMPORT = {
 ABOVE = ("pipeline", "cli", "__main__", "__init__")
 """May import everything."""
 NAMED_ENVIRONMENTS = ("toolbox", "code", "openenv", "verifiers", "harbor", "foreign")
-NAMES_ENVIRONMENTS = ("cli/env.py", "cli/env_rollout.py", "cli/env_serve.py", "cli/env_task.py", "cli/quickstart.py")
-"""The verbs that make and serve code tasks. Nothing else knows an environment by its name."""
+NAMES_ENVIRONMENTS = (
+    "cli/env.py", "cli/env_rollout.py", "cli/env_serve.py", "cli/env_task.py", "cli/quickstart.py", "cli/doctor.py",
+)  # fmt: skip
+"""The verbs that make and serve code tasks, and the one that looks at their sandbox. Nothing else knows an environment
+by its name."""
 
 
 def modules():

@@ -15,6 +15,7 @@ from tests.command_line import recompose
 
 VERBS = [
     "quickstart",
+    "init",
     "ingest",
     "sites",
     "hint",
@@ -24,7 +25,10 @@ VERBS = [
     "evaluate",
     "show",
     "view",
+    "config",
+    "doctor",
     "plan",
+    "fork",
     "cost",
     "export",
     "env",

@@ -117,6 +117,34 @@ def test_a_key_unlike_any_other_is_still_refused(tmp_path):
     assert "did you mean" not in str(refusal(tmp_path, "zzzz = 1"))
 
 
+def test_all_mistakes_are_told_at_once_each_by_its_own_key(tmp_path):
+    told = str(
+        refusal(
+            tmp_path,
+            "sed = 1\n[training]\nstepps = 3\ngroup_size = 1\n[monitor]\npenalty_weight = 0.1\n"
+            '[[channels]]\nname = "trdpo"\nlength_normalised = 1\n[[channels]]\nname = "sdpo"\nwieght = 1\n',
+        )
+    )
+    for mistake in (
+        "unknown key sed, did you mean seed?",
+        "unknown key training.stepps, did you mean steps?",
+        "training.group_size: Input should be greater than or equal to 2",
+        "monitor.penalty_weight = 0.1 is gone: hard evidence",
+        "channels.0.length_normalised: Input should be a valid boolean or input should be 'auto'",
+        "unknown key channels.1.wieght, did you mean weight?",
+    ):
+        assert mistake in told
+    assert "6 mistakes: (1) " in told and "(6) " in told and "(7) " not in told
+
+
+def test_mistakes_in_keys_of_before_are_told_by_those_keys(tmp_path):
+    told = str(refusal(tmp_path, "[training]\nalpha_sdpo = -1\ndpo_beta = 0\nchannel_warmup_share = 2\n"))
+    assert all(f") training.{key}: " in told for key in ("alpha_sdpo", "dpo_beta", "channel_warmup_share"))
+    assert "3 mistakes" in told, "one key of before may stand for two of now"
+    told = str(refusal(tmp_path, '[training]\nalpha_sdpo = 1\nstepps = 1\n[[channels]]\nname = "grpo"\n'))
+    assert "training.alpha_sdpo is the old form" in told and "unknown key training.stepps" in told
+
+
 @pytest.mark.parametrize("text", ["seed = ", "[training", "seed = 1\nseed = 2"])
 def test_broken_toml(tmp_path, text):
     assert "not valid TOML" in str(refusal(tmp_path, text))
@@ -157,7 +185,7 @@ def test_a_folder_instead_of_a_file(tmp_path):
         ("[training]\nlearning_rate = true", "training.learning_rate"),
         ("[training]\nrollouts = 1", "training.rollouts"),
         ('[training]\nrollouts = "yes"', "training.rollouts"),
-        ("[training]\ndpo_length_normalised = 1", "training.dpo_length_normalised.bool"),
+        ("[training]\ndpo_length_normalised = 1", "training.dpo_length_normalised"),
         ("[toolbox]\ncall_mix = [true, 0, 0]", "toolbox.call_mix.0"),
         ("[replay]\nprices = {x = [1, true]}", "replay.prices.x.1"),
         ('[training]\nsdpo_kinds_off = ["nosuchkind"]', "training.sdpo_kinds_off.0"),

@@ -8,12 +8,15 @@ import pytest
 from rich.console import Console
 
 from composer_replication.cli import progress as display
-from composer_replication.config import ReplayConfig
+from composer_replication.config import ReplayConfig, ToolboxConfig, parse_config
+from composer_replication.environments.toolbox.environment import ToolboxEnvironment
+from composer_replication.evaluation.compare import evaluate_policy
 from composer_replication.llm.calls import Live
 from composer_replication.llm.ledger import Ledger
-from composer_replication.progress import Silent
+from composer_replication.progress import LongerWork, Silent
 from composer_replication.replay import Teacher, replay_states
 from composer_replication.replay.panel import Panel
+from composer_replication.training.models.loading import load_policy
 
 from .test_replay import STATES, Recorder, answer
 
@@ -105,3 +108,20 @@ def test_on_a_terminal_figures_stand_under_the_bar(monkeypatch):
     assert "spent $1 of $2" in text and "a: 1/2 answered, 1 errors (timeout × 1)" in text
     assert text.index("ask the teachers") < text.index("spent $1 of $2")
     panel.close()
+
+
+def test_a_part_of_longer_work_goes_on_from_where_it_began():
+    noted = Noted()
+    part = LongerWork(noted, before=8, total=24, what="episodes")
+    part.step(3, 8, "rollouts")
+    part.stage("evaluation", "not this one's to say")
+    assert noted.steps == [(11, 24, "episodes")]
+
+
+def test_every_rollout_of_a_measurement_is_told_as_it_ends():
+    """`evaluate` said nothing for as long as a model played."""
+    noted, environment = Noted(), ToolboxEnvironment(ToolboxConfig())
+    config = parse_config({"training": {"max_turn_tokens": 8}, "evaluation": {"tasks": 3, "samples": 2}}, "small")
+    policy = load_policy("tiny", environment, 0)
+    evaluate_policy(policy, config, environment, "before", "heldout", LongerWork(noted, 6, 12, "episodes, before"))
+    assert [(done, total) for done, total, _ in noted.steps] == [(done, 12) for done in range(7, 13)]

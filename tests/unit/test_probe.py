@@ -12,6 +12,7 @@ from composer_replication.environments.toolbox.environment import ToolboxEnviron
 from composer_replication.errors import UsageError
 from composer_replication.evaluation import probe
 from composer_replication.evaluation.probe import Site, Tried, gaps, kinds_without_use, probe_hints
+from composer_replication.progress import Silent
 from composer_replication.training.lessons.online_sites import HintedTurn, Rolled
 from composer_replication.training.models.loading import load_policy
 from tests.headers import header_ids
@@ -62,7 +63,7 @@ def test_the_conditions_differ_only_in_the_hint():
     policy = load_policy("tiny", ToolboxEnvironment(config.toolbox), 0)
     import torch
 
-    sites = probe._error_sites(policy, config, open_toolbox(config), 8, torch.Generator().manual_seed(0))
+    sites = probe._error_sites(policy, config, open_toolbox(config), 8, torch.Generator().manual_seed(0), Silent())
     assert len(sites) == 8
     for site in sites:
         plain, hint, sham = (site.contexts[name] for name in probe.CONDITIONS)

@@ -7,6 +7,7 @@ import json
 import pytest
 from starlette.testclient import TestClient
 
+from composer_replication.config import hash_of
 from composer_replication.progress import Silent
 from composer_replication.viewer.api import Library
 from composer_replication.viewer.export import address, export
@@ -217,6 +218,7 @@ def test_an_export_does_not_say_where_on_the_machine_things_lie(tmp_path):
     settings["model"]["name"] = "/data/client-x/model"
     settings["replay"]["base_url"] = "http://marlowe:s3cr3t-Pa55word-9x@127.0.0.1:1/v1"
     (run.path / "config.json").write_text(json.dumps(settings))
+    (run.path / "manifest.json").write_text(json.dumps(run.origin | {"config_hash": hash_of(settings)}))
     library = Library([run.path])
     export(library, tmp_path / "out", PAGE, Silent())
     told = "".join(path.read_text() for path in sorted((tmp_path / "out/data").iterdir()))

@@ -217,6 +217,12 @@ def test_survey_refuses_a_red_suite(tmp_path):
         survey(tiny_repository(tmp_path, changes))
 
 
+def test_survey_does_not_call_a_small_green_suite_red(tmp_path):
+    changes = {AREA: "def test_one(): pass\n\ndef test_two(): pass\n", WORDS: "def test_three(): pass\n"}
+    with pytest.raises(UsageError, match="has 3 tests, all of which pass; tasks need 8 or more"):
+        survey(tiny_repository(tmp_path, changes))
+
+
 def test_a_target_that_the_test_process_already_has_is_refused(tmp_path):
     files = {"colorsys/__init__.py": "", "tests/test_a.py": "def test_a(): pass\n"}
     repository = load_repository(write_files(tmp_path / "source", files), tmp_path / "clean")

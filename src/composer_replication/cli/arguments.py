@@ -13,3 +13,7 @@ Workers = Annotated[
     int | None,
     Parameter(help="Processes to work in; as many as cores without it.", validator=validators.Number(gte=1)),
 ]
+Set = Annotated[
+    tuple[str, ...],
+    Parameter(name="--set", negative="", help="KEY=VALUE, such as training.steps=40; may be given often."),
+]

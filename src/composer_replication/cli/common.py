@@ -16,11 +16,11 @@ from composer_replication.pipeline import run_stage
 from composer_replication.progress import Progress
 from composer_replication.runs import Run
 
-from .arguments import Json, RunFolder, Workers
+from .arguments import Json, RunFolder, Set, Workers
 from .examples import OF, examples
 from .progress import open_progress
 
-__all__ = ["Json", "RunFolder", "Workers", "begun", "quiet_libraries", "run_one_stage", "tell", "working_on"]
+__all__ = ["Json", "RunFolder", "Set", "Workers", "begun", "quiet_libraries", "run_one_stage", "tell", "working_on"]
 
 
 @contextmanager

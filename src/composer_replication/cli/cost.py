@@ -15,6 +15,8 @@ from composer_replication.runs import Run
 
 from .common import Json, RunFolder
 
+COLUMNS = {"settled": 9, "inherited": 11, "failed": 8, "refused": 9, "in_doubt": 10}
+
 
 def cost(
     run: RunFolder,
@@ -59,12 +61,10 @@ def cost(
 
 
 def _show(result: dict[str, Any], found: list[TeacherBill]) -> None:
-    print(f"{'teacher':<34}{'settled':>9}{'failed':>8}{'refused':>9}{'in doubt':>10}{'spent':>12}   p50 / p95 / p99")
+    heads = "".join(f"{state.replace('_', ' '):>{width}}" for state, width in COLUMNS.items())
+    print(f"{'teacher':<34}{heads}{'spent':>12}   p50 / p95 / p99")
     for bill in found:
-        counts = "".join(
-            f"{bill.attempts[state]:>{width}}"
-            for state, width in zip(("settled", "failed", "refused", "in_doubt"), (9, 8, 9, 10), strict=True)
-        )
+        counts = "".join(f"{bill.attempts[state]:>{width}}" for state, width in COLUMNS.items())
         latency = " / ".join(f"{seconds:.2f}" for seconds in bill.latency_s.values())
         print(f"{bill.teacher:<34}{counts}{f'${bill.spent_micros / 1e6:,.4f}':>12}   {latency} s")
         for reason, count in list(bill.reasons.items())[:3]:

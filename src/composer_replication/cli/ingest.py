@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from composer_replication.config import Config, IngestionConfig, load_config
+from composer_replication.config import IngestionConfig
 from composer_replication.errors import PartialError, UsageError, quoted
 from composer_replication.ingestion import TRACE_READERS, find_inputs
 from composer_replication.ingestion.inputs import NEXT_COMMAND
@@ -16,8 +16,9 @@ from composer_replication.ingestion.review import replaced_places
 from composer_replication.pipeline import run_stage
 from composer_replication.records import Trace
 from composer_replication.runs import Run, StageFolder
+from composer_replication.settings import load_settings, with_changes
 
-from .common import Json, Workers, quiet_libraries, tell, working_on
+from .common import Json, Set, Workers, quiet_libraries, tell, working_on
 
 CLAUDE_CODE_FOLDER = "~/.claude/projects"
 HUB_DATASETS = ("hf:", "datasets")
@@ -42,33 +43,35 @@ def ingest(
         Parameter(help="Who plays [ingestion] rollouts: this process, or Monarch's actors."),
     ] = "local",
     config: Annotated[Path | None, Parameter(help="TOML file with settings for the whole run.")] = None,
+    changes: Set = (),
     json: Json = False,
 ) -> None:
     """Read agent session files into a run. Secrets are replaced first. Nothing is written when nothing can be read.
 
     In a run that is there, only files that are new or have changed are read; those that are gone keep their traces.
+    Its settings are then those that it has, and --config and paths may be left out.
     """
-    if review and not paths and not claude_code and not config:
+    if review and not (paths or claude_code or config or changes):
         _tell_places(Run.open(run), json)
         return
-    settings = load_config(config) if config else Config()
+    is_new = not (run / "config.json").exists()
+    settings = load_settings(config, changes) if config or is_new else with_changes(Run.open(run).config, changes)
     if not all(map(_is_utf8, paths)):
         raise UsageError("a path is not valid UTF-8", "rename it")
     given = [*(_local(path, run) for path in paths), *([Path(CLAUDE_CODE_FOLDER).expanduser()] if claude_code else [])]
-    changes = {
+    said = {
         "paths": tuple(str(path.resolve()) for path in given) or settings.ingestion.paths,
         "format": format or settings.ingestion.format,
         "redact": settings.ingestion.redact and not allow_unredacted,
         "subagents": settings.ingestion.subagents or subagents,
     }
-    ingestion = IngestionConfig.model_validate({**settings.ingestion.model_dump(), **changes})
+    ingestion = IngestionConfig.model_validate({**settings.ingestion.model_dump(), **said})
     if not (ingestion.paths or ingestion.embedded_session or ingestion.rollouts):
         raise UsageError("nothing to ingest", NEXT_COMMAND)
     if ingestion.format and ingestion.format not in TRACE_READERS:
         raise UsageError(f"there is no format {ingestion.format}", f"one of {', '.join(TRACE_READERS)}")
     if ingestion.paths and not StageFolder(run / "ingestion").is_done:
         find_inputs([Path(path) for path in ingestion.paths], ingestion.format, ingestion.subagents, at_most=1)
-    is_new = not (run / "config.json").exists()
     started = Run.start(run, settings.model_copy(update={"ingestion": ingestion}))
     with working_on(started) as progress:
         try:
@@ -81,7 +84,18 @@ def ingest(
         _tell_places(started, json)
     else:
         tell("ingestion", started, json)
+        if not json:
+            _tell_what_follows(started)
     _mention_quarantine(started.stage("ingestion"), run)
+
+
+def _tell_what_follows(run: Run) -> None:
+    """The model is settled from here on, and who forgot to choose one would hear of it when it is to be trained."""
+    name, read = run.config.model.name, run.config.ingestion
+    place = quoted(run.path)
+    if name == "tiny" and not read.rollouts:
+        print(f"model: tiny, which has few words; another: recompose fork {place} NEW --set model.name=MODEL")
+    print(f"next: recompose sites {place}")
 
 
 def _tell_places(run: Run, as_json: bool) -> None:

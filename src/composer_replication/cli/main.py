@@ -19,6 +19,7 @@ from composer_replication.training import processes
 
 VERBS = {
     "quickstart:quickstart": "Run every stage on built-in data and show whether it helped. No key, no GPU.",
+    "init:init": "Write a settings file that fits this machine and what you want to train on.",
     "ingest:ingest": "Read agent session files into a run.",
     "sites:sites": "Find the turns where something went wrong.",
     "hint:hint": "Write a short hint for each error site.",
@@ -28,7 +29,10 @@ VERBS = {
     "evaluate:evaluate": "Measure held-out success before and after, and write the report.",
     "show:show": "Show one record, what it came from and what was made of it; or the funnel of a run.",
     "view:view": "Look at runs in a browser, or write a folder that opens without a server.",
+    "config:config": "Show every setting and where it comes from; or the schema of a settings file.",
+    "doctor:doctor": "Look whether libraries, sandbox, GPU and keys are there.",
     "plan:plan": "Foresee memory, time, dollars and traffic of a training, before anything is rented.",
+    "fork:fork": "Begin a new run with other settings, and keep the stages that the change does not touch.",
     "cost:cost": "Show what a run spent on models, by teacher and outcome.",
     "export:export": "Write the records of a run as Parquet tables, to ask questions of.",
     "env:env": "Make verifiable tasks from a repository, check them, serve them and roll a model through them.",
@@ -42,6 +46,7 @@ EXTRAS = {
     "diloco": {"torchft"},
     "monarch": {"monarch"},
     "parquet": {"pyarrow"},
+    "lora": {"peft"},
     "env": {
         "packaging", "networkx", "openenv", "fastapi", "uvicorn", "starlette", "websockets", "mcp", "fastmcp", "pytest",
         "inotify_simple",
@@ -68,6 +73,12 @@ app = App(
 for order, (where, summary) in enumerate(VERBS.items()):
     name = where.split(":")[1]
     app.command(f"composer_replication.cli.{where}", name=name, help=summary, sort_key=order)
+app.command(
+    "composer_replication.cli.completion:install",
+    name="--install-completion",
+    help="Let bash, zsh or fish complete verbs and options.",
+    sort_key=len(VERBS),
+)
 
 
 PIPE_CLOSED = 141

@@ -12,6 +12,7 @@ from composer_replication.runs import Run, write_records
 from composer_replication.stages.policy import load_model, model_folder
 
 from .common import quiet_libraries
+from .progress import open_progress
 
 if TYPE_CHECKING:
     from composer_replication.evaluation.probe import KindGap
@@ -35,7 +36,12 @@ def probe(run: Run, sites: int, as_json: bool) -> None:
     device = policy.model.device.type
     half = torch.autocast(device, torch.bfloat16, enabled=run.config.hardware.autocasts(device == "cuda"))
     with half, open_environment(run.config) as environment:
-        tried = probe_hints(policy, run.config, environment, sites)
+        progress = open_progress()
+        progress.stage("probe", "find error turns in fresh rollouts")
+        try:
+            tried = probe_hints(policy, run.config, environment, sites, progress=progress)
+        finally:
+            progress.close()
     write_records(run.path / TRIED, tried)
     found, off = gaps(tried), kinds_without_use(gaps(tried))
     if as_json:

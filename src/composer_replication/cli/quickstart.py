@@ -10,9 +10,11 @@ from cyclopts import Parameter
 from composer_replication.config import Config, load_quickstart_config, quickstart_config
 from composer_replication.errors import UsageError
 from composer_replication.pipeline import run_pipeline
+from composer_replication.settings import with_changes
 from composer_replication.stages.training import check_own_channels
+from composer_replication.training.planning.missing import refuse_missing
 
-from .common import Json, begun, working_on
+from .common import Json, Set, begun, working_on
 from .progress import open_progress
 from .result import show_result
 
@@ -29,6 +31,7 @@ def quickstart(
         Parameter(help="toolbox (default), or code: tasks of a small repository."),
     ] = None,
     config: Annotated[Path | None, Parameter(help="TOML file with settings, instead of these.")] = None,
+    changes: Set = (),
     json: Json = False,
 ) -> None:
     """Warm up a policy, collect its traces beside a real session file, and run every stage up to the report.
@@ -50,7 +53,9 @@ def quickstart(
     else:
         settings = load_quickstart_config(config) if config else quickstart_config(model or "tiny", seed or 0)
         folder = run or Path("runs") / f"quickstart-{Path(settings.model.name).name}-{settings.seed}"
+    settings = with_changes(settings, changes)
     check_own_channels(settings)
+    refuse_missing(settings)
     with begun(folder, settings) as started, working_on(started) as progress:
         run_pipeline(started, progress)
     show_result(conclude(started), json)

@@ -81,6 +81,8 @@ def replay(
     cap_micros = _cap_micros(max_usd)
     if no_teachers and (chosen or dry_run or batch or max_usd is not None):
         raise UsageError("--no-teachers asks nobody", f"recompose replay {quoted(run)} --no-teachers")
+    for noun in ("ingestion", "sites"):
+        opened.stage(noun).require()
     is_done = refuse_stale(opened, "replay") and not dry_run
     if is_done:
         refuse_other_options(opened, chosen, own_family, policy, one_teacher)
@@ -180,7 +182,12 @@ def _tell_what_is_saved(run: Run, chosen: Sequence[Teacher], as_json: bool) -> N
     counts = summary(ledger, names)
     ledger.close()
     if as_json:
-        saved = {"run": str(run.path), "stage": "replay", "replies": counts["settled"], "finished": False}
+        saved = {
+            "run": str(run.path),
+            "stage": "replay",
+            "replies": counts["settled"] + counts["inherited"],
+            "finished": False,
+        }
         print(json_module.dumps({**saved, **counts}))
 
 

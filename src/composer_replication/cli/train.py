@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from composer_replication.config import load_config
 from composer_replication.environments.opening import open_environment
 from composer_replication.errors import RecomposeError, UsageError, quoted
 from composer_replication.pipeline import ensure_policy, refuse_stale, run_stage
 from composer_replication.progress import Silent
 from composer_replication.records import ErrorSite, Hint, PreferencePair
 from composer_replication.runs import Run, write_atomically
+from composer_replication.settings import load_settings
 from composer_replication.stages.degenerate import degenerate
 from composer_replication.stages.held_out import held_out_of
 from composer_replication.stages.ingestion import rollout_tokens
@@ -25,7 +25,7 @@ from composer_replication.training import processes as launched
 from composer_replication.training.backends import BACKENDS, refuse_unknown_backend
 from composer_replication.training.planning.refusals import refuse_for_diloco
 
-from .common import Json, RunFolder, begun, quiet_libraries, run_one_stage, tell, working_on
+from .common import Json, RunFolder, Set, begun, quiet_libraries, run_one_stage, tell, working_on
 from .progress import open_progress
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def train(
     config: Annotated[
         Path | None, Parameter(help="TOML file that begins RUN: for training on an environment alone.")
     ] = None,
+    changes: Set = (),
     backend: Annotated[str, Parameter(help=f"Who runs the steps: {', '.join(BACKENDS)}.")] = "trl",
     url: Annotated[str | None, Parameter(help="With --backend tinker: address of the server.")] = None,
     ray_address: Annotated[str | None, Parameter(help="With --backend verl: a Ray cluster that runs.")] = None,
@@ -89,7 +90,10 @@ def train(
         )
     if diloco and (selfcheck or lighthouse):
         raise UsageError("--diloco trains", "give it without --selfcheck and --lighthouse")
-    with begun(run, load_config(config)) if config else nullcontext():
+    if changes and not config:
+        changed = " ".join(f"--set {quoted(one)}" for one in changes)
+        raise UsageError("the settings of a run stay as they are", f"recompose fork {quoted(run)} NEW {changed}")
+    with begun(run, load_settings(config, changes)) if config else nullcontext():
         if diloco:
             refuse_for_diloco(Run.open(run).config, backend, launched.number())
         if lighthouse:

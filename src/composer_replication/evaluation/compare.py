@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from pydantic import Field
 
 from composer_replication.config import Config
-from composer_replication.environments.protocol import Environment, Episode
+from composer_replication.environments.protocol import Environment, EnvironmentTask, Episode
 from composer_replication.progress import Progress
 from composer_replication.records import ErrorKind, StoredRecord
 from composer_replication.sites import find_sites
@@ -49,6 +49,10 @@ class TaskOutcome(StoredRecord):
     labels: dict[str, str] = Field(default_factory=dict[str, str])
 
 
+def held_out_tasks(environment: Environment, config: Config, split: str) -> list[EnvironmentTask]:
+    return list(islice(environment.tasks(split, "evaluation"), config.evaluation.tasks))
+
+
 def evaluate_policy(
     policy: Policy, config: Config, environment: Environment, phase: Phase, split: str, progress: Progress
 ) -> list[TaskOutcome]:
@@ -57,8 +61,7 @@ def evaluate_policy(
 
     from composer_replication.training.rollouts.playing import play_tasks
 
-    tasks = list(islice(environment.tasks(split, "evaluation"), config.evaluation.tasks))
-    samples = config.evaluation.samples
+    tasks, samples = held_out_tasks(environment, config, split), config.evaluation.samples
     rollouts = play_tasks(
         policy,
         environment,

@@ -18,6 +18,7 @@ from composer_replication.config import Config
 from composer_replication.environments.protocol import TRAIN, Environment
 from composer_replication.errors import UsageError
 from composer_replication.objective import SdpoSettings
+from composer_replication.progress import Progress, Silent
 from composer_replication.records import StoredRecord
 
 from .stats import Estimate, mean_interval, paired_difference
@@ -69,7 +70,12 @@ class Site(NamedTuple):
 
 
 def probe_hints(
-    policy: Policy, config: Config, environment: Environment, sites: int = 256, tries: int = 4
+    policy: Policy,
+    config: Config,
+    environment: Environment,
+    sites: int = 256,
+    tries: int = 4,
+    progress: Progress | None = None,
 ) -> list[Tried]:
     """At least `sites` error turns of fresh rollouts, each written again `tries` times per condition."""
     import torch
@@ -77,7 +83,9 @@ def probe_hints(
     from composer_replication.training.rollouts.sampling import sample_turns
 
     generator = torch.Generator(device=policy.model.device).manual_seed(config.seed)
-    found = _error_sites(policy, config, environment, sites, generator)
+    progress = progress or Silent()
+    found = _error_sites(policy, config, environment, sites, generator, progress)
+    progress.stage("probe", f"write {len(found)} error turns again")
     jobs = list(product(range(len(found)), CONDITIONS, range(tries)))
     judged: dict[tuple[int, Condition], list[tuple[bool, bool]]] = defaultdict(list)
     for start in range(0, len(jobs), TURNS_AT_ONCE):
@@ -95,6 +103,7 @@ def probe_hints(
             site = found[number]
             said = policy.tokens.said(site.contexts[condition], turn.ids, site.rolled.trace.tools)
             judged[number, condition].append(_judge(environment, site, said))
+        progress.step(start + len(part), len(jobs), "turns")
     return [
         Tried(
             site=number,
@@ -143,7 +152,12 @@ def _gap(kind: str, tried: Sequence[Tried]) -> KindGap:
 
 
 def _error_sites(
-    policy: Policy, config: Config, environment: Environment, wanted: int, generator: torch.Generator
+    policy: Policy,
+    config: Config,
+    environment: Environment,
+    wanted: int,
+    generator: torch.Generator,
+    progress: Progress,
 ) -> list[Site]:
     from composer_replication.training.lessons.online_sites import TraceHinter, find_online_sites
     from composer_replication.training.rollouts.playing import repeated, sample_rolled
@@ -162,6 +176,7 @@ def _error_sites(
         )
         for row, real, false in zip(rolled, hinted, sham, strict=True):
             sites += _sites_of(row, real, {site.turn: site for site in false})
+        progress.step(min(len(sites), wanted), wanted, "error turns found")
         if len(sites) >= wanted:
             return sites[:wanted]
     raise UsageError(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from .ledger import Ledger
 
-STATES: tuple[str, ...] = ("settled", "failed", "refused", "in_doubt", "reserved")
+STATES: tuple[str, ...] = ("settled", "failed", "refused", "in_doubt", "reserved", "inherited")
 PERCENTILES = (50, 95, 99)
 
 
@@ -37,8 +37,9 @@ def bills(ledger: Ledger, teachers: Collection[str] | None = None) -> list[Teach
 def _bill(ledger: Ledger, teacher: str) -> TeacherBill:
     attempts, micros = dict.fromkeys(STATES, 0), dict.fromkeys(STATES, 0)
     grouped = (
-        "SELECT state, exact, COUNT(*), SUM(cost_micros), SUM(prompt_tokens), SUM(completion_tokens) "
-        "FROM attempts WHERE teacher = ? GROUP BY state, exact"
+        "SELECT CASE owner WHEN 'inherited' THEN owner ELSE state END, exact, COUNT(*), SUM(cost_micros), "
+        "SUM(prompt_tokens), SUM(completion_tokens) "
+        "FROM attempts WHERE teacher = ? GROUP BY 1, exact"
     )
     prompt_tokens = completion_tokens = 0
     for state, exact, count, cost, prompt, completion in ledger.rows(grouped, teacher):
@@ -46,9 +47,13 @@ def _bill(ledger: Ledger, teacher: str) -> TeacherBill:
         micros[state if exact else "in_doubt"] += cost
         prompt_tokens, completion_tokens = prompt_tokens + prompt, completion_tokens + completion
     failing = (
-        "SELECT reason, COUNT(*) FROM attempts WHERE teacher = ? AND reason IS NOT NULL GROUP BY 1 ORDER BY 2 DESC"
+        "SELECT reason, COUNT(*) FROM attempts WHERE teacher = ? AND owner != 'inherited' AND reason IS NOT NULL "
+        "GROUP BY 1 ORDER BY 2 DESC"
     )
-    times = "SELECT latency_s FROM attempts WHERE teacher = ? AND state = 'settled' AND latency_s > 0 ORDER BY 1"
+    times = (
+        "SELECT latency_s FROM attempts WHERE teacher = ? AND owner != 'inherited' AND state = 'settled' "
+        "AND latency_s > 0 ORDER BY 1"
+    )
     sorted_s = [latency_s for (latency_s,) in ledger.rows(times, teacher)]
     latency_s = {f"p{percent}": _percentile(sorted_s, percent) for percent in PERCENTILES} if sorted_s else {}
     # Of the rows of a group SQLite shows the one with the highest number.
@@ -70,12 +75,13 @@ def last_words(ledger: Ledger, teachers: Collection[str]) -> str:
 
 
 def summary(ledger: Ledger, teachers: Collection[str]) -> dict[str, int]:
-    """The counts that a replay prints. `failed` holds refusals too: the first number is the sum of the next three."""
+    """The counts that a replay prints. `failed` holds refusals too: the first number is the sum of the next four."""
     own = bills(ledger, teachers)
     counts = {state: sum(bill.attempts[state] for bill in own) for state in STATES}
     return {
         "calls": sum(counts.values()),
         "settled": counts["settled"],
+        "inherited": counts["inherited"],
         "in_doubt": counts["in_doubt"] + counts["reserved"],
         "failed": counts["failed"] + counts["refused"],
         "spent_micros": sum(bill.spent_micros for bill in own),

@@ -7,31 +7,31 @@ import time
 from composer_replication.environments.opening import open_environment
 from composer_replication.environments.protocol import Environment
 from composer_replication.errors import UsageError
-from composer_replication.progress import Progress
+from composer_replication.progress import LongerWork, Progress
 from composer_replication.runs import Run
 
 from .policy import NOUN, load_own
 
 
 def evaluate(run: Run, progress: Progress) -> None:
-    from composer_replication.evaluation.compare import PHASES, TaskOutcome, evaluate_policy
+    from composer_replication.evaluation.compare import PHASES, TaskOutcome, evaluate_policy, held_out_tasks
     from composer_replication.evaluation.model_card import write_card
     from composer_replication.evaluation.summary import write_report
 
     started = time.monotonic()
     run.stage("training").require()
     outcomes: list[TaskOutcome] = []
-    done = 0
     with open_environment(run.config) as environment:
         splits = held_out(environment, run.config.evaluation.splits)
+        episodes = sum(len(held_out_tasks(environment, run.config, split)) for split in splits)
+        total = len(PHASES) * episodes * run.config.evaluation.samples
         noun_of = {"before": NOUN, "after": "training"}
         for phase in PHASES:
             # One after the other: two models need not fit at once.
             policy = load_own(run, noun_of[phase])
             for split in splits:
-                outcomes += evaluate_policy(policy, run.config, environment, phase, split, progress)
-                done += 1
-                progress.step(done, len(PHASES) * len(splits), f"{split}, {phase}")
+                part = LongerWork(progress, len(outcomes), total, f"episodes, now {split} {phase} training")
+                outcomes += evaluate_policy(policy, run.config, environment, phase, split, part)
             del policy
         counts = {
             "episodes": len(outcomes),

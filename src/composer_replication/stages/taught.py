@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from composer_replication.errors import UsageError
+from composer_replication.progress import Progress, Silent
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
 from composer_replication.runs import Run, Shard
 
@@ -35,7 +36,9 @@ class Examples(NamedTuple):
     """Traces that something is learnt from, by the agent that made them."""
 
 
-def make_examples(run: Run, policy: Policy, max_tokens: int, folder: Path) -> Examples:
+def make_examples(
+    run: Run, policy: Policy, max_tokens: int, folder: Path, progress: Progress | None = None
+) -> Examples:
     """At most a shard of the run is in memory, and the rows of one trace."""
     from composer_replication.training.processes import is_main
     from composer_replication.training.stored.example_file import StoredExamples
@@ -52,6 +55,7 @@ def make_examples(run: Run, policy: Policy, max_tokens: int, folder: Path) -> Ex
         compared = dict(zip((trace.trace_id for trace in own), advantages(own), strict=True))
     sessions = RenderedSessions(policy, max_tokens, folder / "tokens" if is_main() else None)
     stored, skipped, held_out = StoredExamples.in_folder(folder), Counter[str](), held_out_of(run)
+    done, total = 0, run.stage("ingestion").require()["records"] if run.stage("ingestion").is_done else 0
     sources: Counter[str] = Counter()
     for taught in taught_by_shard(run, held_out, compared):
         added, lost = build_examples(
@@ -69,6 +73,8 @@ def make_examples(run: Run, policy: Policy, max_tokens: int, folder: Path) -> Ex
         used = {example.trace_id for example in added}
         sources.update(trace.source.agent for trace in taught.traces if trace.trace_id in used)
         skipped += lost
+        done += taught.looked_at
+        (progress or Silent()).step(done, total, "traces")
     return Examples(stored.by_trace(), sessions, skipped, held_out, sources)
 
 
@@ -79,6 +85,8 @@ class Taught(NamedTuple):
     hints: list[Hint]
     pairs: list[PreferencePair]
     advantages: dict[str, float]
+    looked_at: int
+    """Traces of the shard."""
 
 
 def taught_by_shard(run: Run, held_out: Container[str], advantages: Mapping[str, float]) -> Iterator[Taught]:
@@ -104,6 +112,7 @@ def taught_by_shard(run: Run, held_out: Container[str], advantages: Mapping[str,
             [hint for hint in reminders if by_id[hint.site_id].trace_id in here],
             [pair for trace in traces for pair in pairs.get(trace.trace_id, ())],
             {trace_id: advantages[trace_id] for trace_id in here if trace_id in advantages},
+            traces_here.records,
         )
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from composer_replication.config import Config
 from composer_replication.environments.opening import open_environment
+from composer_replication.errors import UsageError, quoted
 from composer_replication.objective import GrpoSettings, OwnSettings, SdpoSettings
 from composer_replication.progress import Progress
 from composer_replication.runs import Run, StageFolder, write_atomically
+from composer_replication.training.planning.missing import refuse_missing
 
 from .degenerate import degenerate, refuse_degenerate
+from .ingestion import rollout_tokens
 from .policy import load_own
 from .taught import make_examples
 
@@ -47,7 +51,10 @@ def train(
     with all_or_none():
         policy = load_own(run)
         room = min(run.config.training.max_tokens, policy.model.config.max_position_embeddings)
-        examples, sessions, skipped, held_out, sources = make_examples(run, policy, room, folder)
+        progress.stage("training", "read stored traces")
+        examples, sessions, skipped, held_out, sources = make_examples(run, policy, room, folder, progress)
+        _refuse_useless_sessions(run, len(examples), skipped)
+        progress.stage("training", "take steps")
         if is_main():
             sessions.save()
             write_atomically(folder / "windows.jsonl", window_lines(examples))
@@ -90,9 +97,21 @@ def check(run: Run, anyway: bool = False, **choices: Any) -> None:
         refuse_degenerate(run)
 
 
+def _refuse_useless_sessions(run: Run, examples: int, skipped: Mapping[str, int]) -> None:
+    """Sessions of which nothing can be learnt, most often because nobody chose a model for them."""
+    if examples or not skipped or not needed(run.config) or rollout_tokens(run):
+        return
+    why, place = ", ".join(f"{reason} {number}" for reason, number in skipped.items()), quoted(run.path)
+    raise UsageError(
+        f"with {run.config.model.name} none of the sites and pairs of {run.path} can be trained on: {why}",
+        f"recompose fork {place} NEW --set model.name=MODEL, or recompose train {place} --dry-run",
+    )
+
+
 def trained_on(run: Run) -> list[StageFolder]:
     """The stages whose records training reads. Those that an active channel cannot do without must be finished."""
     check_own_channels(run.config)
+    refuse_missing(run.config, run.stage("policy").is_done)
     for noun in needed(run.config):
         run.stage(noun).require()
     return [stage for noun in STORED if (stage := run.stage(noun)).is_done]

@@ -180,10 +180,12 @@ def open_channel(entry: ChannelSettings) -> Channel:
     except (ImportError, AttributeError) as error:
         known = f"choose one of {', '.join(CHANNELS)}, or package.module:Class that can be imported"
         raise UsageError(f"channel {entry.name}: {error}", known) from error
+    values = entry.model_dump()
     try:
-        return kind(kind.Settings.model_validate(entry.model_dump()))
+        return kind(kind.Settings.model_validate(values))
     except ValidationError as error:
-        raise UsageError(f"channel {entry.name}: {explain(error, kind.Settings)}", "mend [[channels]]") from error
+        told = explain(error, kind.Settings, values)
+        raise UsageError(f"channel {entry.name}: {told}", "mend [[channels]]") from error
 
 
 def open_channels(config: Config) -> list[Channel]:

@@ -6,7 +6,6 @@ stands there once. NaN and infinity are strings, because JSON has no number for 
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
@@ -18,12 +17,12 @@ from typing import Any, Literal
 
 from transformers import TrainerCallback
 
-from composer_replication.errors import UsageError
 from composer_replication.records import ERROR_KINDS, Trace, canonical_json, render_action
 from composer_replication.runs import write_atomically
 from composer_replication.sites import find_sites
 
 from .lessons.online_sites import Rolled, turn_spans
+from .planning.missing import refuse_missing_logger
 from .stored.batches import StoredBatches
 
 ReportTo = Literal["none", "trackio", "wandb"]
@@ -41,11 +40,7 @@ def report_to(where: ReportTo) -> list[str]:
     """The value of `TrainingArguments.report_to`."""
     if where == "none":
         return []
-    if importlib.util.find_spec(where) is None:
-        raise UsageError(
-            f'report_to = "{where}" needs the package {where}, which is missing',
-            f"pip install 'composer-replication[{where}]'",
-        )
+    refuse_missing_logger(where)
     # transformers takes wandb's project from here, that of trackio from its arguments.
     os.environ.setdefault("WANDB_PROJECT", PROJECT)
     return [where]

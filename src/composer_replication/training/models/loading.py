@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from composer_replication.records import canonical_json
 
 from .. import processes
 from .chat_template import TemplateRefusal
-from .embedded import EMBEDDED, folder_of, place_of
+from .embedded import place_of
+from .presence import refuse_missing_model
 from .tokens import ChatTokens
 
 TemplateSettings = Mapping[str, Any]
@@ -43,6 +45,8 @@ class Policy:
 
     def save(self, folder: Path, weights: dict[str, Any] | None = None) -> None:
         """With `weights` in place of the model's own, which may be shards or lack what adapters learnt."""
+        # A forked run may share the files of before.
+        shutil.rmtree(folder, ignore_errors=True)
         self.model.save_pretrained(folder, state_dict=weights)
         self.tokenizer.save_pretrained(folder)
 
@@ -63,8 +67,7 @@ def load_policy(
         tokenizer = tiny_tokenizer(environment)
         model = build_model(tokenizer, seed).to(getattr(torch, weights))
         return Policy(name, _place(model), ChatTokens(tokenizer, None, chat_template_kwargs))
-    if name in EMBEDDED and not folder_of(name).exists():
-        raise UsageError(f"{name} is not in the cache", f"recompose model fetch {name}")
+    refuse_missing_model(name)
     return load_saved_policy(place_of(name), name, weights, chat_template_kwargs)
 
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from composer_replication.config import Config
 from composer_replication.environments.protocol import TRAIN, Environment, EnvironmentTask
-from composer_replication.errors import UsageError
 from composer_replication.objective import GrpoSettings, TrdpoSettings
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
 from composer_replication.runs import Run
@@ -29,7 +28,7 @@ from .costs import Costs, Episodes, costs_of
 from .layouts import LOCAL, Link, plan_layout
 from .lengths import ByBytes, ByTokenizer, Item, RunLengths, find_chat_tokens
 from .memory import MOST_AT_ONCE, Workload, estimate_memory, estimate_playing
-from .refusals import tell_missing_vllm
+from .missing import missing
 
 CONTEXT_LENGTHS = tuple(1024 * thousands for thousands in (2, 4, 8, 16, 32, 64, 128))
 OBSERVATION_TOKENS = 32
@@ -86,7 +85,7 @@ class TrainingPlan:
             },
             "channels": [channel.model_dump(mode="json") for channel in config.channels],
             "steps": config.training.steps,
-            "refused": _refused(config),
+            "refused": _refused(run),
             **step.told,
             "memory": _memory(shape, config, work) if shape else None,
             "time": self.layout(machine, costs_of("h200" if machine.on_gpu else "cpu")) if shape else None,
@@ -156,13 +155,9 @@ def _step(
     return _Step(max(row_tokens), max(stored, default=0), told)
 
 
-def _refused(config: Config) -> str | None:
+def _refused(run: Run) -> str | None:
     """What can be planned here for a machine that has more installed; `recompose train` would not start on this one."""
-    try:
-        tell_missing_vllm(config)
-    except UsageError as error:
-        return str(error)
-    return None
+    return "; ".join(map(str, missing(run.config, run.stage("policy").is_done))) or None
 
 
 def shares(items: Sequence[Item], max_tokens: int, shape: ModelShape | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import cycle
+from itertools import count, cycle
 from typing import Any, TypeVar
 
 import torch
@@ -56,12 +56,15 @@ def roll_out(
     generator: torch.Generator | None = None,
     batch_size: int = MOST_AT_ONCE,
     sampler: TurnSampler | None = None,
+    progress: Progress | None = None,
 ) -> list[Rollout[Episode]]:
     """One rollout per task, `batch_size` at a time. Without a `sampler`, turns are sampled from `model` as it is."""
+    ended = count(1)
     worker = RolloutWorker(
         sampler or DynamicSampler(model, tokens, batch_size),
         tokens,
         rollout_settings(environment.limits, max_turn_tokens, temperature),
+        lambda: (progress or Silent()).step(next(ended), len(tasks), "rollouts"),
     )
     rollouts: list[Rollout[Episode]] = []
     for start in range(0, len(tasks), batch_size):
@@ -111,6 +114,7 @@ def play_tasks(
         generator=generator,
         batch_size=rows,
         sampler=turn_sampler(model, tokens, rows, room, is_fixed=True),
+        progress=progress,
     )
 
 

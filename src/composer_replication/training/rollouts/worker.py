@@ -191,8 +191,15 @@ class RolloutSettings:
 class RolloutWorker:
     """Plays episodes to their end. Results come in the order of the episodes, one for each, whatever went wrong."""
 
-    def __init__(self, sampler: TurnSampler | FreeSampler, tokens: ChatTokens, settings: RolloutSettings) -> None:
-        self.sampler, self.tokens, self.settings = sampler, tokens, settings
+    def __init__(
+        self,
+        sampler: TurnSampler | FreeSampler,
+        tokens: ChatTokens,
+        settings: RolloutSettings,
+        on_settled: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_settled` is called at the end of each episode, maybe in another thread."""
+        self.sampler, self.tokens, self.settings, self._on_settled = sampler, tokens, settings, on_settled
         self.sampling_s = self.total_s = 0.0
         """Of the last `run`. Sampling is that of all episodes together, each of which may wait for its own turn."""
         self.environment_share = 0.0
@@ -361,6 +368,7 @@ class RolloutWorker:
             rollout.settled_reward = 0.0
             rollout.turns.append(TurnRecord("", None, outcome.failure, seconds))
             rollout.read([self.tokens.end_of_turn_id])  # a row keeps its place, and none is empty
+        self._on_settled()
 
     def _play(
         self, sampler: TurnSampler, rollouts: list[Rollout[E]], steps: Steps, generator: torch.Generator | None
@@ -435,6 +443,7 @@ class RolloutWorker:
             )
         if outcome.failure or outcome.reward is not None:
             rollout.settled_reward = outcome.reward or 0.0
+            self._on_settled()
         return rollout.settled_reward is not None
 
     def _reads_on(self, rollout: Rollout[E], outcome: StepOutcome) -> bool:

@@ -128,6 +128,11 @@ def _refuse_red(repository: Repository, run: TestRun, timeout_s: float) -> None:
             f"the tests of {repository.name} need {', '.join(sorted(missing))}",
             f"pip install it next to recompose, then the same command with {wanted}",
         )
+    if run.passed and len(run.passed) == len(run.outcomes) and not run.collect_errors:
+        raise UsageError(
+            f"{repository.name} has {len(run.passed)} tests, all of which pass; tasks need {MIN_GREEN_TESTS} or more",
+            "choose a repository with more tests, or write some first",
+        )
     errors = next(iter(run.collect_errors.values()), "") or next(iter(run.import_errors.values()), "") or run.output
     reason = errors.strip().splitlines()[-1] if errors.strip() else "no test was found"
     raise UsageError(

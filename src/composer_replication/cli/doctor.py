@@ -1,0 +1,58 @@
+"""`recompose doctor [FILE | RUN]`"""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from composer_replication.config import Config, load_config
+from composer_replication.runs import Run
+from composer_replication.stages.readiness import Readiness, checks
+
+from .arguments import Json
+from .common import quiet_libraries
+
+MARKS = {"ok": "✓", "note": "·", "problem": "✗"}
+
+
+def doctor(
+    source: Annotated[Path | None, Parameter(help="A settings file or a run folder: check what it needs, too.")] = None,
+    /,
+    *,
+    json: Json = False,
+) -> None:
+    """Look at this machine: libraries against the versions tested with, sandbox, GPU, and whether keys are there.
+
+    Exit code 1 where there is a problem. What not everybody needs is a note, and no problem.
+    """
+    quiet_libraries()
+    run = Run.open(source) if source and (source / "config.json").exists() else None
+    config = run.config if run else load_config(source) if source else None
+    found = [*checks(config, run is not None and run.stage("policy").is_done), _sandbox(config)]
+    problems = [one for one in found if one.status == "problem"]
+    if json:
+        print(json_module.dumps({"ok": not problems, "checks": [one._asdict() for one in found]}))
+    else:
+        for one in found:
+            then = f"; next: {one.next}" if one.next else ""
+            print(f"{MARKS[one.status]} {one.name:<20} {one.told}{then}")
+        print(f"{len(problems)} problems" if problems else "no problem")
+    if problems:
+        raise SystemExit(1)
+
+
+def _sandbox(config: Config | None) -> Readiness:
+    from composer_replication.environments.code.sandbox.interface import INSTALL
+    from composer_replication.environments.code.sandbox.open import AUTOMATIC, available_backends
+
+    reasons = available_backends()
+    working = [name for name, why in reasons.items() if not why]
+    needed = config is not None and config.environment.name in ("code", "harbor")
+    chosen = config.environment.sandbox if config and needed else "auto"
+    if chosen == "unsafe" or chosen in working or (chosen == "auto" and set(working) & set(AUTOMATIC)):
+        return Readiness("sandbox", "ok", ", ".join(working) or chosen)
+    why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items() if reason)
+    return Readiness("sandbox", "problem" if needed else "note", f"{chosen} does not work ({why})", INSTALL)

@@ -1,0 +1,62 @@
+"""`recompose fork RUN NEW --set KEY=VALUE`"""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from composer_replication.errors import UsageError, quoted
+from composer_replication.pipeline import STAGES, touched
+from composer_replication.runs import NEXT_COMMAND, Run
+from composer_replication.settings import differences, with_changes
+
+from .arguments import Json, RunFolder, Set
+
+
+def fork(
+    run: RunFolder,
+    new: Annotated[Path, Parameter(help="Folder of the new run.")],
+    /,
+    *,
+    changes: Set = (),
+    json: Json = False,
+) -> None:
+    """Begin a new run with other settings, and keep the stages of RUN that the change does not touch.
+
+    Answers of teachers are kept too and cost nothing; `recompose cost NEW` counts them as inherited. Both runs are then
+    apart: deleting one, or going on with it, does nothing to the other.
+    """
+    from composer_replication.stages.forking import fork as fork_run
+    from composer_replication.stages.rollouts import SETTINGS
+
+    opened = Run.open(run)
+    config = with_changes(opened.config, changes)
+    keys = differences(opened.config, config)
+    if not keys:
+        what = "--set says what is there already" if changes else "nothing is to be changed"
+        raise UsageError(what, f"recompose fork {quoted(run)} {quoted(new)} --set KEY=VALUE")
+    dropped = touched(opened, keys)
+    if "ingestion" in dropped and SETTINGS in opened.stage("ingestion").require()["inputs"]:
+        raise UsageError(
+            f"the attempts of {run} depend on {dropped['ingestion']}, and `env rollout` made them",
+            f"recompose env rollout TASKS -o {quoted(new)}",
+        )
+    kept = [stage.noun for stage in STAGES if opened.stage(stage.noun).is_done and stage.noun not in dropped]
+    answers = fork_run(opened, new, config, kept, changes)
+    missing = [stage.noun for stage in STAGES if not stage.optional and stage.noun not in (*kept, "policy")]
+    then = NEXT_COMMAND[missing[0]].replace("PATH ", "").replace("RUN", quoted(new)) if missing else None
+    if json:
+        told = {"run": str(new), "changed": keys, "kept": kept, "dropped": dropped, "inherited_answers": answers}
+        print(json_module.dumps({**told, "next": then}))
+        return
+    print(f"{new}: {run} with another {', '.join(keys)}")
+    print(f"  {'kept':<10} {', '.join(kept) or 'nothing'}")
+    for noun, why in dropped.items():
+        print(f"  {'dropped':<10} {noun} (depends on {why})")
+    if answers:
+        print(f"  {'inherited':<10} {answers} answers of teachers, at no cost")
+    if then:
+        print(f"next: {then}")

@@ -1,0 +1,104 @@
+"""`recompose init [FILE]`"""
+
+from __future__ import annotations
+
+import json as json_module
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Literal, cast, get_args
+
+from cyclopts import Parameter
+
+from composer_replication.config import parse_config
+from composer_replication.errors import UsageError, quoted
+
+from .arguments import Json
+from .common import quiet_libraries
+
+Goal = Literal["sessions", "tasks", "toolbox"]
+GIB = 1 << 30
+NEXT: dict[Goal, str] = {
+    "sessions": "recompose ingest PATH --run runs/mine --config {}",
+    "tasks": "recompose env make REPOSITORY -o tasks, then recompose train runs/mine --config {}",
+    "toolbox": "recompose quickstart --config {}",
+}
+
+
+def init(
+    file: Annotated[Path, Parameter(help="TOML file to write; it must not be there.")] = Path("recompose.toml"),
+    /,
+    *,
+    on: Annotated[
+        Goal | None, Parameter(help="What to train on: your own sessions, code tasks, or the built-in toolbox.")
+    ] = None,
+    model: Annotated[str | None, Parameter(help="tiny, smollm2, qwen2.5-coder-1.5b, a folder or a hub id.")] = None,
+    gpu_gib: Annotated[float | None, Parameter(help="Memory of the GPU; 0 for a CPU. Found out without it.")] = None,
+    json: Json = False,
+) -> None:
+    """Write a settings file that fits this machine, with a word about each choice.
+
+    On a terminal it asks for what no option says. Elsewhere it takes the toolbox, the GPU that is here, and a model for
+    them. Nothing is downloaded, and no file is overwritten.
+    """
+    from composer_replication.training.planning.first_settings import Device, first_settings, proposed_model
+
+    if file.exists():
+        raise UsageError(f"{file} exists", "recompose init OTHER.toml")
+    goal = on or cast(Goal, _ask("What to train on", "toolbox", get_args(Goal)))
+    memory_gib = gpu_gib if gpu_gib is not None else float(_ask("GiB of the GPU, 0 for a CPU", f"{_gpu_gib():g}"))
+    if not 0 <= memory_gib <= 1e6:
+        raise UsageError(f"{memory_gib:g} GiB is no memory of a GPU", "recompose init --gpu-gib 24")
+    machine = Device(memory_gib or _ram_gib(), memory_gib > 0)
+    name = model or _ask("Model", proposed_model(goal, machine))
+    shape = None
+    if name != "tiny" and find_spec("transformers"):
+        quiet_libraries()
+        from composer_replication.training.planning.fitting import known_shape
+
+        shape = known_shape(name)
+    if name == "tiny" and goal != "toolbox":
+        raise UsageError(f"the tiny model has no words for {goal}", f"recompose init --on {goal} --model smollm2")
+    found = first_settings(goal, name, machine, shape)
+    parse_config(tomllib.loads(found.text), str(file))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("x", encoding="utf-8") as out:
+        out.write(found.text)
+    then = NEXT[goal].format(quoted(file))
+    if json:
+        told = {"file": str(file), "on": goal, "model": name, "gpu_gib": memory_gib, "peak_gib": found.peak_gib}
+        print(json_module.dumps({**told, "fits": found.fits, "next": then}))
+        return
+    print(f"{file}: {found.text.splitlines()[0].removeprefix('# ')}")
+    print(f"next: {then}")
+
+
+def _ask(question: str, proposed: str, choices: tuple[str, ...] | None = None) -> str:
+    """The proposal, where nobody can be asked."""
+    if not _on_a_terminal():
+        return proposed
+    from rich.prompt import Prompt
+
+    return Prompt.ask(question, default=proposed, choices=list(choices) if choices else None)
+
+
+def _on_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _gpu_gib() -> float:
+    """Of the smallest GPU here, by the driver's own tool: torch takes seconds to load."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return 0.0
+    query = [tool, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    told = subprocess.run(query, capture_output=True, text=True, check=False).stdout  # noqa: S603
+    return min((float(line) / 1024 for line in told.splitlines() if line.strip().isdigit()), default=0.0)
+
+
+def _ram_gib() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB

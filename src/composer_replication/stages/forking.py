@@ -1,0 +1,58 @@
+"""A new run that begins with finished stages of another one.
+
+Files that are never written again once they are there (records, weights) are linked, so gigabytes are not copied; they
+stay when the other run is deleted or goes on. All others are copied.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from composer_replication.config import Config
+from composer_replication.errors import UsageError
+from composer_replication.llm.inherited import inherit
+from composer_replication.runs import Run
+from composer_replication.store import UNFINISHED
+
+LEDGER = "ledger.sqlite"
+REPLACED_WHOLE = (".zst", ".safetensors")
+"""Files that a stage which is done again puts in place of those that are there."""
+PASSING = (UNFINISHED, "checkpoint-*", ".*")
+
+
+def fork(run: Run, path: Path, config: Config, keep: Iterable[str], changes: Sequence[str]) -> int:
+    """The folder appears whole or not at all. Tells the number of inherited answers."""
+    if path.exists():
+        raise UsageError(f"{path} exists", "choose another folder for the new run")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    building = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        origin = {"forked_from": {"run": str(run.path), "config_hash": run.config.hash, "changes": list(changes)}}
+        Run.start(building, config, origin)
+        for noun in keep:
+            shutil.copytree(
+                run.stage(noun).path,
+                building / noun,
+                copy_function=_link_or_copy,
+                ignore=shutil.ignore_patterns(*PASSING),
+            )
+        answers = inherit(run.path / LEDGER, building / LEDGER) if (run.path / LEDGER).exists() else 0
+        building.rename(path)
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+    return answers
+
+
+def _link_or_copy(source: str, target: str) -> str:
+    if source.endswith(REPLACED_WHOLE):
+        try:
+            os.link(source, target)
+            return target
+        except OSError:  # another disk, or one without links
+            pass
+    return shutil.copy2(source, target)

