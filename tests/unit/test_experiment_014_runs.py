@@ -49,7 +49,7 @@ def policy(chatml_tokenizer, make_model):
 @pytest.fixture(scope="module")
 def tasks(tmp_path_factory):
     folder, known = tmp_path_factory.mktemp("pool"), code_task().task
-    for repository in ("one", "two", "humanize"):
+    for repository in ("one", "two", "inflection"):
         changes = {"task_id": f"task-{repository}", "statement": f"{STATEMENT}\nThis is {repository}."}
         place = folder / repository / "tasks" / "only"
         write_sample_task(place, task=known.model_copy(update=changes), repository=repository)
@@ -80,7 +80,7 @@ def plan(code, policy, monkeypatch):
             arm["training"] = {"learning_rate": 1e-2}
         raw.pop("tuning")
         found = code["plan"].Plan(raw, results)
-        rates = {"one": 2, "two": 3, "humanize": 3}
+        rates = {"one": 2, "two": 3, "inflection": 3}
         lines = [
             {"line": "task", "task_id": f"task-{name}", "repository": name, "covered": True,
              "passed": [1] * solved + [0] * (32 - solved)}
@@ -118,7 +118,7 @@ def test_a_run_goes_on_elsewhere_to_the_same_bits(code, plan, tasks, tmp_path):
     assert [line["step"] for line in lines if line["line"] == "step"] == [3, 4]
     assert all(line["channel/sdpo"] > 0 for line in lines if line["line"] == "step")
     (measured,) = [line for line in lines if line["line"] == "task"]
-    assert measured["repository"] == "humanize" and len(measured["passed"]) == 1 and measured["covered"]
+    assert measured["repository"] == "inflection" and len(measured["passed"]) == 1 and measured["covered"]
 
 
 def test_a_run_whose_state_is_gone_begins_anew(code, plan, tmp_path):
@@ -132,7 +132,7 @@ def test_a_run_whose_state_is_gone_begins_anew(code, plan, tmp_path):
 
 def test_the_band_is_of_the_start_and_of_one_side(plan, tmp_path):
     here = plan(tmp_path)
-    assert here.band("train") == ["task-one", "task-two"] and here.band("test") == ["task-humanize"]
+    assert here.band("train") == ["task-one", "task-two"] and here.band("test") == ["task-inflection"]
     write_result(
         here.file("start-0"),
         [
