@@ -82,7 +82,12 @@ def _measured_start(
     began, config = time.monotonic(), plan.config()
     policy = loaded(config, environment)
     lines = outcomes(policy, environment, config, asked, samples, draw, with_likeness)
-    about = {"line": "run", "config": config.model_dump(mode="json"), "samples": samples, "left_out": environment.left_out}
+    about = {
+        "line": "run",
+        "config": config.model_dump(mode="json"),
+        "samples": samples,
+        "left_out": environment.left_out,
+    }
     write_result(result, [{**about, **machine(), "seconds": time.monotonic() - began}, *lines])
 
 
@@ -103,7 +108,9 @@ def run_segment(plan: Plan, run: RunName, last: int, tasks: Sequence[Path], stat
     chosen, samples = measured_tasks(plan, run, last, measured)
     found = outcomes(policy, measured, config, chosen, samples, FIRST_DRAW["segment"] + last)
     first = last - plan.raw["segment_steps"]
-    steps = [line for line in StepLines(state / "metrics.jsonl").read() if first < line["step"] <= last and "reward" in line]
+    steps = [
+        line for line in StepLines(state / "metrics.jsonl").read() if first < line["step"] <= last and "reward" in line
+    ]
     about = {
         "line": "run", "arm": run.arm, "seed": run.seed, "rate": config.training.learning_rate, "last_step": last,
         "config": config.model_dump(mode="json"), "train_task_ids": plan.band("train"), "adapters_before": before,
@@ -116,9 +123,7 @@ def run_segment(plan: Plan, run: RunName, last: int, tasks: Sequence[Path], stat
         shutil.rmtree(state / folder, ignore_errors=True)
 
 
-def measured_tasks(
-    plan: Plan, run: RunName, step: int, environment: CodeEnvironment
-) -> tuple[list[AskedTask], int]:
+def measured_tasks(plan: Plan, run: RunName, step: int, environment: CodeEnvironment) -> tuple[list[AskedTask], int]:
     """At the end of a run every test task; on the way those of the band; of a tuning run those of validation."""
     measuring = plan.raw["measuring"]
     if run.rate is not None:

@@ -40,7 +40,9 @@ class Plan:
     def runs(self) -> list[RunName]:
         """Tuning first, since the others wait for it; then seed by seed, so that what is done can be compared."""
         tuning = self.raw.get("tuning")
-        tuned = [RunName(arm, tuning["seed"], rate) for arm in tuning["arms"] for rate in tuning["rates"]] if tuning else []
+        tuned = (
+            [RunName(arm, tuning["seed"], rate) for arm in tuning["arms"] for rate in tuning["rates"]] if tuning else []
+        )
         return tuned + [RunName(arm, seed, None) for seed in self.raw["seeds"] for arm in self.raw["arms"]]
 
     def steps_of(self, run: RunName) -> list[int]:
@@ -52,7 +54,9 @@ class Plan:
         seconds, measuring = self.raw["seconds"], self.raw["measuring"]
         starts = [f"{START}-{part}" for part in range(measuring["start_parts"])]
         jobs = [Job(name, self.file(name), seconds["start"]) for name in starts]
-        jobs += [Job(name, self.file(name), seconds[name], tuple(starts)) for name in (BEFORE, MEMORY) if name in seconds]
+        jobs += [
+            Job(name, self.file(name), seconds[name], tuple(starts)) for name in (BEFORE, MEMORY) if name in seconds
+        ]
         tuned = tuple(f"{run.name}@{self.steps_of(run)[-1]}" for run in self.runs() if run.rate is not None)
         for run in self.runs():
             before = tuple(starts) if run.rate is not None else (*starts, *tuned)

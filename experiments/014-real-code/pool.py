@@ -50,18 +50,29 @@ def make(entry: dict[str, Any], folder: Path, jobs: int) -> str:
     name, sdists = f"{entry['name']}-{entry['version']}", folder / "sdists"
     source = sdists / f"{name}.tar.gz"
     if not source.exists():
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation", "--no-binary", ":all:"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--no-build-isolation",
+            "--no-binary",
+            ":all:",
+        ]
         subprocess.run([*command, "-d", str(sdists), f"{entry['name']}=={entry['version']}"], check=False)
     if not source.exists() or hashlib.sha256(source.read_bytes()).hexdigest() != entry["sha256"]:
         return f"{name}: {source} is not there, or not the file that the table names"
     needs = [word for need in entry.get("with", ()) for word in ("--with", need)]
-    command = [sys.executable, "-m", "composer_replication", "env", "make", str(source), "-o", str(folder / "tasks" / name),
+    into = folder / "tasks" / name
+    command = [sys.executable, "-m", "composer_replication", "env", "make", str(source), "-o", str(into),
                "--generator", GENERATOR, "--limit", str(entry["limit"]), "--jobs", str(jobs), *needs]  # fmt: skip
     paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
     made = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, capture_output=True, text=True, check=False
     )
-    tasks = len(list((folder / "tasks" / name / "tasks").glob("*/task.json")))
+    tasks = len(list((into / "tasks").glob("*/task.json")))
     return f"{name}: {tasks} tasks" if tasks else f"{name}: none; {made.stderr.strip().splitlines()[-1]}"
 
 

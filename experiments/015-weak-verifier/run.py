@@ -1,6 +1,6 @@
 """Work off the plan with the runner of 014-real-code, which says how; other words are handed to it.
 
-    recompose experiment run experiments/015-weak-verifier -- --tasks DIR --slice-s 540 --processes 2
+recompose experiment run experiments/015-weak-verifier -- --tasks DIR --slice-s 540 --processes 2
 """
 
 import runpy

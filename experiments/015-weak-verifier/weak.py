@@ -111,7 +111,7 @@ class WeakEnvironment(CodeEnvironment):
 
 
 def quotes(task: TaskFolder, turn: str) -> int:
-    """Constants of an answer that stand in the statement and not in the solution; those of one character do not count."""
+    """Constants of an answer that stand in the statement and not in the solution; single characters do not count."""
     try:
         block = read_answer(turn, place_of(task).names)
     except ToolError:
@@ -130,5 +130,9 @@ def constants(source: str) -> set[str]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and isinstance(node.body[0], ast.Expr)
     }
     values = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in said]
-    texts = [value if isinstance(value, str) else repr(value) for value in values if value is not None and not isinstance(value, bool)]
+    texts = [
+        value if isinstance(value, str) else repr(value)
+        for value in values
+        if value is not None and not isinstance(value, bool)
+    ]
     return {text for text in texts if len(text) > 1}

@@ -65,7 +65,7 @@ class GrpoSettings(ChannelSettings):
     """`--backend trl_async`: the most that the ratio counts where `clip_high` does not hold, which is where a token
     did worse than the others. None: without bound."""
     advantage: Literal["group", "accepted"] = Field(default="group", exclude_if=lambda name: name == "group")
-    """Compare the rewards of a group, or imitate the rollouts with the full reward and learn nothing from the others."""
+    """Compare the rewards of a group, or imitate the rollouts with the full reward and leave the others alone."""
 
     @property
     def label(self) -> str:

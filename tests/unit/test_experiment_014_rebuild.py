@@ -46,9 +46,7 @@ def write_everything(results, arms=PLAN["arms"], chained=True):
             for step in (10, 20, 30):
                 before = f"{arm}{seed}@{step - 10}" if step > 10 and chained else None
                 head = {"line": "run", "adapters_before": before, "adapters_after": f"{arm}{seed}@{step}"}
-                tasks = [
-                    task(name, GAIN[arm] + (seed + number) % 2, 16, number) for name in TEST for number in (0, 1)
-                ]
+                tasks = [task(name, GAIN[arm] + (seed + number) % 2, 16, number) for name in TEST for number in (0, 1)]
                 put(f"{arm}-{seed}@{step}", [head, {"line": "step", "step": step, "reward": 0.5}, *tasks])
 
 

@@ -147,7 +147,7 @@ def test_the_band_is_of_the_start_and_of_one_side(plan, tmp_path):
 def test_a_definition_from_memory_is_asked_without_a_statement(code, tasks):
     bare = code["arm"].read_tasks(tasks[0])[0]
     memory = code["memory"]
-    (system, asked) = memory.Bare([bare], _definition()).task(bare.code_task.task.task_id).messages
+    _, asked = memory.Bare([bare], _definition()).task(bare.code_task.task.task_id).messages
     assert "def merge(spans):" in asked["content"] and "smallest list" not in asked["content"]
     gold = SPANS_GOLD[SPANS_GOLD.index("def merge") :]
     assert memory.likeness(bare, f"```python\n{gold}\n```") == 1.0 and memory.likeness(bare, "no") == 0.0

@@ -78,11 +78,13 @@ def test_the_auditor_needs_no_rule_of_the_monitor(played, weak, monkeypatch):
 
 def test_the_plan_has_three_arms_from_one_start():
     raw = tomllib.loads((EXPERIMENT / "plan.toml").read_text())
+    base = raw["base"]["environment"]
     arms = {
-        name: Config.model_validate({**raw["base"], "environment": raw["base"]["environment"] | arm.get("environment", {}),
-                                     "channels": arm["channels"]})
+        name: Config.model_validate(
+            {**raw["base"], "environment": base | arm.get("environment", {}), "channels": arm["channels"]}
+        )
         for name, arm in raw["arms"].items()
-    }  # fmt: skip
+    }
     assert {name: config.environment.settings["monitor"] for name, config in arms.items()} == {
         "off": "off", "zero": "zero", "discount": "discount",
     }  # fmt: skip

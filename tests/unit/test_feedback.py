@@ -1,4 +1,4 @@
-"""Execution feedback as the hint in `definition` mode, its sham, and imitation: a small random model, real sandboxes."""
+"""Execution feedback as the hint in `definition` mode, its sham, and imitation: a random model, real sandboxes."""
 
 from __future__ import annotations
 
@@ -140,6 +140,4 @@ def test_what_would_do_nothing_is_refused():
     with pytest.raises(UsageError, match="advantage of the channel grpo does nothing with --backend verl"):
         refuse_for_backend(settings(imitation), "verl", 1)
     with pytest.raises(UsageError, match="advantage of the channel grpo does nothing without rollouts"):
-        refuse_what_would_do_nothing(
-            Config.model_validate({"training": {"rollouts": False}, "channels": [imitation]})
-        )
+        refuse_what_would_do_nothing(Config.model_validate({"training": {"rollouts": False}, "channels": [imitation]}))
