@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from composer_replication.environments.code.grading.apart import GradingProcesses
+from composer_replication.environments.code.grading.grader import GradingProcesses
 from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.tokens import ChatTokens

@@ -9,7 +9,7 @@ import torch
 
 from composer_replication.config import Config
 from composer_replication.environments.code.environment import CodeEnvironment
-from composer_replication.environments.code.grading.apart import GradingProcesses
+from composer_replication.environments.code.grading.grader import GradingProcesses
 from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.errors import UsageError
 from composer_replication.progress import Silent
