@@ -1,6 +1,6 @@
 """Everything that a GPU host needs which is offline and cannot install anything, in pieces of a given size.
 
-    python experiments/pack_offline.py OUT [--model smollm2] [--extras "train lora"] [--python 3.12] [--piece-mb 40]
+    python experiments/pack_offline.py OUT [--model smollm2] [--extras "train lora"] [--also …] [--python 3.12]
 
 Writes OUT/site.tar.gz (this project, its benchmarks and the packages that the host lacks, unpacked wheels for its
 Python) and OUT/weights.000, OUT/weights.001, … (the model as a GGUF, cut). On the host:
@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--model", default="smollm2", choices=EMBEDDED, help="whose weights travel")
     parser.add_argument("--extras", default="train lora", help="of this project, whose packages travel")
+    parser.add_argument("--also", default="", help="more packages, as name==version: what the tests of tasks need")
     parser.add_argument("--python", default="3.12", help="version on the host")
     parser.add_argument("--piece-mb", type=int, default=40, help="largest piece of the weights")
     parser.add_argument("--host-has", default=HOST_HAS, help="packages that need not travel, nor what only they need")
@@ -38,14 +39,14 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         packages = needed("composer-replication", set(given.extras.split()), set(given.host_has.split()))
-        pack_site(given.out / "site.tar.gz", Path(scratch), given.python, packages)
+        pinned = [f"{name}=={version(name)}" for name in packages]
+        pack_site(given.out / "site.tar.gz", Path(scratch), given.python, [*pinned, *given.also.split()])
         pack_weights(given.model, given.out, Path(scratch), given.piece_mb << 20)
 
 
-def pack_site(archive: Path, scratch: Path, python: str, packages: list[str]) -> None:
+def pack_site(archive: Path, scratch: Path, python: str, pinned: list[str]) -> None:
     site = scratch / "site"
     site.mkdir()
-    pinned = [f"{name}=={version(name)}" for name in packages]
     download(pinned, scratch / "wheels", "--python-version", python)
     for wheel in (scratch / "wheels").glob("*.whl"):
         with zipfile.ZipFile(wheel) as packed:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Discriminator, Tag, field_validator, model_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 from .records import ErrorKind
 from .sections import AboveZero, Flag, Fraction, Positive, Section, Weight, nearest
@@ -64,6 +64,8 @@ class GrpoSettings(ChannelSettings):
     importance_clip: AboveZero | None = None
     """`--backend trl_async`: the most that the ratio counts where `clip_high` does not hold, which is where a token
     did worse than the others. None: without bound."""
+    advantage: Literal["group", "accepted"] = Field(default="group", exclude_if=lambda name: name == "group")
+    """Compare the rewards of a group, or imitate the rollouts with the full reward and leave the others alone."""
 
     @property
     def label(self) -> str:
@@ -96,6 +98,9 @@ class SdpoSettings(ChannelSettings):
     importance_clip: AboveZero | None = None
     """Weigh each token by how much likelier the policy finds it than whoever sampled it, up to this. None: all alike;
     with trl_async, 2."""
+    hint: Literal["written", "feedback"] = Field(default="written", exclude_if=lambda name: name == "written")
+    """In rollouts: a reminder that is written for the error, or what the environment answered, up to
+    `hints.max_tokens`."""
     sibling_hints: Literal["off", "outcome", "call"] = "off"
     """In rollouts: tell that another attempt of the same step succeeded (L1), or show its call (L2)."""
     sites_per_rollout: Positive = 2
@@ -107,7 +112,7 @@ class SdpoSettings(ChannelSettings):
     kinds_off: tuple[ErrorKind, ...] = ()
     """Error kinds that are left alone."""
     sham: Flag = False
-    """Control: hints of the same form and length that do not help."""
+    """Control: hints of the same form and length that do not help; of `feedback`, that of another task."""
 
     @property
     def label(self) -> str:

@@ -15,6 +15,7 @@ from composer_replication.environments.code.environment import (
     by_symbol,
     roots,
 )
+from composer_replication.environments.code.episodes.definition import question
 from composer_replication.environments.code.episodes.visible_tests import visible_tests
 from composer_replication.environments.code.grading.grader import GradingProcesses
 from composer_replication.environments.code.tasks.task import Grade, Symbol
@@ -151,6 +152,8 @@ def test_the_question_says_what_is_there_in_one_line(environment):
     assert "one code block" in system["content"] and asked["content"].startswith("Write `merge`")
     assert f"Other names in `{SPANS}`: length, shift, contains." in asked["content"]
     assert "complete definitions of `merge`, `gaps`" in asked["content"] and "3 blocks" in asked["content"]
+    once = question(environment.task("shown").folder, tries=1)
+    assert once[-1]["content"].endswith("and tests run on it.")
 
 
 def test_visible_tests_hold_nothing_that_is_hidden(shown):
@@ -183,6 +186,11 @@ def test_examples_of_the_documentation_are_run_where_they_can_be_seen(tmp_path):
     answer = episode.step(RIGHT.replace("max(furthest_end, end)", "None"))
     episode.close()
     assert answer.failed and "merge([(1, 2), (2, 3)])" in answer.observation and "Got:" in answer.observation
+    episode = environment.start(environment.task("shown"))
+    raising = episode.step(RIGHT.replace("merged = []", "merged = absent"))
+    episode.close()
+    assert "NameError: name 'absent' is not defined" in raising.observation
+    assert "/toolchain" not in raising.observation and "Traceback" not in raising.observation
 
 
 def test_a_wrong_block_is_answered_with_what_fails_and_a_right_one_ends_it(environment, no_grading):

@@ -18,7 +18,8 @@ from composer_replication.errors import UsageError
 from composer_replication.objective import SdpoSettings
 from composer_replication.progress import Progress
 
-from .lessons.online_sites import TraceHinter
+from .lessons.feedback import FeedbackHinter
+from .lessons.online_sites import Hinter, TraceHinter
 from .metrics import MetricsFile
 from .models.loading import Policy, at_work
 from .models.muon import muon_with_adamw
@@ -96,8 +97,10 @@ def use_optimizer(trainer: Any, name: str) -> None:
         trainer.optimizer_cls_and_kwargs = (lambda: muon_with_adamw, options)
 
 
-def trace_hinter(config: Config) -> TraceHinter:
+def trace_hinter(config: Config) -> Hinter:
     hints, sdpo = config.hints, config.channel(SdpoSettings)
+    if sdpo.hint == "feedback":
+        return FeedbackHinter(hints.max_tokens, sham=sdpo.sham)
     return TraceHinter(hints.max_tokens, hints.max_leak_level, sham=sdpo.sham, sibling=sdpo.sibling_hints)
 
 

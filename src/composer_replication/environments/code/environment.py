@@ -102,6 +102,10 @@ class CodeEnvironment(Environment):
             raise LookupError(f"there is no code task {task_id} in {', '.join(self.settings.tasks)}")
         return self._tasks[task_id]
 
+    def covering(self, task: AskedTask) -> Sequence[str]:
+        """Visible tests that run what a definition is asked for."""
+        return self._visible(task.folder).covering
+
     def start(self, task: EnvironmentTask) -> TextEpisode | HarnessEpisode:
         asked = self.task(task.task_id)
         if self._harness:

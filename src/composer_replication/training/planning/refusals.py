@@ -10,7 +10,7 @@ from composer_replication.objective import GrpoSettings, OwnSettings, SdpoSettin
 
 from ..processes import shards_otherwise
 
-ONLY_ONLINE = ("trust_region_rate", "importance_clip", "sibling_hints")
+ONLY_ONLINE = ("trust_region_rate", "importance_clip", "sibling_hints", "hint")
 """Settings of channel 2 that ask for rollouts as they are made."""
 OF_ROLLOUTS = (
     "prompts_per_step", "group_size", "gradient_ratio_cap", "gradient_ratio_target", "dynamic_sampling_rounds",
@@ -41,6 +41,8 @@ def _refuse_idle_rollouts(config: Config) -> None:
             raise UsageError(
                 f"training.{key} does nothing without rollouts = true", "set training.rollouts, or take it out"
             )
+    if config.channel(GrpoSettings).advantage != "group":
+        raise UsageError("advantage of the channel grpo does nothing without rollouts = true", "take it out")
     if config.hardware.rollouts_per_device is not None:
         raise UsageError(
             "hardware.rollouts_per_device does nothing without rollouts = true",
@@ -62,6 +64,10 @@ def _refuse_idle_sdpo(config: Config, source: str) -> None:
     sdpo, defaults = config.channel(SdpoSettings), SdpoSettings()
     if config.training.rollouts and sdpo.source == "rollouts":
         _refuse_idle_teacher(sdpo)
+        if sdpo.hint == "feedback" and sdpo.sibling_hints != "off":
+            raise UsageError(
+                'sibling_hints of the channel sdpo does nothing with hint = "feedback"', "take one of them out"
+            )
         if sdpo.sibling_hints == "call" and config.hints.max_leak_level != "L2":
             raise UsageError(
                 'sibling_hints = "call" of the channel sdpo shows the answer, which hints.max_leak_level leaves out',
@@ -134,6 +140,8 @@ def refuse_for_backend(config: Config, backend: str, processes: int) -> None:
             _refuse_backend("sampling.max_staleness", backend, "trl_async")
     if backend == "trl":
         return
+    if config.channel(GrpoSettings).advantage != "group":
+        _refuse_backend("advantage of the channel grpo", backend, "trl")
     if config.training.rollouts and not config.channel(GrpoSettings).weight:
         _refuse_backend("the channel grpo without a weight", backend, "trl")
     if backend in TAKEN:
@@ -235,8 +243,9 @@ def _refuse_for_verl(config: Config, processes: int) -> None:
     for key in ("weight", "schedule"):
         if getattr(grpo, key) != getattr(GrpoSettings(), key):
             _refuse_backend(f"{key} of the channel grpo", "verl", "trl")
-    if sdpo.sibling_hints != "off":
-        _refuse_backend("sibling_hints of the channel sdpo", "verl", "trl")
+    for key in ("sibling_hints", "hint"):
+        if getattr(sdpo, key) != getattr(SdpoSettings(), key):
+            _refuse_backend(f"{key} of the channel sdpo", "verl", "trl")
     if sdpo.weight and sdpo.source == "rollouts" and sdpo.teacher != "live":
         raise UsageError("verl keeps no second policy that sees the hint", 'set teacher = "live" of the channel sdpo')
     if config.training.temperature != 1 and (sdpo.weight or config.channel(TrdpoSettings).weight):

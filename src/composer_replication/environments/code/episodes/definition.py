@@ -111,9 +111,10 @@ def question(task: TaskFolder, tries: int) -> list[Message]:
     if task.code_task.generator != "feature_deletion" or task.code_task.level in ("L2", "L3"):
         parts += [_as_it_is(module, name) for name in place.names if definitions_of(module, name)]
     many = "definitions" if len(place.names) > 1 else "definition"
+    again = f" Where some fail, you read why and answer again: {tries} blocks at most." if tries > 1 else ""
     parts.append(
         f"Answer with one code block that holds the complete {many} of {named}. It is put into `{place.path}`, and "
-        f"tests run on it. Where some fail, you read why and answer again: {tries} blocks at most."
+        f"tests run on it.{again}"
     )
     return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "\n\n".join(parts)}]
 

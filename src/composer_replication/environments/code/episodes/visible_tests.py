@@ -53,7 +53,12 @@ _OUTCOME = re.compile(r"^(PASSED|FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE
 _SECTION = re.compile(r"^_{3,} (?:ERROR \w+ (?:of |at \w+ of )?|ERROR collecting )?(.+?) _{3,}$", re.MULTILINE)
 _ENDS = re.compile(r"^={3,} |^-{3,} Captured", re.MULTILINE)
 _PLACE = re.compile(r"^\S+:\d+: ")
-_NOISE = re.compile(r"^(?:E\s+)?(?:(?:AssertionError: )?\*+|Line \d+, in .*|Use -v to get more diff|check\(.*\))?$")
+_NOISE = re.compile(
+    r"^(?:E\s+)?(?:(?:AssertionError: )?\*+|Line \d+, in .*|Use -v to get more diff|check\(.*\)"
+    r'|Traceback \(most recent call last\):|File "[^"]*", line \d+, in .*|exec\(compile\(example\.source, .*'
+    r"|compileflags, True\), .*|[\^~]+|assert not told, .*)?$"
+)
+"""Of a failed example of the documentation, also the way through `doctest` to it."""
 PUT_IN = "The block was put in"
 
 

@@ -91,6 +91,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self.alpha_sdpo = self._sdpo.weight
         stored = [channel for channel in added.values() if channel.weight] if batches else []
         policy = grpo or GrpoSettings()
+        self._imitates = policy.advantage == "accepted"
         schedules = {channel.name: schedule_of(channel) for channel in stored}
         if self.alpha_sdpo:
             schedules[SDPO] = scheduled(self.alpha_sdpo, self._sdpo.schedule)
@@ -153,6 +154,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         scored = self._scored
         if self._prompts:
             generated, scored = self._refilled(self._prompts, generated, scored)
+        if self._imitates:
+            generated["advantages"] = imitating(scored["rewards"], generated["advantages"])
         if self._samples_elsewhere:
             generated["old_per_token_logps"] = generated["sampling_per_token_logps"]
         if not self._looks_at_rollouts:
@@ -174,7 +177,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
 
     @property
     def _looks_at_rollouts(self) -> bool:
-        return bool(self.alpha_sdpo or self._prompts or self._samples)
+        return bool(self.alpha_sdpo or self._prompts or self._samples or self._imitates)
 
     def _refilled(
         self, prompts: PromptStream, generated: dict[str, Any], scored: dict[str, Any]
@@ -373,6 +376,13 @@ class ComposerReplicationTrainer(GRPOTrainer):
         return PromptStream(
             self.train_dataset, self.args.seed, self.accelerator.process_index, self.accelerator.num_processes
         )
+
+
+def imitating(rewards: Sequence[float], advantages_B: Tensor) -> Tensor:
+    """The policy gradient of these is that of the likelihood of the accepted rollouts: on its own samples the ratio is
+    1. As large as if the step had no others; without any, 0."""
+    accepted_B = advantages_B.new_tensor(rewards) >= 1
+    return accepted_B / accepted_B.float().mean().clamp(min=1 / len(rewards))
 
 
 def _hints_of(sites: Sequence[Sequence[OnlineSite]]) -> list[dict[int, str]]:

@@ -1,0 +1,219 @@
+"""The jobs of the queue. Each reads the tasks and earlier results and writes one file of JSON lines.
+
+Lines, by `line`: `run` (settings, costs, hashes of the adapters before and after), `step` (one per optimiser step),
+`alarm`, and `task` (each measured task with all its attempts: the reward of each, and whether it is the full one).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from memory import Bare, likeness
+from plan import Plan, RunName
+from transformers import TrainerCallback
+
+from composer_replication.config import Config
+from composer_replication.environments.code.environment import CodeEnvironment
+from composer_replication.environments.code.tasks.store import read_tasks
+from composer_replication.environments.code.tasks.task import AskedTask
+from composer_replication.environments.protocol import TRAIN
+from composer_replication.errors import RecomposeError
+from composer_replication.progress import Silent
+from composer_replication.training.backends.trl.checkpoints import latest
+from composer_replication.training.metrics import StepLines
+from composer_replication.training.models.loading import Policy, load_policy
+from composer_replication.training.rollouts.playing import play_tasks
+from composer_replication.training.train import train
+from shared.result_lines import write_result
+
+KEPT = (
+    "step", "wall_s", "reward", "reward_std", "frac_reward_zero_std", "entropy", "grad_norm", "loss", "num_tokens",
+    "completions/mean_length", "channel/policy", "channel/sdpo", "gradient/policy", "gradient/sdpo",
+    "gradient/sdpo_factor", "gradient/cosine_policy_sdpo", "sdpo/sites", "sdpo/sites_per_rollout",
+    "sdpo/divergence", "sdpo/dropped/favoured", "rollout/seconds", "rollout/environment_share",
+)  # fmt: skip
+KEPT_GROUPS = ("verifier/", "monitor/")
+FIRST_DRAW = {"start": 1_000, "before": 2_000, "memory": 3_000, "segment": 4_000}
+"""Seeds of attempts, so that no two kinds of measurement share their draws."""
+WITHOUT_A_LABEL = "none"
+
+
+def measure_start(plan: Plan, tasks: Sequence[Path], part: int, result: Path) -> None:
+    """Some attempts of the untrained model at every task of every repository."""
+    environment = opened(plan, plan.config(), tasks)
+    asked = [task for split in (TRAIN, "heldout") for task in environment.tasks(split)]
+    samples = plan.raw["measuring"]["start_samples"]
+    _measured_start(plan, environment, asked, samples, FIRST_DRAW["start"] + part, result)
+
+
+def measure_before(plan: Plan, tasks: Sequence[Path], result: Path) -> None:
+    """What the runs are compared with: other draws than those that chose the tasks."""
+    environment = opened(plan, plan.config(), tasks)
+    asked = [task for task in environment.tasks("heldout") if plan.side(task.labels["repository"]) == "test"]
+    samples = plan.raw["measuring"]["before_samples"]
+    _measured_start(plan, environment, asked, samples, FIRST_DRAW["before"], result)
+
+
+def measure_memory(plan: Plan, tasks: Sequence[Path], result: Path) -> None:
+    """The model's own completion with no statement: how near it comes to the solution that it may have read."""
+    config = plan.config()
+    environment = opened(plan, config, tasks, kind=Bare)
+    asked = [task for split in (TRAIN, "heldout") for task in environment.tasks(split)]
+    samples = plan.raw["measuring"]["memory_samples"]
+    _measured_start(plan, environment, asked, samples, FIRST_DRAW["memory"], result, with_likeness=True)
+
+
+def _measured_start(
+    plan: Plan,
+    environment: CodeEnvironment,
+    asked: Sequence[AskedTask],
+    samples: int,
+    draw: int,
+    result: Path,
+    with_likeness: bool = False,
+) -> None:
+    began, config = time.monotonic(), plan.config()
+    policy = loaded(config, environment)
+    lines = outcomes(policy, environment, config, asked, samples, draw, with_likeness)
+    about = {
+        "line": "run",
+        "config": config.model_dump(mode="json"),
+        "samples": samples,
+        "left_out": environment.left_out,
+    }
+    write_result(result, [{**about, **machine(), "seconds": time.monotonic() - began}, *lines])
+
+
+def run_segment(plan: Plan, run: RunName, last: int, tasks: Sequence[Path], state: Path, result: Path) -> None:
+    """Train from the checkpoint that the segment before left in `state`, a folder `training`, and leave one there."""
+    began, config = time.monotonic(), plan.config(run)
+    environment = opened(plan, config, tasks, plan.band("train"))
+    policy = loaded(config, environment)
+    before, ready = adapters_hash(state), time.monotonic()
+    stopped = None
+    try:
+        train(policy, config, environment, [], state, Silent(), [StopsAt(last)])
+    except RecomposeError as error:  # a watchdog ended it: what it has learnt so far is its result
+        stopped = str(error)
+    trained = time.monotonic()
+    policy.model.eval()
+    measured = opened(plan, config, tasks)
+    chosen, samples = measured_tasks(plan, run, last, measured)
+    found = outcomes(policy, measured, config, chosen, samples, FIRST_DRAW["segment"] + last)
+    first = last - plan.raw["segment_steps"]
+    steps = [
+        line for line in StepLines(state / "metrics.jsonl").read() if first < line["step"] <= last and "reward" in line
+    ]
+    about = {
+        "line": "run", "arm": run.arm, "seed": run.seed, "rate": config.training.learning_rate, "last_step": last,
+        "config": config.model_dump(mode="json"), "train_task_ids": plan.band("train"), "adapters_before": before,
+        "adapters_after": adapters_hash(state), "stopped": stopped, **machine(), "load_s": ready - began,
+        "train_s": trained - ready, "measure_s": time.monotonic() - trained,
+    }  # fmt: skip
+    alarms = ({"line": "alarm", **line} for line in StepLines(state / "alarms.jsonl").read())
+    write_result(result, [about, *map(step_line, steps), *alarms, *found])
+    for folder in ("samples", "adapters"):
+        shutil.rmtree(state / folder, ignore_errors=True)
+
+
+def measured_tasks(plan: Plan, run: RunName, step: int, environment: CodeEnvironment) -> tuple[list[AskedTask], int]:
+    """At the end of a run every test task; on the way those of the band; of a tuning run those of validation."""
+    measuring = plan.raw["measuring"]
+    if run.rate is not None:
+        is_end, ids = step == plan.steps_of(run)[-1], plan.band("validation")
+        return [environment.task(task) for task in ids] if is_end else [], plan.raw["tuning"]["samples"]
+    if step < plan.steps_of(run)[-1]:
+        return [environment.task(task) for task in plan.band("test")], measuring["way_samples"]
+    every = environment.tasks("heldout")
+    return [task for task in every if plan.side(task.labels["repository"]) == "test"], measuring["end_samples"]
+
+
+def outcomes(
+    policy: Policy,
+    environment: CodeEnvironment,
+    config: Config,
+    asked: Sequence[AskedTask],
+    samples: int,
+    draw: int,
+    with_likeness: bool = False,
+) -> list[dict[str, Any]]:
+    generator = torch.Generator(device=policy.model.device).manual_seed(draw)
+    wanted = [task for task in asked for _ in range(samples)]
+    temperature = config.training.temperature
+    played = play_tasks(policy, environment, config, wanted, temperature=temperature, generator=generator)
+    more: Callable[[Sequence[Any]], dict[str, Any]] = getattr(environment, "measured", lambda episodes: {})
+    lines: list[dict[str, Any]] = []
+    for number, task in enumerate(asked):
+        own = played[number * samples : (number + 1) * samples]
+        line = {
+            "line": "task",
+            "task_id": task.task_id,
+            "name": task.folder.folder.name,
+            **{label: task.labels.get(label, WITHOUT_A_LABEL) for label in ("repository", "generator", "difficulty")},
+            "covered": bool(environment.covering(task)),
+            "rewards": [one.reward for one in own],
+            "passed": [int(one.reward >= 1) for one in own],
+            "tokens": [len(one.completion_ids) for one in own],
+        }
+        if with_likeness:
+            said = [next((turn.text for turn in one.turns), "") for one in own]
+            line["likeness"] = [likeness(task.folder, text) for text in said]
+        lines.append(line | more([one.episode for one in own]))
+    return lines
+
+
+class StopsAt(TrainerCallback):
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        control.should_training_stop = control.should_training_stop or state.global_step >= self._step
+
+
+def opened(
+    plan: Plan,
+    config: Config,
+    tasks: Sequence[Path],
+    ids: Sequence[str] | None = None,
+    kind: type[CodeEnvironment] | None = None,
+) -> CodeEnvironment:
+    """With the tasks that are named, or with all of them."""
+    module, _, name = plan.raw["environment"].partition(":")
+    make = kind or getattr(importlib.import_module(module), name)
+    folders = [task for folder in tasks for task in read_tasks(folder)]
+    known = {task.code_task.repository for task in folders}
+    wanted = [task for task in folders if ids is None or task.code_task.task.task_id in set(ids)]
+    held_out = [] if ids is not None else [name for name in plan.heldout if name in known]
+    changes = {"heldout_repositories": tuple(held_out), "heldout_share": 0.0}
+    return make(wanted, config.environment.model_copy(update=changes))
+
+
+def loaded(config: Config, environment: CodeEnvironment) -> Policy:
+    return load_policy(config.model.name, environment, config.seed, config.hardware.weights)
+
+
+def adapters_hash(state: Path) -> str | None:
+    checkpoint = latest(state / "scratch")
+    if checkpoint is None:
+        return None
+    return hashlib.sha256((checkpoint / "adapter_model.safetensors").read_bytes()).hexdigest()
+
+
+def step_line(line: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in line.items() if key in KEPT or key.startswith(KEPT_GROUPS)}
+    return {"line": "step", **kept}
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "torch": torch.__version__,
+        "peak_bytes": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None,
+    }

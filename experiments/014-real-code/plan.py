@@ -1,0 +1,156 @@
+"""The plan as data: which jobs there are, in which order, and the settings of each run. Reads plan.toml and results."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from composer_replication.config import Config
+from composer_replication.evaluation.metrics import pass_at_k
+from shared.queue import Job
+from shared.result_lines import SUFFIX, read_result
+
+HERE = Path(__file__).parent
+START, BEFORE, MEMORY, TUNE = "start", "before", "memory", "tune-"
+
+
+class RunName(NamedTuple):
+    """`grpo-501`, or `tune-grpo-1e-04-500`."""
+
+    arm: str
+    seed: int
+    rate: float | None
+    """None: the one that tuning chose."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.arm}-{self.seed}" if self.rate is None else f"{TUNE}{self.arm}-{self.rate:.0e}-{self.seed}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    raw: Mapping[str, Any]
+    results: Path
+
+    def runs(self) -> list[RunName]:
+        """Tuning first, since the others wait for it; then seed by seed, so that what is done can be compared."""
+        tuning = self.raw.get("tuning")
+        tuned = (
+            [RunName(arm, tuning["seed"], rate) for arm in tuning["arms"] for rate in tuning["rates"]] if tuning else []
+        )
+        return tuned + [RunName(arm, seed, None) for seed in self.raw["seeds"] for arm in self.raw["arms"]]
+
+    def steps_of(self, run: RunName) -> list[int]:
+        """At which its segments end."""
+        last = self.raw["base"]["training"]["steps"] if run.rate is None else self.raw["tuning"]["steps"]
+        return list(range(self.raw["segment_steps"], last + 1, self.raw["segment_steps"]))
+
+    def jobs(self, patterns: Sequence[str] = ("*",)) -> list[Job]:
+        seconds, measuring = self.raw["seconds"], self.raw["measuring"]
+        starts = [f"{START}-{part}" for part in range(measuring["start_parts"])]
+        jobs = [Job(name, self.file(name), seconds["start"]) for name in starts]
+        jobs += [
+            Job(name, self.file(name), seconds[name], tuple(starts)) for name in (BEFORE, MEMORY) if name in seconds
+        ]
+        tuned = tuple(f"{run.name}@{self.steps_of(run)[-1]}" for run in self.runs() if run.rate is not None)
+        for run in self.runs():
+            before = tuple(starts) if run.rate is not None else (*starts, *tuned)
+            for step in (steps := self.steps_of(run)):
+                name, takes = f"{run.name}@{step}", "last_segment" if step == steps[-1] else "segment"
+                jobs.append(Job(name, self.file(name), seconds[takes], before))
+                before = (name,)
+        wanted = {job.name for job in jobs if any(fnmatch(job.name, pattern) for pattern in patterns)}
+        while more := {need for job in jobs if job.name in wanted for need in job.needs} - wanted:
+            wanted |= more
+        return [job for job in jobs if job.name in wanted]
+
+    def run_of(self, job: str) -> tuple[RunName, int]:
+        name, _, step = job.rpartition("@")
+        return next(run for run in self.runs() if run.name == name), int(step)
+
+    def file(self, name: str) -> Path:
+        return self.results / f"{name}{SUFFIX}"
+
+    def config(self, run: RunName | None = None) -> Config:
+        if run is None:
+            return Config.model_validate(self.raw["base"])
+        arm = self.raw["arms"][run.arm]
+        own = {key: value for key, value in arm.items() if key != "rate_of"}
+        settings = merged(self.raw["base"], own, {"seed": run.seed})
+        if "tuning" in self.raw:
+            rate = run.rate or self.tuned_rate(arm.get("rate_of", run.arm))
+            settings = merged(settings, {"training": {"learning_rate": rate}})
+        return Config.model_validate(settings)
+
+    def tuned_rate(self, arm: str) -> float:
+        """Of three the one with the highest pass@1 on the validation repositories; of equal ones the lowest."""
+        tuning = self.raw["tuning"]
+        runs = [RunName(arm, tuning["seed"], rate) for rate in sorted(tuning["rates"])]
+        return max(runs, key=lambda run: self._validated(run)).rate or 0.0
+
+    def _validated(self, run: RunName) -> float:
+        lines = read_result(self.file(f"{run.name}@{self.steps_of(run)[-1]}"))
+        return round(fmean(fmean(line["passed"]) for line in lines if line["line"] == "task"), 6)
+
+    def start_rates(self) -> dict[str, StartRate]:
+        """Of every task, over all parts of the start."""
+        found: dict[str, StartRate] = {}
+        for part in range(self.raw["measuring"]["start_parts"]):
+            for line in read_result(self.file(f"{START}-{part}")):
+                if line["line"] == "task":
+                    sofar = found.get(line["task_id"], StartRate(line["repository"], 0, 0, line["covered"]))
+                    passed, tries = sofar.passed + sum(line["passed"]), sofar.tries + len(line["passed"])
+                    found[line["task_id"]] = sofar._replace(passed=passed, tries=tries)
+        return found
+
+    def band(self, side: str) -> list[str]:
+        """Ids of the tasks of `train`, `validation` or `test` in the band. Where there are too few, those above it with
+        a pass rate of at most a half follow, the nearest first."""
+        low, high = self.raw["band"]
+        rates = {task: rate for task, rate in self.start_rates().items() if self.side(rate.repository) == side}
+        inside = sorted(task for task, rate in rates.items() if low <= rate.pass_at_8 <= high)
+        above = [task for task, rate in rates.items() if rate.pass_at_8 > high and 2 * rate.passed <= rate.tries]
+        above.sort(key=lambda task: (rates[task].pass_at_8, task))
+        return inside + above[: max(0, self.raw["fewest"][side] - len(inside))]
+
+    def side(self, repository: str) -> str:
+        sides = self.raw["repositories"]
+        return next((side for side in ("test", "validation") if repository in sides[side]), "train")
+
+    @property
+    def heldout(self) -> list[str]:
+        return [name for side in self.raw["repositories"].values() for name in side]
+
+
+class StartRate(NamedTuple):
+    repository: str
+    passed: int
+    tries: int
+    covered: bool
+    """Whether a visible test runs what is asked for, so that there is feedback beyond syntax."""
+
+    @property
+    def pass_at_8(self) -> float:
+        return pass_at_k(self.passed, self.tries, 8)
+
+    def stratum(self, band: Sequence[float]) -> str:
+        """By the start: what it never or hardly solves, what it sometimes solves, and what it mostly solves."""
+        return "hard" if self.pass_at_8 < band[0] else "middle" if self.pass_at_8 <= band[1] else "easy"
+
+
+def read_plan(path: Path, results: Path) -> Plan:
+    return Plan(tomllib.loads(path.read_text(encoding="utf-8")), results)
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Later layers win; sections are merged key by key."""
+    result: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            result[key] = merged(result.get(key, {}), value) if isinstance(value, Mapping) else value
+    return result

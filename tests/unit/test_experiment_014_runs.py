@@ -1,0 +1,175 @@
+"""The runner of experiment 014: segments that travel, what is measured, and what the band is. A small random model."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from composer_replication.environments.code.grading.grader import GradingProcesses
+from composer_replication.environments.code.tasks.task import Grade
+from composer_replication.training.models.loading import Policy
+from composer_replication.training.models.tokens import ChatTokens
+from shared.result_lines import read_result, write_result
+from tests.hacks.sample_task import SPANS, SPANS_GOLD, code_task, write_sample_task
+from tests.unit.test_code_environment import STATEMENT
+
+EXPERIMENT = Path(__file__).parents[2] / "experiments" / "014-real-code"
+MODULES = ("arm", "carry", "memory", "plan", "run")
+
+
+@pytest.fixture(scope="module")
+def code():
+    """The experiment's own modules, whose names other experiments have too."""
+    sys.path.insert(0, str(EXPERIMENT))
+    kept = {name: sys.modules.pop(name, None) for name in MODULES}
+    yield {name: importlib.import_module(name) for name in MODULES}
+    sys.path.remove(str(EXPERIMENT))
+    for name, module in kept.items():
+        sys.modules.pop(name, None)
+        if module:
+            sys.modules[name] = module
+
+
+@pytest.fixture
+def policy(chatml_tokenizer, make_model):
+    def made(*asked):
+        tokens = ChatTokens(chatml_tokenizer("<|pad|>"))
+        model = make_model(len(tokens.tokenizer))
+        model.config.max_position_embeddings = 1 << 14
+        return Policy("random", model, tokens)
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory):
+    folder, known = tmp_path_factory.mktemp("pool"), code_task().task
+    for repository in ("one", "two", "inflection"):
+        changes = {"task_id": f"task-{repository}", "statement": f"{STATEMENT}\nThis is {repository}."}
+        place = folder / repository / "tasks" / "only"
+        write_sample_task(place, task=known.model_copy(update=changes), repository=repository)
+        (folder / repository / "manifest.json").write_text("{}")
+    return sorted(folder.iterdir())
+
+
+@pytest.fixture
+def plan(code, policy, monkeypatch):
+    monkeypatch.setattr(code["arm"], "loaded", policy)
+    monkeypatch.setattr(
+        GradingProcesses, "grade", lambda self, task, handed, backend: Grade(
+            float(handed.written.get(SPANS) == SPANS_GOLD.encode()), (), (), ()
+        )
+    )  # fmt: skip
+
+    def made(results):
+        raw = tomllib.loads((EXPERIMENT / "plan.toml").read_text())
+        raw |= {"segment_steps": 2, "seeds": [501]}
+        raw["base"]["training"] |= {
+            "steps": 4, "prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 6, "checkpoint_every": 2,
+        }  # fmt: skip
+        raw["base"]["hardware"] = {"lora_rank": 2, "rollouts_per_device": 2}
+        raw["base"]["environment"] |= {"completion_tokens": 64, "concurrency": 2}
+        raw["measuring"] |= {"end_samples": 1, "way_samples": 1, "start_parts": 1}
+        raw["tuning"] |= {"arms": [], "rates": []}
+        for arm in raw["arms"].values():
+            arm["training"] = {"learning_rate": 1e-2}
+        raw.pop("tuning")
+        found = code["plan"].Plan(raw, results)
+        rates = {"one": 2, "two": 3, "inflection": 3}
+        lines = [
+            {"line": "task", "task_id": f"task-{name}", "repository": name, "covered": True,
+             "passed": [1] * solved + [0] * (32 - solved)}
+            for name, solved in rates.items()
+        ]  # fmt: skip
+        write_result(found.file("start-0"), lines)
+        return found
+
+    return made
+
+
+def weights(state):
+    from safetensors.torch import load_file
+
+    (last,) = sorted(state.glob("scratch/checkpoint-4"))
+    return {name: tensor.tolist() for name, tensor in load_file(last / "adapter_model.safetensors").items()}
+
+
+def test_a_run_goes_on_elsewhere_to_the_same_bits(code, plan, tasks, tmp_path):
+    arm, run_of = code["arm"], code["run"]
+    here, there, straight = (plan(tmp_path / name / "results") for name in ("here", "there", "straight"))
+    (run,) = [run for run in here.runs() if run.arm == "sdpo"]
+    states = {name: run_of.state_of(tmp_path / name, run.name) for name in ("here", "there", "straight")}
+    arm.run_segment(here, run, 2, tasks, states["here"], here.file("sdpo-501@2"))
+    assert code["carry"].pack(here, tmp_path / "here", tmp_path, piece_mib=1) == 1
+    with (tmp_path / "state.000").open("rb") as packed:
+        names = subprocess.run(["tar", "-xvf", "-", "-C", str(tmp_path / "there")], stdin=packed, capture_output=True)
+    assert b"optimizer.pt" in names.stdout and b"tokenizer" not in names.stdout
+    arm.run_segment(there, run, 4, tasks, states["there"], there.file("sdpo-501@4"))
+    arm.run_segment(straight, run, 4, tasks, states["straight"], straight.file("sdpo-501@4"))
+    assert weights(states["there"]) == weights(states["straight"])
+    first, second = (next(iter(read_result(each))) for each in (here.file("sdpo-501@2"), there.file("sdpo-501@4")))
+    assert first["adapters_before"] is None and first["adapters_after"] == second["adapters_before"]
+    lines = list(read_result(there.file("sdpo-501@4")))
+    assert [line["step"] for line in lines if line["line"] == "step"] == [3, 4]
+    assert all(line["channel/sdpo"] > 0 for line in lines if line["line"] == "step")
+    (measured,) = [line for line in lines if line["line"] == "task"]
+    assert measured["repository"] == "inflection" and len(measured["passed"]) == 1 and measured["covered"]
+
+
+def test_a_run_whose_state_is_gone_begins_anew(code, plan, tmp_path):
+    here = plan(tmp_path / "results")
+    for name in ("grpo-501@2", "sham-501@2", "sham-501@4"):
+        write_result(here.file(name), [])
+    code["run"].begin_anew(here, tmp_path / "work")
+    assert not here.file("grpo-501@2").exists() and here.file("sham-501@4").exists()
+    assert len(list((tmp_path / "results" / "orphans").iterdir())) == 1
+
+
+def test_the_band_is_of_the_start_and_of_one_side(plan, tmp_path):
+    here = plan(tmp_path)
+    assert here.band("train") == ["task-one", "task-two"] and here.band("test") == ["task-inflection"]
+    write_result(
+        here.file("start-0"),
+        [
+            {"line": "task", "task_id": name, "repository": name, "covered": True,
+             "passed": [1] * solved + [0] * (32 - solved)}
+            for name, solved in {"never": 0, "seldom": 1, "half": 16, "often": 8, "mostly": 17}.items()
+        ],
+    )  # fmt: skip
+    assert here.band("train") == ["seldom", "often", "half"]
+
+
+def test_a_definition_from_memory_is_asked_without_a_statement(code, tasks):
+    bare = code["arm"].read_tasks(tasks[0])[0]
+    memory = code["memory"]
+    _, asked = memory.Bare([bare], _definition()).task(bare.code_task.task.task_id).messages
+    assert "def merge(spans):" in asked["content"] and "smallest list" not in asked["content"]
+    gold = SPANS_GOLD[SPANS_GOLD.index("def merge") :]
+    assert memory.likeness(bare, f"```python\n{gold}\n```") == 1.0 and memory.likeness(bare, "no") == 0.0
+    other = "```python\ndef merge(spans):\n    return spans\n\n\ndef gaps(spans):\n    return None\n```"
+    assert 0.0 < memory.likeness(bare, other) < 0.6
+
+
+def _definition():
+    from composer_replication.config import EnvironmentConfig
+
+    return EnvironmentConfig(name="code", answer="definition", heldout_share=0.0)
+
+
+def test_every_job_of_the_plan_can_be_configured(code, tmp_path):
+    whole = code["plan"].read_plan(EXPERIMENT / "plan.toml", tmp_path)
+    jobs = whole.jobs()
+    assert len([job for job in jobs if "@30" in job.name]) == 16 and all(job.seconds < 540 for job in jobs)
+    for run in whole.runs():
+        if run.rate is not None:
+            step = whole.steps_of(run)[-1]
+            passed = [int(run.rate == 1e-4)] if run.arm == "sdpo" else [0]
+            write_result(whole.file(f"{run.name}@{step}"), [{"line": "task", "passed": passed}])
+    assert {arm: whole.tuned_rate(arm) for arm in ("grpo", "sdpo")} == {"grpo": 5e-5, "sdpo": 1e-4}
+    rates = {run.arm: whole.config(run).training.learning_rate for run in whole.runs() if run.rate is None}
+    assert rates == {"grpo": 5e-5, "sdpo": 1e-4, "sham": 1e-4, "imitation": 5e-5}
