@@ -12,13 +12,17 @@ export HF_HUB_OFFLINE ?= 1
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: quickstart test browser engines engines-tinker engines-verl engines-diloco engines-monarch viewer faults benchmarks lint types structure experiment-000 clean
+.PHONY: quickstart test docs browser engines engines-tinker engines-verl engines-diloco engines-monarch viewer faults benchmarks lint types structure experiment-000 clean
 
 quickstart: .venv/train-installed
 	$(BIN)/recompose quickstart
 
 test: .venv/dev-installed .venv-verifiers/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# All pages and the API reference, to read without a network: build/docs/README.html.
+docs: .venv/dev-installed
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs . build/docs
 
 # The viewer's page in a real Chromium.
 browser: .venv/browser-installed

@@ -28,7 +28,8 @@ def export(
     json: Json = False,
 ) -> None:
     """Write the records of RUN as Parquet tables: traces, turns, calls, sites, hints, replies, pairs, and why there is
-    no hint or no pair. docs/tables.md has the columns, docs/queries.md questions to ask. Datasets for trainers: `recompose pair`.
+    no hint or no pair. docs/tables.md has the columns, docs/queries.md has questions. Datasets for trainers: `recompose
+    pair`.
     """
     if (parquet is None) == (prime_rl is None):
         raise UsageError("what is to be exported?", "give --parquet DIR or --prime-rl FILE")

@@ -1,0 +1,49 @@
+"""Sphinx: the Markdown of this repository and the API reference as one site that needs no network. `make docs`."""
+
+import composer_replication.config  # noqa: F401  before autodoc, which loads modules in a way of its own
+
+SECTIONS = {
+    "Start": [
+        *("docs/quickstart", "docs/your-sessions", "docs/your-repository", "docs/from-python"),
+        *("docs/reference", "docs/glossary"),
+    ],
+    "Pages": ["docs/[!s]*", "docs/s*", "docs/engines/*"],
+    "Runs that were made": ["docs/results", "experiments/*/README", "experiments/*", "recipes/README", "recipes/*/README"],
+    "Inside": ["CONTRIBUTING", "SECURITY", "CHANGELOG", "design/*", "benchmarks/README"],
+    "Raw": ["experiments/*/*", "experiments/*/results/*", "tests/golden/templates/SOURCES"],
+}
+
+project = "composer-replication"
+html_title = project
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+source_suffix = {".md": "markdown"}
+root_doc = "README"
+include_patterns = [
+    *("*.md", "docs/**.md", "design/*.md", "recipes/**.md", "experiments/**.md"),
+    *("benchmarks/README.md", "tests/golden/templates/SOURCES.md"),
+]
+html_theme = "furo"
+myst_heading_anchors = 4
+autodoc_typehints = "none"
+autodoc_default_options = {"show-inheritance": True}
+autodoc_inherit_docstrings = False
+default_role = "code"
+suppress_warnings = ["misc.highlighting_failure"]  # shell lines with JSON in them
+
+
+def add_contents(app, name, source):
+    """The README is the first page; on GitHub it needs no table of contents."""
+    if name == root_doc:
+        for title, pages in SECTIONS.items():
+            entries = "\n".join(f"/{page}" for page in pages)
+            source[0] += f"\n```{{toctree}}\n:hidden:\n:glob:\n:caption: {title}\n\n{entries}\n```\n"
+
+
+def plain_bars(app, what, name, obj, options, lines):
+    """In docstrings `|` is a bar and not reStructuredText."""
+    lines[:] = [line.replace("|", "\\|") for line in lines]
+
+
+def setup(app):
+    app.connect("source-read", add_contents)
+    app.connect("autodoc-process-docstring", plain_bars)
