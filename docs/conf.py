@@ -39,11 +39,17 @@ def add_contents(app, name, source):
             source[0] += f"\n```{{toctree}}\n:hidden:\n:glob:\n:caption: {title}\n\n{entries}\n```\n"
 
 
-def plain_bars(app, what, name, obj, options, lines):
-    """In docstrings `|` is a bar and not reStructuredText."""
-    lines[:] = [line.replace("|", "\\|") for line in lines]
+def as_markdown(app, what, name, obj, options, lines):
+    """Docstrings are close to Markdown: `|` is a bar, and what is indented stands as it is."""
+    told, inside = [], False
+    for line in lines:
+        begins = line.startswith("    ") and not inside and not (told and told[-1].strip())
+        told += ["::", ""] if begins else []
+        inside = begins or (inside and (not line.strip() or line.startswith("    ")))
+        told.append(line if inside else line.replace("|", "\\|"))
+    lines[:] = told
 
 
 def setup(app):
     app.connect("source-read", add_contents)
-    app.connect("autodoc-process-docstring", plain_bars)
+    app.connect("autodoc-process-docstring", as_markdown)
