@@ -8,7 +8,13 @@ SECTIONS = {
         *("docs/reference", "docs/glossary"),
     ],
     "Pages": ["docs/[!s]*", "docs/s*", "docs/engines/*"],
-    "Runs that were made": ["docs/results", "experiments/*/README", "experiments/*", "recipes/README", "recipes/*/README"],
+    "Runs that were made": [
+        "docs/results",
+        "experiments/*/README",
+        "experiments/*",
+        "recipes/README",
+        "recipes/*/README",
+    ],
     "Inside": ["CONTRIBUTING", "SECURITY", "CHANGELOG", "design/*", "benchmarks/README"],
     "Raw": ["experiments/*/*", "experiments/*/results/*", "tests/golden/templates/SOURCES"],
 }
