@@ -16,7 +16,12 @@ SECTIONS = {
         "recipes/*/README",
     ],
     "Inside": ["CONTRIBUTING", "SECURITY", "CHANGELOG", "design/*", "benchmarks/README"],
-    "Raw": ["experiments/*/*", "experiments/*/results/*", "tests/golden/templates/SOURCES"],
+    "Raw": [
+        "experiments/*/*",
+        "experiments/*/results/*",
+        "experiments/*/results/*/*",
+        "tests/golden/templates/SOURCES",
+    ],
 }
 
 project = "composer-replication"
@@ -35,7 +40,7 @@ autodoc_default_options = {"show-inheritance": True}
 autodoc_inherit_docstrings = False
 default_role = "code"
 # Shell lines with JSON in them; tables of raw results, which have no title.
-suppress_warnings = ["misc.highlighting_failure", "toc.no_title"]
+suppress_warnings = ["misc.highlighting_failure", "toc.no_title", "myst.header"]
 
 
 def add_contents(app, name, source):
