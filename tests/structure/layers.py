@@ -46,8 +46,8 @@ MAY_IMPORT = {
         "training",
     ),
     "stages": (
-        *FOUNDATION, "ingestion", "sites", "hints", "replay", "pairs", "llm", "environments", "monitor", "training",
-        "evaluation",
+        *FOUNDATION, "redaction", "ingestion", "sites", "hints", "replay", "pairs", "llm", "environments", "monitor",
+        "training", "evaluation",
     ),
     "viewer": (*FOUNDATION, "redaction", "ingestion", "llm", "pairs", "evaluation"),
 }  # fmt: skip

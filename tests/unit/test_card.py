@@ -11,6 +11,7 @@ from composer_replication.config import Config, ReplayConfig, TrainingConfig
 from composer_replication.evaluation.compare import TaskOutcome
 from composer_replication.evaluation.model_card import model_card
 from composer_replication.evaluation.sessions import TurnMeasure
+from composer_replication.evaluation.summary import report_data
 from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.origin import made_with
 from composer_replication.runs import Run
@@ -21,7 +22,7 @@ from .test_degenerate import reply
 from .test_replay import failed_trace
 
 MACHINE = {"device": "CPU, 2 threads", "system": "Linux x86_64, Python 3.11.7", "torch": "2.13.0", "trl": "1.16.0"}
-COUNTS = {"backend": "trl", "stored_traces": 3, "sources": {"codex": 3}, "hinted_sites": 4, "pairs": 0}
+COUNTS = {"backend": "trl", "stored_traces": 3, "sources": {"codex": 3}, "hinted_sites": 4, "pairs": 0, "steps": 2}
 
 
 def step(number: int, **changes) -> TrainingStep:
@@ -61,12 +62,15 @@ def test_a_channel_that_never_had_a_loss_is_not_named(run_of):
 def test_a_channel_that_had_one_is(run_of):
     config = Config(channels=(GrpoSettings(), SdpoSettings()))
     learnt = (step(1, channels={"sdpo": 0.0}, flat_groups=1.0, policy=0.0), step(2, channels={"sdpo": 0.2}, policy=0.0))
-    assert "with GRPO + 0.1 · SDPO in" in model_card(run_of(config, learnt))
+    card = model_card(run_of(config, learnt))
+    assert "with GRPO + 0.1 · SDPO in" in card and "learnt nothing" not in card
 
 
 def test_flat_groups_taught_nothing(run_of):
     flat = [step(n, channels={"sdpo": 0.2}, flat_groups=1.0, policy=0.0) for n in (1, 2)]
-    assert "with 0.1 · SDPO in" in model_card(run_of(Config(), flat))
+    card = model_card(run_of(Config(), flat))
+    assert "with GRPO + 0.1 · SDPO in" in card
+    assert "GRPO learnt nothing: in every step all groups ended alike." in card
 
 
 def test_without_rollouts_no_environment_is_named(run_of):
@@ -93,7 +97,7 @@ def test_teachers_are_those_that_answered(run_of, simulated):
 
 
 def test_what_was_measured_stands_there_with_its_environment(run_of):
-    run = run_of()
+    run = run_of(hinted_sites=0, machine=MACHINE, degenerate=[{"sentence": "all alike"}])
     outcomes = [
         TaskOutcome(task_id=str(n), split="heldout", phase=phase, reward=float(n < solved), turns=1, errors=())
         for phase, solved in (("before", 2), ("after", 6))
@@ -107,6 +111,11 @@ def test_what_was_measured_stands_there_with_its_environment(run_of):
         for n in range(3)
     ]
     run.stage("sessions").finish(measures, {"sessions": 3}, [], time.monotonic())
+    data = report_data(run)
+    assert data.environment == "code" and "Measured in the environment code" in data.notes[0]
+    assert "Trained anyway on degenerate data: all alike." in data.notes
+    assert any(note.startswith("Seed 0 on CPU, 2 threads, torch 2.13.0. The same seed") for note in data.notes)
+    assert not any("simulated" in note for note in data.notes), "the config says so, and nobody was asked"
     card = model_card(run)
     assert "Held-out success in the code environment" in card
     assert "| Held-out tasks | 0.250 | 0.750 | +0.500 [" in card

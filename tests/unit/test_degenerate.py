@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
 from composer_replication.records import (
     Agreement,
+    ErrorSite,
     Hint,
     PreferencePair,
     TeacherReply,
@@ -24,7 +26,7 @@ from composer_replication.records import (
     canonical_call,
     content_id,
 )
-from composer_replication.runs import Run, write_records
+from composer_replication.runs import Run, read_records, write_records
 from composer_replication.sites import find_sites
 from composer_replication.stages.degenerate import degenerate, refuse_degenerate
 from composer_replication.stages.ingestion import ROLLOUT_TOKENS
@@ -161,17 +163,27 @@ def test_what_is_shown_of_a_text_cannot_drive_a_terminal():
     assert "\x1b" not in found.sentence and len(found.sentence) < 90
 
 
-def test_one_hint_for_every_site_is_a_habit_of_channel_two(tmp_path):
+def test_the_hints_of_real_sessions_are_no_habit():
+    kept = Path(__file__).parents[2] / "experiments" / "007-real-traces" / "results" / "hints.jsonl.zst"
+    texts = [hint.text for hint in read_records(kept, Hint)]
+    assert len(texts) > 100 and most_common("one_hint", texts, "") == []
+
+
+@pytest.mark.parametrize(("kinds", "found"), [(2, ["one_hint"]), (1, [])])
+def test_one_hint_for_several_kinds_of_error_is_a_habit_of_channel_two(tmp_path, kinds, found):
     offline = CONFIG.model_copy(update={"training": TrainingConfig(rollouts=False)})
     run = run_of(tmp_path / "run", lambda n: f"ls {n}", offline)
+    sites = run.stage("sites").read(ErrorSite)
+    chosen = sorted({site.error_kind for site in sites})[:kinds]
     hints = [
-        Hint(hint_id=content_id(n), site_id=str(n), text="Think.", sham_text="Look.", layer="judge", leak_level="L0",
-             tokens=2)
-        for n in range(FEWEST)
+        Hint(hint_id=content_id(n), site_id=site.site_id, text="Think.", sham_text="Look.", layer="judge",
+             leak_level="L0", tokens=2)
+        for n, site in enumerate(sites)
+        if site.error_kind in chosen
     ]  # fmt: skip
-    run.stage("hints").finish(hints, {"hints": FEWEST}, [run.stage("sites")], time.monotonic())
-    [found] = degenerate(run)
-    assert (found.name, found.share, found.n) == ("one_hint", 1.0, FEWEST)
+    assert len(hints) == kinds * FEWEST
+    run.stage("hints").finish(hints, {"hints": len(hints)}, [run.stage("sites")], time.monotonic())
+    assert names(degenerate(run)) == found
 
 
 @pytest.mark.parametrize(("second", "found"), [(0.0, ["no_advantage"]), (1.0, [])])

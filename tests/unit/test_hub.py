@@ -58,8 +58,12 @@ class Hub:
                 data = hub.offered.get(name)
                 hub.paths.append(self.path)
                 if data is None:
-                    siblings = [{"rfilename": name} for name in hub.offered]
-                    data = json.dumps({"id": "them/sessions", "sha": REVISION, "siblings": siblings}).encode()
+                    files = [
+                        {"type": "file", "path": name, "size": len(content), "oid": "0" * 40}
+                        for name, content in hub.offered.items()
+                    ]
+                    about = {"id": "them/sessions", "sha": REVISION, "siblings": []}
+                    data = json.dumps(files if "/tree/" in self.path else about).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(data)))
                 self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')

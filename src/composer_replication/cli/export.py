@@ -37,10 +37,10 @@ def export(
     json: Json = False,
 ) -> None:
     """Write the records of RUN as Parquet tables: traces, turns, calls, sites, hints, replies, pairs, and why there is
-    no hint or no pair. docs/tables.md has the columns, docs/queries.md has questions. Datasets for trainers: `recompose
-    pair`.
+    no hint or no pair. docs/tables.md has the columns, docs/queries.md questions to ask.
 
-    To the hub goes only what was searched for secrets and personal data; one finding stops all of it.
+    Datasets for trainers: `recompose pair`. To the hub goes only what was searched for secrets and personal data; one
+    finding stops all of it.
     """
     if sum(asked is not None for asked in (parquet, prime_rl, hub_model, hub_dataset)) != 1:
         choices = "--parquet DIR, --prime-rl FILE, --hub-model ID or --hub-dataset ID"

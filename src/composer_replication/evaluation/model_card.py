@@ -86,13 +86,13 @@ def _training(config: Config, trained: Mapping[str, Any], steps: Sequence[Traini
     where = f"in the {trained.get('environment') or config.environment.name} environment" if played else (
         "on stored traces alone"
     )  # fmt: skip
-    return f"Trained for {done} with {' + '.join(terms) or 'nothing'} {where}, seed {config.seed}."
+    flat = played and config.channel(GrpoSettings).weight and all(step.flat_groups == 1 for step in steps)
+    noted = " GRPO learnt nothing: in every step all groups ended alike." if flat else ""
+    return f"Trained for {done} with {' + '.join(terms)} {where}, seed {config.seed}.{noted}"
 
 
 def _is_idle(entry: ChannelSettings, trained: Mapping[str, Any], steps: Sequence[TrainingStep]) -> bool:
     """It had nothing to learn from, in any step."""
-    if isinstance(entry, GrpoSettings):
-        return all(step.policy == 0 and step.flat_groups in (None, 1.0) for step in steps)
     if isinstance(entry, SdpoSettings):
         return not any(step.channels.get("sdpo") for step in steps)
     return isinstance(entry, TrdpoSettings) and not trained["pairs"]

@@ -14,7 +14,7 @@ from composer_replication.records import Message, PreferencePair, Record, Teache
 from .card import style_gap
 
 FEWEST = 20
-"""Records below which nothing is said: ten corrections of one real session were all longer than the error."""
+"""Records below which nothing is said: ten corrections of one agent's real sessions were all longer than the error."""
 SAME = 0.8
 """Share of one action, or of one text, from which on it is a habit."""
 ONE_SIDED = 0.95

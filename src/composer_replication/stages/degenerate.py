@@ -9,7 +9,7 @@ from composer_replication.config import Config
 from composer_replication.errors import RecomposeError, quoted
 from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.pairs.degenerate import FEWEST, Degenerate, degenerate_pairs, most_common
-from composer_replication.records import Hint, PreferencePair, TeacherReply, Trace
+from composer_replication.records import ErrorSite, Hint, PreferencePair, TeacherReply, Trace
 from composer_replication.runs import Run
 
 from .ingestion import rollout_tokens
@@ -19,8 +19,7 @@ def degenerate(run: Run) -> list[Degenerate]:
     """Stages that are not there are not looked at."""
     found: list[Degenerate] = []
     if _learns_from_hints(run.config) and run.stage("hints").is_done:
-        texts = (hint.text for hint in run.stage("hints").stream(Hint))
-        found += most_common("one_hint", texts, "{count} of {n} sites have one hint")
+        found += _one_hint(run)
     others = [entry for entry in run.config.channels if not isinstance(entry, GrpoSettings | SdpoSettings)]
     if any(entry.weight for entry in others) and run.stage("pairs").is_done:
         replies = run.stage("replay").stream(TeacherReply) if run.stage("replay").is_done else ()
@@ -43,6 +42,18 @@ def told(found: Sequence[Degenerate]) -> str:
 def _learns_from_hints(config: Config) -> bool:
     sdpo = config.channel(SdpoSettings)
     return bool(sdpo.weight) and (sdpo.source == "stored" or not config.training.rollouts)
+
+
+def _one_hint(run: Run) -> list[Degenerate]:
+    """A template says one thing about one kind of error, and rightly so; a text for several kinds looks at none."""
+    kinds = {site.site_id: site.error_kind for site in run.stage("sites").stream(ErrorSite)}
+    said: dict[str, list[str]] = defaultdict(list)
+    for hint in run.stage("hints").stream(Hint):
+        said[hint.text].append(kinds[hint.site_id])
+    if not said or len(set(max(said.values(), key=len))) == 1:
+        return []
+    texts = (text for text, about in said.items() for _ in about)
+    return most_common("one_hint", texts, "{count} of {n} sites have one hint")
 
 
 def _flat(run: Run) -> list[Degenerate]:
