@@ -12,7 +12,7 @@ export HF_HUB_OFFLINE ?= 1
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: quickstart test browser engines engines-tinker engines-verl engines-diloco engines-monarch viewer core faults benchmarks mutants audit audit-dependencies lint types structure evidence experiment-000 clean
+.PHONY: quickstart test docs browser engines engines-tinker engines-verl engines-diloco engines-monarch viewer core faults benchmarks mutants audit audit-dependencies lint types structure evidence experiment-000 clean
 
 quickstart: .venv/train-installed
 	$(BIN)/recompose quickstart
@@ -31,6 +31,10 @@ core:
 	.venv-core/bin/python -m pytest $(CORE_TESTS:%=tests/unit/test_%.py) tests/property/test_canonical.py tests/property/test_vote.py \
 		--deselect tests/unit/test_pair_sides.py::test_training_reads_the_sides_and_not_the_actors_own_style \
 		--deselect tests/unit/test_leakage.py::test_the_embedded_model_can_read_the_shams_of_its_own_errors
+
+# All pages and the API reference, to read without a network: build/docs/README.html.
+docs: .venv/dev-installed
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs . build/docs
 
 # The viewer's page in a real Chromium.
 browser: .venv/browser-installed

@@ -2,7 +2,8 @@
 
     recompose experiment rebuild experiments/004-ab
 
-Reads results/*/; writes results/tables.json, figures/*.svg and, from results.md.jinja, docs/results.md.
+Reads results/*/; writes results/tables.json, figures/*.svg and, from two
+templates, docs/results.md and docs/results-details.md.
 """
 
 import json
@@ -21,6 +22,7 @@ from composer_replication.evaluation.resampling import bootstrap
 from composer_replication.evaluation.stats import Estimate
 from composer_replication.runs import write_atomically
 from shared.curves_chart import Curve, curves_chart
+from shared.prose import wrapped
 from shared.result_lines import read_result
 from shared.runner.plan import read_plan
 from shared.scatter_chart import Cell as ScatterCell
@@ -43,6 +45,7 @@ SHORT = {"sham": "+ SDPO, sham", "sft": "+ SFT", "penalty": "−0.1 per error", 
 """For figures; a plus stands behind GRPO."""
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs" / "results.md"
+DETAILS = DOCS.with_name("results-details.md")
 
 
 def main() -> None:
@@ -72,8 +75,10 @@ def main() -> None:
     }
     for name, picture in drawn.items():
         write_atomically(figures / f"{name}.svg", picture)
-    write_atomically(DOCS, render(tables))
-    print(f"{sum(len(facts['runs']) for facts in found.values())} runs; wrote {DOCS.name}, tables.json and the figures")
+    write_atomically(DOCS, render("results", tables))
+    write_atomically(DETAILS, render("details", tables))
+    number = sum(len(facts["runs"]) for facts in found.values())
+    print(f"{number} runs; wrote {DOCS.name}, {DETAILS.name}, tables.json and the figures")
 
 
 def planned_runs(plan, regime: str) -> int:
@@ -244,13 +249,13 @@ def draw_map(cells: list[Cell]) -> str:
     )  # fmt: skip
 
 
-def render(tables: dict) -> str:
+def render(page: str, tables: dict) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         autoescape=False,
     )  # fmt: skip
     environment.filters |= {"share": share, "points": points, "pvalue": pvalue, "thousandths": thousandths}
-    return environment.get_template("results.md.jinja").render(**tables, titles=TITLES) + "\n"
+    return wrapped(environment.get_template(f"{page}.md.jinja").render(**tables, titles=TITLES))
 
 
 def share(value: float | Estimate) -> str:

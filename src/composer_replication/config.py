@@ -130,6 +130,8 @@ class WarmupConfig(Section):
 
 
 class ModelConfig(Section):
+    """`[model]`: which policy is trained."""
+
     name: str = "tiny"
     """`tiny` (built on the spot), `smollm2` or `qwen2.5-coder-1.5b` (after `recompose model fetch`), a folder, or a hub
     id."""
@@ -140,6 +142,8 @@ class ModelConfig(Section):
 
 
 class IngestionConfig(Section):
+    """`[ingestion]`: what traces are made from."""
+
     paths: tuple[str, ...] = ()
     """Session files and folders to read."""
     format: str | None = None
@@ -157,6 +161,8 @@ class IngestionConfig(Section):
 
 
 class SitesConfig(Section):
+    """`[sites]`: a model that reads what users say; off by default."""
+
     reader_base_url: str | None = None
     """Loopback OpenAI-compatible server that reads whether the user criticised style, communication or effort."""
     reader_model: str | None = None
@@ -165,6 +171,8 @@ class SitesConfig(Section):
 
 
 class HintsConfig(Section):
+    """`[hints]`: how long and how telling a hint may be, and who words it."""
+
     max_tokens: Positive = 96
     """A longer hint is not used."""
     max_leak_level: Literal["L0", "L1", "L2"] = "L1"
@@ -223,6 +231,8 @@ class TeacherSettings(Section):
 
 
 class ReplayConfig(Section):
+    """`[replay]`: which teachers are asked, where, and about how many states."""
+
     simulated: Flag = True
     """Ask the built-in simulated teachers, noisy oracles of the toolbox, over loopback HTTP."""
     simulated_error_rates: Annotated[tuple[Fraction, ...], Field(min_length=1, max_length=26)] = (0.1, 0.2, 0.3)
@@ -260,6 +270,8 @@ class ReplayConfig(Section):
 
 
 class PairsConfig(Section):
+    """`[pairs]`: when votes become a preference."""
+
     rule: Literal["agreement", "majority"] = "agreement"
     """`agreement`: two thirds of the families over the policy or the actor. `majority`: the origin's simpler rule."""
     execution: Flag = False
@@ -274,6 +286,8 @@ class PairsConfig(Section):
 
 
 class TrainingConfig(Section):
+    """`[training]`: steps, rollouts, rates and limits."""
+
     rollouts: Flag = True
     """Play the toolbox in each step. Without it all channels learn from stored traces alone."""
     steps: Count = 28
@@ -425,6 +439,8 @@ class MonitorConfig(Section):
 
 
 class EvaluationConfig(Section):
+    """`[evaluation]`: what is held out and measured."""
+
     tasks: Several = 256
     """Tasks per held-out split; the same tasks before and after."""
     splits: tuple[str, ...] = ()

@@ -33,20 +33,26 @@ JsonObject = dict[str, Any]
 
 
 def canonical_json(value: object) -> str:
+    """One spelling for equal values: sorted keys, no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def content_id(*parts: object) -> str:
+    """The first 16 hex digits of the hash of `parts`."""
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
 
 
 class FunctionCall(TypedDict):
+    """Name and arguments of a tool call."""
+
     name: str
     arguments: str
     """JSON text, as on the OpenAI wire."""
 
 
 class ToolCall(TypedDict):
+    """A call as the OpenAI wire has it."""
+
     id: str
     type: Literal["function"]
     function: FunctionCall
@@ -71,10 +77,14 @@ class TraceState(TypedDict):
 
 
 class Record(BaseModel):
+    """What is frozen and refuses unknown fields."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class StoredRecord(Record):
+    """A record that is written to files, with the version of its schema."""
+
     schema_version: Literal[1] = SCHEMA_VERSION
 
 
@@ -175,6 +185,7 @@ def seen_before(segments: Sequence[Segment], turn: Turn) -> tuple[list[int], set
 
 
 def emptied(message: Message) -> Message:
+    """The same result after the harness cleared it to save context."""
     return {**message, "content": CLEARED_RESULT}
 
 
@@ -215,6 +226,8 @@ class Hint(StoredRecord):
 
 
 class Usage(Record):
+    """Tokens of one paid call."""
+
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -241,6 +254,8 @@ class TeacherReply(StoredRecord):
 
 
 class Agreement(Record):
+    """How the families voted: how alike, how many, and who."""
+
     tier: Literal["execution", "exact", "critical", "text", "single"]
     """`single`: one family's word against samples of the policy, and nobody's agreement."""
     votes: int
@@ -324,6 +339,7 @@ def arguments_written(call: ToolCall) -> Any:
 
 
 def canonical_tool_call(call: ToolCall) -> str:
+    """One spelling for equal calls, whatever the order of their arguments."""
     return canonical_call(call["function"]["name"], arguments_written(call))
 
 

@@ -195,10 +195,12 @@ def write_shard(path: Path, key: str, chunks: Iterable[bytes], about: object) ->
 
 
 def encoded(records: Iterable[BaseModel]) -> Iterator[bytes]:
+    """Records as JSON lines."""
     return (record.model_dump_json().encode() + b"\n" for record in records)
 
 
 def write_records(path: Path, records: Iterable[BaseModel]) -> Written:
+    """Write `records` compressed, as one shard. The file appears whole or not at all."""
     return write_lines(path, encoded(records))
 
 
@@ -220,10 +222,12 @@ def write_lines(path: Path, chunks: Iterable[bytes]) -> Written:
 
 
 def read_records(path: Path, record_type: type[AnyRecord]) -> Iterator[AnyRecord]:
+    """The records of a file, one at a time."""
     return Shard(path).read(record_type)
 
 
 def write_atomically(path: Path, text: str) -> None:
+    """Write `text` so that the file appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
     with temporary.open("x", encoding="utf-8") as out:

@@ -1,4 +1,4 @@
-"""README and docs/your-repository.md as they stand, `env make` → train → evaluate: a script and a small random model."""
+"""README and docs/your-repository.md as they stand, `env make` → train → evaluate: a script and a random model."""
 
 from __future__ import annotations
 

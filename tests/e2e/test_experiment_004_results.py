@@ -38,7 +38,8 @@ def rebuild(folder):
 def test_the_page_and_the_figures_are_what_the_raw_files_say(copy):
     ended = rebuild(copy)
     assert ended.returncode == 0, ended.stderr
-    assert (copy / "docs/results.md").read_text() == (ROOT / "docs/results.md").read_text()
+    for page in ("docs/results.md", "docs/results-details.md"):
+        assert (copy / page).read_text() == (ROOT / page).read_text()
     for figure in (EXPERIMENT / "figures").iterdir():
         assert (copy / "experiments/004-ab/figures" / figure.name).read_text() == figure.read_text()
 

@@ -63,11 +63,13 @@ def test_there_is_something_to_look_at(folder):
 def test_training_reads_hints_and_the_held_out_turns_are_measured(folder):
     for words in verbs(PAGE):
         if words[0] in ("train", "evaluate"):
-            told = done(words, folder).stdout
+            told = done(words, folder, *(["--json"] if words[0] == "evaluate" else [])).stdout
     run = Run.open(folder / "runs/mine")
     counts = run.stage("training").counts
     assert counts["hinted_sites"] >= 5 and counts["held_out_sessions"] >= 5
-    assert "sessions that training did not see" in told and "good turns" in told
+    measured = json.loads(told)
+    assert measured["sessions"] == counts["held_out_sessions"]
+    assert {row["measure"] for row in measured["changes"]} >= {"good turns"}
 
 
 def test_teachers_are_asked_below_the_cap_and_their_votes_become_pairs(folder, monkeypatch):
@@ -76,15 +78,12 @@ def test_teachers_are_asked_below_the_cap_and_their_votes_become_pairs(folder, m
     shutil.copytree(folder / "runs/mine", here / "runs/mine", ignore=shutil.ignore_patterns("training", "sessions"))
     with ScriptedTeachers(answer) as server:
         roster = [f"{name}={server.base_url},{name}/{name}" for name in ("mistral", "openai", "qwen")]
+        asking = [word for one in roster for word in ("--teacher", one)]
         for words in verbs(PAGE):
             if words[0] in ("replay", "pair", "cost"):
                 if "--dry-run" not in words and "default" in words:
                     place = words.index("--teacher")
-                    words = [
-                        *words[:place],
-                        *(word for one in roster for word in ("--teacher", one)),
-                        *words[place + 2 :],
-                    ]
+                    words = [*words[:place], *asking, *words[place + 2 :]]
                 told = done(words, here)
         assert len(server.asked) >= 3
     assert len(Run.open(here / "runs/mine").stage("pairs").read(PreferencePair)) >= 1

@@ -33,6 +33,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Call:
+    """A tool call: name and arguments."""
+
     name: str
     arguments: dict[str, Any]
 

@@ -135,6 +135,8 @@ class Observed(NamedTuple):
 
 
 class SimulatedTeacher(NamedTuple):
+    """Name and address of a noisy oracle behind a loopback server."""
+
     name: str
     base_url: str
 

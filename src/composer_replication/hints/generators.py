@@ -81,6 +81,8 @@ class RoutingHintGenerator:
 
 
 class CompositeHintGenerator:
+    """Layers in order: the first with something to say wins."""
+
     def __init__(self, layers: Sequence[HintGenerator]) -> None:
         self.layers = layers
 

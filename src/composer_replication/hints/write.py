@@ -33,6 +33,8 @@ class HintRefusal(StoredRecord):
 
 
 class HintSet(NamedTuple):
+    """Hints of some sites, and why the others have none."""
+
     hints: list[Hint]
     dropped: Counter[str]
     """Sites without a hint, by reason."""

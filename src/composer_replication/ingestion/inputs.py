@@ -46,6 +46,8 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True)
 class Inputs:
+    """Session files that were found, and what could not be opened or was passed over."""
+
     files: list[Input] = field(default_factory=list[Input])
     unreadable: list[Quarantined] = field(default_factory=list[Quarantined])
     skipped: Counter[str] = field(default_factory=Counter[str])

@@ -43,6 +43,8 @@ class StateVerdict(StoredRecord):
 
 
 class PairSet(NamedTuple):
+    """Preference pairs, and how every state ended."""
+
     pairs: list[PreferencePair]
     verdicts: Counter[str]
     """How many states ended in which way: paired, agrees_with_actor, policy_agrees, no_majority, too_few_votes; with

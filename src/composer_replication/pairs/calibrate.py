@@ -54,6 +54,8 @@ class Cell(Record):
 
 
 class Calibration(Record):
+    """How often votes of each kind were right, and the bar below which they are dropped."""
+
     cells: tuple[Cell, ...]
     bar: float = BAR
 
@@ -88,6 +90,7 @@ def is_right(pair: PreferencePair, traces: Mapping[str, Trace], oracle: Oracle) 
 def calibrate(
     pairs: Iterable[PreferencePair], traces: Iterable[Trace], oracle: Oracle, bar: float = BAR
 ) -> Calibration:
+    """Count, by an oracle, how often the chosen side of `pairs` was right, for each kind of vote."""
     known = {trace.trace_id: trace for trace in traces}
     judged = ((_key(pair), is_right(pair, known, oracle)) for pair in pairs)
     return calibrate_cells(((key, right) for key, right in judged if right is not None), bar)

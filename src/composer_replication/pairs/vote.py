@@ -108,6 +108,7 @@ class Chamber:
 
 
 def vote(replies: Iterable[TeacherReply], chamber: Chamber | None = None) -> VoteVerdict:
+    """One vote per family, and what they come to."""
     chamber = chamber or Chamber()
     ballots: dict[str, list[str]] = defaultdict(list)
     for reply in replies:

@@ -42,3 +42,7 @@ def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(name)
     return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

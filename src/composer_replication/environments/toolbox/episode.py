@@ -39,6 +39,8 @@ _INTEGER = re.compile(r"-?[0-9]+")
 
 @dataclass(frozen=True)
 class TurnError:
+    """What was wrong with a turn."""
+
     kind: ErrorKind
     message: str
     tool_name: str | None = None

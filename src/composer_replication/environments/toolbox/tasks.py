@@ -84,6 +84,8 @@ class Listing:
 
 @dataclass(frozen=True)
 class ToolboxTask:
+    """A request, the tools that are listed, and the world before and after."""
+
     task_id: str
     split: Split
     request: str
@@ -145,6 +147,7 @@ def compositions(calls: int, heldout: bool) -> list[Composition]:
 
 
 def make_task(config: ToolboxConfig, split: Split, index: int) -> ToolboxTask:
+    """The task of this number: the same on every machine."""
     rng = random.Random(f"{split}:{index}")
     while True:
         task = _draw(config, split, rng, f"toolbox/{split}/{index}")
@@ -154,6 +157,7 @@ def make_task(config: ToolboxConfig, split: Split, index: int) -> ToolboxTask:
 
 
 def task_by_id(config: ToolboxConfig, task_id: str) -> ToolboxTask:
+    """The task that this id names."""
     kind, split, index = task_id.split("/")
     if kind != "toolbox" or split not in SPLITS:
         raise ValueError(f"{task_id} is not a toolbox task")

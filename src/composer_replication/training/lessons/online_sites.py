@@ -26,6 +26,8 @@ MAX_TEACHER_TOKENS = 8192
 
 
 class HintedTurn(NamedTuple):
+    """What a hinter says of a trace: the turn, the kind of its error, and the hint."""
+
     turn: int
     kind: str
     hint: str

@@ -23,6 +23,8 @@ Batch = dict[str, Tensor]
 
 
 class ComposerDataCollator:
+    """Stored traces as padded tensors; a channel's keys are there only where the examples have something for it."""
+
     def __init__(self, pad_id: int) -> None:
         self.pad_id = pad_id
 

@@ -51,6 +51,8 @@ class SandboxSpec:
 
 @dataclass(frozen=True)
 class ExecResult:
+    """How a command in a sandbox ended."""
+
     exit_code: int
     """128 + signal where a signal ended it."""
     stdout: bytes

@@ -50,6 +50,8 @@ class Interpreter(NamedTuple):
 
 @dataclass(frozen=True)
 class Toolchain:
+    """The interpreter and packages that sandboxes show."""
+
     folder: Path
     python: str = f"{INSIDE}/bin/python3"
     """As the sandbox sees it."""
