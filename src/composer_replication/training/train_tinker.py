@@ -41,7 +41,7 @@ from .planning.refusals import refuse_for_backend, refuse_what_would_do_nothing
 from .rollouts.playing import closed, rollout_settings, started
 from .rollouts.samples import RolloutSamples
 from .rollouts.worker import RolloutWorker
-from .running import prepared, step_of, trace_hinter, training_tasks
+from .running import prepared, steps_of, trace_hinter, training_tasks
 from .step.balance import Balance
 from .step.gradients import POLICY
 from .step.online import SDPO
@@ -99,7 +99,7 @@ def train(
     run.train()
     watchdog.raise_if_stopped()
     adopt_adapters(server, policy, config, folder, known)
-    return [step for entry in run.trainer_state.log_history if (step := step_of(entry))]
+    return steps_of(run.trainer_state.log_history)
 
 
 def opened(url: str, policy: Policy, config: Config, known: list[int]) -> tuple[TinkerServer, str]:
