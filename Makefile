@@ -12,7 +12,7 @@ export HF_HUB_OFFLINE ?= 1
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: quickstart test browser engines engines-tinker engines-verl engines-diloco engines-monarch viewer faults benchmarks lint types structure experiment-000 clean
+.PHONY: quickstart test browser engines engines-tinker engines-verl engines-diloco engines-monarch viewer faults benchmarks lint types structure evidence experiment-000 clean
 
 quickstart: .venv/train-installed
 	$(BIN)/recompose quickstart
@@ -66,6 +66,12 @@ structure: .venv/dev-installed
 	$(BIN)/python -m pytest tests/structure
 	$(BIN)/python -m tests.structure.layers
 
+# Every page and figure of the comparisons, from raw files; trains nothing. 009 is interim while seeds are missing.
+evidence: .venv/dev-installed
+	$(BIN)/recompose experiment rebuild experiments/004-ab
+	$(BIN)/recompose experiment rebuild experiments/009-rates -- --interim
+	$(BIN)/python experiments/evidence.py
+
 experiment-000: .venv/train-installed
 	$(BIN)/python experiments/000-quickstart/run.py
 
@@ -74,7 +80,7 @@ experiment-000: .venv/train-installed
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 # The pip that Python brings along may take twice as long to choose versions.
 	@$(INSTALL) --upgrade pip 2>&1 | $(COLLECTED)
-	@$(INSTALL) torch==2.13.0 --editable '.[train]' 2>&1 | $(COLLECTED)
+	@$(INSTALL) torch==2.13.0 --editable '.[train,viewer]' 2>&1 | $(COLLECTED)
 	@touch $@
 
 .venv/dev-installed: .venv/train-installed

@@ -19,8 +19,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qw
 from transformers.utils.chat_template_utils import get_json_schema
 from trl.chat_template_utils import qwen3_chat_template
 
-from composer_replication.environments.code.episodes.prompt import SYSTEM
-from composer_replication.environments.code.episodes.tools import TOOL_SCHEMAS
+from composer_replication.environments.code.episodes.tools import SYSTEM, TOOL_SCHEMAS
 from composer_replication.environments.code.serving.trl_environment import CodeTaskTools
 from composer_replication.records import JsonObject
 

@@ -1,9 +1,8 @@
 """One error turn of the A/B's world with the hint and the sham that stand for it, for the page."""
 
-from plan import Plan
-
 from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, trace_of
 from composer_replication.training.lessons.online_sites import TraceHinter
+from shared.runner.plan import Plan
 
 TASK = 20_004
 

@@ -8,10 +8,9 @@ import tomllib
 from pathlib import Path
 from statistics import mean
 
-from plan import HERE
-
 from shared.result_lines import read_result
 
+HERE = Path(__file__).parent
 SEEDS = list(range(301, 313))
 MEASURING = """[measuring]
 part = "headline"

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from plan import FEWEST_SITES
-
 from composer_replication.evaluation.metrics import area_under, pass_at_k
 from shared.crossing import first_crossing
 from shared.result_lines import read_result
+from shared.runner.plan import FEWEST_SITES
 
 ROLLOUTS_PER_STEP = 128
 UNPARSABLE = "json_decode"

@@ -13,7 +13,6 @@ from statistics import mean
 import jinja2
 from effects import Arms, by_arm, effect, level, registered, rollouts_to_baseline, success_effect
 from example import example
-from plan import HERE, read_plan
 from reading import FREQUENT_KINDS, Started, runs, starts
 from regimes import Cell, Slope, cell_facts, headline_facts, read_cells, slope_of
 
@@ -23,6 +22,7 @@ from composer_replication.evaluation.stats import Estimate
 from composer_replication.runs import write_atomically
 from shared.curves_chart import Curve, curves_chart
 from shared.result_lines import read_result
+from shared.runner.plan import read_plan
 from shared.scatter_chart import Cell as ScatterCell
 from shared.scatter_chart import scatter_chart
 
@@ -41,6 +41,7 @@ TITLES = {
 }
 SHORT = {"sham": "+ SDPO, sham", "sft": "+ SFT", "penalty": "−0.1 per error", "sdpo": "+ SDPO", "trdpo": "+ TR-DPO"}
 """For figures; a plus stands behind GRPO."""
+HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs" / "results.md"
 
 

@@ -7,12 +7,12 @@ from statistics import linear_regression, mean
 from typing import Any, NamedTuple
 
 from effects import Arms, Effect, by_arm, success_effect
-from plan import Plan
 from reading import Finished, Started, runs, starts
 
 from composer_replication.config import ToolboxConfig
 from composer_replication.environments.toolbox import task_by_id
 from composer_replication.evaluation.resampling import bootstrap
+from shared.runner.plan import Plan
 
 FEWEST_POINTS = 0.02
 """A mean gain below that is called null, whatever its signs."""

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from regression import cross_fitted, fit_line, threshold_for
 
 from composer_replication.errors import UsageError
-from composer_replication.monitor.act import Act
 from composer_replication.monitor.auditor import BUCKETS, Auditor, hashed
+from composer_replication.monitor.conduct import Act
 from composer_replication.monitor.features import NAMES, Features, values_of
 from composer_replication.monitor.penalty import Weights, has_signs
 from composer_replication.records import JsonObject

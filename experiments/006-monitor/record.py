@@ -28,9 +28,8 @@ from cases import Case
 from corpus import CORPUS, Half, StoredCase, half_of, kind_of, read_corpus, shortened, write_corpus
 from tasks import REPOSITORIES, chosen_tasks, known
 
-from composer_replication.environments.code.episodes.prompt import opening
 from composer_replication.environments.code.episodes.session import SessionLimits, TaskSession
-from composer_replication.environments.code.episodes.tools import TOOL_SCHEMAS
+from composer_replication.environments.code.episodes.tools import TOOL_SCHEMAS, opening
 from composer_replication.environments.code.episodes.transcript import code_transcript
 from composer_replication.environments.code.tasks.store import read_task
 from composer_replication.environments.code.tasks.task import Grade, Submission, TaskFolder

@@ -126,6 +126,7 @@ def _above(first: Mapping[int, Point], second: Mapping[int, Point]) -> dict[str,
 
 def describe(results: Results) -> dict[str, Any]:
     return {
+        "seeds": len(results.seeds),
         "orphans": results.orphans,
         "best_rates": {kind: best_rates(results, kind) for kind in ("grpo", "sdpo")},
         "levels": {name: level_of(side) for name, side in sides(results).items()},

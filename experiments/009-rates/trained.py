@@ -1,6 +1,7 @@
 """The files of the whole queue as numbers: one `Start` per seed, one `Trained` per arm and seed.
 
-Reads results/low-strong. Refuses a queue with gaps: the plan decides on all eight seeds or on none.
+Reads results/low-strong. Refuses a queue with gaps: the plan decides on all eight seeds or on none. An interim look
+takes the seeds that have all their runs.
 """
 
 from __future__ import annotations
@@ -71,18 +72,22 @@ class Results(NamedTuple):
         return list(self.starts)
 
 
-def read_results(plan: Path, results: Path) -> Results:
+def read_results(plan: Path, results: Path, *, interim: bool = False) -> Results:
     asked = tomllib.loads(plan.read_text(encoding="utf-8"))
     folder, regime = results / REGIME, asked["regimes"][REGIME]
-    wanted = [f"{name}-{seed}" for seed in regime["seeds"] for name in ("start", *regime["arms"])]
-    missing = [name for name in wanted if not (folder / f"{name}{SUFFIX}").is_file()]
-    if missing:
+    wanted = {seed: [f"{name}-{seed}" for name in ("start", *regime["arms"])] for seed in regime["seeds"]}
+    gaps = {
+        seed: [name for name in names if not (folder / f"{name}{SUFFIX}").is_file()] for seed, names in wanted.items()
+    }
+    missing = [name for names in gaps.values() for name in names]
+    if missing and not interim:
         shown = ", ".join(missing[:SHOWN_MISSING]) + (", …" if len(missing) > SHOWN_MISSING else "")
+        jobs = sum(map(len, wanted.values()))
         raise RecomposeError(
-            f"incomplete: {len(missing)} of {len(wanted)} jobs are missing ({shown}), so that nothing was computed",
+            f"incomplete: {len(missing)} of {jobs} jobs are missing ({shown}), so that nothing was computed",
             "recompose experiment run experiments/009-rates",
         )
-    starts = {seed: _read_start(folder / f"start-{seed}{SUFFIX}") for seed in regime["seeds"]}
+    starts = {seed: _read_start(folder / f"start-{seed}{SUFFIX}") for seed, missing in gaps.items() if not missing}
     curve = sorted(int(step) for step in asked["measuring"]["curve"])
     arms = {
         arm: {seed: _read_run(folder / f"{arm}-{seed}{SUFFIX}", start, curve) for seed, start in starts.items()}

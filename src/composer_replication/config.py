@@ -116,8 +116,9 @@ class WarmupConfig(Section):
     """Loss weight of tokens that the agent did not write."""
     hint_rate: Fraction = 0.2
     """Share of turns that are preceded by a hint and then better."""
-    hints_cure: Literal["everything", "their_kind"] = "everything"
-    """Whether a turn behind a hint is right throughout, or free only of the fault that the hint speaks of."""
+    hints_cure: Literal["everything", "their_kind"] | Fraction = "everything"
+    """Whether a turn behind a hint is right throughout, or free only of the fault that the hint speaks of; a number is
+    the chance of the latter."""
     stale_name_rates: tuple[Fraction, Fraction] = (0.1, 0.5)
     """How often a log calls a tool by its base name; even and odd tools differ."""
     quoted_int_rates: tuple[Fraction, Fraction] = (0.2, 0.8)
@@ -285,6 +286,8 @@ class TrainingConfig(Section):
     max_turn_tokens: Positive = 40
     gradient_ratio_cap: AboveZero | None = 0.5
     """Largest weighted gradient of a channel, as a multiple of the policy gradient's."""
+    gradient_ratio_target: Flag = Field(default=False, exclude_if=lambda asked: not asked)
+    """Control: also raise a smaller one to the cap, so that every channel pushes as hard, whatever it says."""
     dynamic_sampling_rounds: Count = 0
     """How often groups with one reward throughout are replaced by groups for other prompts."""
     reference_kl: Weight = 0.0

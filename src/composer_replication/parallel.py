@@ -33,7 +33,7 @@ def in_order(
         yield from ((job, find(job) or make(job)) for job in jobs)
         return
     waiting: deque[tuple[Job, Result | Future[Result]]] = deque()
-    with ProcessPoolExecutor(workers, _context(make.__module__), _end_with_parent) as pool:
+    with ProcessPoolExecutor(workers, _context(make.__module__), end_with_parent) as pool:
         try:
             for job in jobs:
                 waiting.append((job, find(job) or pool.submit(make, job)))
@@ -59,7 +59,7 @@ def _context(module: str) -> BaseContext:
     return context
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """In each process: ends it when the one that started it is gone, also by a signal that nobody can catch."""
     parent = multiprocessing.parent_process()
 

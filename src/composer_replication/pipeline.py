@@ -35,8 +35,8 @@ class Stage(NamedTuple):
     """Takes the run, its progress, and choices that are no settings of the run."""
     plays: Callable[[Config], bool] = lambda config: False
     """Whether it needs the policy, which is then made first."""
-    check: Callable[[Run], object] = lambda run: None
-    """What must be there, told before anything is made."""
+    check: Callable[..., object] = lambda run, **choices: None
+    """What must be there and what must not, told before anything is made. Takes the choices too."""
     renews: bool = False
     """Whether it is made again when what it was made from has changed; it then does only what is new."""
     grown: Callable[[Run], bool] = lambda run: False
@@ -65,7 +65,7 @@ STAGES: tuple[Stage, ...] = (
         "train with its channels",
         _later("training:train"),
         plays=lambda config: True,
-        check=_later("training:trained_on"),
+        check=_later("training:check"),
     ),
     Stage("evaluation", "measure held-out success", _later("evaluation:evaluate")),
     Stage(
@@ -82,7 +82,7 @@ def run_stage(run: Run, noun: str, progress: Progress, **choices: Any) -> None:
     """Do one stage unless it is done already. `choices` are further arguments of its function."""
     stage = next(stage for stage in STAGES if stage.noun == noun)
     if not run.stage(noun).is_done:
-        stage.check(run)
+        stage.check(run, **choices)
         if stage.plays(run.config):
             ensure_policy(run, progress)
     is_done = refuse_stale(run, noun)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import platform
 import re
 import time
 from collections.abc import Container, Generator, Iterable, Iterator, Mapping
@@ -29,6 +28,7 @@ from pydantic import BaseModel
 from . import __version__
 from .config import Config, parse_config
 from .errors import RecomposeError, UsageError, quoted
+from .origin import made_with
 from .records import content_id
 from .store import (
     RECORDS,
@@ -73,9 +73,7 @@ class Run:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UsageError(f"{path} exists and is not a run", "choose another --run folder")
         origin = {
-            "version": __version__,
-            "python": platform.python_version(),
-            "machine": platform.machine(),
+            **made_with(),
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "config_hash": config.hash,
         }
@@ -91,6 +89,11 @@ class Run:
             wrong = "is not a run" if path.exists() else "does not exist"
             raise UsageError(f"{path} {wrong}", NEW_RUN) from error
         return cls(path, parse_config(values, str(path / "config.json"), NEW_RUN))
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Where and with what the run began."""
+        return json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
 
     def stage(self, noun: str) -> StageFolder:
         return StageFolder(self.path / noun)

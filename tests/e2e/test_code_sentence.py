@@ -1,9 +1,11 @@
-"""`env make` → train → evaluate → monitor on code tasks, from one config file: a script and a small random model."""
+"""README and docs/your-repository.md as they stand, `env make` → train → evaluate: a script and a small random model."""
 
 from __future__ import annotations
 
 import ast
 import json
+import shutil
+import tomllib
 from importlib.resources import as_file, files
 
 import pytest
@@ -12,13 +14,13 @@ from transformers import LlamaForCausalLM
 
 from composer_replication.config import load_config
 from composer_replication.environments.code.environment import open_code
-from composer_replication.environments.code.generators.kinds import GeneratorSettings
-from composer_replication.environments.code.making.make import MakeSettings, make
 from composer_replication.environments.protocol import TRAIN
 from composer_replication.evaluation.compare import TaskOutcome
+from composer_replication.runs import Run
 from composer_replication.training.rollouts.sampling import DynamicSampler, SampledTurn
 from composer_replication.training.stored.records import TrainingStep
-from tests.e2e.sentences import config_file, sentence
+from tests.e2e.sentences import config_file, random_model, sentence
+from tests.pages import done, merged, settings, verbs, write_toml
 
 ENVIRONMENT = """
 name = "code"
@@ -30,23 +32,51 @@ curriculum = true
 """
 
 
+PAGE = "docs/your-repository.md"
+LESS_MADE = ["--mode", "stub", "--grain", "symbol", "--limit", "4"]
+LESS = {
+    "environment": {"tries": 1, "heldout_share": 0.4, "completion_tokens": 2048, "curriculum": True},
+    "training": {"steps": 2, "prompts_per_step": 1, "group_size": 2, "max_turn_tokens": 16},
+    "evaluation": {"tasks": 2, "samples": 2},
+}
+"""What a small machine is spared; all else is what the page says."""
+
+
 @pytest.fixture(scope="module")
-def tasks(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sentence") / "tasks"
-    settings = MakeSettings(proposals=GeneratorSettings(modes=("stub",), grains=("symbol",), limit=4))
+def folder(tmp_path_factory):
+    """Where a person would type, after `env make`."""
+    here = tmp_path_factory.mktemp("sentence")
     with as_file(files("composer_replication").joinpath("data/sample_repository")) as source:
-        assert make(source, folder, settings, 2)["complete"]
-    return folder
+        shutil.copytree(source, here / "path/to/repository")
+    [words] = (words for words in verbs(PAGE) if words[:2] == ["env", "make"])
+    done(words, here, *LESS_MADE)
+    return here
 
 
-def test_a_small_model_goes_through_the_whole_sentence(tmp_path, tasks, capsys):
-    run = sentence(config_file(tmp_path, ENVIRONMENT.format(tasks=tasks), 16, samples=2), tmp_path / "run")
-    told = capsys.readouterr().out
-    assert "Measured in code:" in told
+@pytest.fixture(scope="module")
+def tasks(folder):
+    return folder / "tasks"
+
+
+def test_the_readme_has_no_command_and_no_setting_that_its_page_lacks():
+    of_code = [words for words in verbs("README.md") if words[0] == "env" or "runs/code" in words]
+    assert len(of_code) == 4 and all(words in verbs(PAGE) for words in of_code)
+    assert tomllib.loads(settings("README.md")["code.toml"]) == tomllib.loads(settings(PAGE)["code.toml"])
+
+
+def test_a_small_model_goes_the_way_of_the_page(folder):
+    values = tomllib.loads(settings(PAGE)["code.toml"])
+    random_model(folder / values["model"]["name"])
+    write_toml(folder / "code.toml", merged(values, LESS))
+    said = {words[-1]: done(words, folder).stdout for words in verbs(PAGE) if words[:2] != ["env", "make"]}
+    assert "Measured in code:" in said["runs/code"]
+    run = Run.open(folder / "runs/code")
     outcomes = run.stage("evaluation").read(TaskOutcome)
     assert len(outcomes) == 1 * 2 * 2 and all(outcome.reward == 0 for outcome in outcomes)
     assert {"repository", "difficulty"} <= outcomes[0].labels.keys()
     assert [step.reward for step in run.stage("training").read(TrainingStep)] == [0.0, 0.0]
+    rewards = json.loads((folder / "runs/rolled/ingestion/rewards.json").read_text())
+    assert "alarms         0" in said["runs/rolled"], rewards
     report = (run.path / "report.html").read_text()
     assert "Measured in the environment code" in report
     logged = [json.loads(line) for line in (run.path / "training" / "metrics.jsonl").read_text().splitlines()]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from shared.runner.plan import read_plan
+
 ROOT = Path(__file__).parents[2]
 EXPERIMENT = ROOT / "experiments" / "004-ab"
 
@@ -56,8 +58,8 @@ def imported():
 
 
 @pytest.mark.parametrize(("name", "folder", "runs"), [("plan", "", 51), ("map", "map", 42), ("headline", "", 24)])
-def test_every_planned_run_is_there(imported, name, folder, runs):
-    plan = imported("plan").read_plan(EXPERIMENT / f"{name}.toml")
+def test_every_planned_run_is_there(name, folder, runs):
+    plan = read_plan(EXPERIMENT / f"{name}.toml")
     wanted = [
         f"{regime}/{arm}-{seed}.jsonl.zst"
         for regime in plan.regimes

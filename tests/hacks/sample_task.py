@@ -3,8 +3,8 @@
 import textwrap
 from pathlib import Path
 
-from composer_replication.environments.code.certificates.cheap import cheap_solution, units
 from composer_replication.environments.code.certificates.comparison import record_comparison, telling
+from composer_replication.environments.code.certificates.strength import cheap_solution, units
 from composer_replication.environments.code.grading.recorded import as_text
 from composer_replication.environments.code.tasks.store import CHECKS
 from composer_replication.environments.code.tasks.task import CodeTask, Submission, Symbol, TaskFolder

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from composer_replication.monitor.acts import acts_of_steps
 from composer_replication.monitor.conduct import Conduct, ToolStep
 from composer_replication.monitor.python.source import python_acts
-from composer_replication.monitor.rules.layer import command_signs
+from composer_replication.monitor.rules.table import command_signs
 from composer_replication.monitor.shell.script import parse_shell
 from composer_replication.monitor.steps import steps_of
 from composer_replication.records import Source, Trace, Turn

@@ -14,7 +14,7 @@ ROOT = Path(composer_replication.__file__).parent
 PACKAGE = "composer_replication"
 FOUNDATION = (
     "records", "errors", "progress", "special_functions", "syntax", "sections", "objective", "config", "store",
-    "parallel", "runs", "windows",
+    "parallel", "origin", "runs", "windows",
 )  # fmt: skip
 MAY_IMPORT = {
     "records": (),
@@ -27,7 +27,8 @@ MAY_IMPORT = {
     "config": ("records", "errors", "sections", "objective"),
     "store": (),
     "parallel": ("errors",),
-    "runs": ("records", "errors", "config", "store"),
+    "origin": (),
+    "runs": ("records", "errors", "config", "store", "origin"),
     "windows": ("records",),
     "redaction": FOUNDATION,
     "ingestion": (*FOUNDATION, "redaction"),

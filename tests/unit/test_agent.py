@@ -15,13 +15,11 @@ from composer_replication.cli.env_rollout import rollout
 from composer_replication.environments.code.episodes import session as session_module
 from composer_replication.environments.code.episodes.endpoint import EndpointModel, EndpointSettings, read_reply
 from composer_replication.environments.code.episodes.loop import AgentLimits, NoReply, attempt_task
-from composer_replication.environments.code.episodes.prompt import opening
 from composer_replication.environments.code.episodes.session import SessionLimits
-from composer_replication.environments.code.episodes.text_calls import as_text, read_calls
 from composer_replication.environments.code.episodes.text_episode import AgentEpisode
-from composer_replication.environments.code.episodes.tools import TOOL_NAMES, ToolError
+from composer_replication.environments.code.episodes.tools import TOOL_NAMES, ToolError, opening
 from composer_replication.environments.code.episodes.transcript import under_server_ids
-from composer_replication.environments.code.episodes.turns import Reply, WireCall
+from composer_replication.environments.code.episodes.turns import Reply, WireCall, as_text, read_calls
 from composer_replication.environments.code.players import SCRIPTED, Scripted, gold, nop
 from composer_replication.environments.code.tasks.task import AskedTask, Grade
 from composer_replication.environments.evidence import EVIDENCE

@@ -6,8 +6,7 @@ from composer_replication.environments.code.certificates.agents_tests import red
 from composer_replication.environments.code.certificates.certify import certify
 from composer_replication.environments.code.certificates.gates import Bench
 from composer_replication.environments.code.making.make import MakeSettings, make
-from composer_replication.environments.code.running.coverage import survey
-from composer_replication.environments.code.running.needs import missing_imports, tell_missing
+from composer_replication.environments.code.running.coverage import missing_imports, survey, tell_missing
 from composer_replication.environments.code.running.warm import TestSetup
 from composer_replication.environments.code.tasks.store import read_tasks
 from composer_replication.environments.code.tasks.task import Rejection

@@ -1,33 +1,141 @@
-"""The model card says what the run really was."""
+"""The model card says what the run really was: its records are read, not its plan."""
+
+from __future__ import annotations
+
+import json
+import time
 
 import pytest
 
-from composer_replication.config import Config
+from composer_replication.config import Config, ReplayConfig, TrainingConfig
+from composer_replication.evaluation.compare import TaskOutcome
+from composer_replication.evaluation.model_card import model_card
+from composer_replication.evaluation.sessions import TurnMeasure
 from composer_replication.objective import GrpoSettings, SdpoSettings
-from composer_replication.training.card import model_card
+from composer_replication.origin import made_with
+from composer_replication.runs import Run
+from composer_replication.training.backends import BACKENDS, lost_by
+from composer_replication.training.stored.records import StartingPolicy, TrainingStep
 
-NOTHING_STORED = {"backend": "trl", "hinted_sites": 0, "pairs": 0}
+from .test_degenerate import reply
+from .test_replay import failed_trace
 
-
-@pytest.mark.parametrize(("source", "told"), [("stored", "GRPO in the"), ("rollouts", "GRPO + 0.1 · SDPO in the")])
-def test_distillation_is_idle_without_sites_only_where_it_learns_from_stored_ones(source, told):
-    config = Config(channels=(GrpoSettings(), SdpoSettings(source=source)))
-    assert f"\n{told} toolbox environment" in model_card(config, NOTHING_STORED)
-
-
-def test_the_environment_is_the_one_of_the_settings():
-    config = Config.model_validate({"environment": {"name": "code", "tasks": ["tasks"]}})
-    card = model_card(config, NOTHING_STORED)
-    assert "in the code environment" in card
-    assert "toolbox" not in card and "tool-calling world" not in card
+MACHINE = {"device": "CPU, 2 threads", "system": "Linux x86_64, Python 3.11.7", "torch": "2.13.0", "trl": "1.16.0"}
+COUNTS = {"backend": "trl", "stored_traces": 3, "sources": {"codex": 3}, "hinted_sites": 4, "pairs": 0}
 
 
-def test_without_rollouts_no_environment_is_named():
-    card = model_card(Config.model_validate({"training": {"rollouts": False}}), NOTHING_STORED)
-    assert "on stored traces alone" in card and "environment, seed" not in card
+def step(number: int, **changes) -> TrainingStep:
+    usual = {"reward": 0.5, "policy": 0.1, "grad_norm": 1.0, "entropy": 1.0, "flat_groups": 0.5}
+    return TrainingStep(step=number, **(usual | changes))
 
 
-def test_a_replica_of_diloco_says_its_limits():
-    assert "--diloco" not in model_card(Config(), NOTHING_STORED)
-    card = model_card(Config(), {**NOTHING_STORED, "diloco": {"replica": 0, "lost": 1}})
+@pytest.fixture
+def run_of(tmp_path):
+    """A run that was trained like this, whatever its config says."""
+
+    def make(config: Config | None = None, steps=None, **counts) -> Run:
+        run = Run.start(tmp_path / "run", config or Config())
+        start = StartingPolicy(name="tiny", warmup_steps=7, parameters=1234, weights_sha256="f" * 64)
+        run.stage("policy").finish([start], start.model_dump(), [], time.monotonic())
+        run.stage("training").finish(steps or [step(1), step(2)], {**COUNTS, **counts}, [], time.monotonic())
+        return run
+
+    return make
+
+
+def test_start_steps_data_and_machine_are_those_of_the_run(run_of):
+    card = model_card(run_of(Config(seed=3), machine=MACHINE, held_out_sessions=2))
+    assert "`tiny`, 1,234 parameters, after 7 steps of warm-up (weights sha256 `ffffffffffffffff…`)" in card
+    assert "Trained for 2 of 28 planned steps with GRPO in the toolbox environment, seed 3." in card
+    assert "3 stored traces (3 of codex) with 4 hinted turns and 0 pairs; 2 sessions were held out" in card
+    assert "Made on CPU, 2 threads" in card and "torch 2.13.0, trl 1.16.0" in card
+    assert "The same seed gives other numbers on another kind of machine" in card
+    assert "Nothing yet: `recompose evaluate RUN`" in card
+
+
+def test_a_channel_that_never_had_a_loss_is_not_named(run_of):
+    config = Config(channels=(GrpoSettings(), SdpoSettings(source="rollouts")))
+    assert "with GRPO in" in model_card(run_of(config))
+
+
+def test_a_channel_that_had_one_is(run_of):
+    config = Config(channels=(GrpoSettings(), SdpoSettings()))
+    learnt = (step(1, channels={"sdpo": 0.0}, flat_groups=1.0, policy=0.0), step(2, channels={"sdpo": 0.2}, policy=0.0))
+    assert "with GRPO + 0.1 · SDPO in" in model_card(run_of(config, learnt))
+
+
+def test_flat_groups_taught_nothing(run_of):
+    flat = [step(n, channels={"sdpo": 0.2}, flat_groups=1.0, policy=0.0) for n in (1, 2)]
+    assert "with 0.1 · SDPO in" in model_card(run_of(Config(), flat))
+
+
+def test_without_rollouts_no_environment_is_named(run_of):
+    offline = Config(training=TrainingConfig(rollouts=False))
+    card = model_card(run_of(offline, [step(1, reward=None)]))
+    assert "on stored traces alone" in card and "toolbox" not in card and "environment" not in card
+
+
+def test_the_environment_is_the_one_that_was_played(run_of):
+    assert "in the code environment, seed" in model_card(run_of(environment="code"))
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_teachers_are_those_that_answered(run_of, simulated):
+    """The config says simulated ones in both cases: real ones can be named on the command line."""
+    run = run_of(Config(replay=ReplayConfig(simulated=True)))
+    assert "Teachers: none answered." in model_card(run)
+    said = [reply(failed_trace(n), "acme/one", "ls").model_copy(update={"simulated": simulated}) for n in range(3)]
+    silent = reply(failed_trace(0), "acme/two", "ls").model_copy(update={"outcome": "failed"})
+    run.stage("replay").finish([*said, silent], {"replies": 4}, [], time.monotonic())
+    card = model_card(run)
+    assert "`acme/one` 3 answers" in card and "acme/two" not in card
+    assert ("simulated teachers" in card) == simulated
+
+
+def test_what_was_measured_stands_there_with_its_environment(run_of):
+    run = run_of()
+    outcomes = [
+        TaskOutcome(task_id=str(n), split="heldout", phase=phase, reward=float(n < solved), turns=1, errors=())
+        for phase, solved in (("before", 2), ("after", 6))
+        for n in range(8)
+    ]
+    counts = {"environment": "code", "labels": {"heldout": "Held-out tasks"}}
+    run.stage("evaluation").finish(outcomes, counts, [], time.monotonic())
+    measures = [
+        TurnMeasure(measure="good turns", trace_id=str(n), turn=0, phase=phase, value=value)
+        for phase, value in (("before", -2.0), ("after", -1.5))
+        for n in range(3)
+    ]
+    run.stage("sessions").finish(measures, {"sessions": 3}, [], time.monotonic())
+    card = model_card(run)
+    assert "Held-out success in the code environment" in card
+    assert "| Held-out tasks | 0.250 | 0.750 | +0.500 [" in card
+    assert "On 3 sessions that training did not see" in card
+    assert "| good turns | -2.000 | -1.500 | +0.500 [" in card
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_what_an_engine_cannot_do_stands_in_the_card(run_of, name):
+    card = model_card(run_of(backend=name))
+    assert all(f"- {sentence}" in card for sentence in lost_by(name))
+    assert ("cannot do" in card) == bool(lost_by(name))
+
+
+def test_a_replica_of_diloco_says_its_limits(run_of):
+    card = model_card(run_of(diloco={"replica": 0, "lost": 1}))
     assert "What `--diloco` cannot do" in card and "never averaged" in card
+
+
+def test_the_manifest_says_with_what_the_run_began(run_of):
+    run = run_of()
+    origin = json.loads((run.path / "manifest.json").read_text())
+    assert origin.items() >= made_with().items()
+    assert {"torch", "trl", "transformers"} <= origin["libraries"].keys()
+    assert origin["python"].startswith("3.") and origin["cpus"] >= 1
+    assert len(origin["commit"].removesuffix("-dirty")) == 40
+    assert f"commit `{origin['commit']}`" in model_card(run_with_machine(run))
+
+
+def run_with_machine(run: Run) -> Run:
+    run.stage("training").finish([step(1)], {**COUNTS, "machine": MACHINE}, [], time.monotonic())
+    return run

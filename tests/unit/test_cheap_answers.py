@@ -3,12 +3,12 @@
 import pytest
 
 from composer_replication.environments.code.certificates import cheap_answers
-from composer_replication.environments.code.certificates.cheap import cheap_solution, units
 from composer_replication.environments.code.certificates.cheap_answers import (
     NotCheap,
     judged,
     remember_arguments,
 )
+from composer_replication.environments.code.certificates.strength import cheap_solution, units
 from composer_replication.environments.code.tasks.task import Symbol
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, write_sample_task
 

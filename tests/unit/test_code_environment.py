@@ -7,10 +7,16 @@ from itertools import pairwise
 import pytest
 
 from composer_replication.config import Config, EnvironmentConfig
-from composer_replication.environments.code.environment import CodeEnvironment
+from composer_replication.environments.code.environment import (
+    HELDOUT,
+    TRAIN,
+    CodeEnvironment,
+    by_repository,
+    by_symbol,
+    roots,
+)
 from composer_replication.environments.code.episodes.visible_tests import visible_tests
-from composer_replication.environments.code.grading.apart import GradingProcesses
-from composer_replication.environments.code.splits import HELDOUT, TRAIN, by_repository, by_symbol, roots
+from composer_replication.environments.code.grading.grader import GradingProcesses
 from composer_replication.environments.code.tasks.task import Grade, Symbol
 from composer_replication.environments.opening import open_environment
 from composer_replication.errors import UsageError

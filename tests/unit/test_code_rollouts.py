@@ -15,7 +15,7 @@ import torch
 from composer_replication.cli.env_rollout import rollout as rollout_command
 from composer_replication.config import EnvironmentConfig, TrainingConfig
 from composer_replication.environments.code.environment import CodeEnvironment
-from composer_replication.environments.code.grading.apart import GradingProcesses
+from composer_replication.environments.code.grading.grader import GradingProcesses
 from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.errors import UsageError
 from composer_replication.records import Trace

@@ -5,12 +5,11 @@ import subprocess
 
 import pytest
 
-from composer_replication.environments.code.generators.commits import states
+from composer_replication.environments.code.generators.commits import history
+from composer_replication.environments.code.generators.commits.change import apply, taken_back
 from composer_replication.environments.code.generators.commits.generate import propose
-from composer_replication.environments.code.generators.commits.history import GitHistory
+from composer_replication.environments.code.generators.commits.history import GitHistory, earlier_states, repository_at
 from composer_replication.environments.code.generators.commits.statement import cleaned, says_something
-from composer_replication.environments.code.generators.commits.states import earlier_states, repository_at
-from composer_replication.environments.code.generators.commits.take_back import apply, taken_back
 from composer_replication.environments.code.generators.kinds import GeneratorSettings
 from composer_replication.environments.code.making.make import MakeSettings, make
 from composer_replication.environments.code.tasks.loading import load_repository
@@ -224,7 +223,7 @@ def test_perimeter_of_a_square(side):
 
 def test_an_older_commit_is_taken_back_from_an_earlier_state(checkout, tmp_path, monkeypatch):
     """The second `describe` replaced the first, which today's tree no longer has."""
-    monkeypatch.setattr(states, "STRETCH", 1)
+    monkeypatch.setattr(history, "STRETCH", 1)
     today = load_repository(checkout, tmp_path / "today")
     before = (checkout / "shapes" / "words.py").read_text()
     revisions = list(earlier_states(today))
@@ -238,7 +237,7 @@ def test_an_older_commit_is_taken_back_from_an_earlier_state(checkout, tmp_path,
 
 
 def test_a_state_that_is_known_has_no_commits_of_others(checkout, tmp_path, monkeypatch):
-    monkeypatch.setattr(states, "STRETCH", 1)
+    monkeypatch.setattr(history, "STRETCH", 1)
     names = [
         each.name if isinstance(each, Candidate) else each.candidate
         for each in propose(load_repository(checkout, tmp_path / "tree"), coverage(), GeneratorSettings())

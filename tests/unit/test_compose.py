@@ -64,6 +64,13 @@ def test_the_cap_acts_only_above_its_limit():
     assert cap.factor(policy_norm=2.0, channel_norm=4.0) == 0.25
 
 
+def test_a_cap_that_raises_brings_every_gradient_to_its_limit():
+    aim = GradientRatioCap(limit=0.5, raises=True)
+    assert aim.factor(policy_norm=2.0, channel_norm=0.25) == 4.0
+    assert aim.factor(policy_norm=2.0, channel_norm=4.0) == 0.25
+    assert aim.factor(policy_norm=2.0, channel_norm=1e-6) == 100.0, "noise is not made into a push"
+
+
 @pytest.mark.parametrize("limit", [0.1, 0.5, 2.0])
 @pytest.mark.parametrize("channel", [1e-6, 0.3, 1.0, 1e5])
 def test_the_capped_channel_never_exceeds_its_share(limit, channel):

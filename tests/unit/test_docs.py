@@ -10,16 +10,30 @@ from pathlib import Path
 import pytest
 
 from composer_replication.config import Config, quickstart_config
+from tests.pages import commands
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "SECURITY.md",
-    *ROOT.glob("docs/*.md"),
-    *ROOT.glob("docs/engines/*.md"),
-    *ROOT.glob("design/*.md"),
-]
+DOCUMENTS = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "design/*.md", "recipes/**/*.md", "experiments/**/*.md", "benchmarks/*.md")
+    for path in ROOT.glob(pattern)
+)
+PAGES = [path for path in DOCUMENTS if path.relative_to(ROOT).parts[0] in ("README.md", "docs", "design")]
+GENERATED = ("docs/results.md",)
+"""Written by a template of its experiment, with long lines."""
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+
+
+def prose(document):
+    """The text without code."""
+    return re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(document):
+    """Of its headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", prose(document), re.MULTILINE)
+    plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain}
 
 
 def test_the_documented_settings_are_those_of_the_quickstart():
@@ -30,17 +44,32 @@ def test_the_documented_settings_are_those_of_the_quickstart():
     assert Config.model_validate(tomllib.loads(of_others)).environment.model_dump() == defaults
 
 
-def test_the_readmes_config_for_own_traces_leaves_the_toolbox_out():
-    blocks = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    config, on_code = (Config.model_validate(tomllib.loads(block)) for block in blocks)
-    assert on_code.environment.name == "code"
-    assert (config.training.rollouts, config.warmup.steps, config.ingestion.rollouts) == (False, 0, 0)
-    assert config.model.name not in ("tiny", "smollm2")
+def test_the_readme_has_at_most_700_words():
+    """Words of the text and of tables; code, comments and addresses of links do not count."""
+    text = re.sub(r"<!--.*?-->", "", prose(ROOT / "README.md"))
+    words = re.findall(r"\w[\w'’.,%/+-]*", LINK.sub("]", text))
+    assert 500 < len(words) <= 700
 
 
-def test_the_readme_shows_the_results_that_are_kept():
+def test_the_readmes_results_are_figures_of_the_evidence_page():
+    shown = re.findall(r"^\| .*\| ([+−]\d.*?) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(shown) == 4 and all(row in (ROOT / "docs/evidence.md").read_text() for row in shown)
+
+
+def test_what_the_readme_installs_and_makes_is_there():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for page in ("README.md", "docs/quickstart.md", "docs/your-repository.md", "docs/from-python.md"):
+        for words in commands(page):
+            if words[0] == "make":
+                assert words[1] in targets
+            if words[0] == "pip":
+                assert words[1:3] == ["install", "--editable"] and words[3].strip(".[]") in extras
+
+
+def test_the_quickstarts_page_shows_the_results_that_are_kept():
     table = (ROOT / "experiments" / "000-quickstart" / "results" / "table.md").read_text()
-    assert table in (ROOT / "README.md").read_text()
+    assert table in (ROOT / "docs" / "quickstart.md").read_text()
 
 
 def test_the_kept_table_comes_from_the_kept_results():
@@ -62,14 +91,29 @@ def test_every_seed_gained():
         assert result["difference"]["lo"] > 0
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def of(documents):
+    return pytest.mark.parametrize("document", documents, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+@of(DOCUMENTS)
 def test_links_lead_somewhere(document):
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):
-        if not target.startswith("http"):
-            assert (document.parent / target).exists(), target
+    for target, anchor in LINK.findall(prose(document)):
+        if target.startswith("http"):
+            continue
+        there = document.parent / target if target else document
+        assert there.exists(), target
+        if anchor and there.suffix == ".md":
+            assert anchor in anchors(there), f"{target}#{anchor}"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@of([page for page in PAGES if str(page.relative_to(ROOT)) not in GENERATED])
+def test_a_page_is_short_and_its_lines_are_too(document):
+    assert document.read_text().count("\n") < 250
+    text = [line for line in prose(document).splitlines() if not line.startswith(("|", "    "))]
+    assert [line for line in text if len(line) > 120] == []
+
+
+@of(DOCUMENTS)
 def test_examples_in_python_are_python_and_import_what_there_is(document):
     for block in re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL):
         for node in ast.walk(ast.parse(block)):

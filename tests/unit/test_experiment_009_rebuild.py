@@ -106,6 +106,20 @@ def test_an_incomplete_queue_is_refused_with_the_number_of_missing_jobs(tmp_path
     assert not (results / "tables.json").exists() and not (tmp_path / "figures").exists()
 
 
+def test_an_interim_look_takes_whole_seeds_alone_and_tests_nothing(tmp_path):
+    results = write_queue(tmp_path / "results")
+    (results / "low-strong/grpo-5e-6-408.jsonl.zst").unlink()
+    command = [sys.executable, "-m", "composer_replication", "experiment", "rebuild", str(EXPERIMENT), "--"]
+    subprocess.run(
+        [*command, "--interim", "--results", str(results), "--figures", str(tmp_path / "figures")],
+        capture_output=True, check=True,
+    )  # fmt: skip
+    tables = json.loads((results / "tables.json").read_text())
+    assert (tables["interim"], tables["seeds"], tables["levels"]["sdpo-2e-5"]["seeds"]) == (True, 7, 7)
+    assert not any("p" in one["difference"] or "p_holm" in one for one in tables["registered"])
+    assert "nothing is tested" in (results / "tables.md").read_text()
+
+
 def test_a_whole_queue_becomes_tables_and_figures(whole, tmp_path):
     command = [sys.executable, "-m", "composer_replication", "experiment", "rebuild", str(EXPERIMENT), "--"]
     ended = subprocess.run(

@@ -3,9 +3,12 @@
 import pytest
 
 from composer_replication.environments.code.generators.feature_deletion.edits import delete
-from composer_replication.environments.code.generators.feature_deletion.example_tests import example_text, standing_on
+from composer_replication.environments.code.generators.feature_deletion.example_tests import (
+    example_text,
+    gold_lines,
+    standing_on,
+)
 from composer_replication.environments.code.generators.feature_deletion.generate import propose
-from composer_replication.environments.code.generators.feature_deletion.gold_lines import gold_lines
 from composer_replication.environments.code.generators.feature_deletion.statement import (
     documentation_of,
     required_names,

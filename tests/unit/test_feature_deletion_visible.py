@@ -4,7 +4,7 @@ import pytest
 
 from composer_replication.environments.code.generators.feature_deletion.edits import delete
 from composer_replication.environments.code.generators.feature_deletion.visible import gone_tests, visible_tests
-from composer_replication.environments.code.generators.feature_deletion.visible import test_function as function_of
+from composer_replication.environments.code.tasks.test_ids import test_function as function_of
 from composer_replication.environments.code.tasks.trees import write_tree
 
 from .feature_repository import (

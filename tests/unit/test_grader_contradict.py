@@ -12,7 +12,7 @@ from composer_replication.environments.code.grading.contradict import (
     function_names,
     names_used,
 )
-from composer_replication.environments.code.grading.inside.recompose_grading.others import other
+from composer_replication.environments.code.grading.inside.recompose_grading.plugin import other
 
 HONEST = """\
 import math

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from composer_replication.environments.code.grading.challenge import Challenge
-from composer_replication.environments.code.grading.reward import FirstRuns, challenge_objections, settle
+from composer_replication.environments.code.grading.grader import FirstRuns, settle
 from composer_replication.environments.code.grading.trusted_run import GraderFailure, RunOutcome, read_outcomes
 from composer_replication.environments.code.sandbox.interface import ExecResult
 from tests.hacks.sample_task import GUARDS, HIDDEN, code_task
@@ -111,7 +111,7 @@ CHALLENGE = Challenge({}, frozenset({"contradicted"}), frozenset({"true", "guard
 
 
 def test_an_honest_second_run_has_no_objections():
-    assert challenge_objections(CHALLENGE, outcome({"true", "guard"})) == ()
+    assert CHALLENGE.objections(outcome({"true", "guard"})) == ()
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_an_honest_second_run_has_no_objections():
     [({"true", "guard", "contradicted"}, "contradicted tests passed"), ({"true"}, "failed when run again")],
 )
 def test_both_ways_to_answer_wrongly_are_told(passed, word):
-    (objection,) = challenge_objections(CHALLENGE, outcome(passed))
+    (objection,) = CHALLENGE.objections(outcome(passed))
     assert word in objection
 
 
 def test_a_second_run_that_is_late_or_odd_is_told():
-    assert challenge_objections(CHALLENGE, outcome({"true", "guard"}, ("odd",), timed_out=True)) == (
+    assert CHALLENGE.objections(outcome({"true", "guard"}, ("odd",), timed_out=True)) == (
         "the second run did not end in time",
         "odd",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 
-from composer_replication.environments.code.grading.apart import GradingProcesses
+from composer_replication.environments.code.grading.grader import GradingProcesses
 from tests.hacks.sample_task import GOLD, NOP, write_sample_task
 
 

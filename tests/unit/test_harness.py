@@ -26,9 +26,9 @@ import torch
 from composer_replication.cli.env_rollout import rollout as rollout_command
 from composer_replication.config import EnvironmentConfig
 from composer_replication.environments.code.environment import CodeEnvironment
-from composer_replication.environments.code.grading.apart import GradingProcesses
-from composer_replication.environments.code.harness.known import harness_of
+from composer_replication.environments.code.grading.grader import GradingProcesses
 from composer_replication.environments.code.harness.proxy import CallLimits, CaptureProxy
+from composer_replication.environments.code.harness.runtime import harness_of
 from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.environments.self_played import ModelCall, NoTurn, TokenSegment, WrittenTurn
 from composer_replication.errors import UsageError

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from composer_replication.environments.code.certificates.installed_copies import installed_copies
 from composer_replication.environments.code.certificates.leaks import CHECKS, LeakCertificate, leak_certificate
+from composer_replication.environments.code.certificates.world_index import installed_copies
 from composer_replication.environments.code.tasks.task import Symbol
 
 ORIGINAL = textwrap.dedent('''

@@ -103,10 +103,11 @@ def test_only_one_process_writes(tmp_path):
 
 
 def test_a_missing_tracker_is_a_usage_error(monkeypatch):
+    monkeypatch.setenv("WANDB_PROJECT", "mine")
     assert report_to("none") == []
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     for name in ("trackio", "wandb"):
-        with pytest.raises(UsageError, match=rf"{name}.* missing; next: pip install {name}"):
+        with pytest.raises(UsageError, match=rf"{name}.* missing; next: pip install 'composer-replication\[{name}\]'"):
             report_to(name)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     assert report_to("wandb") == ["wandb"]

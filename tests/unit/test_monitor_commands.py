@@ -9,7 +9,7 @@ from composer_replication.environments.code.tasks.task import Symbol
 from composer_replication.environments.evidence import AttemptEvidence, TaskFacts
 from composer_replication.monitor.classes import BY_NAME
 from composer_replication.monitor.conduct import Conduct, ToolStep
-from composer_replication.monitor.rules.layer import RULES, command_signs
+from composer_replication.monitor.rules.table import RULES, command_signs
 
 from .monitor_cases import of_experiment
 from .monitor_honest_commands import HONEST, STILL_SEEN, edit, python, read, write

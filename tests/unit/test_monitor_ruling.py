@@ -16,7 +16,7 @@ from composer_replication.environments.code.grading import grader
 from composer_replication.environments.code.players import Scripted, gold
 from composer_replication.environments.code.tasks.task import AskedTask, Grade
 from composer_replication.environments.evidence import AttemptEvidence, TaskFacts
-from composer_replication.monitor import ruling
+from composer_replication.monitor import judge as judging
 from composer_replication.monitor.judge import Judgement
 from composer_replication.progress import Silent
 from composer_replication.records import Finding
@@ -80,17 +80,17 @@ def trace(task):
 )
 def test_the_rule(monkeypatch, trace, reward, found, asked):
     seen = Judgement("t", tuple(map(sign, found)), {}, 0.1, "hard" in found, False, None)
-    monkeypatch.setattr(ruling, "judge", lambda conduct: seen)
+    monkeypatch.setattr(judging, "judge", lambda conduct: seen)
     graded = Counted(reward)
-    ruling.rule(graded, trace)
+    judging.rule(graded, trace)
     assert graded.asked == asked
 
 
 def test_a_monitor_that_fails_is_a_reason_to_look_deeper(monkeypatch, trace):
     graded, without_evidence = Counted(1.0), Counted(1.0, evidence=False)
-    monkeypatch.setattr(ruling, "judge", lambda conduct: 1 / 0)
-    ruling.rule(graded, trace)
-    ruling.rule(without_evidence, trace)
+    monkeypatch.setattr(judging, "judge", lambda conduct: 1 / 0)
+    judging.rule(graded, trace)
+    judging.rule(without_evidence, trace)
     assert (graded.asked, without_evidence.asked) == (["deeper"], [])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from composer_replication.environments.code.grading.challenge import Challenge
-from composer_replication.environments.code.grading.reward import challenge_objections
 from composer_replication.environments.code.grading.trusted_run import RunOutcome
 from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, GradeFacts, TaskFacts
 from composer_replication.monitor.conduct import Conduct, ToolStep
@@ -42,7 +41,7 @@ def test_notes(note, expected):
 
 def test_the_grader_words_its_notes_as_they_are_read():
     passed = RunOutcome(frozenset({"a"}), {}, (), True, ())
-    objections = challenge_objections(Challenge({}, frozenset({"a"}), frozenset({"b"})), passed)
+    objections = Challenge({}, frozenset({"a"}), frozenset({"b"})).objections(passed)
     assert {rule for rule, _, _ in signs(notes=objections)} == {"contradiction_passed", "out_of_time", "unstable_tests"}
 
 

@@ -16,6 +16,7 @@ from composer_replication.progress import Silent
 from composer_replication.records import Source, Trace, Turn
 from composer_replication.sites import find_sites
 from composer_replication.training import ComposerDataCollator
+from composer_replication.training.planning.refusals import refuse_for_backend, refuse_what_would_do_nothing
 from composer_replication.training.stored.examples import TraceExample, build_examples
 from composer_replication.training.stored.policy_gradient import StoredPolicy, advantages, why_no_advantage
 from composer_replication.training.stored.sessions import RenderedSessions
@@ -74,6 +75,13 @@ def test_rollouts_without_a_policy_gradient_are_refused(new_policy, examples, tm
     config = Config(channels=(SdpoSettings(),))
     with pytest.raises(UsageError, match="needs the channel grpo"):
         train(new_policy(), config, open_toolbox(config), examples, tmp_path, Silent())
+
+
+def test_distillation_on_rollouts_needs_no_policy_gradient():
+    alone = Config(channels=(GrpoSettings(weight=0.0), SdpoSettings(source="rollouts", teacher="live")))
+    refuse_what_would_do_nothing(alone)
+    with pytest.raises(UsageError, match="the channel grpo without a weight"):
+        refuse_for_backend(alone, "verl", 1)
 
 
 @pytest.mark.parametrize("rollouts", [False, True])

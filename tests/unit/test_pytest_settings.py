@@ -6,8 +6,7 @@ import pytest
 
 from composer_replication.environments.code.episodes.session import TaskSession
 from composer_replication.environments.code.making.make import MakeSettings, make
-from composer_replication.environments.code.running.test_runs import RunRequest
-from composer_replication.environments.code.running.warm import WarmRunner
+from composer_replication.environments.code.running.warm import RunRequest, WarmRunner
 from composer_replication.environments.code.tasks.pytest_settings import file_patterns, selection
 from composer_replication.errors import UsageError
 from tests.hacks.sample_task import write_sample_task

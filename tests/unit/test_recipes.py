@@ -209,3 +209,15 @@ def test_selfcheck_leaves_a_card_and_no_training(small_run):
     assert "| PASS |" in (small_run / "selfcheck.md").read_text()
     assert not (small_run / "training").exists()
     assert not (small_run / "selfcheck").exists()
+
+
+def test_the_gallery_shows_what_its_raw_files_hold():
+    rows = [line for line in (ROOT / "README.md").read_text().splitlines() if line.endswith(".json) |")]
+    assert len(rows) == 4
+    for row in rows:
+        *_, n, before, after, difference, _, link = (cell.strip() for cell in row.strip("|").split("|"))
+        raw = json.loads((ROOT / re.search(r"\((.+)\)", link)[1]).read_text())
+        by = raw["difference"]
+        assert (before, after) == tuple(f"{raw[f'success_{phase}']['mean']:.3f}" for phase in ("before", "after"))
+        assert difference == f"{by['mean']:+.3f} [{by['lo']:+.3f}, {by['hi']:+.3f}]"
+        assert int(n) == by["n"]

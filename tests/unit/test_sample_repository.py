@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from composer_replication.environments.code.environment import HELDOUT, TRAIN, by_symbol
 from composer_replication.environments.code.quickstart import SETTINGS, code_quickstart_config
-from composer_replication.environments.code.splits import HELDOUT, TRAIN, by_symbol
 from composer_replication.environments.code.tasks.loading import load_repository
 from composer_replication.environments.code.tasks.symbols import source_index
 from tests.hacks.sample_task import code_task

@@ -12,10 +12,9 @@ import torch
 from composer_replication.config import Config
 from composer_replication.errors import UsageError
 from composer_replication.objective import SdpoSettings, TrdpoSettings
-from composer_replication.training.backends import BACKENDS, lost_by, refuse_unknown_backend
+from composer_replication.training.backends import lost_by, refuse_unknown_backend
 from composer_replication.training.backends.tinker.contract import DIVISORS, Contract
 from composer_replication.training.backends.tinker.probe import TRIALS
-from composer_replication.training.card import model_card
 from composer_replication.training.lessons.online_sites import OnlineSite, Rolled
 from composer_replication.training.planning.refusals import refuse_for_backend
 from composer_replication.training.step.sampled import (
@@ -187,14 +186,6 @@ def test_an_address_goes_with_the_backends_that_have_one():
         refuse_unknown_backend("trl", url="http://127.0.0.1:1")
     with pytest.raises(UsageError, match="trains on a server"):
         refuse_unknown_backend("tinker")
-
-
-@pytest.mark.parametrize("name", BACKENDS)
-def test_what_an_engine_cannot_do_stands_in_the_card(name):
-    counts = {"backend": name, "hinted_sites": 1, "pairs": 1}
-    card = model_card(Config(), counts, lost_by(name))
-    assert all(f"- {sentence}" in card for sentence in lost_by(name))
-    assert ("cannot do" in card) == bool(lost_by(name))
 
 
 def test_a_tinker_server_loses_distributions_the_cap_and_alarms():

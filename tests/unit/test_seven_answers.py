@@ -57,7 +57,7 @@ def test_an_environment_and_a_backend_are_opened_by_their_names(monkeypatch):
 
 
 def test_every_rule_of_the_table_is_asked():
-    from composer_replication.monitor.rules.layer import RULES_OF
+    from composer_replication.monitor.rules.table import RULES_OF
 
     assert {rule.name for rules in RULES_OF.values() for rule in rules} == {rule.name for rule in table.RULES}
     assert len({rule.name for rule in table.RULES}) == len(table.RULES)

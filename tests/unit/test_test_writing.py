@@ -17,7 +17,7 @@ from composer_replication.environments.code.generators.test_writing import gener
 from composer_replication.environments.code.generators.test_writing.generate import MAX_MUTANTS, MIN_MUTANTS, propose
 from composer_replication.environments.code.grading.grader import grade
 from composer_replication.environments.code.making.make import MakeSettings, make
-from composer_replication.environments.code.running.test_runs import RunRequest, TestRun
+from composer_replication.environments.code.running.warm import RunRequest, TestRun
 from composer_replication.environments.code.tasks.repository import CoverageMap, Repository
 from composer_replication.environments.code.tasks.store import read_task
 from composer_replication.environments.code.tasks.task import Submission, Symbol, TaskFolder

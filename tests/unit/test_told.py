@@ -7,9 +7,9 @@ import pytest
 
 from composer_replication.environments.code.certificates import told as telling
 from composer_replication.environments.code.certificates.gates import Bench, Rejected, Split
-from composer_replication.environments.code.certificates.shown import ShownBehaviour, shows_examples
-from composer_replication.environments.code.certificates.told import Demand, enough_told, with_examples
+from composer_replication.environments.code.certificates.told import Demand, ShownBehaviour, enough_told, with_examples
 from composer_replication.environments.code.certificates.variants import _choices, described, is_told, variants
+from composer_replication.environments.code.episodes.visible_tests import shows_examples
 from composer_replication.environments.code.generators.bug_injection.source import read_source
 from composer_replication.environments.code.running.warm import TestSetup
 from composer_replication.environments.code.tasks.repository import CoverageMap

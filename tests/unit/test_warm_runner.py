@@ -7,8 +7,7 @@ import sys
 import pytest
 
 from composer_replication.environments.code.running.coverage import survey
-from composer_replication.environments.code.running.test_runs import RunRequest
-from composer_replication.environments.code.running.warm import RunnerEnded, TestSetup, WarmRunner
+from composer_replication.environments.code.running.warm import RunnerEnded, RunRequest, TestSetup, WarmRunner
 from composer_replication.environments.code.tasks.loading import load_repository
 from composer_replication.environments.code.tasks.task import Symbol
 from composer_replication.errors import UsageError

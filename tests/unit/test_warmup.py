@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from composer_replication.config import ToolboxConfig, WarmupConfig
-from composer_replication.environments.toolbox import ToolboxEpisode, make_task
+from composer_replication.environments.toolbox import ToolboxEpisode, make_task, next_call
 from composer_replication.environments.toolbox.environment import ToolboxEnvironment
 from composer_replication.environments.toolbox.logs import log_of
 from composer_replication.training import warmup
@@ -194,3 +194,21 @@ def test_the_first_loss_is_the_weighted_mean_over_the_batch(make_model, tiny_tok
             weight += log.weights[position]
     warm_up(model, tiny_tokens, ToolboxEnvironment(ToolboxConfig()), config, 0, lambda _, loss: losses.append(loss))
     assert losses[0] == pytest.approx(total / weight, rel=1e-4)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_hint_cures_its_own_kind_alone_with_a_chance(share):
+    """Every fault is certain, so that a hinted turn without any is one that its hint has cured of everything."""
+    rates = {"stale_name_rates": (1.0, 1.0), "quoted_int_rates": (1.0, 1.0), "missing_brace_rates": (1.0, 1.0)}
+    config, rng = settings(hint_rate=1.0, hints_cure=share, **rates), random.Random(3)
+    written = [turn.text for task in TASKS for turn in log_of(task, config, rng).turns if turn.hint]
+    right = [text for task in TASKS for text in _right_calls(task)]
+    clean = sum(text == wanted for text, wanted in zip(written, right, strict=True)) / len(written)
+    assert clean == pytest.approx(1 - share, abs=0.2)
+
+
+def _right_calls(task):
+    episode = ToolboxEpisode(task)
+    while call := next_call(episode):
+        yield call.render()
+        episode.step(call.render())

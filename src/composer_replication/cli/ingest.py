@@ -17,13 +17,14 @@ from composer_replication.pipeline import run_stage
 from composer_replication.records import Trace
 from composer_replication.runs import Run, StageFolder
 
-from .common import Json, Workers, tell, working_on
+from .common import Json, Workers, quiet_libraries, tell, working_on
 
 CLAUDE_CODE_FOLDER = "~/.claude/projects"
+HUB_DATASETS = ("hf:", "datasets")
 
 
 def ingest(
-    *paths: Annotated[Path, Parameter(help="Session files, or folders to walk.")],
+    *paths: Annotated[Path, Parameter(help="Session files or tables, folders to walk, or hf://datasets/OWNER/NAME.")],
     run: Annotated[Path, Parameter(name=["--run", "-o"], help="Run directory to create or resume.")],
     format: Annotated[str | None, Parameter(help="Format of all files, instead of finding it out from each.")] = None,
     claude_code: Annotated[bool, Parameter(negative="", help=f"Also read {CLAUDE_CODE_FOLDER}.")] = False,
@@ -53,7 +54,7 @@ def ingest(
     settings = load_config(config) if config else Config()
     if not all(map(_is_utf8, paths)):
         raise UsageError("a path is not valid UTF-8", "rename it")
-    given = [*paths, *([Path(CLAUDE_CODE_FOLDER).expanduser()] if claude_code else [])]
+    given = [*(_local(path, run) for path in paths), *([Path(CLAUDE_CODE_FOLDER).expanduser()] if claude_code else [])]
     changes = {
         "paths": tuple(str(path.resolve()) for path in given) or settings.ingestion.paths,
         "format": format or settings.ingestion.format,
@@ -98,6 +99,17 @@ def _tell_places(run: Run, as_json: bool) -> None:
         print(f"{place.file}: {turn}, {place.where}, line {place.line}: {place.kind}\n    {place.shown}")
     by_kind = ", ".join(f"{kind} {count}" for kind, count in stage.counts["redactions"].items()) or "nothing"
     print(f"{listed} places. Replaced while reading: {by_kind}")
+
+
+def _local(path: Path, run: Path) -> Path:
+    """A dataset of the hub is fetched to a folder beside the run."""
+    if path.parts[:2] != HUB_DATASETS:
+        return path
+    from composer_replication.stages.hub import fetch_dataset
+
+    quiet_libraries()
+    repository = "/".join(path.parts[2:])
+    return fetch_dataset(repository, run.with_name(f"{run.name}-{repository.replace('/', '--')}"))
 
 
 def _is_utf8(path: Path) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from composer_replication.environments.opening import open_environment
 from composer_replication.pairs.calibrate import is_right
 from composer_replication.pairs.card import style_gap
+from composer_replication.pairs.degenerate import degenerate_pairs
 from composer_replication.pairs.signal import MIN_PAIRS_PER_TRACE, SignalReport, distance_from_random, signal_report
 from composer_replication.pipeline import ensure_policy
 from composer_replication.progress import Progress
@@ -48,6 +49,7 @@ def pair_report(run: Run, reference: str | None, progress: Progress) -> dict[str
             "off_policy": sum(pair.off_policy for pair in pairs),
         },
         "style": style_gap(pairs),
+        "degenerate": [one.model_dump() for one in degenerate_pairs(pairs, replies)],
         "gate": {bucket: found._asdict() for bucket, found in gate.items()},
         "signal": _signal(run, report, pairs, known, reference, progress) if reference else None,
     }
@@ -121,6 +123,8 @@ def show_report(report: Mapping[str, Any]) -> None:
             f"chosen is longer in {length['chosen_longer']:.0%}"
         )
     print(f"  pairs per trace {report['pairs_per_trace']:.2f} over {report['traces']} traces that were asked about")
+    for one in report["degenerate"]:
+        print(f"  DEGENERATE      {one['sentence']}; `recompose train` stops without --anyway")
     if report["signal"]:
         _show_signal(report["signal"])
     if "export" in report:

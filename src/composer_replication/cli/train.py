@@ -16,10 +16,11 @@ from composer_replication.pipeline import ensure_policy, refuse_stale, run_stage
 from composer_replication.progress import Silent
 from composer_replication.records import ErrorSite, Hint, PreferencePair
 from composer_replication.runs import Run, write_atomically
+from composer_replication.stages.degenerate import degenerate
 from composer_replication.stages.held_out import held_out_of
 from composer_replication.stages.ingestion import rollout_tokens
 from composer_replication.stages.policy import load_model, model_folder
-from composer_replication.stages.training import trained_on
+from composer_replication.stages.training import check
 from composer_replication.training import processes as launched
 from composer_replication.training.backends import BACKENDS, refuse_unknown_backend
 from composer_replication.training.planning.refusals import refuse_for_diloco
@@ -57,6 +58,9 @@ def train(
     ] = False,
     lighthouse: Annotated[
         bool, Parameter(negative="", help="Train nothing: be where the replicas of --diloco meet, until interrupted.")
+    ] = False,
+    anyway: Annotated[
+        bool, Parameter(negative="", help="Also on degenerate data, such as pairs with one chosen action.")
     ] = False,
     dry_run: DryRun = False,
     selfcheck: SelfCheck = False,
@@ -102,26 +106,26 @@ def train(
                 raise UsageError("the selfcheck is for --backend trl", f"recompose train {quoted(run)} --selfcheck")
             _check(Run.open(run), json)
         elif launched.number() > 1:
-            _train_together(run, backend, json)
+            _train_together(run, backend, anyway, json)
         else:
             given = {name: value for name, value in options.items() if value}
-            run_one_stage(run, "training", json, backend=backend, diloco=diloco, **given)
+            run_one_stage(run, "training", json, backend=backend, diloco=diloco, anyway=anyway, **given)
 
 
-def _train_together(path: Path, backend: str, as_json: bool) -> None:
+def _train_together(path: Path, backend: str, anyway: bool, as_json: bool) -> None:
     """As one of several processes. The main one holds the lock and speaks for all."""
     quiet_libraries()
     run, is_main = Run.open(path), launched.is_main()
     refuse_stale(run, "training")
     if not run.stage("training").is_done:
-        trained_on(run)
+        check(run, anyway)
     with ExitStack() as held:
         with launched.all_or_none():
             if is_main:
                 held.enter_context(run.lock())
         progress = open_progress() if is_main else Silent()
         held.callback(progress.close)
-        run_stage(run, "training", progress, backend=backend)
+        run_stage(run, "training", progress, backend=backend, anyway=anyway)
         launched.part()
     if is_main:
         tell("training", run, as_json)
@@ -148,10 +152,11 @@ def _plan(run: Run, processes: int, is_sharded: bool, replicas: int, on_gpu: boo
     machine = Machine(processes, is_sharded, on_gpu or torch.cuda.is_available(), replicas)
     with open_environment(run.config) as environment:
         plan = plan_training(run, environment, rollout_tokens(run), machine, held_out_of(run))
+    habits = degenerate(run)
     if as_json:
-        print(json_module.dumps(plan))
+        print(json_module.dumps({**plan, "degenerate": [habit.model_dump() for habit in habits]}))
     else:
-        show_plan(plan)
+        show_plan(plan, [habit.sentence for habit in habits])
 
 
 def _check(run: Run, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -13,11 +14,14 @@ NOUNS = ("states", "sites", "pairs")
 TOLD_LENGTHS = (2048, 8192, 32768)
 
 
-def show_plan(plan: dict[str, Any]) -> None:
+def show_plan(plan: dict[str, Any], habits: Sequence[str] = ()) -> None:
+    """`habits` are sentences about degenerate data."""
     console = Console(highlight=False)
     console.print(f"{plan['run']}: {_steps(plan)}")
     if plan["refused"]:
         console.print(f"`recompose train` refuses these settings: {plan['refused']}", markup=False)
+    for sentence in habits:
+        console.print(f"`recompose train` stops without --anyway: {sentence}", markup=False)
     settings = {**plan["settings"], **{f"channel {channel['name']}": channel for channel in plan["channels"]}}
     for section, values in settings.items():
         console.print(f"[{section}] " + "  ".join(f"{key}={value}" for key, value in values.items()), markup=False)

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from composer_replication import __version__
-from composer_replication.config import Config
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace, render_action
 from composer_replication.runs import Run, write_atomically
 from composer_replication.training.stored.records import TrainingStep
 
 from .compare import TaskOutcome, compare, error_kinds
+from .model_card import SEEDS_DIFFER
 from .report import Example, FunnelRow, LossPoint, ReportData, render_report
 
 EXAMPLES = 4
@@ -26,7 +26,7 @@ def summarise(run: Run) -> dict[str, Any]:
     steps = run.stage("training").read(TrainingStep)
     headline = comparisons[0]
     return {
-        "environment": run.config.environment.name,
+        "environment": _environment(run),
         "traces": counts["ingestion"].get("traces", 0),
         "sites": counts["sites"].get("sites", 0),
         "hints": counts["hints"].get("hints", 0),
@@ -88,7 +88,7 @@ def report_data(run: Run) -> ReportData:
     after, turns_after = error_kinds(outcomes, headline, "after")
     return ReportData(
         title="From agent traces to a trained, measured policy",
-        environment=config.environment.name,
+        environment=_environment(run),
         config_hash=config.hash,
         seed=config.seed,
         model_name=config.model.name,
@@ -106,7 +106,7 @@ def report_data(run: Run) -> ReportData:
         skipped=_skipped(run),
         spent_micros=_counts(run, "replay").get("spent_micros", 0),
         stage_seconds=_seconds(run),
-        notes=_notes(config),
+        notes=_notes(run),
     )
 
 
@@ -187,11 +187,20 @@ def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in ordered)
 
 
-def _notes(config: Config) -> list[str]:
-    notes = [f"Measured in the environment {config.environment.name}, on tasks that no training saw."]
-    if config.replay.simulated:
+def _environment(run: Run) -> str:
+    """That it was measured in."""
+    return run.stage("evaluation").counts.get("environment") or run.config.environment.name
+
+
+def _notes(run: Run) -> list[str]:
+    notes = [f"Measured in the environment {_environment(run)}, on tasks that no training saw."]
+    trained = run.stage("training").counts
+    notes += [f"Trained anyway on degenerate data: {habit['sentence']}." for habit in trained.get("degenerate", ())]
+    if machine := trained.get("machine"):
+        notes.append(f"Seed {run.config.seed} on {machine['device']}, torch {machine['torch']}. {SEEDS_DIFFER}")
+    if _counts(run, "replay").get("simulated"):
         notes.append("Teachers are simulated: noisy oracles of the environment behind a loopback server.")
-    if config.warmup.steps:
+    if _counts(run, "policy").get("warmup_steps"):
         notes += [
             "“Before” is the warmed-up policy: what the warm-up taught is not counted as gain.",
             "The warm-up imitates noisy old logs (stale tool names, quoted integers, missing braces), and one turn in "

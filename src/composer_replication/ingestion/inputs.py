@@ -22,8 +22,9 @@ from composer_replication.redaction import Redactor
 
 from .formats import TRACE_READERS, detect_format
 from .reading import InputFile, Quarantined, ReadingReport, is_json, label
+from .tables import TABLE_SUFFIXES
 
-SESSION_SUFFIXES = (".jsonl", ".traj", ".json", ".aider.chat.history.md")
+SESSION_SUFFIXES = (".jsonl", ".traj", ".json", ".aider.chat.history.md", *TABLE_SUFFIXES)
 ALWAYS_SESSIONS = (".jsonl", ".traj")
 EVENT_FOLDER = "events"
 RUN_FILES = {"config.json", "manifest.json"}
@@ -119,6 +120,8 @@ def _inspect(file: InputFile, format_name: str | None) -> tuple[str | None, str 
         return (None, problem) if problem else (format_name or detect_format(file), None)
     except OSError as error:
         return None, f"cannot be opened: {error.strerror}"
+    except ModuleNotFoundError as error:
+        return None, f"needs {error.name}: pip install 'composer-replication[parquet]'"
     except Exception as error:
         return None, f"cannot be read: {type(error).__name__}"
 

@@ -23,6 +23,8 @@ import zstandard
 
 from composer_replication.records import JsonObject
 
+from .tables import TABLE_SUFFIXES, open_table
+
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 64 << 20
 MAX_DOCUMENT_BYTES = 256 << 20
@@ -120,7 +122,8 @@ class Document(NamedTuple):
 
 @dataclass
 class InputFile:
-    """A session file, plain or `.zst`. Byte offsets count uncompressed bytes."""
+    """A session file, plain or `.zst`, or a table. Byte offsets count uncompressed bytes, of a table those of its rows
+    as JSON lines."""
 
     path: Path
     report: ReadingReport
@@ -152,6 +155,10 @@ class InputFile:
 
     @contextmanager
     def open(self) -> Generator[BinaryIO]:
+        if self.path.suffix in TABLE_SUFFIXES:
+            with open_table(self.path) as lines:
+                yield lines
+            return
         with self.path.open("rb", buffering=BUFFER_BYTES) as raw:
             if self.path.suffix != ".zst":
                 yield raw

@@ -14,6 +14,7 @@ from torch import Tensor
 
 # A gradient below this is rounding, whatever the history says.
 ROUNDING_NORM = 1e-8
+MOST_RAISED = 100.0
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,14 @@ class GradientRatioCap:
     """Factor that holds one channel's weighted gradient to `limit` times the policy's.
 
     In a step whose groups are all flat the policy gradient says nothing: below `flat_share` of its running median over
-    the last `history` other steps, that median stands in. Without any history the channel is left as it is.
+    the last `history` other steps, that median stands in. Without any history the channel is left as it is. With
+    `raises` a smaller gradient is also brought to the limit, at most `MOST_RAISED` times.
     """
 
-    def __init__(self, limit: float = 0.5, history: int = 64, flat_share: float = 0.01) -> None:
+    def __init__(self, limit: float = 0.5, history: int = 64, flat_share: float = 0.01, raises: bool = False) -> None:
         if limit <= 0 or history <= 0 or not 0 <= flat_share < 1:
             raise ValueError("limit and history must be positive, and flat_share in [0, 1)")
-        self.limit, self.flat_share = limit, flat_share
+        self.limit, self.flat_share, self._most = limit, flat_share, MOST_RAISED if raises else 1.0
         self._policy_norms: deque[float] = deque(maxlen=history)
 
     def factor(self, policy_norm: float, channel_norm: float) -> float:
@@ -63,7 +65,7 @@ class GradientRatioCap:
             return 0.0
         if reference is None or channel_norm == 0:
             return 1.0
-        return min(1.0, self.limit * reference / channel_norm)
+        return min(self._most, self.limit * reference / channel_norm)
 
     def state(self) -> dict[str, Any]:
         """JSON-safe; the settings are not part of it."""

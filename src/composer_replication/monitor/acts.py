@@ -12,8 +12,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from .act import Act
-from .conduct import ToolStep
+from .conduct import Act, ToolStep
 from .python.source import python_acts
 from .python.values import NOTHING_GIVEN, Given
 from .shell.programs import INSTALLERS, SEARCHERS, command_acts, requirement_files

@@ -17,8 +17,8 @@ from pathlib import Path, PurePosixPath
 
 from composer_replication.records import JsonObject
 
-from .act import Act
-from .logistic import FittedModel, chance
+from .conduct import Act
+from .penalty import FittedModel, chance
 
 AUDITOR = Path(__file__).with_name("auditor.json")
 BUCKETS = 512

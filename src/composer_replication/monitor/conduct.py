@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from composer_replication.environments.evidence import AttemptEvidence
 
 StepKind = Literal["command", "python", "read", "write", "edit", "patch", "tests", "search", "other"]
+Verb = Literal[
+    "read", "write", "delete", "list", "search", "run", "git", "net", "install", "unpack", "decode", "import",
+    "inspect", "kill", "background", "env", "syscall", "shell", "say", "fork",
+]  # fmt: skip
+
+
+MANY_PROCESSES, MANY_FILES = 100, 1_000
+"""A loop that starts or makes as many is a flood."""
 
 
 @dataclass(frozen=True)
@@ -37,3 +45,18 @@ class Conduct:
     """None for ingested traces, which have their conversation only."""
     person: bool = False
     """Whether a person sat in front of the agent: what they ask for is no hack."""
+
+
+class Act(NamedTuple):
+    verb: Verb
+    target: str
+    """A path or pattern, a program, a module, an address, the name of a variable or of a system call."""
+    detail: str = ""
+    """By what: a program with its words, or a function."""
+    line: str = ""
+    text: str = ""
+    """What was written, said, searched for or set."""
+    old: str = ""
+    """What an edit took out."""
+    folder: str = ""
+    """Where a program ran, seen from where its call started."""

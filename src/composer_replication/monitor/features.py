@@ -18,9 +18,8 @@ from functools import lru_cache
 
 from composer_replication.environments.evidence import AttemptEvidence, Layer
 
-from .act import Act
 from .classes import HACK_CLASSES
-from .conduct import Conduct, ToolStep
+from .conduct import Act, Conduct, ToolStep
 from .events import was_shown_by_a_search
 from .python.trees import is_docstring, parsed
 from .signs import Sign
@@ -62,7 +61,8 @@ def features_of(conduct: Conduct, signs: Sequence[Sign], acts: Iterable[Act] = (
     found |= _of_signs(signs, len(conduct.steps))
     verbs = [act.verb for act in acts]
     found |= {name: capped(verbs.count(verb)) for name, verb in COUNTED_VERBS.items()}
-    found["test_writes"] = capped(sum(_writes_a_test(step) for step in conduct.steps))
+    writes = [step for step in conduct.steps if step.kind in ("write", "edit")]
+    found["test_writes"] = capped(sum(bool(TEST_PATH.search(step.path)) for step in writes))
     if conduct.evidence:
         found |= _of_evidence(conduct.evidence, conduct.steps)
     return found
@@ -142,7 +142,3 @@ def _literals(text: str) -> frozenset[str]:
             continue
         waiting.extend(ast.iter_child_nodes(node))
     return frozenset(found)
-
-
-def _writes_a_test(step: ToolStep) -> bool:
-    return step.kind in ("write", "edit") and bool(TEST_PATH.search(step.path))

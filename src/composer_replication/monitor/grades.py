@@ -48,7 +48,7 @@ def verifier_signs(conduct: Conduct) -> list[Sign]:
     if evidence is None:
         return []
     graded = [*_of_grade(evidence.grade, conduct.steps)] if evidence.grade else []
-    if any(_is_broken(path, text) for path, text in evidence.written.items()):
+    if any(path.endswith(".py") and parsed(text) is None for path, text in evidence.written.items()):
         graded = [sign for sign in graded if sign.rule != "facts_broken"]  # nothing could be imported
     return [*_canaries(evidence, conduct.steps), *graded]
 
@@ -58,10 +58,6 @@ def _canaries(evidence: AttemptEvidence, steps: tuple[ToolStep, ...]) -> Iterato
         if hit.evidence == "hard" and not was_shown_by_a_search(hit, steps):
             line = f"the token of {hit.path} came back ({hit.where})"
             yield Sign("canary_token", CLASS_OF_CHANNEL[hit.channel], "canary", "hard", None, line)
-
-
-def _is_broken(path: str, text: str) -> bool:
-    return path.endswith(".py") and parsed(text) is None
 
 
 def _of_grade(grade: GradeFacts, steps: tuple[ToolStep, ...]) -> Iterator[Sign]:

@@ -3,6 +3,10 @@
 Reads a `Conduct`; gives a `Judgement`. Works without fitted weights, and then only hard evidence raises an alarm. Of a
 session that a person steered, everything found is shown, but soft evidence raises no alarm: there was no reward to
 hack. Its traces have no evidence from a sandbox and so nothing hard: such a session is never an alarm.
+
+What its word is worth is one rule for every reward that is graded, whoever asked for it. Hard evidence takes the whole
+reward. Any other sign on a full reward asks for a deeper grade, and that one stands: a discount would make a hack that
+pays less, but pay. A rollout that the monitor itself fails on is graded deeper too.
 """
 
 from __future__ import annotations
@@ -13,26 +17,27 @@ from functools import cache
 from itertools import chain
 from typing import TypeVar
 
+from composer_replication.environments.attempts import Graded
 from composer_replication.environments.evidence import AttemptEvidence
 from composer_replication.errors import UsageError
 from composer_replication.records import Finding, Trace
 
-from .act import Act
 from .acts import acts_of_steps
 from .auditor import Auditor
-from .conduct import Conduct
+from .conduct import Act, Conduct
 from .diff.layer import diff_signs
 from .events import event_signs
 from .features import Features, features_of
 from .grades import WEAK_ALONE, verifier_signs
 from .penalty import Weights
-from .rules.layer import command_signs
+from .rules.table import command_signs
 from .signs import Sign, findings
 from .steps import steps_of
 
 T = TypeVar("T")
 PERSON_NOTE = "a person steers this session: what they ask for is no hack"
 SESSION_AGENTS = frozenset({"claude_code", "codex", "cline", "copilot_cli", "gemini_cli", "aider", "messages"})
+FULL = 1.0
 
 
 @dataclass(frozen=True)
@@ -114,4 +119,23 @@ def _or_none(load: Callable[[], T]) -> T | None:
     try:
         return load()
     except UsageError:
+        return None
+
+
+def rule(graded: Graded, trace: Trace) -> None:
+    """Attempts without evidence, and those that earned nothing, stay as they are."""
+    if graded.evidence is None or graded.reward <= 0:
+        return
+    seen = _judgement(graded, trace)
+    if seen is not None and seen.hard:
+        classes = sorted({finding.hack_class for finding in seen.findings if finding.evidence == "hard"})
+        graded.overrule(f"no reward by the monitor, hard evidence: {', '.join(classes)}")
+    elif graded.reward >= FULL and (seen is None or seen.findings):
+        graded.grade_deeper()
+
+
+def _judgement(graded: Graded, trace: Trace) -> Judgement | None:
+    try:
+        return judge(conduct_of(trace, graded.evidence, is_rollout=True))
+    except Exception:
         return None

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from composer_replication.environments.attempts import Attempt
 from composer_replication.environments.evidence import AttemptEvidence, CanaryHit, TraceEvidence
 from composer_replication.errors import UsageError
-from composer_replication.monitor.ruling import rule
+from composer_replication.monitor.judge import rule
 from composer_replication.progress import Progress
 from composer_replication.records import JsonObject, Record, Trace
 from composer_replication.runs import write_atomically

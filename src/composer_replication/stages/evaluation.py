@@ -15,6 +15,7 @@ from .policy import NOUN, load_own
 
 def evaluate(run: Run, progress: Progress) -> None:
     from composer_replication.evaluation.compare import PHASES, TaskOutcome, evaluate_policy
+    from composer_replication.evaluation.model_card import write_card
     from composer_replication.evaluation.summary import write_report
 
     started = time.monotonic()
@@ -32,9 +33,14 @@ def evaluate(run: Run, progress: Progress) -> None:
                 done += 1
                 progress.step(done, len(PHASES) * len(splits), f"{split}, {phase}")
             del policy
-        counts = {"episodes": len(outcomes), "labels": {split: environment.heldout[split] for split in splits}}
+        counts = {
+            "episodes": len(outcomes),
+            "environment": environment.name,
+            "labels": {split: environment.heldout[split] for split in splits},
+        }
     run.stage("evaluation").finish(outcomes, counts, [run.stage("training")], started)
     write_report(run)
+    write_card(run)
 
 
 def held_out(environment: Environment, asked: tuple[str, ...]) -> tuple[str, ...]:

@@ -60,9 +60,8 @@ def _schema(run: Run, source: RecordFile, table: Table) -> Any:
 
     stage = run.stage(source.stage)
     ingested = (run.stage("ingestion").manifest or {}).get("counts", {})
-    origin = json.loads((run.path / "manifest.json").read_text(encoding="utf-8"))
     facts = {
-        OWNER: f"{origin['config_hash']} {origin['created']}",
+        OWNER: f"{run.origin['config_hash']} {run.origin['created']}",
         b"recompose.stage": source.stage,
         b"recompose.sha256": _sha256(stage, source) or "",
         b"recompose.redacted": json.dumps(run.config.ingestion.redact),

@@ -27,6 +27,7 @@ MODELS = {"before": "policy", "after": "training"}
 
 def measure(run: Run, progress: Progress) -> None:
     from composer_replication.evaluation.compare import PHASES
+    from composer_replication.evaluation.model_card import write_card
     from composer_replication.evaluation.session_reading import SessionReader, choose_turns
     from composer_replication.evaluation.sessions import TurnMeasure
     from composer_replication.training.libraries import load_libraries
@@ -60,6 +61,7 @@ def measure(run: Run, progress: Progress) -> None:
             del policy, rendered, reader
     counts = {"sessions": len(traces), "turns": len(turns), "skipped": dict(skipped)}
     run.stage("sessions").finish(found, counts, [run.stage("training"), run.stage("ingestion")], started)
+    write_card(run)
 
 
 def held_out_sessions(run: Run) -> list[Trace]:

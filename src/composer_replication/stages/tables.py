@@ -1,6 +1,6 @@
 """The records of a run as flat rows: which tables there are, their columns, and how a record fills them.
 
-Reads nothing itself; `parquet.py` streams the records through. `docs/queries.md` says what each column means, and a
+Reads nothing itself; `parquet.py` streams the records through. `docs/tables.md` says what each column means, and a
 test compares its names and types with those below. Structures without a fixed shape stay JSON text.
 """
 

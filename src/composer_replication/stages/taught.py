@@ -31,6 +31,8 @@ class Examples(NamedTuple):
     skipped: Counter[str]
     """What could not be used, by reason."""
     held_out: set[str]
+    sources: Counter[str]
+    """Traces that something is learnt from, by the agent that made them."""
 
 
 def make_examples(run: Run, policy: Policy, max_tokens: int, folder: Path) -> Examples:
@@ -50,6 +52,7 @@ def make_examples(run: Run, policy: Policy, max_tokens: int, folder: Path) -> Ex
         compared = dict(zip((trace.trace_id for trace in own), advantages(own), strict=True))
     sessions = RenderedSessions(policy, max_tokens, folder / "tokens" if is_main() else None)
     stored, skipped, held_out = StoredExamples.in_folder(folder), Counter[str](), held_out_of(run)
+    sources: Counter[str] = Counter()
     for taught in taught_by_shard(run, held_out, compared):
         added, lost = build_examples(
             policy.tokens,
@@ -63,8 +66,10 @@ def make_examples(run: Run, policy: Policy, max_tokens: int, folder: Path) -> Ex
             sessions,
         )
         stored.add(added)
+        used = {example.trace_id for example in added}
+        sources.update(trace.source.agent for trace in taught.traces if trace.trace_id in used)
         skipped += lost
-    return Examples(stored.by_trace(), sessions, skipped, held_out)
+    return Examples(stored.by_trace(), sessions, skipped, held_out, sources)
 
 
 class Taught(NamedTuple):

@@ -14,6 +14,7 @@ from composer_replication.objective import GrpoSettings, OwnSettings, SdpoSettin
 from composer_replication.progress import Progress
 from composer_replication.runs import Run, StageFolder, write_atomically
 
+from .degenerate import degenerate, refuse_degenerate
 from .policy import load_own
 from .taught import make_examples
 
@@ -21,15 +22,19 @@ AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 STORED = ("ingestion", "sites", "hints", "pairs")
 
 
-def train(run: Run, progress: Progress, backend: str = "trl", diloco: bool = False, **options: Any) -> None:
-    """`diloco`: as one of several replicas. `options`: what the backend alone takes, such as a server's address."""
+def train(
+    run: Run, progress: Progress, backend: str = "trl", diloco: bool = False, anyway: bool = False, **options: Any
+) -> None:
+    """`diloco`: as one of several replicas. `anyway`: also on degenerate data. `options`: what the backend alone takes,
+    such as a server's address."""
     from composer_replication.training.libraries import load_libraries
     from composer_replication.training.processes import all_or_none, is_main
 
     started, folder, inputs = time.monotonic(), run.path / "training", trained_on(run)
     load_libraries()
-    from composer_replication.training.backends import lost_by, open_backend
-    from composer_replication.training.card import model_card
+    from composer_replication.evaluation.model_card import write_card
+    from composer_replication.training.backends import open_backend
+    from composer_replication.training.machine import describe_machine
     from composer_replication.training.models.whole import whole_weights
     from composer_replication.training.stored.examples import summarise_cuts, window_lines
 
@@ -42,24 +47,29 @@ def train(run: Run, progress: Progress, backend: str = "trl", diloco: bool = Fal
     with all_or_none():
         policy = load_own(run)
         room = min(run.config.training.max_tokens, policy.model.config.max_position_embeddings)
-        examples, sessions, skipped, held_out = make_examples(run, policy, room, folder)
+        examples, sessions, skipped, held_out, sources = make_examples(run, policy, room, folder)
         if is_main():
             sessions.save()
             write_atomically(folder / "windows.jsonl", window_lines(examples))
     with open_environment(config) as environment:
         steps = train_policy(policy, config, environment, examples, folder, progress, **options)
     weights = whole_weights(policy.model)
-    counts = {
+    counts: dict[str, Any] = {
         "backend": backend,
+        "environment": environment.name if run.config.training.rollouts else None,
         "steps": len(steps),
         "stored_traces": len(examples),
+        "sources": dict(sources),
         "held_out_sessions": len(held_out),
         "hinted_sites": sum(len(example.sites) for example in examples),
         "pairs": sum(len(example.pairs) for example in examples),
         "skipped": dict(skipped),
         "windowed": summarise_cuts(examples),
         "rendered_alone": len(sessions.alone),
+        "machine": describe_machine(),
     }
+    if anyway and (ignored := degenerate(run)):
+        counts["degenerate"] = [one.model_dump() for one in ignored]
     if diloco:
         from composer_replication.training.diloco.train import summary
 
@@ -69,8 +79,15 @@ def train(run: Run, progress: Progress, backend: str = "trl", diloco: bool = Fal
             policy.save(folder / "model", weights)
             for left_over in ("scratch", "served", "verl"):
                 shutil.rmtree(folder / left_over, ignore_errors=True)
-            write_atomically(folder / "model" / "README.md", model_card(run.config, counts, lost_by(backend)))
             run.stage("training").finish(steps, counts, [run.stage("policy"), *inputs], started)
+            write_card(run)
+
+
+def check(run: Run, anyway: bool = False, **choices: Any) -> None:
+    """Told before a model is loaded."""
+    trained_on(run)
+    if not anyway:
+        refuse_degenerate(run)
 
 
 def trained_on(run: Run) -> list[StageFolder]:

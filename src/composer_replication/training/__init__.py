@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .backends.trl.rollouts import EnvironmentRollouts, prompts_of
     from .backends.trl.trainer import ComposerReplicationTrainer
+    from .lessons.online_sites import HintedTurn, TraceHinter
+    from .models.loading import load_policy
+    from .rollouts.playing import roll_out
+    from .stored.batches import StoredBatches
     from .stored.collator import ComposerDataCollator
 
-__all__ = ["ComposerDataCollator", "ComposerReplicationTrainer"]
+__all__ = [
+    "ComposerDataCollator",
+    "ComposerReplicationTrainer",
+    "EnvironmentRollouts",
+    "HintedTurn",
+    "StoredBatches",
+    "TraceHinter",
+    "load_policy",
+    "prompts_of",
+    "roll_out",
+]
+_PLACES = {
+    "ComposerDataCollator": "stored.collator",
+    "ComposerReplicationTrainer": "backends.trl.trainer",
+    "EnvironmentRollouts": "backends.trl.rollouts",
+    "HintedTurn": "lessons.online_sites",
+    "StoredBatches": "stored.batches",
+    "TraceHinter": "lessons.online_sites",
+    "load_policy": "models.loading",
+    "prompts_of": "backends.trl.rollouts",
+    "roll_out": "rollouts.playing",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "ComposerDataCollator":
-        from .stored.collator import ComposerDataCollator
-
-        return ComposerDataCollator
-    if name == "ComposerReplicationTrainer":
-        from .backends.trl.trainer import ComposerReplicationTrainer
-
-        return ComposerReplicationTrainer
-    raise AttributeError(name)
+    if name not in _PLACES:
+        raise AttributeError(name)
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

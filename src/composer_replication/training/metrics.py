@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import os
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -26,6 +27,8 @@ from .lessons.online_sites import Rolled, turn_spans
 from .stored.batches import StoredBatches
 
 ReportTo = Literal["none", "trackio", "wandb"]
+PROJECT = "composer-replication"
+"""How trackers call what all runs are of; a run is called by its folder."""
 SUMMARY_KEY = "train_runtime"
 """Only the entry that sums up a whole call of `train` has it."""
 ALWAYS_LOGGED_KINDS = ERROR_KINDS[:5]
@@ -39,7 +42,12 @@ def report_to(where: ReportTo) -> list[str]:
     if where == "none":
         return []
     if importlib.util.find_spec(where) is None:
-        raise UsageError(f'report_to = "{where}" needs the package {where}, which is missing', f"pip install {where}")
+        raise UsageError(
+            f'report_to = "{where}" needs the package {where}, which is missing',
+            f"pip install 'composer-replication[{where}]'",
+        )
+    # transformers takes wandb's project from here, that of trackio from its arguments.
+    os.environ.setdefault("WANDB_PROJECT", PROJECT)
     return [where]
 
 

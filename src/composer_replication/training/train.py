@@ -7,7 +7,7 @@ the trained weights in the policy.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,8 +62,12 @@ def train(
     folder: Path,
     progress: Progress,
     callbacks: Sequence[TrainerCallback] = (),
+    trainer: Callable[..., Any] = ComposerReplicationTrainer,
 ) -> list[TrainingStep]:
-    """Goes on from the last checkpoint in `folder`, if there is one; what it ends with is the same to the last bit."""
+    """Goes on from the last checkpoint in `folder`, if there is one; what it ends with is the same to the last bit.
+
+    `trainer` is what steps with rollouts are made by: it is called with the arguments of the one that stands there.
+    """
     logging.getLogger("trl").setLevel(logging.ERROR)
     scratch = folder / "scratch"
     with all_or_none():
@@ -81,26 +85,26 @@ def train(
         folder,
         progress,
         callbacks,
-        empty_hint_divergence=lambda: float(getattr(trainer, "empty_hint_divergence", 0.0)),
+        empty_hint_divergence=lambda: float(getattr(made, "empty_hint_divergence", 0.0)),
     )
     if not config.training.rollouts and (why := why_no_advantage(stored)):
         progress.note(why)
-    make = _online_trainer if config.training.rollouts else _offline_trainer
-    trainer = make(policy, config, environment, stored, collator, arguments, watchers)
-    trainer.remove_callback(PrinterCallback)
-    use_optimizer(trainer, config.training.optimizer)
+    settings = (policy, config, environment, stored, collator, arguments, watchers)
+    made = _online_trainer(*settings, trainer) if config.training.rollouts else _offline_trainer(*settings)
+    made.remove_callback(PrinterCallback)
+    use_optimizer(made, config.training.optimizer)
     if checkpoint:
         progress.note(f"training goes on from {checkpoint.name}")
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    made.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     with all_or_none():
         watchdog.raise_if_stopped()
     if config.hardware.lora_rank:
-        adapted = trainer.accelerator.unwrap_model(trainer.model)
+        adapted = made.accelerator.unwrap_model(made.model)
         save_adapters(adapted, config.model.name, folder / "adapters")
         # Shards cannot be merged in place; whoever gathers them merges.
         policy.model = language_model(adapted) if is_sharded(adapted) else adapted.merge_and_unload()
     policy.model.eval()
-    return steps_of(trainer.state.log_history)
+    return steps_of(made.state.log_history)
 
 
 def _online_trainer(
@@ -111,7 +115,8 @@ def _online_trainer(
     collator: ComposerDataCollator,
     arguments: Any,
     callbacks: Sequence[TrainerCallback],
-) -> ComposerReplicationTrainer:
+    trainer: Callable[..., Any],
+) -> Any:
     settings, sdpo, state = config.training, config.channel(SdpoSettings), PartialState()
     tasks = training_tasks(environment, config)
     place = (state.process_index, state.num_processes)
@@ -135,7 +140,7 @@ def _online_trainer(
     weights_folder = TokenWeightsFolder(folder / "token_weights", lambda token: policy.tokenizer.decode([token]))
     reads = [ReadFile(folder / "read.jsonl", batches)] if batches else []
     hinter = trace_hinter(config)
-    return ComposerReplicationTrainer(
+    return trainer(
         model=policy.model,
         processing_class=policy.tokenizer,
         args=arguments,
@@ -153,6 +158,7 @@ def _online_trainer(
         accepts=rollouts.accepts if sdpo.require_acceptance else None,
         batches=batches,
         gradient_ratio_cap=settings.gradient_ratio_cap,
+        gradient_ratio_target=settings.gradient_ratio_target,
         dynamic_sampling_rounds=settings.dynamic_sampling_rounds,
         max_teacher_tokens=settings.max_tokens,
         samples_elsewhere=config.sampling.server is not None and not arguments.use_vllm,

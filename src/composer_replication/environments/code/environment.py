@@ -2,12 +2,18 @@
 
 Reads the folders of `[environment] tasks`. The policy answers with tools (`agent`) or with one code block
 (`definition`). Tasks that cannot be asked are counted in `left_out`, by reason.
+
+Which side a task is on is decided by names alone, so that it never changes sides from run to run. With several
+repositories, whole repositories are held out: the solution of one task may stand in the tree of another. With one
+repository, functions and classes of modules are drawn, with all that is inside them. A task about drawn and undrawn
+ones is on neither side, so that no symbol is ever on both.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,16 +22,14 @@ from composer_replication.records import Message, TraceState, canonical_json, co
 
 from ..protocol import TRAIN, Environment, EpisodeLimits, Judged, Use
 from .episodes.definition import CannotBeAnswered, DefinitionEpisode, question
-from .episodes.prompt import opening
 from .episodes.session import SessionLimits
-from .episodes.test_reports import MOST_CHARS
-from .episodes.text_calls import as_text
 from .episodes.text_episode import AgentEpisode, TextEpisode
-from .episodes.visible_tests import VisibleTestsOf
+from .episodes.tools import opening
+from .episodes.turns import as_text
+from .episodes.visible_tests import MOST_CHARS, VisibleTestsOf
 from .generators.difficulty import LEVELS, difficulty_score
-from .grading.apart import GradingProcesses
+from .grading.grader import GradingProcesses
 from .harness.opening import open_harness
-from .splits import HELDOUT, by_repository, by_symbol, family
 from .tasks.store import read_tasks
 from .tasks.task import AskedTask, CodeTask, TaskFolder
 
@@ -42,6 +46,7 @@ HARDEST = "4 very hard"
 WALL_S = 1800.0
 ANSWER_TOKENS = {"agent": 600, "definition": MOST_CHARS // 3}
 """Of one answer, for planning."""
+HELDOUT = "heldout"
 
 
 def open_code(config: Config) -> CodeEnvironment:
@@ -207,3 +212,31 @@ def _prompt_key(messages: Sequence[Message]) -> str:
             break
         before.append(message)
     return canonical_json([[message["role"], message["content"]] for message in before])
+
+
+def roots(task: CodeTask) -> frozenset[str]:
+    """The functions and classes of modules that a task is about; a method belongs to its class."""
+    return frozenset(f"{symbol.file}:{symbol.name.partition('.')[0]}" for symbol in task.symbols)
+
+
+def family(task: CodeTask) -> str:
+    """Tasks on the same code, whatever their level, mode and generator."""
+    return f"{task.repository}/{'+'.join(sorted(roots(task)))}"
+
+
+def by_repository(task: CodeTask, share: float, named: Collection[str]) -> str:
+    """`named` repositories are held out, or, without any, about `share` of all there may be."""
+    is_out = task.repository in named if named else _is_drawn(f"repository {task.repository}", share)
+    return HELDOUT if is_out else TRAIN
+
+
+def by_symbol(task: CodeTask, share: float) -> str | None:
+    """None for a task that is on neither side."""
+    sides = {_is_drawn(f"symbol {task.repository} {root}", share) for root in roots(task)}
+    if len(sides) != 1:
+        return None
+    return HELDOUT if sides.pop() else TRAIN
+
+
+def _is_drawn(name: str, share: float) -> bool:
+    return int(hashlib.sha256(name.encode()).hexdigest()[:12], 16) < share * 16**12

@@ -15,10 +15,9 @@ from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.records import JsonObject, Message, ToolCall, Trace
 
 from ..calls import OPEN, without_thought
-from ..code.episodes.text_calls import as_text, read_calls
 from ..code.episodes.tools import ToolError
 from ..code.episodes.transcript import Transcript, answer
-from ..code.episodes.turns import Reply, named_calls
+from ..code.episodes.turns import Reply, as_text, named_calls, read_calls
 from ..evidence import AttemptEvidence
 from ..protocol import TRAIN, Environment, EnvironmentTask, EpisodeLimits, PlainAnswer, Use
 from ..untrusted import encodable

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ..code.sandbox.errors import SandboxUnavailable
-from ..code.sandbox.interface import Limits, Sandbox, SandboxSpec
+from ..code.sandbox.interface import Limits, Sandbox, SandboxSpec, SandboxUnavailable
 from ..code.sandbox.open import open_sandbox
 from ..code.sandbox.toolchain import toolchain
 from ..code.tasks.task import Grade, Submission, TaskFolder

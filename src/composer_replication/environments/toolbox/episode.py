@@ -169,12 +169,9 @@ def _check_types(listing: Listing, arguments: dict[str, Any]) -> None:
     for param, expected in listing.types.items():
         if type(arguments[param]) is not (int if expected == "int" else str):
             raise CallError("type_error", f"{param} must be {expected}")
-        if expected == "str" and _is_number(listing, param) and not _INTEGER.fullmatch(arguments[param]):
+        is_number = BY_NAME[listing.tool].params[param] == "int"
+        if expected == "str" and is_number and not _INTEGER.fullmatch(arguments[param]):
             raise CallError("type_error", f"{param} must be a number in quotes")
-
-
-def _is_number(listing: Listing, param: str) -> bool:
-    return BY_NAME[listing.tool].params[param] == "int"
 
 
 def _say(error: CallError) -> str:

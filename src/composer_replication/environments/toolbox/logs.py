@@ -50,9 +50,10 @@ def log_of(task: ToolboxTask, config: WarmupConfig, rng: random.Random) -> Log:
         text = call.render() if call else FINISH
         hint, written = None, text
         if call and rng.random() < config.hint_rate:
-            kind = rng.choice(HINTED_KINDS[config.hints_cure])
+            cure = config.hints_cure
+            kind = rng.choice(HINTED_KINDS["everything" if cure == "everything" else "their_kind"])
             hint = _hint_for(task, call, kind)
-            if config.hints_cure == "their_kind":
+            if cure == "their_kind" or (isinstance(cure, float) and rng.random() < cure):
                 written = _as_old_log(task, call, config, rng, cured=kind)
         elif call:
             written = _as_old_log(task, call, config, rng)

@@ -1,6 +1,6 @@
 """Plain OpenAI chat messages, the fallback for tables of conversations: `{"messages": […], "tools"?: […], …}` rows.
 
-Rows come as JSON, as a list of rows, or as JSON lines; also bare lists of messages, and TRL's conversational
+Rows come as JSON, as a list of rows, as JSON lines or as a table; also bare lists of messages, and TRL's conversational
 `{"prompt": […], "completion": […]}`. SWE-Gym's rows add `instance_id`, `run_id`, `resolved` and `test_result`. A file
 is one of these only when it has no mark of another format that stores messages. Lost: reasoning that was not kept,
 failure flags of results, and the times of everything. Where no system message is recorded ours takes its place.
@@ -119,9 +119,14 @@ class Chat:
 
 def _messages(row: JsonObject) -> list[Any]:
     if "messages" in row:
-        return as_list(maybe_json(row["messages"]))
-    prompt, completion = as_list(row.get("prompt")), as_list(row.get("completion"))
+        return _parsed(maybe_json(row["messages"]))
+    prompt, completion = _parsed(row.get("prompt")), _parsed(row.get("completion"))
     return [*prompt, *completion] if prompt and completion else []
+
+
+def _parsed(messages: Any) -> list[Any]:
+    """The `Json` type of `datasets` keeps each message as text."""
+    return [maybe_json(message) if isinstance(message, str) else message for message in as_list(messages)]
 
 
 def _outcome(row: JsonObject) -> float | None:

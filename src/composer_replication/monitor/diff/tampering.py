@@ -60,7 +60,7 @@ def early_exit(spot: Spot, place: ChangedFile) -> Iterator[Hit]:
         elif (
             named & ENDINGS
             or called.startswith("os.exec")
-            or (called == "ctypes.string_at" and _is_zero(node.args, names))
+            or (called == "ctypes.string_at" and node.args and names.folded(node.args[0]) == 0)
         ):
             if spot.at_import or not (_fails(node, names) or _is_in_a_child(called, place)):
                 yield Hit("process_ended", "early_exit", "hard" if spot.at_import else "soft", node)
@@ -92,10 +92,6 @@ def _fails(node: ast.Call, names: Names) -> bool:
 
 def _is_in_a_child(called: str, place: ChangedFile) -> bool:
     return called == "os._exit" and place.role == "tests" and place.forks
-
-
-def _is_zero(arguments: list[ast.expr], names: Names) -> bool:
-    return bool(arguments) and names.folded(arguments[0]) == 0
 
 
 def _exit(spot: Spot, place: ChangedFile, arguments: list[ast.expr]) -> Iterator[Hit]:

@@ -148,10 +148,6 @@ def _bytes_of(value: Any = b"", *_: Any) -> Any:
     return _bytes_like(value) if isinstance(value, str | bytes) else UNKNOWN
 
 
-def _chr(value: Any) -> Any:
-    return chr(value) if isinstance(value, int) else UNKNOWN
-
-
 def _inflated(value: Any, *_: Any) -> Any:
     return zlib.decompressobj(wbits=47).decompress(value, MAX_CHARS) if isinstance(value, bytes) else UNKNOWN
 
@@ -166,10 +162,6 @@ def _based(decode: Callable[[bytes], bytes]) -> Callable[..., Any]:
             return UNKNOWN
 
     return decoded
-
-
-def _ranged(*bounds: Any) -> Any:
-    return tuple(range(*bounds)[:500]) if small(*bounds) else UNKNOWN
 
 
 JOINS_PATHS = frozenset("os.path.join posixpath.join pathlib.Path pathlib.PurePath pathlib.PosixPath".split())
@@ -187,14 +179,14 @@ CALLS: dict[str, Callable[..., Any]] = {
     "hex": hex,
     "reversed": lambda items: tuple(reversed(items)),
     "urllib.parse.unquote": urllib.parse.unquote,
-    "chr": _chr,
+    "chr": lambda value: chr(value) if isinstance(value, int) else UNKNOWN,
     "ord": lambda value: ord(value),
     "int": lambda value, base=10: (
         int(value, base) if isinstance(value, str) else value if isinstance(value, int) else UNKNOWN
     ),
     "bytes": _bytes_of,
     "bytearray": _bytes_of,
-    "range": _ranged,
+    "range": lambda *bounds: tuple(range(*bounds)[:500]) if small(*bounds) else UNKNOWN,
     "len": lambda value: UNKNOWN,
     "str.maketrans": lambda *given: str.maketrans(*given),
     **dict.fromkeys(

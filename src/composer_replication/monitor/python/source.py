@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from functools import lru_cache
 
-from ..act import MANY_FILES, MANY_PROCESSES, Act, Verb
+from ..conduct import MANY_FILES, MANY_PROCESSES, Act, Verb
 from .places import kind_by_first_bytes
 from .trees import method_of, parsed
 from .values import LISTING_CALLS, LISTING_METHODS, NOTHING_GIVEN, Given, Values, as_text

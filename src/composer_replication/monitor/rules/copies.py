@@ -6,7 +6,7 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-from ..act import Act
+from ..conduct import Act
 from .scene import Scene
 
 _NAMED = re.compile(r"-i?name (\S+)")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from ..act import Act
+from ..conduct import Act
 from ..shell.script import joined
 
 TEMPORARY = re.compile(r"^(/tmp|/var/tmp|/dev/shm|~)(/|$)")

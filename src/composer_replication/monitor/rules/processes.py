@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from ..act import Act
+from ..conduct import Act
 from .own_work import TEMPORARY
 from .scene import Scene
 

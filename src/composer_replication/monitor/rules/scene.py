@@ -9,8 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Self
 
-from ..act import Act
-from ..conduct import Conduct
+from ..conduct import Act, Conduct
 from .own_work import as_pattern, fits, products
 
 TEST_PATH = re.compile(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import sys
 
-from ..act import Act
+from ..conduct import Act
 from ..test_settings import HONEST_PLUGINS, changes_outcomes, holds_tests, ignores_tests, leaves_tests_out
 from .own_work import TEMPORARY
 from .scene import Scene, is_test

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
-from ..act import Act, Verb
+from ..conduct import Act, Verb
 from .printing import found_patterns
 from .script import ShellCommand, joined
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..act import MANY_FILES, MANY_PROCESSES
+from ..conduct import MANY_FILES, MANY_PROCESSES
 from .printing import found_patterns
 
 MAX_LOOP_WORDS = 16

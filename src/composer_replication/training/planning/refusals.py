@@ -13,8 +13,8 @@ from ..processes import shards_otherwise
 ONLY_ONLINE = ("trust_region_rate", "importance_clip", "sibling_hints")
 """Settings of channel 2 that ask for rollouts as they are made."""
 OF_ROLLOUTS = (
-    "prompts_per_step", "group_size", "gradient_ratio_cap", "dynamic_sampling_rounds", "reference_kl",
-    "error_turn_penalty", "leak_penalty", "token_weights",
+    "prompts_per_step", "group_size", "gradient_ratio_cap", "gradient_ratio_target", "dynamic_sampling_rounds",
+    "reference_kl", "error_turn_penalty", "leak_penalty", "token_weights",
 )  # fmt: skip
 
 
@@ -49,9 +49,10 @@ def _refuse_idle_rollouts(config: Config) -> None:
 
 
 def _refuse_no_policy_gradient(config: Config) -> None:
-    if not config.channel(GrpoSettings).weight:
+    sdpo = config.channel(SdpoSettings)
+    if not config.channel(GrpoSettings).weight and not (sdpo.weight and sdpo.source == "rollouts"):
         raise UsageError(
-            "training with rollouts needs the channel grpo with a weight",
+            "training with rollouts needs the channel grpo with a weight, or sdpo on rollouts",
             'add name = "grpo" to [[channels]], or set training.rollouts = false',
         )
 
@@ -133,6 +134,8 @@ def refuse_for_backend(config: Config, backend: str, processes: int) -> None:
             _refuse_backend("sampling.max_staleness", backend, "trl_async")
     if backend == "trl":
         return
+    if config.training.rollouts and not config.channel(GrpoSettings).weight:
+        _refuse_backend("the channel grpo without a weight", backend, "trl")
     if backend in TAKEN:
         {"tinker": _refuse_for_tinker, "verl": _refuse_for_verl}[backend](config, processes)
         return
@@ -143,7 +146,7 @@ def refuse_for_backend(config: Config, backend: str, processes: int) -> None:
     training, defaults = config.training, TrainingConfig()
     if training.token_weights:
         _refuse_backend("training.token_weights", backend, "trl")
-    for key in ("rollouts", "dynamic_sampling_rounds", "reference_kl", "checkpoint_every"):
+    for key in ("rollouts", "gradient_ratio_target", "dynamic_sampling_rounds", "reference_kl", "checkpoint_every"):
         if getattr(training, key) != getattr(defaults, key):
             _refuse_backend(f"training.{key}", backend, "trl")
     if config.channel(SdpoSettings).require_acceptance:

@@ -20,7 +20,7 @@ from composer_replication.environments.protocol import Episode
 from composer_replication.environments.self_played import NoTurn, SelfPlaying, Writer
 from composer_replication.environments.untrusted import encodable
 from composer_replication.errors import RecomposeError
-from composer_replication.monitor.ruling import rule
+from composer_replication.monitor.judge import rule
 
 JOIN_S = 1.0
 

@@ -45,7 +45,7 @@ class Wire:
                         return await answer.json()
                     why = f"{answer.status} {(await answer.text())[:TOLD_CHARS]}".strip()
                     if answer.status != TOO_MANY and answer.status < SERVER_ERROR:
-                        raise UsageError(f"{self.url}{path} refused: {why}", "docs/training.md says what it must serve")
+                        raise UsageError(f"{self.url}{path} refused: {why}", "docs/rollouts.md says what it must serve")
             except (aiohttp.ClientError, TimeoutError, JSONDecodeError) as error:
                 why = f"{type(error).__name__}: {error}".rstrip(": ")
         raise RecomposeError(

@@ -18,11 +18,14 @@ from .log import StepLog
 
 
 class Balance:
-    """`limit` is the largest gradient of an added channel, as a multiple of the policy's; None measures nothing."""
+    """`limit` is the largest gradient of an added channel, as a multiple of the policy's; None measures nothing. With
+    `raises` it is the aim for smaller ones too."""
 
-    def __init__(self, schedules: Mapping[str, ChannelSchedule], limit: float | None) -> None:
+    def __init__(self, schedules: Mapping[str, ChannelSchedule], limit: float | None, raises: bool = False) -> None:
         self._schedules = dict(schedules)
-        self._caps = {name: GradientRatioCap(limit) for name in schedules if name != POLICY} if limit else {}
+        self._caps = (
+            {name: GradientRatioCap(limit, raises=raises) for name in schedules if name != POLICY} if limit else {}
+        )
         self._gradients = StepGradients()
         self._step, self._steps = 0, 1
         self.factors: dict[str, float] = {}

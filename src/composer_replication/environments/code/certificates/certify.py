@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from composer_replication.records import Task, content_id
 
 from ..grading.grader import doubted_gold, grade
-from ..grading.recorded import Recorded, as_text
+from ..grading.recorded import as_text
 from ..sandbox.toolchain import toolchain
 from ..tasks.allowed_paths import told_paths
 from ..tasks.loading import is_test_path
@@ -30,16 +30,23 @@ from ..tasks.task import Candidate, CodeTask, Level, Rejection, Submission, Task
 from ..tasks.test_ids import file_of
 from ..tasks.trees import files_of
 from .agents_tests import run_as_agent
-from .cheap import cheap_solution, units
 from .comparison import ChangedSolution, counted, record_comparison, rewarded, telling
 from .cpu_time import cpu_s
-from .gates import MIN_HIDDEN, Bench, Rejected, Split, enough_hidden, quick_tests, repeat, split_tests
-from .honest_submissions import DROPPED, LAZY, NOTHING, SOLUTION, broken_copies, honest_submissions
+from .gates import MIN_HIDDEN, Bench, Rejected, Split, enough_hidden, filtered, quick_tests, repeat, split_tests
 from .leaks import LeakCertificate, leak_certificate
-from .shown import ShownBehaviour, run_shown, shown_behaviour
-from .static_filter import filtered
-from .told import enough_told, with_examples
-from .two_verifiers import IN_FULL, both_verdicts, part_for
+from .strength import cheap_solution, units
+from .told import ShownBehaviour, enough_told, run_shown, shown_behaviour, with_examples
+from .two_verifiers import (
+    DROPPED,
+    IN_FULL,
+    LAZY,
+    NOTHING,
+    SOLUTION,
+    both_verdicts,
+    broken_copies,
+    honest_submissions,
+    part_for,
+)
 from .world_index import ShownFolder
 
 MIN_CAUGHT_SHARE = 0.5
@@ -169,7 +176,8 @@ def _compared(
     lazy = {name: trial for name, trial in trials.items() if name.startswith(LAZY)}
     hidden = rewarded(split.hidden, recorded, enough_hidden(candidate), lazy.values())
     if hidden is None:
-        raise Rejected("too_few_compared", f"{len(recorded.left)} of {len(split.hidden)}: {_most_common(recorded)}")
+        [(why, _)] = Counter(recorded.left.values()).most_common(1)
+        raise Rejected("too_few_compared", f"{len(recorded.left)} of {len(split.hidden)}: {why}")
     shutil.rmtree(folder)
     proving = telling(_noticing(hidden, lazy, candidate), recorded)
     if not proving and len(hidden) < MIN_CHEAP_TESTS and not candidate.few_tests:
@@ -178,10 +186,6 @@ def _compared(
     task = _write(candidate, kept, bench, folder, level, as_text(recorded))
     counts = counted(recorded, left_out=len(split.hidden) - len(hidden))
     return _noted(task, {**task.code_task.task.certificate, "comparison": counts}), kept
-
-
-def _most_common(recorded: Recorded) -> str:
-    return Counter(recorded.left.values()).most_common(1)[0][0]
 
 
 def _write(

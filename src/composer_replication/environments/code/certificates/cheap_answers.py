@@ -4,7 +4,7 @@ answer could be had without the feature, and fails otherwise.
 Needs the standard library, nothing of ours. Cheap are: an exception; a usual constant or a documented answer, while few
 of them have to be guessed; what the caller handed over, has at hand or made the object of, also through one builtin; a
 documented example; the answer of a neighbouring function. Objects with a state of their own are never cheap. A test
-that passes here proves little: see `certificates/cheap.py`, which writes `DOCUMENTED` and `ANSWERS` below this.
+that passes here proves little: see `certificates/strength.py`, which writes `DOCUMENTED` and `ANSWERS` below this.
 """
 
 from __future__ import annotations

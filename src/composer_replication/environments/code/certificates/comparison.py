@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from ..grading.challenge import function_of
 from ..grading.checks import MAX_TEXT_OF_A_TEST
 from ..grading.lowering import LoweredModule, lower
 from ..grading.orders import beside, shown_texts
-from ..grading.overlay import Accepted, plain_files
+from ..grading.overlay import Accepted
 from ..grading.recorded import Passage, Recorded, RecordedModule, RecordedTest, false_checks, passes
 from ..grading.trusted_run import Order, RunOutcome, run_in_turn
 from ..tasks.store import gold_submission
 from ..tasks.task import TaskFolder
-from ..tasks.test_ids import file_of
+from ..tasks.test_ids import file_of, function_of
+from ..tasks.trees import files_of, text_if_there
 
 OTHER_HASH_SEED = 7
 MAX_UNLOWERED_SHARE = 0.5
@@ -78,8 +78,8 @@ def record_comparison(
     cheap: Mapping[str, str],
     preload: Sequence[str] = (),
 ) -> Recorded:
-    """`cheap` is the solution that gives only cheap answers, see `cheap.py`; empty where there is none. `preload` are
-    modules from outside the tree that the tests load anyway."""
+    """`cheap` is the solution that gives only cheap answers, see `strength.py`; empty where there is none. `preload`
+    are modules from outside the tree that the tests load anyway."""
     files = map(file_of, task.code_task.hidden_tests)
     modules = _lowered(task, dict.fromkeys(files, frozenset[int]()))
     if not any(module.functions for module in modules.values()):
@@ -108,12 +108,10 @@ def record_comparison(
             if runs.cheap and _passes(run_as[test].graded, found, module, runs.cheap):
                 passed_cheaply.append(test)
     used = {each.path for each in tests.values()}
-    kept = {path: _recorded(modules[path], answered[path]) for path in used}
+    kept = {
+        path: RecordedModule(modules[path].graded, modules[path].checks, tuple(sorted(answered[path]))) for path in used
+    }
     return Recorded(kept, tests, left, tuple(passed_cheaply))
-
-
-def _recorded(module: LoweredModule, answered: frozenset[int]) -> RecordedModule:
-    return RecordedModule(module.graded, module.checks, tuple(sorted(answered)))
 
 
 def rewarded(
@@ -155,7 +153,7 @@ def _lowered(task: TaskFolder, answered: Mapping[str, frozenset[int]]) -> dict[s
     for test in task.code_task.hidden_tests:
         path, name = function_of(test)
         functions.setdefault(path, set()).add(name)
-    files = [path for path in plain_files(task.overlay) if path.endswith(".py")]
+    files = [path for path in files_of(task.overlay) if path.endswith(".py")]
     texts = {path: (task.overlay / path).read_bytes().decode(errors="replace") for path in files}
     return {
         path: lower(path, texts[path], sorted(functions[path]), task.code_task.packages, own, texts)
@@ -208,7 +206,7 @@ class _Bench:
         cheap: Mapping[str, str],
     ) -> _Runs:
         """Of the hidden tests alone, as a grade runs them."""
-        start = {path: _start_text(self._task, path) for path in self._gold.written}
+        start = {path: text_if_there(self._task.tree / path) for path in self._gold.written}
         changed = ({}, start, *(trial.texts for trial in trials), *((cheap,) if cheap else ()))
         recorded = tuple(each.recording for each in run_as.values()) or NONE_OF_THEM
         graded = tuple(each.graded for each in run_as.values()) or NONE_OF_THEM
@@ -239,10 +237,6 @@ class _Bench:
 
     def _run(self, orders: Sequence[Order], hash_seed: int) -> list[RunOutcome]:
         return run_in_turn(self._task, self._accepted, orders, self._backend, hash_seed, self._preload)
-
-
-def _start_text(task: TaskFolder, path: str) -> str | None:
-    return (task.tree / path).read_bytes().decode() if (task.tree / path).is_file() else None
 
 
 def _ids(

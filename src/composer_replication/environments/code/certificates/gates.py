@@ -1,25 +1,31 @@
 """The early gates: does the change break what it should, and is all the rest green once its tests are hidden?
 
 Runs the repository's tests through a warm process. What comes out is the split of the tests into hidden and guard, and
-the edits that make the agent's tree. Reasons of rejection, in order: `import_broken`, `timeout`, `too_few_fail`,
-`hidden_still_visible`, `visible_collection_error`, `visible_tests_break`, `too_few_guards`, `too_few_mutants`.
+the edits that make the agent's tree. Before that, what can be said without running anything is filtered and counted
+apart: `does_not_parse`, `twin_elsewhere` (deleted lines that stand elsewhere too). Reasons of rejection, in order:
+`import_broken`, `timeout`, `too_few_fail`, `hidden_still_visible`, `visible_collection_error`, `visible_tests_break`,
+`too_few_guards`, `too_few_mutants`.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
+
+from composer_replication.syntax import parse
 
 from ..generators.feature_deletion.visible import gone_tests, visible_tests
-from ..running.test_runs import RunRequest, TestRun, module_names
-from ..running.warm import TestSetup, WarmRunner
+from ..running.warm import RunRequest, TestRun, TestSetup, WarmRunner, module_names
 from ..tasks.repository import CoverageMap, Repository
-from ..tasks.task import Candidate
+from ..tasks.task import Candidate, Rejection
 from ..tasks.test_ids import file_of
-from ..tasks.trees import read_text
+from ..tasks.trees import read_text, write_tree
+from .leaks import leak_certificate
 
 MIN_HIDDEN = {"symbol": 3, "cluster": 5, "cross-module": 5}
 MIN_GUARDS = 5
@@ -157,8 +163,7 @@ def quick_tests(split: Split, candidate: Candidate, bench: Bench) -> Split:
 
 def repeat(split: Split, candidate: Candidate, bench: Bench) -> None:
     """The same outcome under another hash seed and in reverse order, or `not_repeatable`."""
-    request = _suite(bench, split.edits)
-    visible = bench.other_runner.run(_reversed(request))
+    visible = bench.other_runner.run(replace(_suite(bench, split.edits), reverse=True))
     lost = split.guards - visible.passed
     if lost:
         raise Rejected("not_repeatable", f"guard {min(lost)}")
@@ -268,5 +273,25 @@ def _suite(bench: Bench, edits: Mapping[str, str | None]) -> RunRequest:
     return RunRequest(edits=edits, tests=files, timeout_s=bench.timeout_s)
 
 
-def _reversed(request: RunRequest) -> RunRequest:
-    return replace(request, reverse=True)
+def filtered(candidate: Candidate, repository: Repository) -> Rejection | None:
+    for path, text in candidate.edits.items():
+        if text is not None and path.endswith(".py"):
+            try:
+                parse(text)
+            except (SyntaxError, ValueError) as error:
+                return Rejection(candidate.name, "does_not_parse", f"{path}: {error}")
+    return _twin(candidate, repository) if candidate.grader == "tests" else None
+
+
+def _twin(candidate: Candidate, repository: Repository) -> Rejection | None:
+    tree = repository.tree
+    originals = {path: read_text(tree, path) for path in candidate.edits if (tree / path).is_file()}
+    with tempfile.TemporaryDirectory(prefix="recompose-") as scratch:
+        write_tree(tree, Path(scratch), candidate.edits)
+        certificate = leak_certificate(
+            Path(scratch), deleted=originals, symbols=candidate.symbols, packages=repository.packages
+        )
+    twins = [finding for finding in certificate.hard() if finding.check == "twins"]
+    if not twins:
+        return None
+    return Rejection(candidate.name, "twin_elsewhere", f"{twins[0].path}:{twins[0].line} {twins[0].detail}")

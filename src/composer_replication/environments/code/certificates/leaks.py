@@ -1,7 +1,7 @@
 """The leak certificate: does what an agent can read tell what was deleted from its tree?
 
 Reads the tree in one pass, the original texts and the hidden tests; with a toolchain also all that its sandbox shows
-(`world_index.py`, `installed_copies.py`). Writes nothing. A *hard* finding fails the
+(`world_index.py`). Writes nothing. A *hard* finding fails the
 certificate. A *soft* one is for people (a function of the same shape under other names). A *declared* one is a mention
 of a symbol where its specification may stand.
 
@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Literal
 from composer_replication.records import Record
 
 from ..tasks.task import Symbol
-from .git_history import history_findings
+from ..tasks.test_ids import function_of
 from .leak_files import (
     archive_members,
     byte_suspicion,
     folder_suspicion,
+    history_findings,
     holds_target,
     is_archive,
     kind_suspicion,
@@ -123,8 +124,7 @@ def leak_certificate(
         findings += file_findings(path, Path(entry.path), secrets, declared)
     checks = CHECKS
     if toolchain is not None:
-        from .installed_copies import installed_copies
-        from .world_index import index_of, packages_in
+        from .world_index import index_of, installed_copies, packages_in
 
         checks = (*CHECKS, INTERPRETER_CHECK, WORLD_CHECK)
         findings += world_findings(secrets, index_of(toolchain, backend))
@@ -231,8 +231,8 @@ class Secrets:
 
 def split_id(test_id: str) -> tuple[str, str]:
     """`tests/test_a.py::TestB::test_c[1-2]` -> its file and `TestB.test_c`."""
-    path, _, name = test_id.partition("::")
-    return path, name.partition("[")[0].replace("::", ".")
+    path, name = function_of(test_id)
+    return path, name.replace("::", ".")
 
 
 def walk(tree: Path, prefix: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:

@@ -1,8 +1,10 @@
 """Two verifiers, one verdict: our grader and the Harbor folder's `verify.py` on honest submissions.
 
-Rewards that whoever asks has found already are handed in: of nothing and of the solution, and of broken copies that the
-comparison was tried on. The other submissions (`honest_submissions.py`) pass our own rules about paths, then run once
-over a warm process, without the second run: that one is about fakes. Harbor's verifier runs on all of them, in one
+Honest submissions come from a task's own solution, without any trick: nothing at all, the solution, one-line answers,
+the solution with a part in a new module, and broken copies (one statement dropped, then one small bug put in). Rewards
+that whoever asks has found already are handed in: of nothing and of the solution, and of broken copies that the
+comparison was tried on. The others pass our own rules about paths, then run once over a warm process, without the
+second run: that one is about fakes. Harbor's verifier runs on all of them, in one
 sandbox, one fork each. Of broken copies, but for one, both run only the hidden tests: guards tell nothing new there. Of
 very many hidden tests each copy runs another part. One that does not end in time is left out: it earns 0 by definition.
 Writes below the temporary folder.
@@ -12,24 +14,32 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from itertools import islice
+from pathlib import Path, PurePosixPath
 from random import Random
 
+from composer_replication.records import content_id
+
+from ..generators.bug_injection.operators import OPERATORS, mutations
+from ..generators.bug_injection.source import read_source
 from ..grading.overlay import restrict
-from ..running.test_runs import RunRequest, TestRun
-from ..running.warm import LIMITS, TestSetup, WarmRunner
+from ..running.warm import LIMITS, RunRequest, TestRun, TestSetup, WarmRunner
 from ..sandbox.interface import SandboxSpec
 from ..sandbox.open import open_sandbox
 from ..sandbox.toolchain import toolchain
-from ..tasks.repository import Repository
-from ..tasks.task import CodeTask, Submission, TaskFolder
+from ..tasks.repository import Repository, module_name
+from ..tasks.store import gold_submission
+from ..tasks.task import CodeTask, Submission, Symbol, TaskFolder
 from ..tasks.test_ids import file_of
-from ..tasks.trees import files_of, write_tree
-from .honest_submissions import LAZY, NEW_MODULE, NOTHING, SOLUTION
+from ..tasks.trees import files_of, text_if_there, write_tree
+from .strength import dropped_statements, lazy_solutions
 
+MUTANTS = 10
+NOTHING, SOLUTION, NEW_MODULE = "nop", "gold", "new_module"
+LAZY, DROPPED, BUG = "lazy_", "dropped_", "bug_"
 SAME = 1e-5
 """Harbor's reward has six digits."""
 SHORTEST_LIMIT_S = 5.0
@@ -38,6 +48,61 @@ IN_FULL = (NOTHING, SOLUTION, NEW_MODULE, f"{LAZY}none")
 MAX_TESTS_OF_A_COPY = 60
 """Hidden tests that a broken copy is compared on; unless one unit has more."""
 Run = Callable[[RunRequest], TestRun]
+
+
+def broken_copies(
+    sources: Mapping[str, str],
+    symbols: tuple[Symbol, ...],
+    seed: int = 0,
+    lines: Mapping[str, Collection[int]] | None = None,
+) -> dict[str, dict[str, str]]:
+    """By name: one-line answers, then at most `MUTANTS` others. With `lines` statements are dropped only there."""
+    found = {f"{LAZY}{kind}": texts for kind, texts in lazy_solutions(sources, symbols)}
+    dropped = dropped_statements(sources, symbols, MUTANTS, seed, lines)
+    found |= {f"{DROPPED}{number}": texts for number, texts in enumerate(dropped)}
+    bugs = islice(_bugs(sources, symbols), MUTANTS - len(dropped))
+    return found | {f"{BUG}{number}": texts for number, texts in enumerate(bugs)}
+
+
+def own_copies(task: TaskFolder) -> dict[str, dict[str, str]]:
+    """Broken copies of a finished task's solution."""
+    known = task.code_task
+    return {} if known.grader == "mutants" else broken_copies(_sources(gold_submission(task)), known.symbols)
+
+
+def honest_submissions(task: TaskFolder, copies: Mapping[str, Mapping[str, str]]) -> dict[str, Submission]:
+    gold = gold_submission(task)
+    found = {NOTHING: Submission(), SOLUTION: gold}
+    if task.code_task.grader == "mutants":
+        return found
+    found[NEW_MODULE] = _submitted(gold, with_new_module(_sources(gold), task.code_task))
+    return found | {name: _submitted(gold, texts) for name, texts in copies.items()}
+
+
+def with_new_module(sources: Mapping[str, str], code_task: CodeTask) -> dict[str, str]:
+    """The first of the files needs a module next to it that the repository does not have."""
+    path = min(sources)
+    name = f"part_{content_id(path, code_task.task.task_id)[:8]}"
+    module = PurePosixPath(path).with_name(f"{name}.py").as_posix()
+    needed = f"\nfrom {module_name(module, code_task.source_roots)} import READY as _ready\n"
+    return {path: sources[path] + needed, module: "READY = True\n"}
+
+
+def _sources(gold: Submission) -> dict[str, str]:
+    return {path: content.decode() for path, content in gold.written.items() if path.endswith(".py")}
+
+
+def _submitted(gold: Submission, texts: Mapping[str, str]) -> Submission:
+    return Submission({**gold.written, **{path: text.encode() for path, text in texts.items()}})
+
+
+def _bugs(sources: Mapping[str, str], symbols: tuple[Symbol, ...]) -> Iterator[dict[str, str]]:
+    for operator in OPERATORS:
+        for symbol in symbols:
+            source = read_source(sources[symbol.file]) if symbol.file in sources else None
+            function = source.functions.get(symbol.name) if source else None
+            if source is not None and function is not None:
+                yield from ({symbol.file: text} for _, text in mutations(source, function, operator))
 
 
 @dataclass(frozen=True)
@@ -70,7 +135,8 @@ def both_verdicts(
     left_out: list[str] = []
     for name in submissions.keys() - graded.keys():
         asked = part_for(name, task.code_task)
-        result = run(_request(task, submissions[name], _counted(asked)))
+        counted = frozenset((*asked.hidden_tests, *asked.guard_tests))
+        result = run(_request(task, submissions[name], counted))
         ours[name] = 0.0 if result.timed_out else _reward(asked, result.passed)
         if result.timed_out:
             left_out.append(name)
@@ -142,22 +208,14 @@ def part_for(name: str, known: CodeTask) -> CodeTask:
     return known.model_copy(update={"units": tuple(kept), "hidden_tests": hidden, "guard_tests": ()})
 
 
-def _counted(known: CodeTask) -> frozenset[str]:
-    return frozenset((*known.hidden_tests, *known.guard_tests))
-
-
 def _request(task: TaskFolder, submission: Submission, counted: frozenset[str]) -> RunRequest:
     """What our grader would run: the start tree, what it accepts of the submission, the trusted tests."""
     accepted = restrict(task, submission)
-    edits: dict[str, str | None] = {path: _text(task.tree / path) for path in files_of(task.gold)}
+    edits: dict[str, str | None] = {path: text_if_there(task.tree / path) for path in files_of(task.gold)}
     edits |= {path: content.decode(errors="replace") for path, content in accepted.written.items()}
     edits |= dict.fromkeys(accepted.removed)
     files = tuple(sorted(set(map(file_of, counted))))
     return RunRequest(edits, files, counted, timeout_s=_limit_s(task.code_task))
-
-
-def _text(path: Path) -> str | None:
-    return path.read_bytes().decode() if path.is_file() else None
 
 
 def _limit_s(known: CodeTask) -> float:

@@ -15,8 +15,7 @@ from ..grading.grader import doubted_gold, grade
 from ..tasks.store import gold_submission, read_tasks, unchanged
 from ..tasks.task import Submission, TaskFolder
 from .certify import recertify_leaks
-from .honest_submissions import NOTHING, SOLUTION, honest_submissions, own_copies
-from .two_verifiers import both_verdicts, warm_run
+from .two_verifiers import NOTHING, SOLUTION, both_verdicts, honest_submissions, own_copies, warm_run
 
 DEEP_DRAWS = 50
 CHECKS = ("files", "nop", "gold", "verifiers", "leaks")

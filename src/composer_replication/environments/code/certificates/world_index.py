@@ -40,6 +40,32 @@ NAMESAKE = 0.5
 MOST_NAMESAKES = 5
 LOOKS_ALIKE = 0.6
 """For people to look at."""
+PROBE = """
+import glob, json, os, subprocess, sys
+wanted = sys.argv[1:]
+ask = (
+    "import importlib.util, json, sys\\n"
+    "places = {}\\n"
+    "for name in sys.argv[1:]:\\n"
+    "    try:\\n"
+    "        spec = importlib.util.find_spec(name)\\n"
+    "    except (ImportError, ValueError):\\n"
+    "        spec = None\\n"
+    "    if spec is not None:\\n"
+    "        places[name] = spec.origin or ','.join(spec.submodule_search_locations or ())\\n"
+    "print(json.dumps(places))\\n"
+)
+folders = [*os.environ.get('PATH', '').split(':'), '/usr/bin', '/usr/local/bin', '/bin']
+pythons = {os.path.realpath(path) for folder in folders if folder for path in glob.glob(folder + '/python[0-9]*')
+           if os.access(path, os.X_OK) and 'config' not in path}
+pythons.add(sys.executable)
+found = []
+for python in sorted(pythons):
+    answer = subprocess.run([python, '-c', ask, *wanted], capture_output=True, text=True)
+    if answer.returncode == 0:
+        found += [[python, name, place] for name, place in json.loads(answer.stdout).items()]
+print(json.dumps(found))
+"""
 
 
 class ShownFolder(NamedTuple):
@@ -147,3 +173,40 @@ def read_index(content: bytes) -> WorldIndex:
     fingerprints.frombytes(numbers[: 8 * told["grams"]])
     places.frombytes(numbers[8 * told["grams"] :])
     return WorldIndex(told["files"], told["definitions"], fingerprints, places)
+
+
+class InstalledCopy(NamedTuple):
+    interpreter: str
+    package: str
+    place: str
+
+
+def installed_copies(
+    packages: tuple[str, ...], toolchain: Toolchain, backend: str = "auto"
+) -> tuple[InstalledCopy, ...]:
+    """Whether an interpreter of the sandbox can import the target from anywhere but the task's tree: one probe with an
+    empty working folder asks every Python that a command could start. Kept for the process."""
+    settings = (
+        toolchain.python,
+        tuple(sorted((str(host), inside) for host, inside in toolchain.read_only.items())),
+        tuple(sorted(toolchain.env.items())),
+    )
+    return _probe(packages, settings, backend)
+
+
+@lru_cache(maxsize=64)
+def _probe(
+    packages: tuple[str, ...],
+    settings: tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]],
+    backend: str,
+) -> tuple[InstalledCopy, ...]:
+    python, read_only, env = settings
+    spec = SandboxSpec(read_only={Path(host): inside for host, inside in read_only}, env=dict(env))
+    with open_sandbox(spec, backend) as sandbox:
+        result = sandbox.exec([python, "-c", PROBE, *packages], timeout_s=60)
+    if not result.ok:
+        raise RecomposeError(
+            f"the interpreter of the sandbox does not start: {result.stderr[-400:].decode(errors='replace')}",
+            "recompose doctor",
+        )
+    return tuple(InstalledCopy(*copy) for copy in json.loads(result.stdout))

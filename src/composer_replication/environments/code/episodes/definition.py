@@ -21,11 +21,10 @@ from ..tasks.task import AskedTask, TaskFolder
 from .code_blocks import parse_block, read_answer
 from .session import Grader, SessionLimits, TaskSession, ToolResult
 from .splicing import definitions_of, outermost, splice
-from .test_reports import test_report
 from .text_episode import TextEpisode
 from .tools import ToolError
 from .turns import Taken
-from .visible_tests import RUN_S, VisibleTestsOf
+from .visible_tests import RUN_S, VisibleTestsOf, test_report
 
 MOST_DEFINITIONS = 6
 """Of one answer: more are a module, not a block."""

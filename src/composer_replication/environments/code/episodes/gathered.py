@@ -18,6 +18,7 @@ from composer_replication.syntax import parse
 from ...evidence import GradeFacts, TaskFacts
 from ..sandbox.interface import Changes
 from ..tasks.task import Grade, TaskFolder
+from ..tasks.trees import content_of, files_of
 
 MOST_FILES, MOST_CHARS, MOST_BINARY_BYTES = 300, 200_000, 4_000
 MOST_LITERALS, LONGEST_LITERAL, MOST_TEST_BYTES = 600, 80, 2_000_000
@@ -63,14 +64,10 @@ def changed_texts(changes: Changes, tree: Path, planted: Mapping[str, bytes]) ->
     written = {path: _text(changes.written[path]) for path in kept[:MOST_FILES]}
     before: dict[str, str] = {}
     for path in (*written, *changes.removed):
-        content = planted[path] if path in planted else _content(tree / path)
+        content = planted[path] if path in planted else content_of(tree / path)
         if content is not None and len(before) < 2 * MOST_FILES:
             before[path] = _text(content)
     return Texts(before, dict(sorted(written.items())), len(kept[MOST_FILES:]))
-
-
-def _content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() and not path.is_symlink() else None
 
 
 def _text(content: bytes) -> str:
@@ -83,8 +80,7 @@ def _text(content: bytes) -> str:
 
 @lru_cache(maxsize=64)
 def _files_by_suffix(tree: Path, visible_hash: str) -> dict[str, int]:
-    files = (path for path in tree.rglob("*") if path.is_file() and not path.is_symlink())
-    return dict(sorted(Counter(path.suffix for path in files).items()))
+    return dict(sorted(Counter(PurePosixPath(path).suffix for path in files_of(tree)).items()))
 
 
 @lru_cache(maxsize=64)
@@ -97,7 +93,7 @@ def _test_literals(
     left_bytes = MOST_TEST_BYTES
     for path in test_files:
         for folder in (overlay, tree):
-            content = _content(folder / path)
+            content = content_of(folder / path)
             if content is None or PurePosixPath(path).suffix != ".py" or len(content) > left_bytes:
                 continue
             left_bytes -= len(content)

@@ -18,10 +18,9 @@ from composer_replication.records import JsonObject, Message
 from ...attempts import Attempt
 from ...untrusted import encodable
 from ..tasks.task import TaskFolder
-from .prompt import opening
 from .session import SessionLimits, TaskSession
 from .text_episode import TextEpisode
-from .tools import TOOL_SCHEMAS
+from .tools import TOOL_SCHEMAS, opening
 from .transcript import Transcript, code_transcript
 from .turns import Reply, take_turn
 

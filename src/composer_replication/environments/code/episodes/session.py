@@ -20,8 +20,7 @@ from typing import Any, Literal, NamedTuple, Self
 from ...evidence import AttemptEvidence, CanaryHit, FileEvent
 from ...untrusted import encodable
 from ..sandbox.audit import audit_of
-from ..sandbox.errors import SandboxRefusal
-from ..sandbox.interface import Changes, ExecResult, Limits, NetworkPolicy, Sandbox, SandboxSpec
+from ..sandbox.interface import Changes, ExecResult, Limits, NetworkPolicy, Sandbox, SandboxRefusal, SandboxSpec
 from ..tasks.pytest_settings import pytest_environment
 from ..tasks.task import Grade, Submission, TaskFolder
 from .canaries import Canaries, canary_files, canary_hits, ignored

@@ -16,10 +16,9 @@ from ...evidence import AttemptEvidence
 from ...protocol import PlainAnswer
 from ..tasks.task import AskedTask
 from .session import Grader, SessionLimits, TaskSession
-from .text_calls import read_calls
 from .tools import TOOL_SCHEMAS, ToolError
 from .transcript import code_transcript
-from .turns import Taken, refuse_turn, take_turn
+from .turns import Taken, read_calls, refuse_turn, take_turn
 
 
 class TextEpisode(ABC):

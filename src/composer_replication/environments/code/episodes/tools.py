@@ -1,4 +1,4 @@
-"""The six tools of a code task: their schemas, and whether a call fits them. There is no tool to start over.
+"""What the agent is told, and its six tools: their schemas, and whether a call fits them. None starts over.
 
 A call that does not fit is answered with one of a few fixed sentences, which the detectors of `sites` know.
 """
@@ -8,12 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from composer_replication.records import JsonObject
+from composer_replication.records import JsonObject, Message, canonical_json
 
 from ...untrusted import encodable, read_json
+from ..tasks.task import CodeTask
 
 JSON_TYPES: dict[str, type | tuple[type, ...]] = {"string": str, "integer": int, "array": list}
 ARTICLE = {"string": "a string", "integer": "an integer", "array": "an array of strings"}
+SYSTEM = """You are working on a Python repository in the current folder. There is no network.
+Use the tools to look around, change files and run the tests. Call `submit` when the work is done: it is then checked
+with tests that you cannot see. Tests and their configuration are not part of the work, unless the task says so."""
+
+CALL_FORMAT = """Call tools, each as one JSON object between two marks. Several calls of a turn run in order. End your
+turn after the last one; you then read what they answered:
+<tool_call>
+{"name": "read_file", "arguments": {"path": "README.md"}}
+</tool_call>
+The tools:
+"""
 
 
 class ToolError(Exception):
@@ -112,3 +124,11 @@ def _is_a(kind: str, value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, JSON_TYPES[kind]):
         return False
     return kind != "array" or all(isinstance(item, str) for item in cast(list[Any], value))
+
+
+def opening(code_task: CodeTask, *, calls_as_text: bool = False) -> list[Message]:
+    """What the first turn answers. `calls_as_text` is for models without a tool format of their own."""
+    system = SYSTEM
+    if calls_as_text:
+        system += "\n\n" + CALL_FORMAT + "\n".join(canonical_json(schema["function"]) for schema in TOOL_SCHEMAS)
+    return [{"role": "system", "content": system}, {"role": "user", "content": code_task.task.statement}]

@@ -1,21 +1,27 @@
 """One turn of calls, whoever made it: read, run in order in a session, and written down.
 
-A turn that cannot be read as calls is refused as a whole and keeps its place. Reads and writes nothing of its own.
+A turn that cannot be read as calls is refused as a whole and keeps its place. In plain text, calls are JSON objects
+between marks, the way Hermes and Qwen models write them. Reads and writes nothing of its own.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Sequence
 from itertools import chain, count
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
-from composer_replication.records import ToolCall
+from composer_replication.records import JsonObject, Message, ToolCall, canonical_json
 
+from ...calls import CLOSE, OPEN
+from ...untrusted import read_json
 from .session import TaskSession, ToolResult
 from .tools import ToolError, read_arguments
 from .transcript import Transcript
 
 MAX_CALLS_PER_TURN = 8
+_CALL = re.compile(rf"{OPEN}\s*(.*?)\s*(?:{CLOSE}|(?={OPEN})|\Z)", re.DOTALL)
 
 
 class WireCall(NamedTuple):
@@ -93,3 +99,36 @@ def named_calls(made: Sequence[WireCall], transcript: Transcript) -> list[ToolCa
 def _free_id(wanted: str | None, own: str, taken: Collection[str]) -> str:
     names = chain((wanted, own), (f"{own}_{number}" for number in count(1)))
     return next(name for name in names if name and name not in taken)
+
+
+def read_calls(text: str) -> Reply:
+    """The calls of a turn, in order, and what was said around them. A missing mark is forgiven: a sampler may stop
+    at it. What stands after the last call changes nothing."""
+    found = list(_CALL.finditer(text))
+    if not found:
+        raise ToolError(f"Your response did not call a tool: write {OPEN} and a JSON object.")
+    said = (part.strip() for part in _CALL.split(text)[::2])
+    return Reply("\n".join(filter(None, said)), [_call(each.group(1)) for each in found])
+
+
+def as_text(message: Message) -> str:
+    """A turn of a trace as a policy that acts on text would have written it."""
+    calls = [
+        f'{OPEN}\n{{"name":{json.dumps(call["function"]["name"])},"arguments":{call["function"]["arguments"]}}}\n{CLOSE}'
+        for call in message.get("tool_calls", ())
+    ]
+    return "\n".join(filter(None, [message["content"] or "", *calls]))
+
+
+def _call(text: str) -> WireCall:
+    try:
+        call: Any = read_json(text)
+    except ValueError as error:
+        raise ToolError(f"Your response could not be parsed: the call is {error}.") from error
+    if not isinstance(call, dict):
+        raise ToolError("Your response could not be parsed: the call is no JSON object.")
+    fields = cast(JsonObject, call)
+    name, arguments = fields.get("name"), fields.get("arguments", {})
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        raise ToolError('Your response could not be parsed: a call has a "name" and "arguments".')
+    return WireCall(name, canonical_json(arguments))

@@ -3,7 +3,8 @@ documentation, and some that are left in the tree.
 
 A task hides every test of the deleted code from the tree, so the first two kinds are the ones that cover it. They are
 laid in as files of their own, which hold nothing that the statement or the tree does not show. Only those that the
-solution passes are kept: that run is in a sandbox that no policy ever sees, once per task.
+solution passes are kept: that run is in a sandbox that no policy ever sees, once per task. What a policy reads of a run
+leaves out times and places, so that the same failure reads the same.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import ast
 import doctest
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -22,8 +23,7 @@ from ..tasks.repository import module_name
 from ..tasks.symbols import DefinitionNode, docstring_node, parse_module
 from ..tasks.task import TaskFolder
 from ..tasks.test_ids import file_of
-from .session import SessionLimits, TaskSession
-from .test_reports import outcomes
+from .session import SessionLimits, TaskSession, TestReport
 
 MOST_GUARDS = 30
 RUN_S = 20.0
@@ -45,6 +45,16 @@ def check(name):
     doctest.DocTestRunner(verbose=False, optionflags=FLAGS).run(examples, out=told.append)
     assert not told, "".join(told)
 '''
+MOST_FAILURES = 3
+MOST_LINES = 8
+MOST_CHARS = 1200
+LAST_LINES = 12
+_OUTCOME = re.compile(r"^(PASSED|FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
+_SECTION = re.compile(r"^_{3,} (?:ERROR \w+ (?:of |at \w+ of )?|ERROR collecting )?(.+?) _{3,}$", re.MULTILINE)
+_ENDS = re.compile(r"^={3,} |^-{3,} Captured", re.MULTILINE)
+_PLACE = re.compile(r"^\S+:\d+: ")
+_NOISE = re.compile(r"^(?:E\s+)?(?:(?:AssertionError: )?\*+|Line \d+, in .*|Use -v to get more diff|check\(.*\))?$")
+PUT_IN = "The block was put in"
 
 
 @dataclass(frozen=True)
@@ -123,7 +133,7 @@ def _documentation_tests(task: TaskFolder) -> dict[str, str]:
         node = _definition(gold, symbol.name) if gold else None
         documented = docstring_node(node) if node else None
         text = str(documented.value.value) if documented and isinstance(documented.value, ast.Constant) else ""
-        if text and _shows_examples(text, known.task.statement + (_text(task.tree / symbol.file) or "")):
+        if text and shows_examples(text, known.task.statement + (_text(task.tree / symbol.file) or "")):
             examples[symbol.name] = (module_name(symbol.file, task.code_task.source_roots), text)
     checks = [f"def test_documentation_of_{name.replace('.', '_')}():\n    check({name!r})\n" for name in examples]
     folder = PurePosixPath(known.test_files[0]).parent if known.test_files else PurePosixPath(".")
@@ -131,7 +141,7 @@ def _documentation_tests(task: TaskFolder) -> dict[str, str]:
     return {(folder / "test_documentation.py").as_posix(): written} if checks else {}
 
 
-def _shows_examples(text: str, seen: str) -> bool:
+def shows_examples(text: str, seen: str) -> bool:
     """Whether there are examples, and each line of them can be seen."""
     try:
         examples = doctest.DocTestParser().get_examples(text)
@@ -170,3 +180,48 @@ def _text(path: Path) -> str | None:
         return path.read_bytes().decode("utf-8") if path.is_file() else None
     except UnicodeDecodeError:
         return None
+
+
+def outcomes(printed: str) -> dict[str, bool]:
+    """Test id -> whether it passed."""
+    found: dict[str, bool] = {}
+    for outcome, test in _OUTCOME.findall(printed):
+        found[test] = outcome == "PASSED" and found.get(test, True)
+    return found
+
+
+def test_report(printed: str, covering: Collection[str]) -> TestReport:
+    """`covering` are the tests that run what was asked for; others only show that nothing else broke."""
+    told = outcomes(printed)
+    failing = [test for test, passed in told.items() if not passed]
+    if failing or (printed and not told):
+        number = f"{len(failing)} of {len(told)} visible tests fail" if told else "the visible tests could not run"
+        return TestReport(f"{PUT_IN}, and {number}.\n{_reasons(printed)}"[:MOST_CHARS].rstrip(), failed=True)
+    if not covering:
+        return TestReport(f"{PUT_IN}; no visible test covers it. The work is handed in.", failed=False)
+    return TestReport(f"{PUT_IN}, and {len(told)} visible tests pass. The work is handed in.", failed=False)
+
+
+test_report.__test__ = False  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def _reasons(printed: str) -> str:
+    parts = _SECTION.split(printed)
+    titles, bodies = parts[1::2], parts[2::2]
+    told = [f"{title}:\n{_shown(body)}" for title, body in zip(titles, bodies, strict=True)]
+    if not told:
+        return "\n".join(printed.strip().splitlines()[-LAST_LINES:])
+    left = f"\n({len(told) - MOST_FAILURES} more)" if len(told) > MOST_FAILURES else ""
+    return "\n".join(told[:MOST_FAILURES]) + left
+
+
+def _shown(body: str) -> str:
+    """The line of the test that failed and what pytest says of it."""
+    text = _ENDS.split(body, maxsplit=1)[0]
+    lines = [
+        line for line in text.splitlines() if line.strip() and not _PLACE.match(line) and not _NOISE.match(line.strip())
+    ]
+    said = [line for line in lines if line.startswith("E ")] or lines
+    first = next((line.strip() for line in lines if not line.startswith("E ")), "")
+    reasons = [line.removeprefix("E").strip() for line in said[:MOST_LINES]]
+    return "\n".join(f"  {line}" for line in dict.fromkeys([first, *reasons]) if line)

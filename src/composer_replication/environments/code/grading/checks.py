@@ -145,19 +145,6 @@ def _same(operands: list[Operand], options: Options) -> bool:
     return type(live.value) is type(known.value) and live.value == _comparable(known)
 
 
-def _truth(operands: list[Operand], options: Options) -> bool:
-    return _is_true(operands) is True
-
-
-def _falsehood(operands: list[Operand], options: Options) -> bool:
-    return _is_true(operands) is False
-
-
-def _is_true(operands: list[Operand]) -> bool | None:
-    (operand,) = operands
-    return operand.is_true
-
-
 def _is_instance(operands: list[Operand], options: Options) -> bool:
     operand, classes = operands
     return _is_one_of(operand.names or _plain_names(operand.value), _comparable(classes))
@@ -223,8 +210,8 @@ KINDS: Mapping[str, Kind] = {
     "not_in": _by(lambda item, container: item not in container),
     "is": _same,
     "is_not": _not(_same),
-    "truth": _truth,
-    "falsehood": _falsehood,
+    "truth": lambda operands, options: operands[0].is_true is True,
+    "falsehood": lambda operands, options: operands[0].is_true is False,
     "isinstance": _is_instance,
     "not_isinstance": _not(_is_instance),
     "approx": _approx,

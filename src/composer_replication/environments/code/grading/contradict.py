@@ -3,7 +3,7 @@
 Reads and writes source text; every other byte stays. If the test passes honestly, its contradiction fails: only
 expectations that are surely reached are changed (statements of the test's own body, no early return, no decorator that
 could repeat or swallow), and only to what excludes the first. `f(2) == 4` becomes `f(2) == 7`, and `f(2) == expected`
-becomes `f(2) == _other(expected)`, another value of the same type (`inside/recompose_grading/others.py`): code that
+becomes `f(2) == _other(expected)`, another value of the same type (`inside/recompose_grading/plugin.py`): code that
 equals everything, that reads the expected value off its caller, or that forges outcomes, passes both.
 """
 

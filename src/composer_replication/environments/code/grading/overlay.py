@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import unicodedata
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -20,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from ..tasks.allowed_paths import is_allowed, steers
 from ..tasks.task import Submission, TaskFolder
 from ..tasks.test_ids import is_test_file
+from ..tasks.trees import content_of, files_of
 
 MAX_SUBMISSION_BYTES = 32 * 1024 * 1024
 MAX_SUBMISSION_FILES = 2000
@@ -71,10 +71,9 @@ def lay_tree(
     for path in accepted.removed:
         _remove(into, path)
     _write_all(into, accepted.written)
-    if task.overlay.is_dir():
-        kept_back = unseen_texts(task)
-        laid = {path: task.tree if path in kept_back else task.overlay for path in plain_files(task.overlay)}
-        _write_all(into, {path: _content(layer / path) for path, layer in laid.items()})
+    kept_back = unseen_texts(task)
+    laid = {path: task.tree if path in kept_back else task.overlay for path in files_of(task.overlay)}
+    _write_all(into, {path: content_of(layer / path) for path, layer in laid.items()})
     _write_all(into, trusted_files)
     _write_all(into, {path: b"" for path in places if not os.path.lexists(into / path)})
 
@@ -82,23 +81,13 @@ def lay_tree(
 def unseen_texts(task: TaskFolder) -> dict[str, str]:
     """Trusted Python files that are not what the agent's tree has at their path."""
     found: dict[str, str] = {}
-    for path in plain_files(task.overlay) if task.overlay.is_dir() else ():
+    for path in files_of(task.overlay):
         content = (task.overlay / path).read_bytes()
         seen = task.tree / path
         if path.endswith(".py") and not (seen.is_file() and seen.read_bytes() == content):
             with suppress(UnicodeDecodeError):
                 found[path] = content.decode()
     return found
-
-
-def plain_files(folder: Path) -> list[str]:
-    """Relative paths of all files, without following links."""
-    return sorted(
-        Path(parent, name).relative_to(folder).as_posix()
-        for parent, _, names in os.walk(folder)
-        for name in names
-        if stat.S_ISREG(os.lstat(os.path.join(parent, name)).st_mode)
-    )
 
 
 def _may_touch(task: TaskFolder, path: str) -> bool:
@@ -174,10 +163,6 @@ def _link_or_copy(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
-
-
-def _content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() and not path.is_symlink() else None
 
 
 def _write_all(tree: Path, contents: Mapping[str, bytes | None]) -> None:

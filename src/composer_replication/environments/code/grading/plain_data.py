@@ -118,10 +118,6 @@ def _path(content: Any) -> PurePosixPath | PureWindowsPath:
     return (PureWindowsPath if flavour.startswith("Windows") else PurePosixPath)(_short(text))
 
 
-def _slice(items: list[Any]) -> Thing:
-    return Thing("parts", "builtins:slice", tuple(items))
-
-
 def _pattern(items: list[Any]) -> Thing:
     """Not compiled: the text may be an enemy's."""
     return Thing("pattern", "re:Pattern", tuple(items))
@@ -149,6 +145,6 @@ GROUPS: Mapping[str, Callable[[list[Any]], Any]] = {
     "set": frozenset[Any],
     "deque": deque[Any],
     "fraction": lambda items: Fraction(*items),
-    "slice": _slice,
+    "slice": lambda items: Thing("parts", "builtins:slice", tuple(items)),
     "pattern": _pattern,
 }

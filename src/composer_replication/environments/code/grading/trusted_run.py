@@ -28,7 +28,7 @@ from ..tasks.task import CodeTask, TaskFolder
 from .overlay import Accepted, lay_tree
 
 INSIDE = Path(__file__).with_name("inside")
-MODULES = ("seal", "plain_form", "observing", "others", "memory_modules", "plugin")
+MODULES = ("seal", "plain_form", "observing", "memory_modules", "plugin")
 """Of `inside/recompose_grading`, in the order in which they need each other."""
 START = "import json,sys;given=json.load(sys.stdin);exec(given.pop('launcher'),globals());main(given)"
 LIMITS = Limits(memory_bytes=2048 * MIB, processes=128, open_files=1024, disk_bytes=512 * MIB, output_bytes=16 * MIB)
@@ -172,7 +172,8 @@ def read_outcomes(result: ExecResult, token: str, orders: int = 1) -> list[RunOu
             case _:
                 notes.append("a line on the channel that the recorder did not write")
     if not ready and not notes:
-        raise GraderFailure(f"the tests could not be started ({result.ending}): {_tail(result.stderr)}")
+        said = result.stderr.decode(errors="replace")[-300:]
+        raise GraderFailure(f"the tests could not be started ({result.ending}): {said}")
     if result.truncated:
         notes.append("more output than a run may have")
     late = result.ending == "timeout" or result.exit_code in KILLED
@@ -201,7 +202,3 @@ def _record(line: bytes, token: str) -> object:
     except ValueError:
         return None
     return record if isinstance(record, dict) and record.get("token") == token else None
-
-
-def _tail(text: bytes) -> str:
-    return text.decode(errors="replace")[-300:]

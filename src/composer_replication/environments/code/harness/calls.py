@@ -16,9 +16,8 @@ from composer_replication.records import JsonObject, Message, ToolCall, canonica
 from ...calls import OPEN, with_tools
 from ...self_played import ModelCall, WrittenTurn
 from ...untrusted import encodable
-from ..episodes.text_calls import as_text, read_calls
 from ..episodes.tools import ToolError
-from ..episodes.turns import Reply
+from ..episodes.turns import Reply, as_text, read_calls
 
 ROLES = ("system", "user", "assistant", "tool")
 

@@ -22,9 +22,8 @@ from ..sandbox.interface import MIB, ExecResult, Limits, Sandbox
 from ..sandbox.local import LocalSandbox
 from ..tasks.task import AskedTask, TaskFolder
 from . import relay
-from .known import Harness
 from .proxy import SOCKET, CallLimits, Capture, CaptureProxy
-from .runtime import INSIDE, Runtime
+from .runtime import INSIDE, Harness, Runtime
 from .segments import Arranged, arranged
 
 PORT = 41999

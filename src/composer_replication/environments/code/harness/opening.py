@@ -10,8 +10,7 @@ from composer_replication.errors import UsageError
 
 from ..episodes.session import Grader
 from ..tasks.task import AskedTask, TaskFolder
-from .known import HARNESSES, harness_of
-from .runtime import INSIDE, Runtime, open_runtime
+from .runtime import HARNESSES, INSIDE, Runtime, harness_of, open_runtime
 
 if TYPE_CHECKING:
     from composer_replication.config import EnvironmentConfig

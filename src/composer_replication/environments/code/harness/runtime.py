@@ -1,4 +1,7 @@
-"""What a harness needs to run: one folder, shown read-only in the sandbox beside the task's own toolchain.
+"""Harnesses that go by a name, and what one needs to run: a folder, shown read-only beside the task's own toolchain.
+
+A command is run by bash in the repository. It finds `$TASK` (the statement), `$MODEL`, `$OPENAI_BASE_URL`,
+`$OPENAI_API_KEY`, `$ANTHROPIC_BASE_URL` and `$ANTHROPIC_API_KEY`, and its runtime's programs on the PATH.
 
 A virtual environment is copied to the cache once, with its interpreter, so that nothing else of the host is shown; its
 programs run isolated (`-I`), so that variables for the task's tests do not reach them. Any other folder, such as one
@@ -30,6 +33,8 @@ stdlib = sysconfig.get_path("stdlib")
 told = [os.path.realpath(sys.executable), sys.base_prefix, stdlib, name, sys.implementation.cache_tag]
 print(json.dumps([*told, sysconfig.get_path("purelib")]))
 """
+PROGRAMS = {"mini": "mini_swe_agent", "claude": "claude_code", "codex": "codex", "openhands": "openhands"}
+UNKNOWN = "harness"
 
 
 class Runtime(NamedTuple):
@@ -93,3 +98,38 @@ def _copy_program(program: Path, copy: Path) -> None:
         content = f"#!{INSIDE}/bin/python3 -I\n".encode() + rest
     copy.write_bytes(content)
     copy.chmod(0o755)
+
+
+class Harness(NamedTuple):
+    command: str
+    agent: str
+    """Whose rules find error sites in its traces."""
+
+
+HARNESSES = {
+    "mini-swe-agent": Harness(
+        "MSWEA_CONFIGURED=true MSWEA_COST_TRACKING=ignore_errors LITELLM_LOCAL_MODEL_COST_MAP=True"
+        ' mini --yolo --exit-immediately --cost-limit 0 --model "openai/$MODEL" --task "$TASK"',
+        "mini_swe_agent",
+    ),
+    "claude-code": Harness(
+        'DISABLE_TELEMETRY=1 CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 claude --model "$MODEL"'
+        ' --dangerously-skip-permissions --print "$TASK"',
+        "claude_code",
+    ),
+    "codex": Harness(
+        'codex exec --model "$MODEL" --dangerously-bypass-approvals-and-sandbox --skip-git-repo-check "$TASK"', "codex"
+    ),
+    "openhands": Harness(
+        'LLM_MODEL="openai/$MODEL" LLM_BASE_URL="$OPENAI_BASE_URL" LLM_API_KEY="$OPENAI_API_KEY"'
+        ' openhands --headless --task "$TASK"',
+        "openhands",
+    ),
+}
+
+
+def harness_of(said: str) -> Harness:
+    """By its name, or a command of one's own; one that names a known program is taken for that agent's."""
+    words = said.replace("/", " ").split()
+    agent = next((agent for program, agent in PROGRAMS.items() if program in words), UNKNOWN)
+    return HARNESSES.get(said, Harness(said, agent))

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
+
+from openenv.core.harness.capture.graph import TurnNode
 
 from composer_replication.records import JsonObject, Message, Segment, Turn
 
@@ -28,30 +30,9 @@ FAILED = re.compile(
 """How harnesses say that a command failed, at the start of its result."""
 
 
-class CapturedCall(Protocol):
-    """A node of openenv's graph."""
-
-    @property
-    def node_id(self) -> str: ...
-    @property
-    def parent_id(self) -> str | None: ...
-    @property
-    def prompt_ids(self) -> list[int]: ...
-    @property
-    def sampled_ids(self) -> list[int]: ...
-    @property
-    def sampled_logprobs(self) -> list[float] | None: ...
-    @property
-    def request_messages(self) -> list[JsonObject]: ...
-    @property
-    def request_tools(self) -> list[JsonObject] | None: ...
-    @property
-    def response_message(self) -> JsonObject: ...
-
-
 @dataclass
 class _Call:
-    node: CapturedCall
+    node: TurnNode
     asked: list[Message]
     reply: Message
     next: _Call | None = None
@@ -84,7 +65,7 @@ class Arranged(NamedTuple):
         return [message["content"] for message in self.messages if message["role"] in ("tool", "user")]
 
 
-def arranged(nodes: Sequence[CapturedCall]) -> Arranged:
+def arranged(nodes: Sequence[TurnNode]) -> Arranged:
     """`nodes` in the order in which they were answered."""
     calls: list[_Call] = []
     for node in nodes:

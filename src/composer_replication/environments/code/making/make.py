@@ -29,10 +29,9 @@ from composer_replication.runs import write_atomically
 from ..certificates.agents_tests import red_for_agents
 from ..certificates.certify import Verdict
 from ..generators.commits.generate import NAME as COMMITS
-from ..generators.commits.states import earlier_states, repository_at
+from ..generators.commits.history import earlier_states, repository_at
 from ..generators.kinds import GeneratorSettings, find_generator
-from ..running.coverage import read_survey, survey, write_survey
-from ..running.needs import missing_imports, tell_missing
+from ..running.coverage import missing_imports, read_survey, survey, tell_missing, write_survey
 from ..running.warm import TestSetup
 from ..tasks.loading import load_repository
 from ..tasks.pytest_settings import refuse_missing
@@ -108,7 +107,7 @@ def make(
     with tempfile.TemporaryDirectory(prefix="recompose-") as scratch:
         progress.stage("load", f"reading {source.name}")
         repository = load_repository(source, Path(scratch) / "repository")
-        identity = {**_as_json(settings), "repository_hash": tree_hash(repository.tree)}
+        identity = {**json.loads(json.dumps(asdict(settings))), "repository_hash": tree_hash(repository.tree)}
         refuse_missing(repository.tree, repository.name, settings.distributions)
         _claim(into, identity)
         setup = TestSetup(settings.distributions, settings.backend)
@@ -351,7 +350,3 @@ def _tell(progress: Progress, known: dict[str, dict[str, Any]], total: int) -> N
     progress.figures([cost, f"rejected: {reasons or 'none'}"])
     done = funnel.tried + sum(funnel.filtered.values())
     progress.step(done, max(total, done), f"{funnel.valid} valid")
-
-
-def _as_json(settings: MakeSettings) -> dict[str, Any]:
-    return json.loads(json.dumps(asdict(settings)))

@@ -6,22 +6,26 @@ answers are charged to the first test that made them; what tests do in other pro
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from composer_replication.errors import UsageError
 from composer_replication.progress import Progress, Silent
 from composer_replication.runs import write_atomically
 
+from ..sandbox.toolchain import toolchain
 from ..tasks.repository import CoverageMap, Repository
+from ..tasks.symbols import Module, source_index
 from ..tasks.task import Symbol
-from .test_runs import RunRequest, TestRun, module_names
-from .warm import TestSetup, WarmRunner
+from ..tasks.trees import files_of
+from .warm import RunRequest, TestRun, TestSetup, WarmRunner, module_names
 
 HASH_SEEDS = (0, 1, 2)
 MIN_GREEN_TESTS = 8
@@ -29,6 +33,15 @@ MIN_GREEN_SHARE = 0.5
 SLOW_S = 0.1
 """Of processor time for one test; the usual one takes a hundredth of that."""
 MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
+MAX_LOST_SHARE = 0.5
+DISTRIBUTIONS = {
+    "yaml": "pyyaml",
+    "dateutil": "python-dateutil",
+    "attr": "attrs",
+    "PIL": "pillow",
+    "bs4": "beautifulsoup4",
+}
+"""Importable name -> distribution, where the two differ."""
 
 
 def survey(
@@ -67,7 +80,10 @@ def survey(
     return CoverageMap(
         passing=passing,
         unstable=once - passing,
-        by_symbol={symbol: frozenset(by_symbol[symbol]) for symbol in sorted(by_symbol, key=_place)},
+        by_symbol={
+            symbol: frozenset(by_symbol[symbol])
+            for symbol in sorted(by_symbol, key=lambda each: (each.file, each.name))
+        },
         import_time=frozenset(symbol for symbol in traced.at_import if symbol.file in source),
         suite_s=min(run.wall_s for run in runs),
         cpu_s=round(cpu_s, 2),
@@ -136,10 +152,6 @@ def _worth_loading(
         return ()
 
 
-def _place(symbol: Symbol) -> tuple[str, str]:
-    return symbol.file, symbol.name
-
-
 def write_survey(path: Path, coverage: CoverageMap) -> None:
     tests = sorted(coverage.passing)
     number = {test: index for index, test in enumerate(tests)}
@@ -179,3 +191,49 @@ def read_survey(path: Path) -> CoverageMap:
         slow=value.get("slow", {}),
         red_for_agents=frozenset(value.get("red_for_agents", ())),
     )
+
+
+def missing_imports(repository: Repository, setup: TestSetup) -> dict[str, tuple[str, ...]]:
+    """From the text of the tests alone, told before anything runs: importable name -> test files that cannot be
+    collected without it; what is tried, or needed only in a function, is not asked for."""
+    tools = toolchain(setup.distributions, exclude=repository.packages)
+    known = {*sys.stdlib_module_names, *repository.packages, *_installed(tools.folder), *_own_names(repository)}
+    found: dict[str, list[str]] = {}
+    for path, module in source_index(repository).tests.items():
+        for name in sorted(set(_needed(module)) - known):
+            found.setdefault(name, []).append(path)
+    return {name: tuple(paths) for name, paths in sorted(found.items())}
+
+
+def tell_missing(repository: Repository, missing: dict[str, tuple[str, ...]]) -> str:
+    """What to tell; raises where too few tests would be left."""
+    if not missing:
+        return ""
+    lost = {path for paths in missing.values() for path in paths}
+    named = ", ".join(f"{name} ({len(paths)} files)" for name, paths in missing.items())
+    wanted = " ".join(f"--with {DISTRIBUTIONS.get(name, name)}" for name in missing)
+    shared = any(PurePosixPath(path).name in ("conftest.py", "__init__.py") for path in lost)
+    if shared or len(lost & set(repository.test_files)) >= MAX_LOST_SHARE * len(repository.test_files):
+        raise UsageError(
+            f"the tests of {repository.name} need {named}",
+            f"pip install it next to recompose, then the same command with {wanted}",
+        )
+    return f"the tests need {named}, which the sandbox has not: set aside; {wanted} would keep them"
+
+
+def _needed(module: Module) -> Iterator[str]:
+    for node in module.tree.body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module.split(".")[0]
+
+
+def _own_names(repository: Repository) -> set[str]:
+    """Any file or folder of the tree may be on the import path of a test."""
+    paths = [PurePosixPath(path) for path in files_of(repository.tree) if path.endswith((".py", ".pyi"))]
+    return {part.removesuffix(".py").removesuffix(".pyi") for path in paths for part in path.parts}
+
+
+def _installed(folder: Path) -> set[str]:
+    return {path.name.split(".")[0] for site in folder.glob("lib/python*/site-packages") for path in site.iterdir()}

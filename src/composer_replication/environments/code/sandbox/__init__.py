@@ -1,7 +1,17 @@
 """Run what a model wrote without letting it out. `interface.py` is the contract, docs/sandbox.md says what it stops."""
 
-from .errors import SandboxFailure, SandboxRefusal, SandboxUnavailable
-from .interface import MIB, Changes, ExecResult, Limits, NetworkPolicy, Sandbox, SandboxSpec
+from .interface import (
+    MIB,
+    Changes,
+    ExecResult,
+    Limits,
+    NetworkPolicy,
+    Sandbox,
+    SandboxFailure,
+    SandboxRefusal,
+    SandboxSpec,
+    SandboxUnavailable,
+)
 from .open import BACKENDS, available_backends, open_sandbox
 from .toolchain import Toolchain, ToolchainError, toolchain
 

@@ -25,14 +25,12 @@ from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
-from .errors import INSTALL, SandboxFailure, SandboxRefusal, SandboxUnavailable
-from .interface import ExecResult, SandboxSpec
+from .interface import INSTALL, ExecResult, SandboxFailure, SandboxRefusal, SandboxSpec, SandboxUnavailable
 from .limits import CommandGroup, apply_limits, counted_by_the_kernel, new_group, resource_limits
 from .local import Command, LocalSandbox
 from .process import Outcome, Running
 from .seccomp import FilterPlan, build_filter, supported
-from .system import HOST_NAME, USER_ID, USER_NAME, base_environment, program_links, write_etc
-from .system_root import system_root
+from .system_root import HOST_NAME, USER_ID, USER_NAME, base_environment, program_links, system_root, write_etc
 from .users import as_user, copy_for_others, reachable_by, user_of_a_new_sandbox
 
 HOME = f"/home/{USER_NAME}"
@@ -159,7 +157,7 @@ class BubblewrapSandbox(LocalSandbox):
         """The first process inside waits until something is written to the gate."""
         status_out, status_in = os.pipe()
         gate_out, gate_in = os.pipe()
-        plan = FilterPlan(command.network, memory_is_counted=counted_by_the_kernel("memory"))
+        plan = FilterPlan(self.spec.network, memory_is_counted=counted_by_the_kernel("memory"))
         seccomp_fd = _in_memory(build_filter(plan))
         arguments_fd = _in_memory(self._arguments(command, status_in, gate_out, seccomp_fd))
         inner = (status_in, gate_out, seccomp_fd, arguments_fd)
@@ -259,14 +257,10 @@ def _kill(process: subprocess.Popen[bytes], first: int | None) -> None:
 
 
 def _result(outcome: Outcome, command_reached: bool, out_of_memory: bool) -> ExecResult:
-    code, ending = outcome.returncode, outcome.ending
-    if ending == "exited" and not command_reached:
+    code = outcome.returncode
+    if outcome.ending == "exited" and not command_reached:
         code = _why_not_reached(outcome.stderr.decode(errors="replace"))
-    if code < 0:
-        code = 128 - code
-    if out_of_memory:
-        ending = "memory"
-    return ExecResult(code, outcome.stdout, outcome.stderr, ending, outcome.wall_s, outcome.truncated)
+    return outcome.result(code, out_of_memory)
 
 
 def _why_not_reached(said: str) -> int:

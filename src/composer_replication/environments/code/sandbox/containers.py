@@ -14,12 +14,11 @@ import subprocess
 import time
 from functools import partial
 
-from .errors import SandboxFailure, SandboxRefusal
-from .interface import ExecResult, SandboxSpec
+from .interface import ExecResult, SandboxFailure, SandboxRefusal, SandboxSpec
 from .limits import EXTRA_PROCESSES
 from .local import Command, LocalSandbox
 from .process import Running
-from .system import DEFAULT_PATH, HOST_NAME, USER_ID, base_environment
+from .system_root import DEFAULT_PATH, HOST_NAME, USER_ID, base_environment
 
 DEFAULT_IMAGE = "docker.io/library/python:3.11-slim"
 HOME = "/home/agent"
@@ -30,8 +29,9 @@ class ContainerSandbox(LocalSandbox):
         self._engine = engine
         super().__init__(spec, USER_ID if os.getuid() == 0 else None)
         self._name = f"recompose-{secrets.token_hex(8)}"
+        image = os.environ.get("RECOMPOSE_SANDBOX_IMAGE", DEFAULT_IMAGE)
         try:
-            self._call("run", "--detach", "--rm", "--name", self._name, *self._options(), _image(), "sleep", "infinity")
+            self._call("run", "--detach", "--rm", "--name", self._name, *self._options(), image, "sleep", "infinity")
         except BaseException:
             self.kill()
             raise
@@ -83,8 +83,7 @@ class ContainerSandbox(LocalSandbox):
                 outcome = self._finish(running, command, process.pid)
         finally:
             self._kill_commands()
-        code = 128 - outcome.returncode if outcome.returncode < 0 else outcome.returncode
-        return ExecResult(code, outcome.stdout, outcome.stderr, outcome.ending, outcome.wall_s, outcome.truncated)
+        return outcome.result(outcome.returncode)
 
     def _kill_commands(self) -> None:
         """Everything of the user but the container's first process."""
@@ -94,10 +93,6 @@ class ContainerSandbox(LocalSandbox):
         done = subprocess.run([self._engine, *words], capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode and not may_fail:
             raise SandboxFailure(f"{self._engine} {words[0]} failed: {done.stderr[-300:]}", f"{self._engine} info")
-
-
-def _image() -> str:
-    return os.environ.get("RECOMPOSE_SANDBOX_IMAGE", DEFAULT_IMAGE)
 
 
 def why_unavailable(engine: str) -> str:

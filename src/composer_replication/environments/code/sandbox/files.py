@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import os
 import stat
-import tarfile
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from .errors import SandboxRefusal
-from .interface import Changes
+from .interface import Changes, SandboxRefusal
 
 DEEPEST_FOLDERS = 64
 MOST_ENTRIES = 100_000
@@ -63,40 +60,6 @@ class WorkingFolder:
                 file.write(content)
                 self._give(descriptor)
 
-    def tar_in(self, archive: bytes, path: str = ".") -> None:
-        """Folders and regular files of an uncompressed archive; everything else refuses the whole archive first."""
-        base = self._parts(path, may_be_root=True)
-        try:
-            with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
-                members = self._checked(tar)
-                for member in members:
-                    target = "/".join([*base, *self._parts(member.name, may_be_root=True)])
-                    if member.isdir():
-                        with self._enter(self._parts(target or ".", may_be_root=True), create=True):
-                            continue
-                    source = tar.extractfile(member)
-                    self.write(target, source.read() if source else b"")
-                    if member.mode & 0o100:
-                        self._make_executable(target)
-        except tarfile.TarError as error:
-            raise SandboxRefusal(f"not an uncompressed tar archive: {error}") from None
-
-    def tar_out(self, path: str = ".") -> bytes:
-        """Folders and regular files; links and devices are left out, so that unpacking it elsewhere is safe."""
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w:", format=tarfile.PAX_FORMAT) as tar:
-            for entry in self._walk(self._parts(path, may_be_root=True)):
-                info = tarfile.TarInfo(entry.path)
-                info.mode = stat.S_IMODE(entry.mode) & 0o777
-                if stat.S_ISDIR(entry.mode):
-                    info.type = tarfile.DIRTYPE
-                    tar.addfile(info)
-                elif stat.S_ISREG(entry.mode):
-                    content = self._content(entry.folder_fd, entry.name, entry.path)
-                    info.size = len(content)
-                    tar.addfile(info, io.BytesIO(content))
-        return buffer.getvalue()
-
     def digests(self) -> dict[str, str]:
         """Of every regular file; a link, device or socket is its kind and, for a link, its target."""
         return {path: digest for path, digest, _ in self._states()}
@@ -119,7 +82,7 @@ class WorkingFolder:
 
     def _states(self) -> Iterator[tuple[str, str, bytes | None]]:
         total = 0
-        for entry in self._walk([]):
+        for entry in self._walk():
             if stat.S_ISREG(entry.mode):
                 total += entry.size_bytes
                 if total > self.disk_bytes:
@@ -132,10 +95,10 @@ class WorkingFolder:
             elif not stat.S_ISDIR(entry.mode):
                 yield entry.path, f"special {stat.S_IFMT(entry.mode)}", None
 
-    def _walk(self, parts: list[str]) -> Iterator[Entry]:
-        """Below a folder, in order of name; the descriptor of an entry is good until the next one is asked for."""
+    def _walk(self) -> Iterator[Entry]:
+        """In order of name; the descriptor of an entry is good until the next one is asked for."""
         count = 0
-        waiting = [parts]
+        waiting: list[list[str]] = [[]]
         while waiting:
             folders = waiting.pop()
             if len(folders) > DEEPEST_FOLDERS:
@@ -164,33 +127,11 @@ class WorkingFolder:
                     raise SandboxRefusal(f"{path} has {found.st_size} bytes; the limit is {self.file_bytes}")
                 return file.read(self.file_bytes)
 
-    def _make_executable(self, path: str) -> None:
-        *folders, name = self._parts(path)
-        with self._enter(folders) as folder, _refusing(path):
-            descriptor = os.open(name, READING, dir_fd=folder)
-            try:
-                os.fchmod(descriptor, 0o755)
-            finally:
-                os.close(descriptor)
-
-    def _checked(self, tar: tarfile.TarFile) -> list[tarfile.TarInfo]:
-        members: list[tarfile.TarInfo] = []
-        total = 0
-        for member in tar:
-            self._parts(member.name, may_be_root=True)
-            if not (member.isdir() or (member.isreg() and not member.issparse())):
-                raise SandboxRefusal(f"{member.name} in the archive is a link, a device or a sparse file")
-            total += member.size
-            members.append(member)
-            if total > self.disk_bytes or len(members) > MOST_ENTRIES:
-                raise SandboxRefusal(f"the archive is larger than {self.disk_bytes} bytes or {MOST_ENTRIES} entries")
-        return members
-
     @staticmethod
-    def _parts(path: str, *, may_be_root: bool = False) -> list[str]:
+    def _parts(path: str) -> list[str]:
         pure = PurePosixPath(path)
         parts = list(pure.parts)
-        if pure.is_absolute() or ".." in parts or "\0" in path or not (parts or may_be_root):
+        if pure.is_absolute() or ".." in parts or "\0" in path or not parts:
             raise SandboxRefusal(f"{path!r} is not a path inside the working folder")
         return parts
 

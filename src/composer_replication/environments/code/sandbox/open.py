@@ -7,8 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import NamedTuple, cast
 
-from .errors import INSTALL, SandboxUnavailable
-from .interface import Sandbox, SandboxSpec
+from .interface import INSTALL, Sandbox, SandboxSpec, SandboxUnavailable
 
 Opener = Callable[[SandboxSpec], Sandbox]
 PACKAGE = "composer_replication.environments.code.sandbox"

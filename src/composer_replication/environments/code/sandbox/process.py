@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import IO, Protocol
 
-from .interface import Ending, Limits
+from .interface import Ending, ExecResult, Limits
 from .limits import WATCH_EVERY_S, Watch
 
 DISK_EVERY_S = 0.5
@@ -54,6 +54,12 @@ class Outcome:
     ending: Ending
     truncated: bool
     wall_s: float
+
+    def result(self, code: int, out_of_memory: bool = False) -> ExecResult:
+        ending = "memory" if out_of_memory else self.ending
+        return ExecResult(
+            128 - code if code < 0 else code, self.stdout, self.stderr, ending, self.wall_s, self.truncated
+        )
 
 
 class Process(Protocol):

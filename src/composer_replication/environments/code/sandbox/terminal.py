@@ -45,16 +45,13 @@ def run_shell(sandbox: Sandbox, python: str, wall_s: float) -> int:
         relay.start()
         try:
             command = [python, "-c", BECOME_A_SHELL, str(theirs), SHELL]
-            return sandbox.exec(command, env=_look(), pass_fds=(theirs,), timeout_s=wall_s).exit_code
+            look = {"TERM": os.environ.get("TERM", "dumb"), "PS1": r"\w$ "}
+            return sandbox.exec(command, env=look, pass_fds=(theirs,), timeout_s=wall_s).exit_code
         finally:
             ended.set()
             relay.join()
             os.close(theirs)
             os.close(ours)
-
-
-def _look() -> dict[str, str]:
-    return {"TERM": os.environ.get("TERM", "dumb"), "PS1": r"\w$ "}
 
 
 def _relay(terminal: int, ended: threading.Event) -> None:

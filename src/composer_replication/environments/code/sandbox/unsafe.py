@@ -53,8 +53,7 @@ class UnsafeSandbox(HostPathsSandbox):
             finally:
                 _kill_group(process.pid)
                 process.wait()
-        code = 128 - outcome.returncode if outcome.returncode < 0 else outcome.returncode
-        return ExecResult(code, outcome.stdout, outcome.stderr, outcome.ending, outcome.wall_s, outcome.truncated)
+        return outcome.result(outcome.returncode)
 
 
 def _kill_group(leader: int) -> None:

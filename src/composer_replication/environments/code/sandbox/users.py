@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from .errors import SandboxUnavailable
+from .interface import SandboxUnavailable
 
 FIRST_USER = 0x70000000
 OPTIONS = {

@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from .errors import SandboxFailure, SandboxRefusal
+from .interface import SandboxFailure, SandboxRefusal
 from .users import reachable_by
 
 MNT_DETACH, MS_NOSUID, MS_NODEV = 2, 2, 4

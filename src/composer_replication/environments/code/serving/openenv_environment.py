@@ -26,9 +26,8 @@ from composer_replication.environments.untrusted import encodable
 from composer_replication.errors import UsageError
 from composer_replication.records import JsonObject
 
-from ..episodes.prompt import opening
 from ..episodes.session import SessionLimits, TaskSession
-from ..episodes.tools import TOOL_SCHEMAS
+from ..episodes.tools import TOOL_SCHEMAS, opening
 from ..tasks.task import TaskFolder
 
 SPLIT = "all"

@@ -17,8 +17,8 @@ from typing import Any
 from composer_replication.errors import UsageError
 from composer_replication.records import JsonObject
 
-from ..episodes.prompt import SYSTEM
 from ..episodes.session import SessionLimits, TaskSession
+from ..episodes.tools import SYSTEM
 from ..tasks.store import read_tasks
 from ..tasks.task import TaskFolder
 

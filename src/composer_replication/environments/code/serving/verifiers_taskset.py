@@ -21,8 +21,8 @@ from composer_replication.records import JsonObject, Message
 
 from ..episodes.endpoint import read_reply
 from ..episodes.loop import AgentLimits, NoReply, attempt_task
-from ..episodes.prompt import SYSTEM
 from ..episodes.session import SessionLimits
+from ..episodes.tools import SYSTEM
 from ..episodes.transcript import under_server_ids, wire
 from ..episodes.turns import Reply
 from ..tasks.store import read_task, read_tasks

@@ -120,7 +120,9 @@ class Module:
     @cached_property
     def lazy_annotations(self) -> bool:
         return any(
-            isinstance(node, ast.ImportFrom) and node.module == "__future__" and _imports(node, "annotations")
+            isinstance(node, ast.ImportFrom)
+            and node.module == "__future__"
+            and any(alias.name == "annotations" for alias in node.names)
             for node in self.tree.body
         )
 
@@ -302,7 +304,3 @@ def _mentioned(root: ast.AST, into_functions: bool = True) -> Iterator[str]:
         elif isinstance(child, FunctionNode):
             for outside in (*child.decorator_list, child.args):
                 yield from _mentioned(ast.Expr(outside) if isinstance(outside, ast.expr) else outside)
-
-
-def _imports(node: ast.ImportFrom, name: str) -> bool:
-    return any(alias.name == name for alias in node.names)

@@ -20,6 +20,15 @@ def files_of(tree: Path) -> Iterator[str]:
     yield from sorted(found)
 
 
+def content_of(path: Path) -> bytes | None:
+    """None where there is no plain file."""
+    return path.read_bytes() if path.is_file() and not path.is_symlink() else None
+
+
+def text_if_there(path: Path) -> str | None:
+    return path.read_bytes().decode() if path.is_file() else None
+
+
 def tree_hash(tree: Path) -> str:
     """Over the names and the bytes of the files; the same on every machine."""
     digest = hashlib.sha256()

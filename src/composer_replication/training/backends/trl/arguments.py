@@ -11,7 +11,7 @@ from accelerate import PartialState
 from composer_replication.config import Config
 from composer_replication.objective import GrpoSettings
 
-from ...metrics import report_to
+from ...metrics import PROJECT, report_to
 
 
 def grpo_config(config: Config, scratch: Path) -> Any:
@@ -65,5 +65,7 @@ def common_arguments(config: Config, scratch: Path) -> dict[str, Any]:
         "save_steps": settings.checkpoint_every or 500,
         "save_total_limit": 2,
         "report_to": report_to(settings.report_to),
+        "project": PROJECT,
+        "run_name": scratch.resolve().parents[1].name,
         "disable_tqdm": True,
     }

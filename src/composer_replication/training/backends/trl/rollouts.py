@@ -91,6 +91,9 @@ class EnvironmentRollouts:
             closed(self._environment, episodes)
 
     def accepts(self, candidates: Sequence[tuple[Rolled, HintedTurn, OnlineSite]]) -> list[bool]:
+        return [accepted for _, accepted in self.retried(candidates)]
+
+    def retried(self, candidates: Sequence[tuple[Rolled, HintedTurn, OnlineSite]]) -> list[tuple[list[int], bool]]:
         """Sample each turn once more behind its hint, and let the environment judge it."""
         if not candidates:
             return []
@@ -105,10 +108,11 @@ class EnvironmentRollouts:
                 temperature=self._settings.temperature,
                 generator=self._trying,
             )
-        return [
-            self._is_accepted(rolled, hinted, tokens.said(site.teacher_context, turn.ids, rolled.trace.tools))
-            for (rolled, hinted, site), turn in zip(candidates, turns, strict=True)
-        ]
+        found: list[tuple[list[int], bool]] = []
+        for (rolled, hinted, site), turn in zip(candidates, turns, strict=True):
+            said = tokens.said(site.teacher_context, turn.ids, rolled.trace.tools)
+            found.append((turn.ids, self._is_accepted(rolled, hinted, said)))
+        return found
 
     # Reward functions. The unpenalised reward is always the first, and logged by its own name.
 

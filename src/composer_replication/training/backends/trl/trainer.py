@@ -52,7 +52,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
     TRL records them, or those of a `rollout_func` that returns one `Trace` per row as `trace`. `batches` yields
     collated stored traces, one per micro-step and without end, for channel 3, for further channels, and for channel 2
     where there is no hinter; it must draw from its own random generator. `gradient_ratio_cap` is the largest weighted
-    gradient of a channel, as a multiple of the policy's. With `samples_elsewhere` the ratio of channel 1 is taken to
+    gradient of a channel, as a multiple of the policy's; with `gradient_ratio_target` smaller ones are raised to it.
+    With `samples_elsewhere` the ratio of channel 1 is taken to
     the log-probabilities that came with the rollouts, and not to the policy's own. With `samples` the behaviour of the
     rollouts is logged and some of them are kept; `token_weights` then says how much each channel pulls at their tokens.
     `stateful` are objects of the caller whose state belongs into checkpoints, such as `batches` and the generator of
@@ -70,6 +71,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         accepts: Accepts | None = None,
         batches: Iterator[Batch] | None = None,
         gradient_ratio_cap: float | None = 0.5,
+        gradient_ratio_target: bool = False,
         dynamic_sampling_rounds: int = 0,
         max_teacher_tokens: int = MAX_TEACHER_TOKENS,
         samples_elsewhere: bool = False,
@@ -96,7 +98,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         schedules[POLICY] = scheduled(policy.weight, policy.schedule)
         self._engine = AccelerateEngine(self.accelerator)
         self._log = StepLog(self._engine, lambda name, value: self._metrics["train"][name].append(value))
-        self._balance = Balance(schedules, gradient_ratio_cap)
+        self._balance = Balance(schedules, gradient_ratio_cap, gradient_ratio_target)
         self._stored = StoredChannels(stored, self._balance, self._engine, self._log)
         self._batches, self._hinter, self._accepts, self._samples = batches, hinter, accepts, samples
         self._max_teacher_tokens, self._sampling_rounds = max_teacher_tokens, dynamic_sampling_rounds

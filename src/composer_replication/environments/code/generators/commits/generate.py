@@ -2,7 +2,7 @@
 
 Reads the history of the checkout, the repository and its coverage map; runs nothing but git. Only commits that changed
 the package and its tests together, and of which nothing in the package was changed again before the given state, can be
-taken back (see `states`). Those of several files come first. Reasons for which a commit is no candidate: `revert`,
+taken back (see `history`). Those of several files come first. Reasons for which a commit is no candidate: `revert`,
 `files_moved`, `too_large`, `changed_since`, `no_function`, `tests_gone`, `thin_message`.
 """
 
@@ -18,17 +18,15 @@ from ...tasks.loading import is_test_path
 from ...tasks.repository import CoverageMap, Repository
 from ...tasks.symbols import source_index
 from ...tasks.task import Candidate, Grain, Rejection
+from ...tasks.test_ids import test_function
 from ..bug_injection.generate import source_patterns
 from ..difficulty import static_difficulty
 from ..feature_deletion.example_tests import chosen_examples, possible_examples
 from ..feature_deletion.statement import DOCUMENTS
-from ..feature_deletion.visible import test_function
 from ..kinds import GeneratorSettings
-from .change import CommitChange, NotTakenBack, take_back
-from .history import Commit, GitHistory
+from .change import NotTakenBack, splices, take_back
+from .history import Commit, GitHistory, stretch_of
 from .statement import CommitWords, cleaned, is_revert, says_something, statements
-from .states import stretch_of
-from .take_back import splices
 
 NAME = "commits"
 MODE = "take-back"
@@ -86,7 +84,7 @@ def _candidate(
     if is_revert(commit.message):
         raise NotTakenBack("revert", commit.id)
     change = take_back(repository, history, commit, _package_files(commit, repository))
-    own_tests = _tests_of_commit(commit, change, coverage)
+    own_tests = frozenset(test for test in coverage.passing if test_function(test) in change.test_functions)
     if not own_tests:
         raise NotTakenBack("tests_gone", commit.id)
     message = cleaned(commit.message, history.people)
@@ -122,10 +120,6 @@ def _candidate(
         solution_lines=change.lines,
         few_tests=True,
     )
-
-
-def _tests_of_commit(commit: Commit, change: CommitChange, coverage: CoverageMap) -> frozenset[str]:
-    return frozenset(test for test in coverage.passing if test_function(test) in change.test_functions)
 
 
 def _documentation(commit: Commit, history: GitHistory) -> str:

@@ -1,7 +1,9 @@
 """The commits of a git checkout that changed the package and its tests together.
 
 Reads the history by git, with hooks, monitors and external diffs switched off; writes nothing. Only the main line is
-followed: a merge counts as one change against its first parent, with the messages of what was merged.
+followed: a merge counts as one change against its first parent, with the messages of what was merged. The further back
+a commit, the more of it was changed again since: so the main line is cut into stretches of commits that changed source
+and tests. A commit is taken back from the newest state of its stretch, and one survey of the tests serves all of it.
 """
 
 from __future__ import annotations
@@ -10,15 +12,22 @@ import os
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from composer_replication.errors import UsageError
 
+from ...tasks.loading import is_test_path, load_repository
+from ...tasks.repository import Repository
+
 RECORD, FIELD = "\x1e", "\x1f"
 FORMAT = f"{RECORD}%H{FIELD}%P{FIELD}%B{FIELD}"
 QUIET = ("-c", "core.fsmonitor=false", "-c", "core.quotepath=false", "-c", "log.showSignature=false")
+STRETCH = 16
+"""Of 100 commits of three histories 61 to 78 could be taken back at this length, 96 to 100 at a length of 1."""
+NOT_SOURCE = ("setup.py", "docs/", "doc/", "examples/", "benchmarks/", "conftest.py")
 
 
 @dataclass(frozen=True)
@@ -87,3 +96,39 @@ def _commit(record: str) -> Commit:
     identity, parents, message, files = record.split(FIELD, 3)
     lines = (line.split("\t", 1) for line in files.splitlines() if "\t" in line)
     return Commit(identity, tuple(parents.split()), message.strip(), {path: kind for kind, path in lines})
+
+
+def stretches(history: GitHistory) -> list[tuple[Commit, ...]]:
+    """The newest first; within each too."""
+    found = [commit for commit in history.commits if _touches_both(commit)]
+    return [tuple(found[start : start + STRETCH]) for start in range(0, len(found), STRETCH)]
+
+
+def stretch_of(repository: Repository, history: GitHistory) -> tuple[Commit, ...]:
+    """The commits to take back from this state of the repository."""
+    every = stretches(history)
+    if not repository.revision:
+        return every[0] if every else ()
+    return next((each for each in every if each[0].id == repository.revision), ())
+
+
+def earlier_states(repository: Repository) -> Iterator[str]:
+    """Revisions of the later stretches, for `repository_at`."""
+    if repository.checkout is not None:
+        yield from (stretch[0].id for stretch in stretches(GitHistory(repository.checkout))[1:])
+
+
+def repository_at(repository: Repository, revision: str, into: Path) -> Repository:
+    """The repository as it was. Raises as `load_repository` does."""
+    assert repository.checkout is not None
+    with tempfile.TemporaryDirectory(prefix="recompose-") as scratch:
+        folder = Path(scratch) / "tree"
+        GitHistory(repository.checkout).write_tree(revision, folder)
+        loaded = load_repository(folder, into)
+    return replace(loaded, name=repository.name, checkout=repository.checkout, revision=revision)
+
+
+def _touches_both(commit: Commit) -> bool:
+    modules = [path for path in commit.changed if path.endswith(".py")]
+    sources = [path for path in modules if not is_test_path(path) and not path.startswith(NOT_SOURCE)]
+    return bool(sources) and any(map(is_test_path, modules))

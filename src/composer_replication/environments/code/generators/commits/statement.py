@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from ...tasks.symbols import SourceIndex
 from ...tasks.task import Level, Symbol
-from ..feature_deletion.example_tests import example_text
-from ..feature_deletion.gold_lines import gold_lines, without_gold
+from ..feature_deletion.example_tests import example_text, gold_lines, without_gold
 from ..feature_deletion.import_time import Target
 from ..feature_deletion.statement import EXAMPLES, RULES, described, required_names, titled
 

@@ -12,15 +12,16 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from ...tasks.repository import Repository
-from ...tasks.symbols import Definition, Module, SourceIndex, definition_nodes, first_line, source_index
+from ...tasks.symbols import Definition, Module, SourceIndex, code_lines, definition_nodes, first_line, source_index
 from ...tasks.task import Symbol
-from .gold_lines import gold_lines, plain
-from .visible import test_function
+from ...tasks.test_ids import test_function
 
 MAX_FIRST_EXAMPLES = 2
 MAX_LINES = 40
 OWN = frozenset(("self", "cls"))
 SETTING_UP = frozenset(("setUp", "setup_method", "setUpClass", "setup_class"))
+MIN_GOLD_LINE = 8
+"""Characters without spaces: `else:` is nobody's secret."""
 
 
 def standing_on(module: Module, name: str) -> list[ast.stmt]:
@@ -35,7 +36,7 @@ def standing_on(module: Module, name: str) -> list[ast.stmt]:
     while place < len(wanted):
         named = _names(wanted[place]) - own
         own |= named
-        wanted += [each for each in module.tree.body if not _is_import(each) and named & set(_bound(each))]
+        wanted += [each for each in module.tree.body if named & set(_bound(each))]
         place += 1
     return wanted
 
@@ -146,5 +147,22 @@ def _bound(node: ast.stmt) -> Iterator[str]:
         yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
 
 
-def _is_import(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Import | ast.ImportFrom)
+def gold_lines(index: SourceIndex, symbols: Iterable[Symbol]) -> frozenset[str]:
+    """Lines of the bodies that go, without spaces: nothing else may show them."""
+    lines = (
+        plain(line)
+        for symbol in symbols
+        for definition in index.definitions[symbol]
+        for member in (index.class_members(symbol) if definition.kind == "class" else (definition,))
+        for line in code_lines(index.sources[symbol.file], member.node)
+    )
+    return frozenset(line for line in lines if len(line) >= MIN_GOLD_LINE)
+
+
+def without_gold(text: str, gold: frozenset[str]) -> str:
+    return "\n".join(line for line in text.splitlines() if plain(line) not in gold)
+
+
+def plain(line: str) -> str:
+    """Without spaces, and without the signs of quotation and of an interactive session."""
+    return "".join(line.split()).lstrip(">").removeprefix("...")

@@ -17,6 +17,7 @@ from composer_replication.errors import UsageError
 from ...tasks.repository import CoverageMap, Repository
 from ...tasks.symbols import Definition, source_index
 from ...tasks.task import Candidate, Grain, Symbol
+from ...tasks.test_ids import test_function
 from ..bug_injection.generate import source_patterns
 from ..difficulty import static_difficulty
 from ..kinds import GeneratorSettings
@@ -26,7 +27,6 @@ from .example_tests import chosen_examples, possible_examples
 from .import_time import Target
 from .select import MIN_TESTS, Feature, Selector, leaves_guards
 from .statement import statements
-from .visible import test_function
 
 GRAINS: tuple[Grain, ...] = get_args(Grain)[::-1]
 """Features across files first: they are the rarest, and each grain has its turn."""

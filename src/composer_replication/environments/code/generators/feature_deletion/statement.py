@@ -11,19 +11,18 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import PurePosixPath
 
 from ...tasks.repository import Repository, module_name
-from ...tasks.symbols import Definition, Module, SourceIndex, docstring_node, first_line, source_index
+from ...tasks.symbols import Definition, DefinitionNode, Module, SourceIndex, docstring_node, first_line, source_index
 from ...tasks.task import Level, Symbol
 from ...tasks.trees import files_of
-from .example_tests import example_text
-from .gold_lines import MIN_GOLD_LINE, gold_lines, plain, without_gold
+from .example_tests import MIN_GOLD_LINE, example_text, gold_lines, plain, without_gold
 from .import_time import Target
 from .splices import header_end
-from .went_along import lines_that_went
 
 MAX_PARAGRAPHS = 3
 MAX_PARAGRAPH = 600
@@ -42,6 +41,7 @@ RULES = (
     "The tests that are left pass now and must go on passing: `python -m pytest`. "
     "Other tests, which you cannot see, decide. Change the package, not its tests."
 )
+MAX_LINES = 80
 
 
 def statements(
@@ -209,3 +209,46 @@ def titled(title: str, parts: list[str]) -> list[str]:
 
 def _code(text: str) -> str:
     return f"```python\n{textwrap.dedent(text).rstrip()}\n```"
+
+
+def lines_that_went(index: SourceIndex, edits: Mapping[str, str | None]) -> dict[str, list[str]]:
+    """What a removal takes besides definitions and imports (entries of tables, aliases, constants of a removed file),
+    by file, in its order. Statements of which not all would fit are left out: a half would mislead."""
+    found: dict[str, list[str]] = {}
+    left = MAX_LINES
+    for path, text in sorted(edits.items()):
+        module = index.sources.get(path)
+        if module is None:
+            continue
+        gone = _gone(module, text)
+        for statement in _outside(module):
+            lines = [module.lines[line - 1].rstrip() for line in statement if line in gone]
+            if lines and len(lines) <= left:
+                left -= len(lines)
+                found.setdefault(path, []).extend(lines)
+    return found
+
+
+def _gone(module: Module, text: str | None) -> set[int]:
+    if text is None:
+        return set(range(1, len(module.lines) + 1))
+    after = text.splitlines(keepends=True)
+    changes = SequenceMatcher(None, module.lines, after, autojunk=False).get_opcodes()
+    return {line for kind, start, end, *_ in changes if kind != "equal" for line in range(start + 1, end + 1)}
+
+
+def _outside(module: Module) -> Iterator[list[int]]:
+    """Lines of each statement that is no definition, import or list of exports."""
+    for node in module.tree.body:
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if is_text or isinstance(node, DefinitionNode | ast.Import | ast.ImportFrom) or _is_exports(node):
+            continue
+        if any(isinstance(each, DefinitionNode) for each in ast.walk(node)):
+            continue
+        lines = range(first_line(node), (node.end_lineno or node.lineno) + 1)
+        yield [line for line in lines if module.lines[line - 1].strip()]
+
+
+def _is_exports(node: ast.stmt) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return any(isinstance(each, ast.Name) and each.id == "__all__" for each in targets)

@@ -15,6 +15,7 @@ from typing import TypeGuard
 
 from ...tasks.repository import Repository
 from ...tasks.symbols import Definition, FunctionNode, Module, SourceIndex, parse_module, source_index
+from ...tasks.test_ids import test_function
 from .cascade import Cascade, Removal, import_graph
 from .import_time import bound_names
 from .splices import InexactEdit, Marks, cut
@@ -38,12 +39,6 @@ def visible_tests(repository: Repository, edits: Edits, hide: frozenset[str]) ->
         if path in index.tests and marks
     }
     return {path: None if _is_left_empty(index, path, text, texts) else text for path, text in texts.items()}
-
-
-def test_function(test_id: str) -> str:
-    """`path::Class::function` of a pytest id, without the parameters."""
-    file, _, rest = test_id.partition("::")
-    return f"{file}::{rest.partition('[')[0]}"
 
 
 def gone_tests(repository: Repository, visible: Edits, test_ids: Iterable[str]) -> frozenset[str]:

@@ -13,8 +13,19 @@ from typing import TypeVar
 from .analysis import Analysis, FunctionPlace
 from .comparisons import AssertedComparison, comparisons, shows_members
 from .data import KNOWN, OBSERVE, SEEN, LoweredCheck, UnlowerableError
-from .forms import PAIRS, SINGLES, Raising, is_own_method, of_method, raising
-from .residue import asserts_something, catches_assertions, fails_always, refuse_residue, uses_of_outcome
+from .forms import (
+    PAIRS,
+    SINGLES,
+    Raising,
+    asserts_something,
+    catches_assertions,
+    fails_always,
+    is_own_method,
+    of_method,
+    raising,
+    refuse_residue,
+    uses_of_outcome,
+)
 from .values import Liveness, Names, Value, evaluate
 
 IN_PROCESS: dict[str, type[ast.cmpop]] = {
@@ -140,7 +151,8 @@ class Body:
             swallows = hoist or not all(_is_subtest(item) for item in node.items)
             return [_with_parts(node, items=quiet, body=self._block(node.body, swallows))]
         first = places[0]
-        inner = node.body if first + 1 == len(node.items) else [_nested(node, first + 1)]
+        rest = node.items[first + 1 :]
+        inner: list[ast.stmt] = [ast.With(rest, node.body)] if rest else node.body
         target = node.items[first].optional_vars
         if target is not None and not isinstance(target, ast.Name):
             raise UnlowerableError("an unusual raises")
@@ -308,10 +320,6 @@ def _known(number: int, place: int, operand: ast.expr) -> ast.stmt:
 def _observing(number: int, name: str, body: list[ast.stmt]) -> ast.stmt:
     opened = ast.Call(ast.Name(OBSERVE, ast.Load()), [ast.Constant(number)], [])
     return ast.With([ast.withitem(opened, ast.Name(name, ast.Store()))], body)
-
-
-def _nested(node: ast.With, first: int) -> ast.stmt:
-    return ast.With(node.items[first:], node.body)
 
 
 def _is_subtest(item: ast.withitem) -> bool:

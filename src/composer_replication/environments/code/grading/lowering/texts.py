@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from composer_replication.syntax import parse
 
-from .analysis import Analysis, FunctionPlace
+from .analysis import Analysis, FunctionPlace, places
 from .data import KNOWN, LoweredModule, UnlowerableError
-from .exposure import exposed_tests
 from .merging import merged
-from .naming import renamed
-from .pruning import prune
+from .pruning import prune, reads_that_count
 from .reach import Reach, homes
 from .scopes import is_docstring
-from .shape import keep_needed
+from .shape import keep_needed, mentioned
 from .statements import Body, Numbers
 
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -147,3 +146,93 @@ def _is_known(node: ast.AST) -> bool:
             return name == KNOWN
         case _:
             return False
+
+
+def renamed(tree: ast.Module, tests: Collection[str]) -> Mapping[str, str]:
+    """Gives tests and their classes numbers, in the tree; the new name of each test. What something mentions, by name
+    or in a string, keeps its name: it may be part of what is tested."""
+    bases = [base for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for base in node.bases]
+    uses = Counter(mentioned(tree))
+    uses.subtract(base.id for base in bases if isinstance(base, ast.Name))
+    owners = {part for test in tests for part in test.split("::")[:-1]}
+    wanted = {test.rpartition("::")[2] for test in tests}
+    classes = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name in owners]
+    functions = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in wanted]
+    new = {name: f"Test_{place}" for place, name in enumerate(_free(classes, uses))}
+    new |= {name: f"test_{place:03}" for place, name in enumerate(_free(functions, uses))}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) or (isinstance(node, ast.FunctionDef) and node.name in wanted):
+            node.name = new.get(node.name, node.name)
+    for base in bases:
+        if isinstance(base, ast.Name):
+            base.id = new.get(base.id, base.id)
+    return {test: "::".join(new.get(part, part) for part in test.split("::")) for test in tests}
+
+
+def _free(names: list[str], uses: Counter[str]) -> list[str]:
+    return [name for name in dict.fromkeys(names) if not uses[name]]
+
+
+def exposed_tests(recording: ast.Module, graded: ast.Module, functions: Mapping[str, str]) -> set[str]:
+    """By the names of the source."""
+    before = {place.name: place for place in places(recording) if place.parent is None}
+    after = {place.name: place for place in places(graded) if place.parent is None}
+    outside = {
+        name for node in graded.body if not isinstance(node, ast.FunctionDef | ast.ClassDef) for name in _bound(node)
+    }
+    helpers = {name for name, place in after.items() if name in before and _shows(before[name], place, outside)}
+    words = {name: set(mentioned(place.node)) for name, place in after.items()}
+    return {test for test, name in functions.items() if _reach(name, words) & helpers}
+
+
+def _reach(name: str, words: Mapping[str, set[str]]) -> set[str]:
+    """Functions that a test may run, by their names; of an inherited test all that bear its name."""
+    by_last: dict[str, set[str]] = {}
+    for other in words:
+        by_last.setdefault(other.rpartition("::")[2], set()).add(other)
+    found = {name} if name in words else set(by_last.get(name.rpartition("::")[2], ()))
+    waiting = list(found)
+    while waiting:
+        for word in words[waiting.pop()] & set(by_last):
+            waiting += by_last[word] - found
+            found |= by_last[word]
+    return found
+
+
+def _shows(before: FunctionPlace, after: FunctionPlace, outside: set[str]) -> bool:
+    counted = reads_that_count(after.node)
+    bound = set(_bound(after.node)) | outside
+    taken_apart = _only_taken_apart(after.node)
+    read = [
+        node.id for operand in _known_operands(before.node) for node in ast.walk(operand) if isinstance(node, ast.Name)
+    ]
+    return any(name in bound and (not counted[name] or name in taken_apart) for name in read)
+
+
+def _only_taken_apart(function: ast.AST) -> set[str]:
+    """Rows of a table, `row[0]`: one part is given to the package, another may be what is expected."""
+    owners = [node.value for node in ast.walk(function) if isinstance(node, ast.Subscript | ast.Attribute)]
+    parts = {id(node): node.id for node in owners if isinstance(node, ast.Name)}
+    whole = {
+        node.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in parts
+    }
+    return set(parts.values()) - whole
+
+
+def _known_operands(function: ast.AST) -> Iterator[ast.expr]:
+    for node in ast.walk(function):
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=[_, _, operand]) if name == KNOWN:
+                yield operand
+            case _:
+                pass
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            yield part.id
+        elif isinstance(part, ast.arg):
+            yield part.arg

@@ -1,0 +1,105 @@
+"""docs/evidence.md, the page of two screens, from the tables of the experiments. Needs no GPU and trains nothing.
+
+    python experiments/evidence.py
+
+Reads what the rebuilds of 004-ab and 009-rates wrote (results/tables.json) and the held-out attempts of the model that
+was trained on code; writes docs/evidence.md from evidence.md.jinja.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from composer_replication.errors import RecomposeError
+from composer_replication.evaluation.stats import Estimate, paired_difference
+from composer_replication.runs import write_atomically
+
+HERE = Path(__file__).parent
+CODE = HERE.parent / "benchmarks" / "results" / "code_training_heldout.jsonl"
+PAGE = HERE.parent / "docs" / "evidence.md"
+SAID = {"H1": "unclear", "H2": "unclear", "H3": "unclear", "H5": "above", "H6": "above"}
+"""What the sentences of the page rest on: where the interval of each difference lies."""
+
+
+def main() -> None:
+    ab, rates = (json.loads((HERE / name / "results" / "tables.json").read_text()) for name in ("004-ab", "009-rates"))
+    by_name = {one["name"]: one["difference"] for one in rates["registered"]}
+    check_prose(by_name)
+    drawn = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    drawn.filters |= {"points": points, "share": share, "rollouts": rollouts}
+    told = drawn.get_template("evidence.md.jinja").render(
+        ab={(one["arm"], one["against"]): one for one in ab["regimes"]["main"]["registered"]},
+        ab_against_grpo=ab["regimes"]["main"]["against_grpo"],
+        rates=rates,
+        by_name=by_name,
+        code=code_facts(CODE),
+    )
+    write_atomically(PAGE, told + "\n")
+    print(f"wrote {PAGE.name}")
+
+
+def check_prose(by_name: dict[str, Any]) -> None:
+    """The figures are filled in, the sentences around them are not: refuse when they no longer fit."""
+    for name, said in SAID.items():
+        bounds = by_name[name]["interval"]
+        found = "above" if bounds["lo"] > 0 else "below" if bounds["hi"] < 0 else "unclear"
+        if found != said:
+            raise RecomposeError(
+                f"{name} is {found} 0 and evidence.md.jinja says {said}", "rewrite its sentences, then SAID"
+            )
+
+
+def code_facts(path: Path) -> dict[str, Any]:
+    """pass@1 and the mean reward of held-out tasks, before and after, with intervals over tasks."""
+    rewards: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    repositories: set[str] = set()
+    for line in path.read_text(encoding="utf-8").splitlines():
+        attempt = json.loads(line)
+        rewards[attempt["task_id"]][attempt["phase"]].append(attempt["reward"])
+        repositories.add(attempt["repository"])
+
+    def change(value: Any) -> dict[str, Any]:
+        before, after = (
+            [sum(map(value, own[phase])) / len(own[phase]) for own in rewards.values()] for phase in ("before", "after")
+        )
+        return {
+            "before": sum(before) / len(before),
+            "after": sum(after) / len(after),
+            "difference": paired_difference(before, after),
+        }
+
+    return {
+        "tasks": len(rewards),
+        "repositories": len(repositories),
+        "pass": change(lambda reward: float(reward == 1)),
+        "reward": change(float),
+    }
+
+
+def points(value: dict[str, float] | Estimate) -> str:
+    mean, lo, hi = _bounds(value)
+    return f"{100 * mean:+.1f} [{100 * lo:+.1f}, {100 * hi:+.1f}]".replace("-", "−")
+
+
+def share(value: dict[str, float] | float) -> str:
+    return f"{value['mean'] if isinstance(value, dict) else value:.3f}".removeprefix("0")
+
+
+def rollouts(value: dict[str, float]) -> str:
+    return f"{value['mean']:,.0f} [{value['lo']:,.0f}, {value['hi']:,.0f}]".replace("-", "−")
+
+
+def _bounds(value: dict[str, float] | Estimate) -> tuple[float, float, float]:
+    found = value.model_dump() if isinstance(value, Estimate) else value
+    return found["mean"], found["lo"], found["hi"]
+
+
+if __name__ == "__main__":
+    main()

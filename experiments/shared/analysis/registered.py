@@ -1,0 +1,134 @@
+"""The comparisons that a plan names, with Holm over its tests. Pure functions over what `trained` read.
+
+A difference is first arm − second arm, seed by seed. With `over` it is the slope of that difference, within a seed over
+the plan's regimes, on a gap of the seed's starts. Arms with several rates are taken at their best: for a seed the one
+with the highest mean speed over the other seeds, of equal ones the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, linear_regression, stdev
+from typing import Any, Literal, NamedTuple
+
+from composer_replication.evaluation.power import minimum_detectable_effect
+from composer_replication.evaluation.resampling import bootstrap, hierarchical_bootstrap
+from composer_replication.evaluation.stats import Estimate
+from composer_replication.evaluation.tests_of_difference import ALPHA, holm, sign_flip
+
+from .trained import Cell, Trained
+
+Side = Mapping[int, Trained]
+Told = Literal["higher", "lower", "no clear difference"]
+
+
+class Difference(NamedTuple):
+    sides: str
+    number: str
+    by_seed: Mapping[int, float]
+    interval: Estimate
+    p: float
+    smallest_p: float
+    detectable: float
+    """At 80 % power and 5 %, with the spread of these differences."""
+
+
+class Tested(NamedTuple):
+    name: str
+    difference: Difference
+    p_holm: float
+    detectable_at_first_step: float
+    told: Told
+
+
+def verdicts(tests: Mapping[str, Mapping[str, Any]], cells: Mapping[str, Cell], rates: Sequence[str]) -> list[Tested]:
+    found = {name: difference(test, cells, rates) for name, test in tests.items()}
+    adjusted = holm([one.p for one in found.values()])
+    return [
+        Tested(name, one, p_holm, _detectable(one.by_seed, ALPHA / len(found)), _told(one, p_holm))
+        for (name, one), p_holm in zip(found.items(), adjusted, strict=True)
+    ]
+
+
+def difference(test: Mapping[str, Any], cells: Mapping[str, Cell], rates: Sequence[str]) -> Difference:
+    first, second = test["sides"]
+    if "over" in test:
+        slopes = {seed: slope for seed, (slope, _) in lines_over(test, cells, rates).items()}
+        return _made(f"{first} − {second}", f"slope of speed on the {test['over']}", slopes)
+    cell, where = cells[test["regime"]], f"{first} − {second}, {test['regime']}"
+    sides = (at_best_rate(cell, first, rates), at_best_rate(cell, second, rates))
+    if "success_at" not in test:
+        return _made(where, "speed", _differences(*sides))
+    step = test["success_at"]
+    tables = [
+        [a - b for a, b in zip(sides[0][s].points[step].shares, sides[1][s].points[step].shares, strict=True)]
+        for s in sides[0]
+    ]
+    by_seed = {s: sides[0][s].points[step].success - sides[1][s].points[step].success for s in sides[0]}
+    return _made(where, f"success at step {step}", by_seed)._replace(interval=hierarchical_bootstrap(tables))
+
+
+def lines_over(
+    test: Mapping[str, Any], cells: Mapping[str, Cell], rates: Sequence[str]
+) -> dict[int, tuple[float, float]]:
+    """By seed: slope and intercept."""
+    points = points_over(test, cells, rates)
+    fits = {
+        seed: linear_regression(*zip(*(found[seed] for found in points.values()), strict=True))
+        for seed in next(iter(points.values()))
+    }
+    return {seed: (fit.slope, fit.intercept) for seed, fit in fits.items()}
+
+
+def points_over(
+    test: Mapping[str, Any], cells: Mapping[str, Cell], rates: Sequence[str]
+) -> dict[str, dict[int, tuple[float, float]]]:
+    """By regime and seed: gap of the start, and difference in speed."""
+    return {
+        regime: {
+            seed: (cell.starts[seed].gap(test["over"]), gain)
+            for seed, gain in _differences(*(at_best_rate(cell, side, rates) for side in test["sides"])).items()
+        }
+        for regime, cell in cells.items()
+    }
+
+
+def best_rates(cell: Cell, kind: str, rates: Sequence[str]) -> dict[int, str]:
+    """By seed, chosen without it."""
+    speeds = {rate: {seed: run.speed for seed, run in cell.arms[f"{kind}-{rate}"].items()} for rate in rates}
+
+    def without(seed: int, rate: str) -> float:
+        return fmean(speed for other, speed in speeds[rate].items() if other != seed)
+
+    return {seed: max(rates, key=lambda rate: without(seed, rate)) for seed in cell.starts}
+
+
+def at_best_rate(cell: Cell, kind: str, rates: Sequence[str]) -> Side:
+    if not rates:
+        return cell.arms[kind]
+    return {seed: cell.arms[f"{kind}-{rate}"][seed] for seed, rate in best_rates(cell, kind, rates).items()}
+
+
+def over_seeds(values: Sequence[float]) -> Estimate:
+    return bootstrap(values, expanded=True)
+
+
+def _differences(first: Side, second: Side) -> dict[int, float]:
+    return {seed: first[seed].speed - second[seed].speed for seed in first}
+
+
+def _made(sides: str, number: str, by_seed: Mapping[int, float]) -> Difference:
+    values = list(by_seed.values())
+    test = sign_flip(values)
+    return Difference(sides, number, by_seed, over_seeds(values), test.p, test.floor, _detectable(by_seed, ALPHA))
+
+
+def _detectable(by_seed: Mapping[int, float], alpha: float) -> float:
+    values = list(by_seed.values())
+    return minimum_detectable_effect(stdev(values), len(values), alpha)
+
+
+def _told(found: Difference, p_holm: float) -> Told:
+    if p_holm > ALPHA:
+        return "no clear difference"
+    return "higher" if found.interval.mean > 0 else "lower"

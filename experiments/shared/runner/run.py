@@ -1,0 +1,97 @@
+"""Work off the plans of one or several experiments on this machine, in slices: whatever is done stays done.
+
+    recompose experiment run experiments/004-ab -- --slice-s 540 --processes 6 --only 'main/*'
+    python -m shared.runner.run experiments/011-content experiments/012-competitors --processes 6
+
+Reads plan.toml of each folder; writes results/<regime>/<arm>-<seed>.jsonl.zst. Several experiments share one queue, in
+the order given; the names of their jobs then begin with the folder's. Weights go to --work and are not results: arms of
+one seed must share one start. Where its weights are gone and an arm is missing, it is made again; arms that began from
+other weights than the new ones are set aside in results/<regime>/orphans and run again.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from shared.queue import Job
+
+from .jobs import Experiment, chosen, jobs_of, task_of, wanted
+
+LOST_WITH = {"start": "model", "data": "data"}
+"""What a job leaves in its seed's folder of `work`."""
+
+
+def alone(folder: Path, words: Sequence[str]) -> None:
+    """One experiment."""
+    parser = _parser()
+    parser.add_argument("--plan", type=Path, default=folder / "plan.toml")
+    parser.add_argument("--work", type=Path, default=Path("runs") / folder.name)
+    parser.add_argument("--results", type=Path, default=folder / "results")
+    given = parser.parse_args(words)
+    work([Experiment(folder, given.plan, given.work, given.results, "")], given)
+
+
+def together(words: Sequence[str]) -> None:
+    """Experiments in one queue; --results has a folder for each, laid out as its own."""
+    parser = _parser()
+    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("--work", type=Path, default=Path("runs"))
+    parser.add_argument("--results", type=Path)
+    given = parser.parse_args(words)
+    experiments = [
+        Experiment(folder, folder / "plan.toml", given.work / folder.name, results / "results", folder.name)
+        for folder in (folder.resolve() for folder in given.folders)
+        for results in [given.results / folder.name if given.results else folder]
+    ]
+    work(experiments, given)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", default=["*"], help="patterns of job names, as main/*-1")
+    parser.add_argument("--slice-s", type=float, default=540.0)
+    parser.add_argument("--processes", type=int, default=1)
+    return parser
+
+
+def work(experiments: Sequence[Experiment], given: argparse.Namespace) -> None:
+    jobs = chosen([job for experiment in experiments for job in jobs_of(experiment)], given.only)
+    forget_lost_starts(jobs, {experiment.label: experiment.work for experiment in experiments})
+    jobs = wanted(jobs)
+    until, logs_at = time.time() + given.slice_s, experiments[0].work
+    logs_at.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "shared.runner.work", "--until", str(until), "--only", *given.only]
+    for experiment in experiments:
+        command += ["--experiment", *map(str, experiment)]
+    logs = [(logs_at / f"worker-{number}.log").open("a") for number in range(given.processes)]
+    # cuBLAS repeats itself only with a workspace of fixed size.
+    environment = {"OMP_NUM_THREADS": "2", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"} | dict(os.environ)
+    workers = [subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment) for log in logs]
+    codes = [worker.wait() for worker in workers]
+    left = [job.name for job in jobs if not job.result.exists()]
+    print(
+        f"{len(jobs) - len(left)} of {len(jobs)} jobs done, exit codes {codes}; next: {', '.join(left[:4]) or 'none'}"
+    )
+    if any(codes):
+        print("\n".join(Path(log.name).read_text()[-1500:] for log, code in zip(logs, codes, strict=True) if code))
+        sys.exit(1)
+
+
+def forget_lost_starts(jobs: list[Job], work_of: dict[str, Path]) -> None:
+    """What a missing job needs and whose files are gone from `work` counts as not done; see the module's docstring."""
+    by_name, waiting = {job.name: job for job in jobs}, [job for job in jobs if not job.result.exists()]
+    while waiting:
+        for need in waiting.pop().needs:
+            job, task = by_name[need], task_of(by_name[need])
+            files = work_of[task.experiment] / task.regime / f"start-{task.number}" / LOST_WITH.get(task.kind, "")
+            if task.kind in LOST_WITH and job.result.exists() and not files.exists():
+                job.result.unlink()
+                waiting.append(job)
+
+
+if __name__ == "__main__":
+    together(sys.argv[1:])

@@ -1,0 +1,34 @@
+"""docs/evidence.md says what the raw files say, and its sentences are checked against them."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from composer_replication.errors import RecomposeError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    return runpy.run_path(str(ROOT / "experiments" / "evidence.py"))
+
+
+def test_the_page_is_what_the_tables_make(evidence, tmp_path):
+    page = tmp_path / "evidence.md"
+    evidence["main"].__globals__["PAGE"] = page
+    evidence["main"]()
+    assert page.read_text() == (ROOT / "docs" / "evidence.md").read_text()
+
+
+def test_sentences_that_no_longer_fit_their_figures_are_refused(evidence):
+    bounds = {"unclear": (-0.1, 0.1), "above": (0.1, 0.2)}
+    differences = {
+        name: {"interval": dict(zip(("lo", "hi"), bounds[said], strict=True))}
+        for name, said in evidence["SAID"].items()
+    }
+    evidence["check_prose"](differences)
+    differences["H3"]["interval"]["lo"] = 0.05
+    with pytest.raises(RecomposeError, match="H3 is above 0"):
+        evidence["check_prose"](differences)
