@@ -115,6 +115,7 @@ experiment-000: .venv/train-installed
 .venv-tinker/installed: engines/tinker/requirements.txt
 	@echo "Setting up .venv-tinker (once, about two minutes):"
 	@$(PYTHON) -m venv .venv-tinker
+	@.venv-tinker/bin/pip install --no-input --progress-bar off --upgrade pip 2>&1 | $(COLLECTED)
 	@.venv-tinker/bin/pip install --no-input --no-compile --progress-bar off --requirement $< 2>&1 | $(COLLECTED)
 	@.venv-tinker/bin/pip install --no-input --no-compile --progress-bar off --no-deps --ignore-requires-python \
 		skyrl==0.4.0 2>&1 | $(COLLECTED)
@@ -126,7 +127,7 @@ experiment-000: .venv/train-installed
 .venv-verl/installed: pyproject.toml engines/verl/requirements.txt
 	@echo "Setting up .venv-verl (once, about two minutes):"
 	@$(PYTHON) -m venv .venv-verl
-	@.venv-verl/bin/pip install --no-input --no-compile --progress-bar off torch==2.13.0 2>&1 | $(COLLECTED)
+	@.venv-verl/bin/pip install --no-input --progress-bar off --upgrade pip 2>&1 | $(COLLECTED)
 	@.venv-verl/bin/pip install --no-input --no-compile --progress-bar off \
 		--requirement engines/verl/requirements.txt --editable '.[verl]' 2>&1 | $(COLLECTED)
 	@touch $@
