@@ -71,7 +71,9 @@ async def play(player: Player) -> list[Any]:
             for turns in ANSWERS:
                 begun = (await client.post("/rollouts", json={"task": next(iter(player.tasks))})).json()
                 for turn in turns:
-                    await client.post(f"/rollouts/{begun['rollout']}/turn", json=turn)
+                    assert not begun["finished"], begun
+                    told = await client.post(f"/rollouts/{begun['rollout']}/turn", json=turn)
+                    begun |= told.json()
         await runner.cleanup()
     return episodes
 

@@ -42,5 +42,7 @@ def preference_slopes(chosen_B: Tensor, rejected_B: Tensor, *reference: Tensor, 
     with torch.enable_grad():
         found = preference_loss(chosen_B, rejected_B, *reference, **settings)
     # 0 for a side that the loss does not read, as imitation does not the rejected.
-    sides = torch.autograd.grad(found.loss, (chosen_B, rejected_B), allow_unused=True, materialize_grads=True)
-    return Slopes(*sides, {"loss": found.loss.item(), **found.metrics})
+    chosen, rejected = torch.autograd.grad(
+        found.loss, (chosen_B, rejected_B), allow_unused=True, materialize_grads=True
+    )
+    return Slopes(chosen, rejected, {"loss": found.loss.item(), **found.metrics})

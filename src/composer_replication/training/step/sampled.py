@@ -211,10 +211,10 @@ def _distil(taught: Sequence[TaughtTurn], teachers: Sequence[list[float]], disti
 
 def _prefer(rows: Sequence[tuple[PulledRow, PulledRow]], preferring: Preferring) -> dict[str, float]:
     starts = [len(pair.prompt) for pair in preferring.pairs]
-    sides = [
+    chosen, rejected = (
         [_tensor(pair[side].logprobs[start:]) for pair, start in zip(rows, starts, strict=True)] for side in (0, 1)
-    ]
-    found = pair_slopes(*sides, preferring.pairs, preferring.settings)
+    )
+    found = pair_slopes(chosen, rejected, preferring.pairs, preferring.settings)
     for side, slope_B in enumerate((found.chosen_B, found.rejected_B)):
         for pair, start, slope in zip(rows, starts, slope_B.tolist(), strict=True):
             pair[side].pulls[start:] = [-preferring.weight * slope] * (len(pair[side].ids) - start)
