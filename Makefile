@@ -147,19 +147,24 @@ experiment-000: .venv/train-installed
 	@$(INSTALL) --editable '.[tinker]' 2>&1 | $(COLLECTED)
 	@touch $@
 
-# SkyRL's server wants Python 3.12 and other versions of transformers. The client is in .venv.
-PYTHON312 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python) python3.12)
+# SkyRL's server wants other versions of transformers; its client is in .venv. By its metadata it wants Python 3.12 too,
+# whose torch brings 5 GB of CUDA. All that stands against 3.11 is pydantic, which wants the backport of TypedDict there.
 .venv-tinker/installed: engines/tinker/requirements.txt
-	@echo "Setting up .venv-tinker (once, about five minutes: 6 GB, as the torch of Python 3.12 brings CUDA):"
-	@$(PYTHON312) -m venv .venv-tinker
+	@echo "Setting up .venv-tinker (once, about two minutes):"
+	@$(PYTHON) -m venv .venv-tinker
+	@.venv-tinker/bin/pip install --no-input --progress-bar off --upgrade pip 2>&1 | $(COLLECTED)
 	@.venv-tinker/bin/pip install --no-input --no-compile --progress-bar off --requirement $< 2>&1 | $(COLLECTED)
+	@.venv-tinker/bin/pip install --no-input --no-compile --progress-bar off --no-deps --ignore-requires-python \
+		skyrl==0.4.0 2>&1 | $(COLLECTED)
+	@echo 'import typing, typing_extensions; typing.TypedDict = typing_extensions.TypedDict' \
+		> $$(echo .venv-tinker/lib/python3*/site-packages)/typed_dict.pth
 	@touch $@
 
 # verl wants transformers of before 5.11, and TRL that of 5.17 and later.
 .venv-verl/installed: pyproject.toml engines/verl/requirements.txt
 	@echo "Setting up .venv-verl (once, about two minutes):"
 	@$(PYTHON) -m venv .venv-verl
-	@.venv-verl/bin/pip install --no-input --no-compile --progress-bar off torch==2.13.0 2>&1 | $(COLLECTED)
+	@.venv-verl/bin/pip install --no-input --progress-bar off --upgrade pip 2>&1 | $(COLLECTED)
 	@.venv-verl/bin/pip install --no-input --no-compile --progress-bar off \
 		--requirement engines/verl/requirements.txt --editable '.[verl]' 2>&1 | $(COLLECTED)
 	@touch $@

@@ -36,6 +36,10 @@ ARMS = {
     "plain average": {
         "replicas": 2, "prompts": 8, "diloco": "sync_every = 4\nouter_learning_rate = 1.0\nouter_momentum = 0.0",
     },
+    "plain average, 2 fragments": {
+        "replicas": 2, "prompts": 8,
+        "diloco": "sync_every = 4\nfragments = 2\nouter_learning_rate = 1.0\nouter_momentum = 0.0",
+    },
 }  # fmt: skip
 CONFIG = """
 seed = {seed}

@@ -179,13 +179,15 @@ def test_a_number_that_is_taken_is_refused(fleet):
     assert "there are two replicas 0" in two.said(0) + two.said(1)
 
 
-@pytest.mark.parametrize("fragments", [1, 2])
-def test_one_replica_that_takes_its_own_average_trains_as_without(fleet, fragments, monkeypatch):
-    one = fleet(replicas=1, outer_learning_rate=1.0, outer_momentum=0.0, fragments=fragments)
+@pytest.mark.parametrize(("fragments", "momentum", "how"), [(1, 0.0, "1"), (2, 0.0, "1"), (2, 0.9, "by-hand")])
+def test_one_replica_ends_where_training_alone_or_outer_steps_by_hand_end(fleet, fragments, momentum, how, monkeypatch):
+    """Its own plain average is where it stands; Nesterov's step moves each fragment on, with a momentum of its own."""
+    outer = {"outer_learning_rate": 0.7 if momentum else 1.0, "outer_momentum": momentum, "fragments": fragments}
+    one = fleet(replicas=1, **outer)
     one.start(0)
     (averaged,) = one.end()
-    monkeypatch.setenv("ALONE", "1")
-    alone = fleet("alone")
+    monkeypatch.setenv("ALONE", how)
+    alone = fleet("alone", **outer)
     alone.start(0)
     (expected,) = alone.end()
     for name, value in expected.items():

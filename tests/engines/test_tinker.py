@@ -24,6 +24,7 @@ from composer_replication.training.backends.tinker.contract import Contract
 from composer_replication.training.backends.tinker.probe import find_contract
 from composer_replication.training.backends.tinker.server import Adam, TinkerServer
 from composer_replication.training.models.loading import load_policy
+from tests.engines.parity import keep
 from tests.engines.tinker_server import Server
 from tests.golden.composites.reference import sampled_token
 from tests.unit.test_sampled_step import ALPHA, BETA, ONE_BATCH, step_of_case
@@ -82,7 +83,7 @@ def copied(prepared: Path, to: Path) -> Run:
 def trained(run: Run, server: Server) -> dict[str, torch.Tensor]:
     from safetensors.torch import load_file
 
-    run_stage(run, "training", Silent(), backend="tinker", url=server.url)
+    run_stage(run, "training", Silent(), backend="tinker", url=server.url, anyway=True)
     return load_file(run.path / "training" / "adapters" / "adapter_model.safetensors")
 
 
@@ -139,7 +140,7 @@ def test_the_servers_gradient_is_that_of_the_sampled_token_composite(server, pre
     distance = torch.cat([(found[name] - expected[name]).flatten() for name in expected]).norm()
     size = torch.cat([gradient.flatten() for gradient in expected.values()]).norm()
     relative = (distance / size).item()
-    print(f"relative distance of the gradients {relative:.2g}")
+    keep("tinker", relative_gradient_distance=relative)
     assert relative < 1e-5
 
 

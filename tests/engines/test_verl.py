@@ -6,6 +6,9 @@ import json
 import os
 import re
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -52,8 +55,25 @@ def test_weights_0_are_plain_verl(tmp_path):
         torch.testing.assert_close(weights[name], others[name], rtol=0, atol=1e-6)
 
 
-def test_one_rank_trains_on_error_turns_of_rollouts_alone(tmp_path):
-    _, steps = train(tmp_path, config_of(sdpo=0.5, source="rollouts"))
+@pytest.fixture
+def cluster(tmp_path, on_cpu, monkeypatch):
+    """Ray as an administrator starts it, before any run and apart from it."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    started = ["start", "--head", f"--port={port}", "--num-cpus=16", "--num-gpus=1", "--include-dashboard=false"]
+    with (tmp_path / "ray.log").open("w") as log:
+        ray = Path(sys.executable).with_name("ray")
+        head = subprocess.Popen([ray, *started, "--block"], stdout=log, stderr=log, start_new_session=True)
+    yield f"127.0.0.1:{port}"
+    os.killpg(head.pid, signal.SIGTERM)
+    head.wait()
+
+
+def test_one_rank_of_a_cluster_trains_on_error_turns_of_rollouts_alone(tmp_path, cluster):
+    _, steps = train(tmp_path, config_of(sdpo=0.5, source="rollouts"), ray_address=cluster)
+    assert "Connecting to existing Ray cluster" in (tmp_path / "verl" / "verl.log").read_text()
     assert [step.step for step in steps] == [1, 2, 3]
     for entry in entries(tmp_path):
         assert entry["composer/sdpo_sites"] == 4

@@ -19,10 +19,11 @@ from composer_replication.training.backends.verl.inside.loss import COLUMNS, com
 from composer_replication.training.backends.verl.inside.trainer import _fields, _nested
 from composer_replication.training.backends.verl.lesson_rows import Columns, ScoredRow, pair_columns, site_columns
 from composer_replication.training.stored.examples import PairTokens
+from tests.engines.parity import keep
 from tests.golden.composites.reference import Case, Pair, Site, sampled_logprobs, sampled_token
 from tests.golden.composites.reference import Row as GoldenRow
 
-VOCABULARY, ALPHA, BETA = 11, 0.3, 0.7
+VOCABULARY, ALPHA, BETA, BATCHES = 11, 0.3, 0.7, 1000
 ACTOR = {"strategy": "fsdp2", "ppo_mini_batch_size": 4, "ppo_micro_batch_size_per_gpu": 2, "rollout_n": 1}
 
 
@@ -101,7 +102,7 @@ def verl_loss(model: Bigrams, case: Case, ranks: int, micro: int) -> torch.Tenso
 
 def test_loss_and_gradient_are_those_of_the_composite_over_a_thousand_batches():
     worst_loss = worst_gradient = 0.0
-    for seed in range(1000):
+    for seed in range(BATCHES):
         case, model = random_case(seed), Bigrams(seed)
         terms = sampled_token(model, case)
         expected = terms["policy"] + ALPHA * terms["sdpo"] + BETA * terms["replay"]
@@ -110,7 +111,7 @@ def test_loss_and_gradient_are_those_of_the_composite_over_a_thousand_batches():
         (own_gradient,) = torch.autograd.grad(found, [model.table])
         worst_loss = max(worst_loss, float((found - expected).detach().abs()))
         worst_gradient = max(worst_gradient, float((gradient - own_gradient).abs().max()))
-    print(f"worst loss {worst_loss:.1e}, worst gradient {worst_gradient:.1e}")
+    keep("verl", batches=BATCHES, worst_loss=worst_loss, worst_gradient=worst_gradient)
     assert worst_loss <= 1e-6
     assert worst_gradient <= 1e-6
 

@@ -36,8 +36,13 @@ ENVIRONMENT = {
 }
 
 
-def cpu_overrides(ranks: int) -> tuple[str, ...]:
-    """No flash attention, no compiler, and GPUs that exist by name alone."""
+def cpu_overrides(ranks: int, has_cluster: bool = False) -> tuple[str, ...]:
+    """No flash attention, no compiler, and GPUs that exist by name alone; a cluster was started with its own."""
+    started_here = (
+        "ray_kwargs.ray_init.num_cpus=16",
+        f"+ray_kwargs.ray_init.num_gpus={ranks}",
+        "+ray_kwargs.ray_init.include_dashboard=False",
+    )
     return (
         f"actor_rollout_ref.rollout.name={NAME}",
         "actor_rollout_ref.rollout.free_cache_engine=False",
@@ -48,9 +53,7 @@ def cpu_overrides(ranks: int) -> tuple[str, ...]:
         "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
         "trainer.device=cpu",
         f"trainer.n_gpus_per_node={ranks}",
-        "ray_kwargs.ray_init.num_cpus=16",
-        f"+ray_kwargs.ray_init.num_gpus={ranks}",
-        "+ray_kwargs.ray_init.include_dashboard=False",
+        *(() if has_cluster else started_here),
     )
 
 

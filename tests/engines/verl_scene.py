@@ -61,7 +61,7 @@ def examples_of(policy: Policy) -> list[TraceExample]:
     ]
 
 
-def train(folder: Path, config: Config, ranks: int = 1, override: tuple[str, ...] = ()):
+def train(folder: Path, config: Config, ranks: int = 1, override: tuple[str, ...] = (), ray_address=None):
     """The policy as it was trained, and a record of each step."""
     policy = policy_of(config)
     with open_environment(config) as environment:
@@ -72,6 +72,7 @@ def train(folder: Path, config: Config, ranks: int = 1, override: tuple[str, ...
             examples_of(policy),
             folder,
             Silent(),
-            override=(*cpu_overrides(ranks), *override),
+            override=(*cpu_overrides(ranks, ray_address is not None), *override),
+            ray_address=ray_address,
         )
     return policy, steps

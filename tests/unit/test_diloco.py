@@ -23,7 +23,7 @@ from composer_replication.training.diloco.meeting import (
     replica_number,
 )
 from composer_replication.training.diloco.replica import OuterOptimizer, Replica, fragments_of
-from composer_replication.training.diloco.train import of_this_replica
+from composer_replication.training.diloco.train import of_this_replica, overshoots
 from composer_replication.training.diloco.transport import StateServer, packed, unpacked
 from composer_replication.training.planning import refusals
 from composer_replication.training.running import training_tasks
@@ -198,3 +198,11 @@ def test_windows_are_cut_into_whole_parts_and_the_hash_of_other_runs_stays():
         DilocoConfig(sync_every=10, fragments=3)
     assert "diloco" not in Config().model_dump()
     assert Config(diloco={"sync_every": 20}).hash != Config().hash
+
+
+@pytest.mark.parametrize(
+    ("steps", "momentum", "is_told"), [(28, 0.9, True), (28, 0.0, False), (500, 0.9, False), (499, 0.9, True)]
+)
+def test_a_short_run_is_told_that_nesterovs_step_overshoots(steps, momentum, is_told):
+    config = Config.model_validate({"training": {"steps": steps}, "diloco": {"outer_momentum": momentum}})
+    assert ("plain average" in (overshoots(config) or "")) == is_told

@@ -15,7 +15,6 @@ from composer_replication.objective import SdpoSettings, TrdpoSettings
 from composer_replication.training.backends import lost_by, refuse_unknown_backend
 from composer_replication.training.backends.tinker.contract import DIVISORS, Contract
 from composer_replication.training.backends.tinker.probe import TRIALS
-from composer_replication.training.channels import ReplayPreference
 from composer_replication.training.lessons.online_sites import OnlineSite, Rolled
 from composer_replication.training.planning.refusals import refuse_for_backend
 from composer_replication.training.step.sampled import (
@@ -26,7 +25,6 @@ from composer_replication.training.step.sampled import (
     sampled_step,
     stored_turns,
 )
-from composer_replication.training.stored.collator import ComposerDataCollator
 from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
 from tests.golden.composites.reference import Case, sampled_logprobs, sampled_token
 from tests.unit.test_composites import CASE, by_formula
@@ -59,9 +57,7 @@ def step_of_case(case: Case, read, alpha=ALPHA, beta=BETA, *, gate=False, teach=
     pairs = [
         PairTokens(p.prompt, p.chosen, p.rejected, p.reference_chosen, p.reference_rejected, p.smoothing) for p in batch
     ]
-    example = TraceExample([1, 2], [0, 1], 0.0, pairs=pairs)
-    channel = ReplayPreference(TrdpoSettings(weight=beta, beta=case.dpo_beta))
-    preferring = Preferring(channel, beta, pairs, ComposerDataCollator(0)([example])) if beta else None
+    preferring = Preferring(TrdpoSettings(weight=beta, beta=case.dpo_beta), beta, pairs) if beta else None
     distilling = Distilling(SdpoSettings(weight=alpha, require_disfavour=gate), alpha, teach)
     return sampled_step(read, rows, taught, distilling, preferring)
 
@@ -86,7 +82,6 @@ def test_the_pulls_make_the_gradient_of_the_composite(alpha, beta):
     terms = sampled_token(model, ONE_BATCH)
     expected = flat_gradient(terms["policy"] + alpha * terms["sdpo"] + beta * terms["replay"], model)
     ours = flat_gradient(pulled(model, found.rows), model)
-    # Reference log-probabilities are kept in float32.
     assert (ours - expected).norm() / expected.norm() < 1e-6
     if alpha:
         assert found.metrics["channel/sdpo"] == pytest.approx(terms["sdpo"].item(), rel=1e-9)
@@ -94,10 +89,9 @@ def test_the_pulls_make_the_gradient_of_the_composite(alpha, beta):
 
 def test_imitation_alone_pulls_at_the_chosen_side_only():
     pair = PairTokens([1, 2], [3, 4], [5], -1.0, -2.0, 0.0)
-    channel = ReplayPreference(TrdpoSettings(weight=BETA, sft_only=True, nll_weight=1.0))
-    batch = ComposerDataCollator(0)([TraceExample([1, 2], [0, 1], 0.0, pairs=[pair])])
+    settings = TrdpoSettings(weight=BETA, sft_only=True, nll_weight=1.0)
     off = Distilling(SdpoSettings(weight=0.0), 0.0, None)
-    (chosen,) = sampled_step(reader(by_formula()), [], [], off, Preferring(channel, BETA, [pair], batch)).rows
+    (chosen,) = sampled_step(reader(by_formula()), [], [], off, Preferring(settings, BETA, [pair])).rows
     assert chosen.ids == [1, 2, 3, 4]
     assert chosen.pulls == pytest.approx([0, 0, BETA / 2, BETA / 2])
 

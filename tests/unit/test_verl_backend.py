@@ -116,7 +116,7 @@ def test_a_site_that_the_hint_does_not_disfavour_is_dropped_and_counted():
     assert columns[0].weight.tolist() == pytest.approx([0, 0.15, 0.15, 0])
     assert columns[0].teacher.tolist() == [0, -2, -3, 0]
     assert not columns[1].weight.any()
-    assert (told["composer/sdpo_sites"], told["composer/sdpo_dropped"]) == (2, 1)
+    assert (told["composer/sdpo_sites"], told["composer/sdpo_kept"], told["composer/sdpo_impossible"]) == (2, 0.5, 0)
     assert told["composer/sdpo_divergence"] == pytest.approx((1.25 + 0.125) / 2)
     assert told["composer/sdpo_loss"] == pytest.approx(1.25 / 2)
 
@@ -129,7 +129,7 @@ def test_a_site_that_is_not_finite_is_dropped_and_spoils_no_figure(broken):
     own, hinted = ([torch.tensor(found[side]) for found in (sides, bad)] for side in ("own", "hinted"))
     told = site_columns(columns, [(0, 0, 2), (1, 0, 2)], own, hinted, 0.6, SdpoSettings(require_disfavour=False))
     assert not columns[1].weight.any() and not columns[1].teacher.any()
-    assert told["composer/sdpo_dropped"] == 1
+    assert (told["composer/sdpo_kept"], told["composer/sdpo_impossible"]) == (0.5, 0.5)
     assert (told["composer/sdpo_divergence"], told["composer/sdpo_loss"]) == pytest.approx((1.25, 1.25 / 2))
 
 
@@ -143,7 +143,6 @@ def test_the_loss_of_channel_2_is_told_after_its_gates(tmp_path):
 def test_a_step_without_sites_tells_so_and_why():
     assert told_of_rollouts([[], [("too_long", 2)], [("too_long", 1), ("kind_off", 1)]]) == {
         "composer/sdpo_sites": 0,
-        "composer/sdpo_dropped": 0,
         "composer/sdpo_left_out/kind_off": 1,
         "composer/sdpo_left_out/too_long": 3,
     }

@@ -21,6 +21,7 @@ from .readers import (
     openhands_v1,
     swe_agent,
     swe_smith,
+    verifiers,
 )
 from .reading import BYTE_ORDER_MARK, HEAD_BYTES, HEAD_RECORDS, InputFile, parse_json
 from .session import Session
@@ -42,6 +43,7 @@ TRACE_READERS: dict[str, Format] = {
     "swe_agent": Format(swe_agent.recognises, swe_agent.read),
     "swe_smith": Format(swe_smith.recognises, swe_smith.read),
     "mini_swe_agent": Format(mini_swe_agent.recognises, mini_swe_agent.read),
+    "verifiers": Format(verifiers.recognises, verifiers.read),
     "gemini_cli": Format(gemini_cli.recognises, gemini_cli.read),
     "copilot_cli": Format(copilot_cli.recognises, copilot_cli.read),
     "cline": Format(cline.recognises, cline.read),

@@ -34,6 +34,12 @@ class PreferenceLoss(NamedTuple):
     length_delta_tokens: Tensor
     """Mean of |chosen| - |rejected|."""
 
+    @property
+    def metrics(self) -> dict[str, float]:
+        names = ("accuracy", "chosen_logprob", "rejected_logprob", "chosen_shift", "length_delta_tokens")
+        means: dict[str, float] = {name: getattr(self, name).item() for name in names}
+        return {"margin": self.margin_B.mean().item(), **means, "pairs": float(len(self.margin_B))}
+
 
 def sequence_logprobs(logits_BTV: Tensor, input_ids_BT: Tensor, response_mask_BT: Tensor) -> Tensor:
     """Sum of the log-probabilities of the masked tokens of each row, at temperature 1."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .preference import PreferenceLoss, preference_loss
+from .preference import preference_loss
 
 
 class SampledTerms(NamedTuple):
@@ -28,16 +28,12 @@ def sampled_terms(logprobs: Tensor, teacher: Tensor, weights: Tensor, slopes: Te
     return SampledTerms((weights * apart.square()).sum() / 2, (slopes * pulled).sum())
 
 
-def slopes_of(loss: Tensor, *sides: Tensor) -> tuple[Tensor, ...]:
-    """By each side's log-probability; 0 for a side that the loss does not read, as imitation does not the rejected."""
-    return torch.autograd.grad(loss, sides, allow_unused=True, materialize_grads=True)
-
-
 class Slopes(NamedTuple):
     chosen_B: Tensor
     rejected_B: Tensor
     """Of the mean over pairs, for each token of the side."""
-    found: PreferenceLoss
+    metrics: dict[str, float]
+    """With the loss."""
 
 
 def preference_slopes(chosen_B: Tensor, rejected_B: Tensor, *reference: Tensor, **settings: Any) -> Slopes:
@@ -45,5 +41,8 @@ def preference_slopes(chosen_B: Tensor, rejected_B: Tensor, *reference: Tensor, 
     chosen_B, rejected_B = chosen_B.detach().requires_grad_(), rejected_B.detach().requires_grad_()
     with torch.enable_grad():
         found = preference_loss(chosen_B, rejected_B, *reference, **settings)
-    chosen, rejected = slopes_of(found.loss, chosen_B, rejected_B)
-    return Slopes(chosen, rejected, found._replace(loss=found.loss.detach()))
+    # 0 for a side that the loss does not read, as imitation does not the rejected.
+    chosen, rejected = torch.autograd.grad(
+        found.loss, (chosen_B, rejected_B), allow_unused=True, materialize_grads=True
+    )
+    return Slopes(chosen, rejected, {"loss": found.loss.item(), **found.metrics})

@@ -123,15 +123,7 @@ class ReplayPreference(OfEntry):
         own_share = pairs / batch.get("dpo_number", max(1, pairs))
         if not pairs:
             return own_share * found.loss
-        self.metrics = {
-            "margin": found.margin_B.mean().item(),
-            "accuracy": found.accuracy.item(),
-            "chosen_logprob": found.chosen_logprob.item(),
-            "rejected_logprob": found.rejected_logprob.item(),
-            "chosen_shift": found.chosen_shift.item(),
-            "length_delta_tokens": found.length_delta_tokens.item(),
-            "pairs": float(pairs),
-        }
+        self.metrics = found.metrics
         return own_share * found.loss
 
     def _compare(self, chosen_B: Tensor, rejected_B: Tensor, batch: Mapping[str, Tensor]) -> PreferenceLoss:

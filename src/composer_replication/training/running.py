@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -119,7 +119,11 @@ class ProgressCallback(TrainerCallback):
             self._progress.step(state.global_step, self._total, what)
 
 
-def step_of(entry: dict[str, Any]) -> TrainingStep | None:
+def steps_of(log_history: Iterable[dict[str, Any]]) -> list[TrainingStep]:
+    return [step for entry in log_history if (step := _step_of(entry))]
+
+
+def _step_of(entry: dict[str, Any]) -> TrainingStep | None:
     if "grad_norm" not in entry:
         return None
     return TrainingStep(

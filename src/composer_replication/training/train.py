@@ -43,7 +43,7 @@ from .planning.refusals import (
 from .processes import all_or_none
 from .rollouts.curriculum import Curriculum, entries_of
 from .rollouts.samples import RolloutSamples
-from .running import prepared, step_of, trace_hinter, training_tasks, use_optimizer
+from .running import prepared, steps_of, trace_hinter, training_tasks, use_optimizer
 from .stored.batches import StoredBatches
 from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
@@ -104,7 +104,7 @@ def train(
         # Shards cannot be merged in place; whoever gathers them merges.
         policy.model = language_model(adapted) if is_sharded(adapted) else adapted.merge_and_unload()
     policy.model.eval()
-    return [step for entry in made.state.log_history if (step := step_of(entry))]
+    return steps_of(made.state.log_history)
 
 
 def _online_trainer(

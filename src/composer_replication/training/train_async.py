@@ -31,7 +31,7 @@ from .rollouts.server_sampling import ServerSampler
 from .rollouts.weight_folder import FolderTransfer, WeightFolder
 from .rollouts.wire import gives_up_after_s
 from .rollouts.worker import RolloutWorker
-from .running import prepared, step_of, trace_hinter, training_tasks, use_optimizer
+from .running import prepared, steps_of, trace_hinter, training_tasks, use_optimizer
 from .stored.batches import StoredBatches
 from .stored.examples import TraceExample
 from .stored.records import TrainingStep
@@ -91,7 +91,7 @@ def train(
     policy.model = trainer.accelerator.unwrap_model(trainer.model)
     policy.model.set_attn_implementation("sdpa")
     policy.model.eval()
-    made = [step for entry in trainer.state.log_history if (step := step_of(entry))]
+    made = steps_of(trainer.state.log_history)
     if len(made) < steps:
         raise RecomposeError(f"training ended after {len(made)} of {steps} steps", "look at RUN/training/metrics.jsonl")
     return made

@@ -31,7 +31,7 @@ from .backends.tinker.probe import find_contract
 from .backends.tinker.sampler import TinkerSampler
 from .backends.tinker.server import Adam, TinkerServer
 from .backends.trl import checkpoints
-from .channels import ReplayPreference, scheduled
+from .channels import scheduled
 from .lessons.metrics import found_sites, site_metrics
 from .lessons.online_sites import Rolled, find_online_sites
 from .metrics import ReadFile, count_rollouts, rollout_metrics
@@ -41,11 +41,12 @@ from .planning.refusals import refuse_for_backend, refuse_what_would_do_nothing
 from .rollouts.playing import closed, rollout_settings, started
 from .rollouts.samples import RolloutSamples
 from .rollouts.worker import RolloutWorker
-from .running import prepared, step_of, trace_hinter, training_tasks
+from .running import prepared, steps_of, trace_hinter, training_tasks
 from .step.balance import Balance
 from .step.gradients import POLICY
 from .step.online import SDPO
 from .step.sampled import (
+    REPLAY,
     Distilling,
     Preferring,
     PulledRow,
@@ -98,7 +99,7 @@ def train(
     run.train()
     watchdog.raise_if_stopped()
     adopt_adapters(server, policy, config, folder, known)
-    return [step for entry in run.trainer_state.log_history if (step := step_of(entry))]
+    return steps_of(run.trainer_state.log_history)
 
 
 def opened(url: str, policy: Policy, config: Config, known: list[int]) -> tuple[TinkerServer, str]:
@@ -135,11 +136,11 @@ class TinkerRun:
     ) -> None:
         settings, self._sdpo = config.training, config.channel(SdpoSettings)
         self._policy, self._config, self._environment, self._server = policy, config, environment, server
-        self._collator, self._scratch = collator, folder / "scratch"
+        self._scratch = folder / "scratch"
         self._batches = StoredBatches(stored, collator, settings.traces_per_step, config.seed) if stored else None
         self._tasks, self._hinter = training_tasks(environment, config), trace_hinter(config)
-        self._replay = ReplayPreference(config.channel(TrdpoSettings))
-        channels = {POLICY: config.channel(GrpoSettings), SDPO: self._sdpo, self._replay.name: self._replay.settings}
+        self._trdpo = config.channel(TrdpoSettings)
+        channels = {POLICY: config.channel(GrpoSettings), SDPO: self._sdpo, REPLAY: self._trdpo}
         self._balance = Balance({name: scheduled(one.weight, one.schedule) for name, one in channels.items()}, None)
         is_frozen = self._is_online and self._sdpo.teacher == "frozen"
         self._teach = server.frozen_reader(model) if self._sdpo.weight and is_frozen else None
@@ -192,7 +193,7 @@ class TinkerRun:
         rate = settings.learning_rate * min(1.0, step / WARMUP_STEPS)
         told = self._server.step(Adam(rate))
         policy_loss = -sum(sum(row.pulls) for row in policy_rows(rolled, advantages, 1.0))
-        loss = sum(self._balance.weight(name) * found.metrics.get(f"channel/{name}", 0.0) for name in (SDPO, "replay"))
+        loss = sum(self._balance.weight(name) * found.metrics.get(f"channel/{name}", 0.0) for name in (SDPO, REPLAY))
         return {
             **entry,
             **found.metrics,
@@ -259,9 +260,8 @@ class TinkerRun:
         taught = online_turns(rows, rolled, sites)
         if self._sdpo.weight and not self._is_online:
             taught = stored_turns(drawn)
-        pairs = [pair for example in drawn for pair in example.pairs] if self._replay.weight else []
-        weight = self._balance.weight(self._replay.name)
-        preferring = Preferring(self._replay, weight, pairs, self._collator(drawn)) if pairs else None
+        pairs = [pair for example in drawn for pair in example.pairs] if self._trdpo.weight else []
+        preferring = Preferring(self._trdpo, self._balance.weight(REPLAY), pairs) if pairs else None
         self._samples.keep(step + 1, rolled, rewards, [{site.turn: site.hint for site in found} for found in sites])
         found = sampled_step(self._server.read, rows, taught, distilling, preferring)
         return found._replace(metrics={**metrics, **found.metrics})

@@ -40,7 +40,7 @@ from .backends.verl.overrides import (
 from .backends.verl.stored_steps import stored_steps, write_steps
 from .models.loading import Policy, load_saved_policy
 from .planning.refusals import refuse_for_backend, refuse_what_would_do_nothing
-from .running import step_of, training_tasks, warn_of_stuck_weights
+from .running import steps_of, training_tasks, warn_of_stuck_weights
 from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
 from .stored.records import TrainingStep
@@ -79,7 +79,7 @@ def train(
     write_atomically(folder / "metrics.jsonl", "".join(json.dumps(entry) + "\n" for entry in entries))
     trained = own / "checkpoints" / f"global_step_{config.training.steps}" / "actor" / "huggingface"
     policy.model = load_saved_policy(trained, policy.name, config.hardware.weights).model
-    return [step for entry in entries if (step := step_of(entry))]
+    return steps_of(entries)
 
 
 def refuse_missing_plugin() -> None:

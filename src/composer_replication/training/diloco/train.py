@@ -18,11 +18,23 @@ from .meeting import replica_number
 from .replica import Replica
 
 SEEDS_APART = 100_003
+FEW_MEETINGS = 50
+"""The papers' runs have hundreds. Over 7 and over 28, Nesterov's step did worse than the average."""
 
 
 def of_this_replica(config: Config) -> Config:
     """With one seed, the replicas would play the same tasks with the same samples: twice the cost of one."""
     return config.model_copy(update={"seed": config.seed + SEEDS_APART * replica_number()})
+
+
+def overshoots(config: Config) -> str | None:
+    settings, meetings = config.diloco, config.training.steps // config.diloco.sync_every
+    if not settings.outer_momentum or meetings >= FEW_MEETINGS:
+        return None
+    return (
+        f"Nesterov's outer step overshoots in a run of {meetings} meetings: take the plain average, "
+        "[diloco] outer_learning_rate = 1.0 and outer_momentum = 0.0"
+    )
 
 
 def train(
@@ -34,6 +46,8 @@ def train(
     progress: Progress,
 ) -> list[TrainingStep]:
     """With the config of this replica."""
+    if warning := overshoots(config):
+        progress.note(warning)
     replica = Replica(config, folder, progress)
     try:
         return train_alone(policy, config, environment, examples, folder, progress, callbacks=[replica])

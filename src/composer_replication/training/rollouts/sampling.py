@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from composer_replication.errors import RecomposeError
+
 from ..models.tokens import ChatTokens
 
 
@@ -17,6 +19,16 @@ class SampledTurn(NamedTuple):
     logprobs: list[float]
     version: int = 0
     """How often the weights that wrote it had been refreshed, where the sampler counts that."""
+
+
+def served_turn(url: str, ids: Sequence[int] | None, logprobs: Sequence[float] | None, version: int) -> SampledTurn:
+    """What a server wrote. A turn without a log-probability for each of its tokens cannot be learned from."""
+    if not ids or len(ids) != len(logprobs or ()):
+        raise RecomposeError(
+            f"a turn of {url} has {len(ids or ())} tokens and {len(logprobs or ())} log-probabilities",
+            "use a server that gives one for each",
+        )
+    return SampledTurn(list(ids), list(logprobs or ()), version)
 
 
 OnTurn = Callable[[int, SampledTurn], None]

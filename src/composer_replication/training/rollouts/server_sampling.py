@@ -17,7 +17,7 @@ import aiohttp
 from composer_replication.config import SamplingConfig
 from composer_replication.errors import RecomposeError
 
-from .sampling import SampledTurn
+from .sampling import SampledTurn, served_turn
 from .wire import Wire
 
 COMPLETIONS = "/v1/completions"
@@ -92,10 +92,5 @@ class ServerSampler:
                 f"an answer of {self._wire.url} has no token ids or log-probabilities",
                 "use a server that knows return_token_ids, as today's vLLM and SGLang do",
             ) from error
-        if not ids or len(ids) != len(logprobs):
-            raise RecomposeError(
-                f"an answer of {self._wire.url} has {len(ids or [])} tokens and {len(logprobs)} log-probabilities",
-                "both must be there, one for one",
-            )
         told = str((answer.get("metadata") or {}).get("weight_version"))
-        return SampledTurn(list(ids), list(logprobs), int(told) if told.isdecimal() else version)
+        return served_turn(self._wire.url, ids, logprobs, int(told) if told.isdecimal() else version)

@@ -16,19 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
-from composer_replication.losses.sampled import slopes_of
-from composer_replication.objective import SdpoSettings
+from composer_replication.losses.sampled import Slopes, preference_slopes
+from composer_replication.objective import SdpoSettings, TrdpoSettings
 
-from ..channels import ReplayPreference
 from ..lessons.online_sites import OnlineSite, Rolled
-from ..stored.collator import Batch
 from ..stored.examples import PairTokens, TraceExample
+from .online import SDPO
 
+REPLAY = "replay"
 Read = Callable[[Sequence[list[int]]], list[list[float]]]
 """Log-probabilities of the ids of each row but its first, which nothing predicts."""
 
@@ -63,11 +63,15 @@ class Distilling(NamedTuple):
 
 
 class Preferring(NamedTuple):
-    channel: ReplayPreference
+    settings: TrdpoSettings
     weight: float
     pairs: Sequence[PairTokens]
-    batch: Batch
-    """The same pairs, collated."""
+
+
+class GatedTurns(NamedTuple):
+    token_weights: list[float]
+    """Of each token of a turn; 0 for a turn that is dropped."""
+    metrics: dict[str, float]
 
 
 class SampledStep(NamedTuple):
@@ -142,50 +146,85 @@ def _action_rows(pairs: Sequence[PairTokens]) -> list[tuple[PulledRow, PulledRow
     return [(row(pair.prompt, pair.chosen), row(pair.prompt, pair.rejected)) for pair in pairs]
 
 
-def _distil(taught: Sequence[TaughtTurn], teachers: Sequence[list[float]], distilling: Distilling) -> dict[str, float]:
-    """A site that is dropped still counts in the denominator, as in the whole loss."""
-    settings, number = distilling.settings, len(taught)
-    loss = kept = disfavoured = impossible = 0.0
-    for turn, teacher in zip(taught, teachers, strict=True):
-        size = len(turn.turn_ids)
-        own, hinted = turn.row.logprobs[turn.start : turn.start + size], teacher[-size:]
-        ratios = [student - better for student, better in zip(own, hinted, strict=True)]
-        if not all(map(isfinite, ratios)):
-            impossible += 1  # a token that one of the two rules out would be pulled at without end
+def gated(own: Sequence[Tensor], hinted: Sequence[Tensor], weight: float, settings: SdpoSettings) -> GatedTurns:
+    """Gate G3 drops a turn that the hint does not make less likely. One with a log-probability that is not finite is
+    dropped too: it would be pulled at without end. A dropped turn still counts in the denominator, as in the whole
+    loss; `divergence` is that of all finite ones, `loss` of those that are left, without the channel's weight."""
+    number = len(own)
+    token_weights = [0.0] * number
+    apart: list[float] = []
+    loss = kept = disfavoured = 0.0
+    for place, (student, teacher) in enumerate(zip(own, hinted, strict=True)):
+        ratios = student - teacher
+        if not ratios.isfinite().all():
             continue
-        is_disfavoured = sum(ratios) > 0
+        apart.append(float(ratios.square().mean() / 2))
+        is_disfavoured = bool(ratios.sum() > 0)
         disfavoured += is_disfavoured
-        if settings.require_disfavour and not is_disfavoured:
-            continue
-        kept += 1
-        loss += sum(ratio * ratio for ratio in ratios) / 2 / size / number
-        for place, ratio in enumerate(ratios, turn.start):
-            turn.row.pulls[place] -= distilling.weight * ratio / size / number
-    shares = {
+        if is_disfavoured or not settings.require_disfavour:
+            kept += 1
+            loss += apart[-1] / number
+            token_weights[place] = weight / (len(ratios) * number)
+    metrics = {
+        "loss": loss,
+        "divergence": sum(apart) / max(1, len(apart)),
         "sites": float(number),
         "kept": kept / number,
         "disfavoured": disfavoured / number,
-        "impossible": impossible / number,
+        "impossible": 1 - len(apart) / number,
     }
-    return {"channel/sdpo": loss, **{f"sdpo/{name}": value for name, value in shares.items()}}
+    return GatedTurns(token_weights, metrics)
 
 
-def _prefer(pairs: Sequence[tuple[PulledRow, PulledRow]], preferring: Preferring) -> dict[str, float]:
-    """The loss sees sums of log-probabilities alone, so its slope is the same at all tokens of an action."""
-    channel = preferring.channel
-    starts = [len(pair.prompt) for pair in preferring.pairs]
-    chosen_B, rejected_B = (
-        torch.tensor(
-            [sum(rows[side].logprobs[start:]) for rows, start in zip(pairs, starts, strict=True)],
-            dtype=torch.float64,
-            requires_grad=True,
-        )
-        for side in (0, 1)
+def pair_slopes(
+    chosen: Sequence[Tensor], rejected: Sequence[Tensor], pairs: Sequence[PairTokens], settings: TrdpoSettings
+) -> Slopes:
+    """From the log-probabilities of both actions' tokens. The loss sees their sums alone, so its slope is the same at
+    all tokens of an action."""
+    chosen_B, rejected_B = (torch.stack([one.sum() for one in side]) for side in (chosen, rejected))
+    return preference_slopes(
+        chosen_B,
+        rejected_B,
+        chosen_B.new_tensor([pair.reference_chosen for pair in pairs]),
+        chosen_B.new_tensor([pair.reference_rejected for pair in pairs]),
+        chosen_tokens_B=torch.tensor([len(pair.chosen) for pair in pairs]),
+        rejected_tokens_B=torch.tensor([len(pair.rejected) for pair in pairs]),
+        beta=settings.beta,
+        label_smoothing_B=chosen_B.new_tensor([pair.label_smoothing for pair in pairs]),
+        nll_weight=settings.nll_weight,
+        dpop_weight=settings.dpop_weight,
+        length_normalised=settings.length_normalised,
+        sft_only=settings.sft_only,
     )
-    loss = channel.of_actions(chosen_B, rejected_B, preferring.batch)
-    slopes = slopes_of(preferring.weight * loss, chosen_B, rejected_B)
-    for side, slope_B in enumerate(slopes):
-        for rows, start, slope in zip(pairs, starts, slope_B.tolist(), strict=True):
-            rows[side].pulls[start:] = [-slope] * (len(rows[side].ids) - start)
-    metrics = {f"{channel.name}/{name}": value for name, value in channel.metrics.items()}
-    return {f"channel/{channel.name}": loss.item(), **metrics}
+
+
+def _distil(taught: Sequence[TaughtTurn], teachers: Sequence[list[float]], distilling: Distilling) -> dict[str, float]:
+    own = [_tensor(turn.row.logprobs[turn.start : turn.start + len(turn.turn_ids)]) for turn in taught]
+    hinted = [_tensor(teacher[-len(turn.turn_ids) :]) for turn, teacher in zip(taught, teachers, strict=True)]
+    found = gated(own, hinted, distilling.weight, distilling.settings)
+    for turn, student, teacher, weight in zip(taught, own, hinted, found.token_weights, strict=True):
+        if weight:
+            for place, ratio in enumerate((student - teacher).tolist(), turn.start):
+                turn.row.pulls[place] -= weight * ratio
+    return _told(SDPO, found.metrics)
+
+
+def _prefer(rows: Sequence[tuple[PulledRow, PulledRow]], preferring: Preferring) -> dict[str, float]:
+    starts = [len(pair.prompt) for pair in preferring.pairs]
+    chosen, rejected = (
+        [_tensor(pair[side].logprobs[start:]) for pair, start in zip(rows, starts, strict=True)] for side in (0, 1)
+    )
+    found = pair_slopes(chosen, rejected, preferring.pairs, preferring.settings)
+    for side, slope_B in enumerate((found.chosen_B, found.rejected_B)):
+        for pair, start, slope in zip(rows, starts, slope_B.tolist(), strict=True):
+            pair[side].pulls[start:] = [-preferring.weight * slope] * (len(pair[side].ids) - start)
+    return _told(REPLAY, found.metrics)
+
+
+def _tensor(values: Sequence[float]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def _told(channel: str, metrics: dict[str, float]) -> dict[str, float]:
+    others = {f"{channel}/{name}": value for name, value in metrics.items() if name != "loss"}
+    return {f"channel/{channel}": metrics["loss"], **others}

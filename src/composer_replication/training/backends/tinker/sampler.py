@@ -7,9 +7,7 @@ from typing import Any
 
 import torch
 
-from composer_replication.errors import RecomposeError
-
-from ...rollouts.sampling import OnTurn, SampledTurn
+from ...rollouts.sampling import OnTurn, SampledTurn, served_turn
 from ...rollouts.worker import seeds_of
 from .server import TinkerServer
 
@@ -43,13 +41,5 @@ class TinkerSampler:
             self._client.sample(**self._server.sampling(context, seed, *asked))
             for context, seed in zip(contexts, seeds_of(len(contexts), generator), strict=True)
         ]
-        return [self._turn(answer.sequences[0]) for answer in self._server.wait(futures)]
-
-    def _turn(self, sequence: Any) -> SampledTurn:
-        if not sequence.tokens or len(sequence.tokens) != len(sequence.logprobs or ()):
-            raise RecomposeError(
-                f"a turn of {self._server.url} has {len(sequence.tokens)} tokens and "
-                f"{len(sequence.logprobs or ())} log-probabilities",
-                "use a server that gives one for each",
-            )
-        return SampledTurn(list(sequence.tokens), list(sequence.logprobs), self._version)
+        written = [answer.sequences[0] for answer in self._server.wait(futures)]
+        return [served_turn(self._server.url, one.tokens, one.logprobs, self._version) for one in written]
