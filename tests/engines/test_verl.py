@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -57,18 +59,22 @@ def test_weights_0_are_plain_verl(tmp_path):
 
 @pytest.fixture
 def cluster(tmp_path, on_cpu, monkeypatch):
-    """Ray as an administrator starts it, before any run and apart from it."""
+    """Ray as an administrator starts it, before any run and apart from it. In a folder of its own, with a short name:
+    in the usual one every later run without an address would find it."""
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    folder = tempfile.mkdtemp(prefix="ray")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    started = ["start", "--head", f"--port={port}", "--num-cpus=16", "--num-gpus=1", "--include-dashboard=false"]
+    started = ["start", "--head", f"--port={port}", "--num-cpus=16", "--num-gpus=1", "--include-dashboard=false",
+               f"--temp-dir={folder}"]  # fmt: skip
     with (tmp_path / "ray.log").open("w") as log:
         ray = Path(sys.executable).with_name("ray")
         head = subprocess.Popen([ray, *started, "--block"], stdout=log, stderr=log, start_new_session=True)
     yield f"127.0.0.1:{port}"
     os.killpg(head.pid, signal.SIGTERM)
     head.wait()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_one_rank_of_a_cluster_trains_on_error_turns_of_rollouts_alone(tmp_path, cluster):
