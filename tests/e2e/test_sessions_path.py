@@ -63,11 +63,12 @@ def test_there_is_something_to_look_at(folder):
 def test_training_reads_hints_and_the_held_out_turns_are_measured(folder):
     for words in verbs(PAGE):
         if words[0] in ("train", "evaluate"):
-            told = done(words, folder, *(["--json"] if words[0] == "evaluate" else [])).stdout
+            ended = done(words, folder, *(["--json"] if words[0] == "evaluate" else []))
+            assert "channel 1" not in ended.stderr, "the page's config has none"
     run = Run.open(folder / "runs/mine")
     counts = run.stage("training").counts
     assert counts["hinted_sites"] >= 5 and counts["held_out_sessions"] >= 5
-    measured = json.loads(told)
+    measured = json.loads(ended.stdout)
     assert measured["sessions"] == counts["held_out_sessions"]
     assert {row["measure"] for row in measured["changes"]} >= {"good turns"}
 

@@ -87,7 +87,8 @@ def train(
         callbacks,
         empty_hint_divergence=lambda: float(getattr(made, "empty_hint_divergence", 0.0)),
     )
-    if not config.training.rollouts and (why := why_no_advantage(stored)):
+    compares = not config.training.rollouts and config.channel(GrpoSettings).weight > 0
+    if compares and (why := why_no_advantage(stored)):
         progress.note(why)
     settings = (policy, config, environment, stored, collator, arguments, watchers)
     made = _online_trainer(*settings, trainer) if config.training.rollouts else _offline_trainer(*settings)
