@@ -142,6 +142,11 @@ def _sites_of(
     if hinted and len(spans) != len(rolled.trace.turns):
         counts["turns_do_not_match"] += len(hinted)
         return []
+    if outside := [one.turn for one in hinted if one.turn not in range(len(spans))]:
+        raise UsageError(
+            f"the hinter names turn {outside[0]} of {rolled.trace.trace_id}, which has {len(spans)}",
+            "HintedTurn.turn is the place in trace.turns, from 0",
+        )
     sites: dict[int, tuple[Rolled, HintedTurn, OnlineSite]] = {}
     for one in sorted(hinted, key=lambda hinted_turn: hinted_turn.turn):
         if one.kind in settings.kinds_off:
