@@ -26,7 +26,7 @@ MAX_TEACHER_TOKENS = 8192
 
 
 class HintedTurn(NamedTuple):
-    """What a hinter says of a trace: the turn, the kind of its error, and the hint."""
+    """What a hinter says of a trace: the turn (its place in `trace.turns`, from 0), the kind of error, the hint."""
 
     turn: int
     kind: str
