@@ -567,6 +567,7 @@ def load_config(path: Path) -> Config:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a file as they stand; one line tells why it cannot be read."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

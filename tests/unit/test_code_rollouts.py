@@ -95,6 +95,7 @@ def roll(policy, environment, tasks, settings):
     trainer = SimpleNamespace(
         model=policy.model,
         accelerator=SimpleNamespace(unwrap_model=lambda model: model),
+        args=SimpleNamespace(temperature=settings.temperature),
         state=SimpleNamespace(global_step=0),
     )
     return play([row["prompt"] for row in prompts_of(tasks)], trainer)

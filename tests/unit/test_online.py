@@ -9,6 +9,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from composer_replication.config import Config, TrainingConfig
 from composer_replication.environments.toolbox.environment import open_toolbox
+from composer_replication.errors import UsageError
 from composer_replication.losses import generalized_jsd_loss
 from composer_replication.objective import SdpoSettings
 from composer_replication.training import ComposerReplicationTrainer
@@ -243,3 +244,17 @@ def test_turns_are_the_runs_of_sampled_tokens():
     assert turn_spans([]) == []
     assert turn_spans([1, 1, 0, 0, 1, 0, 1]) == [(0, 2), (4, 5), (6, 7)]
     assert turn_spans([0, 1]) == [(1, 2)]
+
+
+def test_settings_in_the_place_of_a_channel_are_told(new_policy, tmp_path):
+    with pytest.raises(TypeError, match=r"SelfDistillation\(SdpoSettings"):
+        trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, channels=[SdpoSettings()], hinter=TraceHinter())
+
+
+def test_a_hinter_that_names_a_turn_that_is_not_there_is_told(new_policy, tmp_path):
+    def beyond(traces):
+        return [[HintedTurn(len(trace.turns), "runtime_error", "call the tool")] for trace in traces]
+
+    trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, alpha_sdpo=0.1, hinter=beyond)
+    with pytest.raises(UsageError, match="the hinter names turn"):
+        trainer.train()

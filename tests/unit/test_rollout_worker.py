@@ -482,7 +482,7 @@ class Trainer:
         self.model = torch.nn.Linear(1, 1).train()
         self.model.config = SimpleNamespace(max_position_embeddings=512)
         self.model.device = "cpu"
-        self.state = SimpleNamespace(global_step=0)
+        self.state, self.args = SimpleNamespace(global_step=0), SimpleNamespace(temperature=1.0)
         self.accelerator = SimpleNamespace(unwrap_model=lambda model: model)
 
 
@@ -497,7 +497,8 @@ def test_trl_gets_one_row_per_prompt_whatever_happened(tiny_tokens, monkeypatch,
     policy = SimpleNamespace(name="policy", tokens=tiny_tokens, model=trainer.model)
     settings = TrainingConfig(max_turn_tokens=8)
     rollout_func = trl_rollouts.EnvironmentRollouts(policy, world, tasks, settings, seed=0)
-    columns = rollout_func([row["prompt"] for row in trl_rollouts.prompts_of(tasks)], trainer)
+    with pytest.warns(UserWarning, match="broke in 2 of 5 rollouts.*the first: "):
+        columns = rollout_func([row["prompt"] for row in trl_rollouts.prompts_of(tasks)], trainer)
     columns["n_turns"] = [sum(b > a for a, b in pairwise([0, *mask])) for mask in columns["env_mask"]]
     built = world.built
     assert {name: len(rows) for name, rows in columns.items()} == dict.fromkeys(columns, 5)
@@ -514,6 +515,16 @@ def test_trl_gets_one_row_per_prompt_whatever_happened(tiny_tokens, monkeypatch,
     assert [episode.closed for episode in built] == [1] * 4
     assert sampler.refreshed == [trainer.model]
     assert trainer.model.training
+
+
+def test_trl_may_not_sample_at_another_temperature_than_its_loss(tiny_tokens):
+    trainer = Trainer()
+    trainer.args.temperature = 0.5
+    policy = SimpleNamespace(name="policy", tokens=tiny_tokens, model=trainer.model)
+    tasks = [EchoTask("fine", Echo("fine").messages)]
+    rollout_func = trl_rollouts.EnvironmentRollouts(policy, EchoWorld(0), tasks, TrainingConfig(), seed=0)
+    with pytest.raises(UsageError, match=r"temperature 1\.0 and the loss is at 0\.5"):
+        rollout_func([row["prompt"] for row in trl_rollouts.prompts_of(tasks)], trainer)
 
 
 def test_an_environment_works_while_others_still_write(tiny_tokens):

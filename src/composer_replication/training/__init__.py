@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .backends.trl.rollouts import EnvironmentRollouts, prompts_of
     from .backends.trl.trainer import ComposerReplicationTrainer
+    from .channels import SelfDistillation
     from .lessons.online_sites import HintedTurn, TraceHinter
     from .models.loading import load_policy
     from .rollouts.playing import roll_out
@@ -19,6 +20,7 @@ __all__ = [
     "ComposerReplicationTrainer",
     "EnvironmentRollouts",
     "HintedTurn",
+    "SelfDistillation",
     "StoredBatches",
     "TraceHinter",
     "load_policy",
@@ -30,6 +32,7 @@ _PLACES = {
     "ComposerReplicationTrainer": "backends.trl.trainer",
     "EnvironmentRollouts": "backends.trl.rollouts",
     "HintedTurn": "lessons.online_sites",
+    "SelfDistillation": "channels",
     "StoredBatches": "stored.batches",
     "TraceHinter": "lessons.online_sites",
     "load_policy": "models.loading",

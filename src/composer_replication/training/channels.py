@@ -54,7 +54,10 @@ class Channel(Protocol):
 
 @dataclass
 class SelfDistillation(OfEntry):
-    """Mean over sites of the mean divergence over the tokens of the error turn. The teacher is the live policy."""
+    """Channel 2: mean over sites of the mean divergence over the tokens of the error turn.
+
+    On stored data the teacher is the live policy. On fresh rollouts it is that of the settings, an average by default.
+    """
 
     Settings: ClassVar = SdpoSettings
 

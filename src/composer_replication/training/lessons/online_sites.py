@@ -26,7 +26,7 @@ MAX_TEACHER_TOKENS = 8192
 
 
 class HintedTurn(NamedTuple):
-    """What a hinter says of a trace: the turn, the kind of its error, and the hint."""
+    """What a hinter says of a trace: the turn (its place in `trace.turns`, from 0), the kind of error, the hint."""
 
     turn: int
     kind: str
@@ -142,6 +142,11 @@ def _sites_of(
     if hinted and len(spans) != len(rolled.trace.turns):
         counts["turns_do_not_match"] += len(hinted)
         return []
+    if outside := [one.turn for one in hinted if one.turn not in range(len(spans))]:
+        raise UsageError(
+            f"the hinter names turn {outside[0]} of {rolled.trace.trace_id}, which has {len(spans)}",
+            "HintedTurn.turn is the place in trace.turns, from 0",
+        )
     sites: dict[int, tuple[Rolled, HintedTurn, OnlineSite]] = {}
     for one in sorted(hinted, key=lambda hinted_turn: hinted_turn.turn):
         if one.kind in settings.kinds_off:

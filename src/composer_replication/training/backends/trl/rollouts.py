@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -79,12 +80,14 @@ class EnvironmentRollouts:
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
         unwrapped = trainer.accelerator.unwrap_model(trainer.model)
         if self._worker is None:
+            self._check_temperature(trainer.args.temperature)
             self._worker = self._make_worker(unwrapped, trainer, len(prompts))
         episodes = started(self._environment, self._tasks_of(prompts))
         try:
             with evaluating(unwrapped) as model:
                 self._worker.sampler.refresh(model)
                 rollouts = self._worker.run(episodes, self._generator)
+            warn_of_failures(rollouts)
             self._tell_curriculum(rollouts)
             return self._columns(rollouts, self._worker, trainer.state.global_step + 1)
         finally:
@@ -145,6 +148,13 @@ class EnvironmentRollouts:
     def _generators(self) -> dict[str, torch.Generator]:
         return {"rollouts": self._generator, "trying": self._trying}
 
+    def _check_temperature(self, of_the_loss: float) -> None:
+        if of_the_loss != self._settings.temperature:
+            raise UsageError(
+                f"rollouts are sampled at temperature {self._settings.temperature} and the loss is at {of_the_loss}",
+                "give GRPOConfig and TrainingConfig the same temperature",
+            )
+
     def _tasks_of(self, prompts: list[Any]) -> list[EnvironmentTask]:
         if self._curriculum is None:
             return [self._tasks[prompt[0][TASK_ID]] for prompt in prompts]
@@ -198,6 +208,16 @@ class EnvironmentRollouts:
             return not answer.failed
         finally:
             episode.close()
+
+
+def warn_of_failures(rollouts: Sequence[Rollout[Any]]) -> None:
+    """An environment that breaks costs a rollout its reward and no run; unseen it would cost the training its sense."""
+    if failures := [rollout.failure for rollout in rollouts if rollout.failure]:
+        warnings.warn(
+            f"the environment broke in {len(failures)} of {len(rollouts)} rollouts, which count with reward 0; the "
+            f"first: {failures[0].message}",
+            stacklevel=2,
+        )
 
 
 def rollout_columns(rollouts: Sequence[Rollout[Any]], source_model: str) -> dict[str, list[Any]]:

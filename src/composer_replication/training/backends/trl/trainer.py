@@ -47,7 +47,8 @@ from .environment_traces import trace_of_messages
 class ComposerReplicationTrainer(GRPOTrainer):
     """`loss = GRPO + alpha_sdpo · SDPO + beta_replay · TR-DPO`, plus any further `channels`.
 
-    One of `channels` that is named `sdpo` or `replay` takes the place of the origin's, with its settings and weight.
+    One of `channels` that is named `sdpo` or `replay` takes the place of the origin's two, with its settings and
+    weight: `SelfDistillation(SdpoSettings(teacher="live"))`, for example.
     With a `hinter` channel 2 works on the error turns of each step's own rollouts: those of `environment_factory` as
     TRL records them, or those of a `rollout_func` that returns one `Trace` per row as `trace`. `batches` yields
     collated stored traces, one per micro-step and without end, for channel 3, for further channels, and for channel 2
@@ -391,6 +392,8 @@ def _hints_of(sites: Sequence[Sequence[OnlineSite]]) -> list[dict[int, str]]:
 
 def _with_the_origins(channels: Sequence[Channel], alpha_sdpo: float, beta_replay: float) -> dict[str, Channel]:
     """By name, those of the origin's two weights first."""
+    if settings := [type(channel).__name__ for channel in channels if not hasattr(channel, "loss")]:
+        raise TypeError(f"channels takes channels, not {settings[0]}: SelfDistillation({settings[0]}(…)), for example")
     origins = SelfDistillation(SdpoSettings(weight=alpha_sdpo)), ReplayPreference(TrdpoSettings(weight=beta_replay))
     return {channel.name: channel for channel in (*origins, *channels)}
 
