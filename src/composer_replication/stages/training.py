@@ -108,11 +108,12 @@ def nothing_to_learn(run: Run, examples: int, skipped: Mapping[str, int]) -> Usa
     if examples or not needed(run.config) or rollout_tokens(run) or (run.config.training.rollouts and not skipped):
         return None
     why = ", ".join(f"{reason} {number}" for reason, number in skipped.items())
-    other_model = f"recompose fork {quoted(run.path)} NEW --set model.name=MODEL, or " if skipped else ""
+    place = quoted(run.path)
+    look = f"recompose show {place}"
     return UsageError(
         f"with {run.config.model.name} none of the sites and pairs of {run.path} can be trained on: "
         f"{why or 'no site has a hint, and there are no pairs'}",
-        f"{other_model}recompose show {quoted(run.path)}",
+        f"recompose fork {place} NEW --set model.name=MODEL, or {look}" if skipped else look,
     )
 
 
