@@ -83,6 +83,18 @@ def test_both_policies_are_measured_on_the_same_turns(trained, capsys):
     evaluate(trained.path, on="sessions")
     shown = capsys.readouterr().out
     assert f"{held_out} sessions that training did not see" in shown and "Not measured: preferred" in shown
+    last = " ".join(shown.split("Conclusion: ")[1].split())
+    assert last.startswith(f"{told['conclusion']} on sessions that training did not see (good turns ")
+    assert last.endswith(f"every turn lies in {trained.path / 'sessions'}.")
+
+
+def test_a_run_of_sessions_alone_says_first_that_tasks_are_not_its_sessions(tmp_path, capsys):
+    path = run_of(tmp_path / "run", 0.5)
+    for options in ({}, {"probe_hints": True}):
+        with pytest.raises(UsageError, match=r"training|no starting policy"):
+            evaluate(path, **options)
+        told = capsys.readouterr().err
+        assert "measures tasks of toolbox instead" in told and "--on sessions" in told
 
 
 def test_a_run_that_trained_on_everything_is_refused(tmp_path):

@@ -6,8 +6,16 @@ import json
 
 import pytest
 
+from composer_replication.cli.sessions import evaluate_sessions
 from composer_replication.config import Config, EvaluationConfig
-from composer_replication.evaluation.sessions import TurnMeasure, changes, corrections, good_turns, what_is_wrong
+from composer_replication.evaluation.sessions import (
+    TurnMeasure,
+    changes,
+    conclusion,
+    corrections,
+    good_turns,
+    what_is_wrong,
+)
 from composer_replication.records import ErrorSite, Source, Trace, Turn
 from composer_replication.runs import Run
 from composer_replication.stages.held_out import held_out_ids
@@ -141,3 +149,52 @@ def test_sessions_are_what_is_independent():
     assert (row.turns, row.difference.n) == (51, 2)
     assert row.difference.mean == -0.5
     assert row.difference.hi > 1, "two sessions tell next to nothing, whatever their length"
+
+
+def row_of(measure, *differences):
+    found = [
+        TurnMeasure(measure=measure, trace_id=str(number), turn=0, phase=phase, value=value)
+        for number, difference in enumerate(differences)
+        for phase, value in (("before", 0.0), ("after", difference))
+    ]
+    return changes(found)[0][0]
+
+
+@pytest.mark.parametrize(
+    ("measure", "differences", "verdict"),
+    [
+        ("good turns", (0.2, 0.3, 0.2, 0.3, 0.2), "better"),
+        ("good turns", (-0.2, -0.3, -0.2, -0.3, -0.2), "worse"),
+        ("rewritten", (-1, -1, -1, -1, -0.9), "better"),
+        ("rewritten", (1, 1, 1, 1, 0.9), "worse"),
+        ("corrections", (0.2, -0.3, 0.2, -0.3, 0.2), "not clear"),
+        ("good turns", (0.2, 0.2001, 0.2, 0.2), "too few to tell"),
+        ("good turns", (0.0,) * 5, "too few to tell"),
+    ],
+)
+def test_the_verdict_goes_by_the_interval_and_few_sessions_have_none(measure, differences, verdict):
+    row = row_of(measure, *differences)
+    assert row.verdict == conclusion([row]) == verdict
+
+
+def test_measures_that_disagree_conclude_nothing():
+    up, down = row_of("good turns", 1, 2, 1, 2, 1), row_of("corrections", -1, -2, -1, -2, -1)
+    few, flat = row_of("rewritten", 0, 0), row_of("preferred", 1, -1, 1, -1, 1)
+    assert conclusion([up, down]) == "not clear" and conclusion([up, flat, few]) == "better"
+    assert conclusion([down, few]) == "worse" and conclusion([]) == "too few to tell"
+
+
+def test_too_few_sessions_get_no_interval(tmp_path, monkeypatch, capsys):
+    run = Run.start(tmp_path / "run", Config())
+    found = [
+        TurnMeasure(measure="good turns", trace_id=trace, turn=turn, phase=phase, value=-1.0)
+        for trace, turn in (("a", 0), ("a", 1), ("b", 0))
+        for phase in ("before", "after")
+    ]
+    run.stage("sessions").finish(found, {"sessions": 2, "turns": 3, "skipped": {}}, [], 0.0)
+    monkeypatch.setattr("composer_replication.cli.sessions.run_stage", lambda *_: None)
+    evaluate_sessions(run, as_json=False)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "[+0" not in told and "[0" not in told
+    assert "Conclusion: too few to tell" in told and "good turns too few to tell (3 turns, 2 sessions)" in told
+    assert told.endswith(f"every turn lies in {run.path / 'sessions'}.")

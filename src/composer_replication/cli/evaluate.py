@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -9,6 +10,7 @@ from cyclopts import Parameter
 from composer_replication.errors import UsageError, quoted
 from composer_replication.pipeline import run_stage
 from composer_replication.runs import Run
+from composer_replication.stages.ingestion import rollout_tokens
 
 from .common import Json, RunFolder, working_on
 from .compare import ComparisonOptions, compare
@@ -57,6 +59,12 @@ def evaluate(
         reason = "no run is named" if run is None else "these options belong to --compare"
         raise UsageError(reason, "recompose evaluate RUN, or recompose evaluate --compare A B")
     opened = Run.open(run)
+    if on == "tasks" and not opened.config.training.rollouts and not rollout_tokens(opened):
+        print(
+            f"{run} learns from sessions alone, and this measures tasks of {opened.config.environment.name} instead; "
+            f"next: recompose evaluate {quoted(run)} --on sessions",
+            file=sys.stderr,
+        )
     if probe_hints:
         probe(opened, sites, json)
         return

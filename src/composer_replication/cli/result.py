@@ -33,6 +33,6 @@ def show_result(result: Mapping[str, Any], as_json: bool) -> None:
             str(change["n"]),
         )
     console.print(table)
-    losses = ", ".join(f"{name} {value:.3f}" for name, value in result["losses"].items() if value is not None)
+    losses = ", ".join(f"{name} {value:.3g}" for name, value in result["losses"].items() if value is not None)
     console.print(f"Late losses: {losses}. Spent: ${result['spent_micros'] / 1e6:.2f}. {result['seconds']:.0f} s.")
     console.print(f"Report: {result['report']}\nModel:  {result['run']}/training/model", soft_wrap=True)

@@ -27,7 +27,7 @@ MEANING: dict[Measure, str] = {
 
 def evaluate_sessions(run: Run, as_json: bool) -> None:
     from composer_replication.evaluation.compare import PHASES
-    from composer_replication.evaluation.sessions import TurnMeasure, changes
+    from composer_replication.evaluation.sessions import TurnMeasure, changes, conclusion
 
     with working_on(run) as progress:
         run_stage(run, "sessions", progress)
@@ -37,18 +37,19 @@ def evaluate_sessions(run: Run, as_json: bool) -> None:
     wrong = {phase: dict(Counter(one.reason for one in found if one.reason and one.phase == phase)) for phase in PHASES}
     if as_json:
         result = {"sessions": counts["sessions"], "skipped": counts["skipped"], "missing": missing, "wrong": wrong}
-        print(json_module.dumps({**result, "changes": [row.model_dump() for row in rows]}))
+        told = [{**row.model_dump(), "verdict": row.verdict} for row in rows]
+        print(json_module.dumps({**result, "changes": told, "conclusion": conclusion(rows)}))
         return
     console = Console(highlight=False)
     console.print(f"{counts['sessions']} sessions that training did not see:")
     table = Table("", "before", "after", "difference [95 %]", "turns", "sessions")
     for row in rows:
-        change = row.difference
+        change, is_too_few = row.difference, row.verdict == "too few to tell"
         table.add_row(
             MEANING[row.measure],
             f"{row.before.mean:.3f}",
             f"{row.after.mean:.3f}",
-            f"{change.mean:+.3f} [{change.lo:+.3f}, {change.hi:+.3f}]",
+            row.verdict if is_too_few else f"{change.mean:+.3g} [{change.lo:+.3g}, {change.hi:+.3g}]",
             str(row.turns),
             str(change.n),
         )
@@ -61,3 +62,11 @@ def evaluate_sessions(run: Run, as_json: bool) -> None:
     if any(counts["skipped"].values()):
         listed = ", ".join(f"{number} of {measure}" for measure, number in counts["skipped"].items())
         console.print(f"Could not be shown to the policy: {listed}")
+    verdicts = ", ".join(
+        f"{row.measure} {row.verdict} ({row.turns} turns, {row.difference.n} sessions)" for row in rows
+    )
+    console.print(
+        f"Conclusion: {conclusion(rows)} on sessions that training did not see ({verdicts or 'nothing measured'}); "
+        f"every turn lies in {run.path / 'sessions'}.",
+        soft_wrap=True,
+    )

@@ -20,7 +20,7 @@ from composer_replication.stages.degenerate import degenerate
 from composer_replication.stages.held_out import held_out_of
 from composer_replication.stages.ingestion import rollout_tokens
 from composer_replication.stages.policy import load_model, model_folder
-from composer_replication.stages.training import check
+from composer_replication.stages.training import check, nothing_planned
 from composer_replication.training import processes as launched
 from composer_replication.training.backends import BACKENDS, refuse_unknown_backend
 from composer_replication.training.planning.refusals import refuse_for_diloco
@@ -138,7 +138,7 @@ def _train_together(path: Path, backend: str, anyway: bool, as_json: bool) -> No
 def _plan(run: Run, processes: int, is_sharded: bool, replicas: int, on_gpu: bool, as_json: bool, backend: str) -> None:
     import torch
 
-    from composer_replication.training.planning.plan import Machine, plan_training
+    from composer_replication.training.planning.plan import Machine, TrainingPlan
     from composer_replication.training.planning.refusals import (
         refuse_for_backend,
         refuse_uneven_replicas,
@@ -155,12 +155,17 @@ def _plan(run: Run, processes: int, is_sharded: bool, replicas: int, on_gpu: boo
     refuse_uneven_replicas(processes, is_sharded, replicas)
     machine = Machine(processes, is_sharded, on_gpu or torch.cuda.is_available(), replicas)
     with open_environment(run.config) as environment:
-        plan = plan_training(run, environment, rollout_tokens(run), machine, held_out_of(run))
-    habits = degenerate(run)
+        planned = TrainingPlan(run, environment, rollout_tokens(run), held_out_of(run))
+        plan = planned.on(machine)
+    habits, useless = degenerate(run), nothing_planned(run, planned)
     if as_json:
         print(json_module.dumps({**plan, "degenerate": [habit.model_dump() for habit in habits]}))
     else:
+        if useless:
+            print(f"Nothing can be trained on: {useless}")
         show_plan(plan, [habit.sentence for habit in habits])
+    if useless:
+        raise useless
 
 
 def _check(run: Run, as_json: bool) -> None:

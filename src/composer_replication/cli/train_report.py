@@ -17,7 +17,10 @@ TOLD_LENGTHS = (2048, 8192, 32768)
 def show_plan(plan: dict[str, Any], habits: Sequence[str] = ()) -> None:
     """`habits` are sentences about degenerate data."""
     console = Console(highlight=False)
+    own = plan["at_max_tokens"]
     console.print(f"{plan['run']}: {_steps(plan)}")
+    if plan["funnel"]:
+        console.print(_funnel(plan["funnel"], own))
     if plan["refused"]:
         console.print(f"`recompose train` refuses these settings: {plan['refused']}", markup=False)
     for sentence in habits:
@@ -29,7 +32,6 @@ def show_plan(plan: dict[str, Any], habits: Sequence[str] = ()) -> None:
     if plan["time"]:
         console.print(told_time(plan["time"]))
     console.print(f"Tokens of stored rollouts are measured; other traces: {plan['token_counts']}.")
-    own = plan["at_max_tokens"]
     rows = sorted([*(row for row in plan["contexts"] if row["max_tokens"] != own["max_tokens"]), own], key=_length)
     console.print(_contexts(rows, own["max_tokens"], plan["finished"]))
     console.print(
@@ -43,6 +45,15 @@ def show_plan(plan: dict[str, Any], habits: Sequence[str] = ()) -> None:
     console.print("Why the rest cannot be used:")
     for row in rows:
         console.print(f"  {_label(row, own['max_tokens']):>8}  {_reasons(row)}", soft_wrap=True)
+
+
+def _funnel(counts: dict[str, int], own: dict[str, Any]) -> str:
+    trained = counts["traces"] - counts["held_out"]
+    return (
+        f"{counts['traces']:,} traces = {counts['held_out']:,} held out for `evaluate --on sessions` + {trained:,} for "
+        f"training; {counts['with_sites']:,} of these {trained:,} have sites: {counts['sites']:,} sites → "
+        f"{counts['hinted']:,} hinted → {own['sites']['trainable']:,} usable at {own['max_tokens']:,} tokens."
+    )
 
 
 def _usable_sites(rows: list[dict[str, Any]]) -> str:

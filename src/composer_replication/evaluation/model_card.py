@@ -16,7 +16,7 @@ from composer_replication.training.backends import lost_by
 from composer_replication.training.stored.records import TrainingStep
 
 from .compare import TaskOutcome, compare
-from .sessions import TurnMeasure, changes
+from .sessions import TurnMeasure, changes, conclusion
 from .stats import Estimate
 
 DILOCO_LOST = (
@@ -143,7 +143,8 @@ def _measured(run: Run) -> str:
     if run.stage("sessions").is_done:
         rows, _ = changes(run.stage("sessions").read(TurnMeasure))
         table = _table((row.measure, row.before, row.after, row.difference) for row in rows)
-        found.append(f"On {run.stage('sessions').counts['sessions']} sessions that training did not see:\n\n{table}")
+        number = run.stage("sessions").counts["sessions"]
+        found.append(f"On {number} sessions that training did not see ({conclusion(rows)}):\n\n{table}")
     return "\n\n".join(found) or "Nothing yet: `recompose evaluate RUN` writes its numbers here."
 
 

@@ -36,6 +36,9 @@ MEASURES: tuple[Measure, ...] = get_args(Measure)
 TURNS_TO_CORRECT = 3
 """How long after an error a call of the same tool still counts as its correction."""
 FEWEST_SESSIONS = 2
+FEWEST_TO_TELL = 5
+"""Sessions below which an interval is shown to nobody: it would look like knowledge."""
+Verdict = Literal["better", "worse", "not clear", "too few to tell"]
 
 
 class TurnMeasure(StoredRecord):
@@ -57,6 +60,16 @@ class Change(Record):
     before: Estimate
     after: Estimate
     difference: Estimate
+
+    @property
+    def verdict(self) -> Verdict:
+        """An interval of no width says that the sessions were alike, not that all are."""
+        change = self.difference
+        if change.n < FEWEST_TO_TELL or change.lo == change.hi:
+            return "too few to tell"
+        if change.lo <= 0 <= change.hi:
+            return "not clear"
+        return "better" if (change.lo > 0) == (self.measure != "rewritten") else "worse"
 
 
 class TwoActions(NamedTuple):
@@ -169,6 +182,14 @@ def changes(found: Sequence[TurnMeasure]) -> tuple[list[Change], dict[Measure, s
         else:
             rows.append(_change(measure, paired))
     return rows, missing
+
+
+def conclusion(rows: Iterable[Change]) -> Verdict:
+    """Of all measures together: what some say and none denies."""
+    told = {row.verdict for row in rows}
+    if len(told & {"better", "worse"}) == 1:
+        return "better" if "better" in told else "worse"
+    return "not clear" if told - {"too few to tell"} else "too few to tell"
 
 
 def _change(measure: Measure, paired: Mapping[tuple[str, int], Mapping[str, float]]) -> Change:

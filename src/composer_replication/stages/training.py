@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -21,6 +23,9 @@ from .degenerate import degenerate, refuse_degenerate
 from .ingestion import rollout_tokens
 from .policy import load_own
 from .taught import make_examples
+
+if TYPE_CHECKING:
+    from composer_replication.training.planning.plan import TrainingPlan
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 STORED = ("ingestion", "sites", "hints", "pairs")
@@ -53,7 +58,8 @@ def train(
         room = min(run.config.training.max_tokens, policy.model.config.max_position_embeddings)
         progress.stage("training", "read stored traces")
         examples, sessions, skipped, held_out, sources = make_examples(run, policy, room, folder, progress)
-        _refuse_useless_sessions(run, len(examples), skipped)
+        if useless := nothing_to_learn(run, len(examples), skipped):
+            raise useless
         progress.stage("training", "take steps")
         if is_main():
             sessions.save()
@@ -97,15 +103,34 @@ def check(run: Run, anyway: bool = False, **choices: Any) -> None:
         refuse_degenerate(run)
 
 
-def _refuse_useless_sessions(run: Run, examples: int, skipped: Mapping[str, int]) -> None:
-    """Sessions of which nothing can be learnt, most often because nobody chose a model for them."""
-    if examples or not skipped or not needed(run.config) or rollout_tokens(run):
-        return
-    why, place = ", ".join(f"{reason} {number}" for reason, number in skipped.items()), quoted(run.path)
-    raise UsageError(
-        f"with {run.config.model.name} none of the sites and pairs of {run.path} can be trained on: {why}",
-        f"recompose fork {place} NEW --set model.name=MODEL, or recompose train {place} --dry-run",
+def nothing_to_learn(run: Run, examples: int, skipped: Mapping[str, int]) -> UsageError | None:
+    """Of sessions of which nothing can be learnt, most often because nobody chose a model for them."""
+    if examples or not needed(run.config) or rollout_tokens(run) or (run.config.training.rollouts and not skipped):
+        return None
+    why = ", ".join(f"{reason} {number}" for reason, number in skipped.items())
+    place = quoted(run.path)
+    look = f"recompose show {place}"
+    return UsageError(
+        f"with {run.config.model.name} none of the sites and pairs of {run.path} can be trained on: "
+        f"{why or 'no site has a hint, and there are no pairs'}",
+        f"recompose fork {place} NEW --set model.name=MODEL, or {look}" if skipped else look,
     )
+
+
+def nothing_planned(run: Run, plan: TrainingPlan) -> UsageError | None:
+    """The same before training, as far as the run has come; pairs may still be missing.
+
+    Lengths of a plan are counted message by message. Where they leave nothing, all is rendered as training would.
+    """
+    is_early = not all(run.stage(noun).is_done for noun in needed(run.config)[:3])
+    if is_early or plan.tokens is None or plan.usable():
+        return None
+    from composer_replication.training.models.loading import Policy
+
+    policy = Policy(run.config.model.name, None, plan.tokens)
+    with TemporaryDirectory() as folder:
+        examples, _, skipped, *_ = make_examples(run, policy, plan.room, Path(folder))
+        return nothing_to_learn(run, len(examples), skipped)
 
 
 def trained_on(run: Run) -> list[StageFolder]:

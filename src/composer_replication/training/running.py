@@ -112,7 +112,7 @@ class ProgressCallback(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         if logs and "grad_norm" in logs:
-            what = f"reward {logs['reward']:.2f}" if logs.get("reward") is not None else f"loss {logs['loss']:.3f}"
+            what = f"reward {logs['reward']:.2f}" if logs.get("reward") is not None else f"loss {logs['loss']:.3g}"
             waited = logs.get("rollout/environment_share", 0.0)
             if waited >= SHARE_WORTH_TELLING:
                 what += f", {waited:.0%} of the rollouts' time in the environment"

@@ -106,9 +106,9 @@ class RunLengths:
             if site.trace_id in self._states:
                 text = (text_of or {}).get(site.site_id, "")
                 state = self._states[site.trace_id][site.turn]
-                blocker: Blocker | None = "no_hint" if text_of is not None and not text else None
+                blocker: Blocker | None = "no_hint" if text_of is not None and not text else state.blocker
                 extra = self._counted(text).tokens + self._counter.message_tokens
-                items.append(_longer(state, extra)._replace(blocker=state.blocker or blocker))
+                items.append(_longer(state, extra)._replace(blocker=blocker))
         return items
 
     def pairs(self, pairs: Iterable[PreferencePair]) -> list[Item]:

@@ -67,11 +67,12 @@ class TrainingPlan:
     ) -> None:
         self._run, self._environment, self._rows = run, environment, rows
         folder = run.path / "policy" / "model"
-        self._tokens = find_chat_tokens(run.config.model, folder, environment)
-        self.shape = _find_shape(run.config, folder, self._tokens)
-        self._lengths, self._source = _measure(run, rows, self._tokens, held_out)
-        self._room = slot_room(run.config, environment, self._tokens)
-        self._episodes = episodes_of(run.config, environment, rows, self._tokens)
+        self.tokens = find_chat_tokens(run.config.model, folder, environment)
+        self.shape = _find_shape(run.config, folder, self.tokens)
+        self._lengths, self._source = _measure(run, rows, self.tokens, held_out)
+        self._held_out = held_out
+        self._room = slot_room(run.config, environment, self.tokens)
+        self._episodes = episodes_of(run.config, environment, rows, self.tokens)
 
     def on(self, machine: Machine) -> dict[str, Any]:
         run, config, shape, lengths = self._run, self._run.config, self.shape, self._lengths
@@ -91,6 +92,7 @@ class TrainingPlan:
             "time": self.layout(machine, costs_of("h200" if machine.on_gpu else "cpu")) if shape else None,
             "token_counts": self._source,
             "finished": [noun for noun, stage in STAGE_OF.items() if run.stage(stage).is_done],
+            "funnel": _funnel(run, self._held_out),
             "contexts": [
                 {"max_tokens": length, **{noun: shares(items, length, shape) for noun, items in lengths.items()}}
                 for length in CONTEXT_LENGTHS
@@ -100,6 +102,16 @@ class TrainingPlan:
                 **{noun: shares(items, config.training.max_tokens, shape) for noun, items in lengths.items()},
             },
         }
+
+    @property
+    def room(self) -> int:
+        """Tokens that a row of training may have."""
+        most = self._run.config.training.max_tokens
+        return min(most, self.shape.max_positions) if self.shape else most
+
+    def usable(self) -> int:
+        """Sites and pairs."""
+        return sum(shares(self._lengths[noun], self.room, self.shape)["trainable"] for noun in ("sites", "pairs"))
 
     def rollouts(self) -> dict[str, Any]:
         """What a step works on, whatever the machine."""
@@ -115,7 +127,7 @@ class TrainingPlan:
 
     def _step_on(self, machine: Machine) -> tuple[_Step, Workload]:
         config = self._run.config
-        step = _step(config, self._environment, self._rows, self._lengths, self._tokens, machine)
+        step = _step(config, self._environment, self._rows, self._lengths, self.tokens, machine)
         return step, workload(config, step.longest_rollout, step.longest_stored, machine, self._room)
 
 
@@ -276,6 +288,21 @@ def _measure(
         "sites": lengths.sites(sites, read("hints", Hint)),
         "pairs": lengths.pairs(read("pairs", PreferencePair) or ()),
     }, counter.source
+
+
+def _funnel(run: Run, held_out: Set[str]) -> dict[str, int] | None:
+    """From traces to sites that training may read; how many of these it can use, a context length decides."""
+    if not all(run.stage(noun).is_done for noun in ("ingestion", "sites", "hints")):
+        return None
+    sites = [site for site in run.stage("sites").read(ErrorSite) if site.trace_id not in held_out]
+    hinted = {hint.site_id for hint in run.stage("hints").read(Hint)}
+    return {
+        "traces": run.stage("ingestion").require()["records"],
+        "held_out": len(held_out),
+        "with_sites": len({site.trace_id for site in sites}),
+        "sites": len(sites),
+        "hinted": sum(site.site_id in hinted for site in sites),
+    }
 
 
 def _stored_tokens(lengths: dict[str, list[Item]], config: Config) -> list[int]:
