@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from composer_replication.monitor.penalty import LARGEST_EXPONENT, Regression
+from composer_replication.monitor.logistic import LARGEST_EXPONENT, Regression
 
 MAX_NEWTON_STEPS = 100
 TOLERANCE = 1e-8

@@ -279,6 +279,8 @@ OTHER_VALUES = {
     "importance_clip": 2.0,
     "lighthouse": "http://127.0.0.1:1",
     "sibling_hints": "outcome",
+    "advantage": "accepted",
+    "hint": "feedback",
     "models": {"mine": {"reasoning_effort": "low"}},
 }
 

@@ -187,7 +187,8 @@ def test_before_and_after_are_never_in_memory_together(run, monkeypatch, tmp_pat
     stage = Finished()
     monkeypatch.setattr(evaluation, "load_own", load_alone)
     monkeypatch.setattr(Run, "stage", lambda run, noun: stage)
-    monkeypatch.setattr("composer_replication.evaluation.summary.write_report", lambda run: None)
+    for written in ("summary.write_report", "model_card.write_card"):
+        monkeypatch.setattr(f"composer_replication.evaluation.{written}", lambda run: None)
     evaluation.evaluate(run, Silent())
     assert len(held) == 2
     assert [outcome.phase for outcome in stage.outcomes] == ["before", "before", "after", "after"]

@@ -9,7 +9,8 @@ import pytest
 
 from composer_replication.errors import UsageError
 from composer_replication.monitor.features import NAMES
-from composer_replication.monitor.penalty import FIT_COMMAND, Penalty, Weights
+from composer_replication.monitor.logistic import FIT_COMMAND
+from composer_replication.monitor.penalty import Penalty, Weights
 
 from .monitor_cases import of_experiment
 

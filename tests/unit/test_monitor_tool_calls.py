@@ -122,7 +122,8 @@ def test_patches_say_what_they_do_to_which_file(patch):
 def test_every_format_is_mapped():
     mapped: dict[str, Counter[bool]] = {}
     for path in sample_files():
-        if "base_state" in path.name or "/subagents/" in str(path):
+        if "base_state" in path.name or "/subagents/" in str(path) or path.parent.name == "verifiers":
+            # The samples of verifiers have arithmetic for tools.
             continue
         for trace in read_traces(path, redact=False):
             calls = [

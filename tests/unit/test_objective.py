@@ -6,9 +6,7 @@ config.json, and `[training]` of every recipe and of every arm of every experime
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ import pytest
 from composer_replication.config import Config, load_config, parse_config
 from composer_replication.errors import UsageError
 from composer_replication.objective import OLD_KEYS, OLD_SCHEDULE, GrpoSettings, OwnSettings, SdpoSettings
+from shared.runner.plan import read_plan
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "configs"
@@ -39,12 +38,7 @@ def config_named(name: str) -> Config:
     path, *arm = name.split(" ")
     if not arm:
         return load_config(ROOT / path)
-    file = ROOT / Path(path).parent / "plan.py"
-    spec = importlib.util.spec_from_file_location(str(file), file)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[str(file)] = module
-    spec.loader.exec_module(module)
-    return module.read_plan(ROOT / path).config(*arm, 0)
+    return read_plan(ROOT / path).config(*arm, 0)
 
 
 @pytest.mark.parametrize("name", BEFORE["changed"])

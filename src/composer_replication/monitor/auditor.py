@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from composer_replication.records import JsonObject
 
 from .conduct import Act
-from .penalty import FittedModel, chance
+from .logistic import FittedModel, chance
 
 AUDITOR = Path(__file__).with_name("auditor.json")
 BUCKETS = 512
