@@ -247,6 +247,11 @@ def in_old_words(written: str) -> str:
     return written
 
 
+def need_pairs(channels: Sequence[ChannelSettings]) -> bool:
+    """Whether one learns from what teachers voted for; one of one's own may."""
+    return any(channel.weight for channel in channels if not isinstance(channel, GrpoSettings | SdpoSettings))
+
+
 def repeated(channels: Sequence[ChannelSettings]) -> str | None:
     """A channel that stands there twice."""
     names = [channel.name for channel in channels]

@@ -28,6 +28,7 @@ from pydantic import BaseModel
 from . import __version__
 from .config import Config, hash_of, parse_config
 from .errors import RecomposeError, UsageError, quoted
+from .objective import need_pairs
 from .origin import made_with
 from .records import content_id
 from .store import (
@@ -46,8 +47,8 @@ from .store import (
 )
 
 __all__ = [
-    "NEXT_COMMAND", "RECORDS", "Run", "Shard", "ShardWriter", "StageFolder", "Written", "encoded", "read_records",
-    "write_atomically", "write_lines", "write_records",
+    "IN_ORDER", "NEXT_COMMAND", "RECORDS", "Run", "Shard", "ShardWriter", "StageFolder", "Written", "encoded",
+    "next_stage", "read_records", "write_atomically", "write_lines", "write_records",
 ]  # fmt: skip
 
 NEW_RUN = "recompose ingest PATH --run DIR"
@@ -277,6 +278,13 @@ NEXT_COMMAND = {
     "evaluation": "recompose evaluate RUN",
     "monitor": "recompose monitor RUN",
 }
+IN_ORDER = ("ingestion", "sites", "hints", "replay", "pairs", "training", "evaluation")
+
+
+def next_stage(config: Config, done: Container[str]) -> str | None:
+    """The first that is not done. Teachers are passed over where no channel learns from their votes and none voted."""
+    taught = need_pairs(config.channels) or "replay" in done
+    return next((noun for noun in IN_ORDER if noun not in done and (taught or noun not in ("replay", "pairs"))), None)
 
 
 def _checked(

@@ -54,6 +54,17 @@ def test_the_readme_has_no_command_and_no_setting_that_its_page_lacks():
     assert tomllib.loads(settings("README.md")["mine.toml"]) == tomllib.loads(settings(PAGE)["mine.toml"])
 
 
+def test_the_pages_settings_are_those_that_init_writes(tmp_path):
+    (words,) = [words for words in verbs(PAGE) if words[0] == "init"]
+    assert f"`recompose {' '.join(words)}`" in (ROOT / "README.md").read_text()
+    done(words, tmp_path, "--gpu-gib", "0")
+    written, shown = tomllib.loads((tmp_path / "mine.toml").read_text()), tomllib.loads(settings(PAGE)["mine.toml"])
+    assert written["channels"] == shown["channels"]
+    for key in ("rollouts", "max_turn_tokens"):
+        assert written["training"][key] == shown["training"][key]
+    assert written["model"]["name"] == "smollm2" and '`model.name = "smollm2"`' in (ROOT / PAGE).read_text()
+
+
 def test_there_is_something_to_look_at(folder):
     run = Run.open(folder / "runs/mine")
     assert len(run.stage("hints").read(Hint)) >= 8

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "store": (),
     "parallel": ("errors",),
     "origin": (),
-    "runs": ("records", "errors", "config", "store", "origin"),
+    "runs": ("records", "errors", "objective", "config", "store", "origin"),
     "windows": ("records",),
     "redaction": FOUNDATION,
     "ingestion": (*FOUNDATION, "redaction"),

@@ -13,6 +13,7 @@ from composer_replication.settings import with_changes
 from composer_replication.stages import readiness
 from composer_replication.training.planning.missing import missing, refuse_missing
 from tests.command_line import recompose
+from tests.e2e.sentences import random_model
 
 SECRET = "sk-or-v1-0123456789abcdef"
 
@@ -60,6 +61,25 @@ def test_what_the_settings_need_is_a_problem_where_it_is_missing(tmp_path, monke
     assert found["OPENROUTER_API_KEY"]["status"] == "problem"
     assert "there is no model folder" in found["settings"]["told"]
     assert recompose("doctor", tmp_path / "none.toml").returncode == 2
+
+
+@pytest.mark.parametrize(("name", "told"), [("some/hub-id", "cannot be reached"), ("a b", "does not give it (HFVal")])
+def test_a_model_that_no_hub_gives_is_told_in_one_line(tmp_path, monkeypatch, name, told):
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    (tmp_path / "my.toml").write_text(f'model.name = "{name}"\n')
+    code, found, _ = looked_at(tmp_path / "my.toml")
+    assert (code, found["settings"]["status"]) == (1, "problem")
+    assert f"{name} is not on this machine, and the hub {told}" in found["settings"]["told"]
+    assert "a folder" in found["settings"]["next"] and "recompose model fetch NAME" in found["settings"]["next"]
+    assert "--gguf FILE" in found["settings"]["next"]
+
+
+def test_the_template_of_a_model_in_a_folder_is_looked_at(tmp_path):
+    (tmp_path / "my.toml").write_text(f'model.name = "{random_model(tmp_path / "model")}"\n')
+    code, found, _ = looked_at(tmp_path / "my.toml")
+    assert code == 0 and "a hint goes to the" in found["template"]["told"]
 
 
 def with_settings(*changes: str) -> Config:

@@ -8,6 +8,7 @@ import pytest
 
 from composer_replication.records import content_id
 from tests.command_line import recompose
+from tests.pages import ROOT
 from tests.viewed_run import HOSTILE, add_trace, long_trace, viewed_run
 
 
@@ -105,3 +106,20 @@ def test_verbs_end_with_three_examples_and_the_next_command(run, verb, then):
     assert 1 <= len(examples) <= 3
     assert lines[-2] == f"look: recompose show {run.path} {examples[0][1]}"
     assert shown(run, examples[0][1])
+
+
+def test_each_look_works_at_once_and_next_follows_the_channels(tmp_path):
+    """Your own sessions, without teachers: nobody is asked what no channel learns from."""
+    run, new, sessions = tmp_path / "run", tmp_path / "new", ROOT / "tests/samples/claude_code_mini"
+    channels = tmp_path / "my.toml"
+    channels.write_text('training.rollouts = false\nchannels = [{ name = "sdpo", weight = 1.0 }]\n')
+    assert recompose("ingest", sessions, "--run", run, "--config", channels).returncode == 0
+    for verb, then in (("sites", "hint"), ("hint", "train")):
+        *_, look, following = recompose(verb, run).stdout.splitlines()
+        assert following == f"next: recompose {then} {run}"
+        ended = recompose(*look.removeprefix("look: recompose ").split())
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert following in recompose("show", run).stdout
+    assert recompose("fork", run, new, "--set", "training.steps=3").stdout.endswith(f"next: recompose train {new}\n")
+    taught = recompose("fork", run, tmp_path / "taught", "--set", "channels.trdpo.weight=0.1")
+    assert taught.stdout.endswith(f"next: recompose replay {tmp_path / 'taught'}\n")

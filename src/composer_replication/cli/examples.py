@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from composer_replication.errors import quoted
 from composer_replication.records import ErrorSite, Hint, PreferencePair, render_action
-from composer_replication.runs import NEXT_COMMAND, Run
+from composer_replication.runs import IN_ORDER, NEXT_COMMAND, Run, next_stage
 from composer_replication.viewer.visible import one_line
 
 EXAMPLES, LOOKED_AT, WIDTH = 3, 300, 90
@@ -20,21 +20,18 @@ class Exemplified(NamedTuple):
     kind: Callable[[Any], str]
     """Examples are of different kinds where there are several."""
     text: Callable[[Any], str]
-    then: str
-    """The stage that comes next."""
 
 
 OF = {
     "sites": Exemplified(
-        ErrorSite, lambda site: site.site_id, lambda site: site.error_kind, lambda site: site.error_message, "hints"
+        ErrorSite, lambda site: site.site_id, lambda site: site.error_kind, lambda site: site.error_message
     ),
-    "hints": Exemplified(Hint, lambda hint: hint.hint_id, lambda hint: hint.layer, lambda hint: hint.text, "replay"),
+    "hints": Exemplified(Hint, lambda hint: hint.hint_id, lambda hint: hint.layer, lambda hint: hint.text),
     "pairs": Exemplified(
         PreferencePair,
         lambda pair: pair.pair_id,
         lambda pair: pair.kind or pair.agreement.tier,
         lambda pair: f"{render_action(pair.chosen)} over {render_action(pair.rejected)}",
-        "training",
     ),
 }
 
@@ -52,4 +49,5 @@ def examples(run: Run, noun: str) -> Iterator[str]:
         yield f"  e.g. {of.id(record)}  {of.kind(record)}: {one_line(of.text(record), WIDTH)}"
     if chosen:
         yield f"look: recompose show {quoted(run.path)} {of.id(chosen[0])}"
-    yield f"next: {NEXT_COMMAND[of.then].replace('RUN', quoted(run.path))}"
+    if then := next_stage(run.config, IN_ORDER[: IN_ORDER.index(noun) + 1]):
+        yield f"next: {NEXT_COMMAND[then].replace('RUN', quoted(run.path))}"

@@ -1,6 +1,7 @@
 """What `recompose doctor` looks at: libraries, GPU, keys, and what the settings of a run need.
 
-Keys are never read further than whether they are there. Nothing is asked, downloaded or written.
+Keys are never read further than whether they are there. Nothing is downloaded or written, and nobody is asked but
+the hub, whether it gives a model that is not here.
 """
 
 from __future__ import annotations
@@ -100,13 +101,21 @@ def keys(config: Config | None) -> Iterator[Readiness]:
 
 
 def _settings(config: Config, has_model: bool) -> Iterator[Readiness]:
+    from composer_replication.training.models.presence import is_on_hub_alone
     from composer_replication.training.planning.missing import missing
 
-    found = list(missing(config, has_model))
+    found, told = list(missing(config, has_model)), f"{config.model.name} and what else the settings name is here"
+    can_load = find_spec("transformers") is not None
+    if not found and not has_model and can_load:
+        try:
+            if is_on_hub_alone(config.model.name):
+                told = f"training will download {config.model.name} from the hub; what else the settings name is here"
+        except UsageError as error:
+            found.append(error)
     yield from (_refused("settings", error) for error in found)
     if not found:
-        yield Readiness("settings", "ok", f"{config.model.name} and what else the settings name is here")
-    if not found and find_spec("transformers"):
+        yield Readiness("settings", "ok", told)
+    if not found and can_load:
         yield _template(config)
 
 
@@ -117,7 +126,7 @@ def _template(config: Config) -> Readiness:
 
     try:
         with open_environment(config) as environment:
-            tokens = find_chat_tokens(config.model, Path(), environment) if config.model.name != "tiny" else None
+            tokens = find_chat_tokens(config.model, None, environment) if config.model.name != "tiny" else None
     except UsageError as error:
         return _refused("template", error)
     if config.model.name == "tiny":

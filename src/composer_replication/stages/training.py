@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from composer_replication.config import Config
 from composer_replication.environments.opening import open_environment
 from composer_replication.errors import UsageError, quoted
-from composer_replication.objective import GrpoSettings, OwnSettings, SdpoSettings
+from composer_replication.objective import OwnSettings, SdpoSettings, need_pairs
 from composer_replication.progress import Progress
 from composer_replication.runs import Run, StageFolder, write_atomically
 from composer_replication.training.planning.missing import refuse_missing
@@ -152,7 +152,7 @@ def check_own_channels(config: Config) -> None:
 
 def needed(config: Config) -> tuple[str, ...]:
     sdpo, has_rollouts = config.channel(SdpoSettings), config.training.rollouts
-    if any(channel.weight for channel in config.channels if not isinstance(channel, GrpoSettings | SdpoSettings)):
+    if need_pairs(config.channels):
         return STORED
     if sdpo.weight and (sdpo.source == "stored" or not has_rollouts):
         return STORED[:-1]

@@ -20,6 +20,8 @@ def without_vote(
     view: RunView, trace_id: str, turn: int, replies: Sequence[JsonObject], tier: str | None = None
 ) -> dict[str, str]:
     """By the reply's key; `replies` as they are stored, `tier` the one of their agreement where there is one."""
+    if not replies:
+        return {}
     from composer_replication.pairs.vote import Chamber
 
     trace, settings = view.get("trace", trace_id).body, view.run.config.pairs

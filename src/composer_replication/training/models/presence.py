@@ -32,6 +32,32 @@ def refuse_missing_model(name: str) -> None:
         )
 
 
+def is_on_hub_alone(name: str) -> bool:
+    """Whether it is to be downloaded; refused where the hub does not give it. Asks the hub, and downloads nothing."""
+    if name == "tiny" or Path(place_of(name)).is_dir() or _is_cached(name):
+        return False
+    from huggingface_hub import HfApi
+
+    # Of whichever library the installed hub client asks with.
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        HTTPError,  # pyright: ignore[reportPrivateImportUsage]
+    )
+
+    remedy = (
+        "give a folder as model.name, or recompose model fetch NAME: smollm2, qwen2.5-coder-1.5b, "
+        "or a name of your choice with --gguf FILE"
+    )
+    try:
+        HfApi().model_info(name, timeout=10)
+    except (HTTPError, OSError, HFValidationError) as error:
+        answered = isinstance(error, HfHubHTTPError | HFValidationError)
+        why = f"does not give it ({type(error).__name__})" if answered else "cannot be reached"
+        raise UsageError(f"the model {name} is not on this machine, and the hub {why}", remedy) from error
+    return True
+
+
 def _is_cached(hub_id: str) -> bool:
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from composer_replication.config import ModelConfig
@@ -200,14 +201,14 @@ def _has_json_calls(message: Message) -> bool:
     return True
 
 
-def find_chat_tokens(model: ModelConfig, policy_folder: Any, environment: Environment) -> ChatTokens | None:
+def find_chat_tokens(model: ModelConfig, policy_folder: Path | None, environment: Environment) -> ChatTokens | None:
     """The tokenizer of the run's policy, if it lies here. Nothing is downloaded."""
     from transformers import AutoTokenizer
 
     from ..models.embedded import place_of
     from ..models.loading import tiny_tokenizer
 
-    if policy_folder.is_dir():
+    if policy_folder and policy_folder.is_dir():
         tokenizer: Any = AutoTokenizer.from_pretrained(policy_folder)
     elif model.name == "tiny":
         tokenizer = tiny_tokenizer(environment)
