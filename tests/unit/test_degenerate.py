@@ -10,7 +10,7 @@ import pytest
 
 from composer_replication.cli.pair import pair
 from composer_replication.cli.train import train
-from composer_replication.config import Config, TrainingConfig, WarmupConfig
+from composer_replication.config import Config, ModelConfig, TrainingConfig, WarmupConfig
 from composer_replication.errors import RecomposeError
 from composer_replication.objective import GrpoSettings, SdpoSettings, TrdpoSettings
 from composer_replication.pairs.degenerate import FEWEST, degenerate_pairs, most_common
@@ -31,6 +31,7 @@ from composer_replication.sites import find_sites
 from composer_replication.stages.degenerate import degenerate, refuse_degenerate
 from composer_replication.stages.ingestion import ROLLOUT_TOKENS
 from composer_replication.training.stored.records import TokenizedTrace
+from tests.e2e.sentences import random_model
 
 from .test_export import call
 from .test_replay import failed_trace
@@ -96,7 +97,9 @@ def test_teachers_that_always_say_the_same_are_named_by_pair_and_stop_training(t
 
 
 def test_the_dry_run_foretells_the_stop_and_anyway_goes_on_and_is_kept(tmp_path, capsys):
-    run = run_of(tmp_path / "run", lambda n: "git status")
+    reads_everything = ModelConfig(name=str(random_model(tmp_path / "model")))
+    config = CONFIG.model_copy(update={"model": reads_everything, "warmup": WarmupConfig(steps=0)})
+    run = run_of(tmp_path / "run", lambda n: "git status", config)
     pair(run.path, json=True)
     capsys.readouterr()
     train(run.path, dry_run=True)
