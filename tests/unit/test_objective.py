@@ -7,6 +7,7 @@ config.json, and `[training]` of every recipe and of every arm of every experime
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,9 @@ def config_named(name: str) -> Config:
     path, *arm = name.split(" ")
     if not arm:
         return load_config(ROOT / path)
-    return read_plan(ROOT / path).config(*arm, 0)
+    own = ROOT / Path(path).parent / "plan.py"
+    read = runpy.run_path(str(own))["read_plan"] if own.is_file() else read_plan
+    return read(ROOT / path).config(*arm, 0)
 
 
 @pytest.mark.parametrize("name", BEFORE["changed"])
