@@ -44,13 +44,14 @@ def trainer_of(kind, policy, folder, steps=1, learning_rate=1e-2, config=None, *
         output_dir=str(folder), seed=CONFIG.seed, beta=0.0, use_cpu=True, bf16=False, gradient_checkpointing=False,
         logging_steps=1, save_strategy="no", report_to=[], disable_tqdm=True, **args,
     )  # fmt: skip
+    played = CONFIG.training.model_copy(update={"temperature": args.temperature})
     trainer = kind(
         model=policy.model,
         processing_class=policy.tokenizer,
         args=args,
         reward_funcs=spread,
         train_dataset=prompts_of(tasks),
-        rollout_func=EnvironmentRollouts(policy, open_toolbox(CONFIG), tasks, CONFIG.training, seed=CONFIG.seed),
+        rollout_func=EnvironmentRollouts(policy, open_toolbox(CONFIG), tasks, played, seed=CONFIG.seed),
         **options,
     )
     trainer.remove_callback(PrinterCallback)
