@@ -97,6 +97,7 @@ def test_a_small_model_goes_the_way_of_the_page(folder):
     assert "alarms         0" in said["runs/rolled"], rewards
     report = (run.path / "report.html").read_text()
     assert "Measured in the environment code" in report
+    assert "Alarm in step 2 of training: no rollout of the first 2 steps got any reward" in report
     logged = [json.loads(line) for line in (run.path / "training" / "metrics.jsonl").read_text().splitlines()]
     assert 0 < logged[0]["rollout/environment_share"] <= 1
     assert "monitor/canary_hit_rate" in logged[0]
