@@ -47,8 +47,8 @@ from .store import (
 )
 
 __all__ = [
-    "IN_ORDER", "NEXT_COMMAND", "RECORDS", "STORED", "Run", "Shard", "ShardWriter", "StageFolder", "Written", "encoded",
-    "needed", "read_records", "write_atomically", "write_lines", "write_records",
+    "IN_ORDER", "NEW_RUN", "NEXT_COMMAND", "RECORDS", "STORED", "Run", "Shard", "ShardWriter", "StageFolder", "Written",
+    "encoded", "needed", "read_records", "write_atomically", "write_lines", "write_records",
 ]  # fmt: skip
 
 NEW_RUN = "recompose ingest PATH --run DIR"

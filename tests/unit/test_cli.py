@@ -334,7 +334,7 @@ def test_nothing_to_ingest(tmp_path):
     [
         (("--model", "tiny"), "no words for code"),
         ((), "smollm2 is not in the cache; next: recompose model fetch smollm2"),
-        (("--model", "./nowhere"), "there is no model folder ./nowhere; next: recompose model fetch smollm2"),
+        (("--model", "./nowhere"), "there is no model folder ./nowhere; next: give a folder as model.name"),
     ],
 )
 def test_a_model_that_cannot_answer_code_is_told_before_tasks_are_made(tmp_path, monkeypatch, model, told):

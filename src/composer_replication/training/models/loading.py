@@ -17,7 +17,7 @@ from composer_replication.records import canonical_json
 from .. import processes
 from .chat_template import TemplateRefusal
 from .embedded import place_of
-from .presence import refuse_missing_model
+from .presence import REMEDY, refuse_missing_model
 from .tokens import ChatTokens
 
 TemplateSettings = Mapping[str, Any]
@@ -101,7 +101,7 @@ def load_saved_policy(
         raise
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise UsageError(f"cannot load model {where}: {reason}", "check the folder or the hub id") from error
+        raise UsageError(f"cannot load model {where}: {reason}", REMEDY) from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return Policy(name, _place(model), tokens)

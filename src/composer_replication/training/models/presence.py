@@ -10,6 +10,10 @@ from composer_replication.errors import UsageError
 from .embedded import EMBEDDED, folder_of, place_of
 
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+REMEDY = (
+    "give a folder as model.name, or recompose model fetch NAME: smollm2, qwen2.5-coder-1.5b, or a name of your choice "
+    "with --gguf FILE; for a run that has begun, recompose fork RUN NEW --set model.name=NAME"
+)
 
 
 def refuse_missing_model(name: str) -> None:
@@ -22,7 +26,7 @@ def refuse_missing_model(name: str) -> None:
         if not (place / "config.json").exists():
             raise UsageError(f"{place} is a folder without a model", "give a folder with config.json and safetensors")
     elif name.startswith(("/", ".", "~")):
-        raise UsageError(f"there is no model folder {name}", "recompose model fetch smollm2, or give another folder")
+        raise UsageError(f"there is no model folder {name}", REMEDY)
     elif (variable := next((one for one in OFFLINE if os.environ.get(one, "0") not in ("", "0")), None)) and not (
         _is_cached(name)
     ):
@@ -45,16 +49,12 @@ def is_on_hub_alone(name: str) -> bool:
         HTTPError,  # pyright: ignore[reportPrivateImportUsage]
     )
 
-    remedy = (
-        "give a folder as model.name, or recompose model fetch NAME: smollm2, qwen2.5-coder-1.5b, "
-        "or a name of your choice with --gguf FILE"
-    )
     try:
         HfApi().model_info(name, timeout=10)
     except (HTTPError, OSError, HFValidationError) as error:
         answered = isinstance(error, HfHubHTTPError | HFValidationError)
         why = f"does not give it ({type(error).__name__})" if answered else "cannot be reached"
-        raise UsageError(f"the model {name} is not on this machine, and the hub {why}", remedy) from error
+        raise UsageError(f"the model {name} is not on this machine, and the hub {why}", REMEDY) from error
     return True
 
 
