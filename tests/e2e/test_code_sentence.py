@@ -68,7 +68,9 @@ def test_a_small_model_goes_the_way_of_the_page(folder):
     values = tomllib.loads(settings(PAGE)["code.toml"])
     random_model(folder / values["model"]["name"])
     write_toml(folder / "code.toml", merged(values, LESS))
-    said = {words[-1]: done(words, folder).stdout for words in verbs(PAGE) if words[:2] != ["env", "make"]}
+    ended = {words[-1]: done(words, folder) for words in verbs(PAGE) if words[:2] != ["env", "make"]}
+    assert "tasks: 2 in train, 1 in heldout" in ended["code.toml"].stderr
+    said = {words: each.stdout for words, each in ended.items()}
     assert "Measured in code:" in said["runs/code"]
     run = Run.open(folder / "runs/code")
     outcomes = run.stage("evaluation").read(TaskOutcome)
