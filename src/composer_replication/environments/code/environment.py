@@ -12,7 +12,6 @@ ones is on neither side, so that no symbol is ever on both.
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,7 +62,6 @@ class CodeEnvironment(Environment):
     def __init__(self, folders: Sequence[TaskFolder], settings: EnvironmentConfig, wall_s: float = WALL_S) -> None:
         """`wall_s` is of one episode in its sandbox."""
         self.settings, self._wall_s = settings, wall_s
-        self.left_out = defaultdict[str, list[str]](list)
         self.limits = EpisodeLimits(
             turns=settings.tries if settings.answer == "definition" else settings.max_steps,
             observation_tokens=ANSWER_TOKENS[settings.answer],
@@ -172,23 +170,22 @@ class CodeEnvironment(Environment):
         else:
             split = by_symbol(known, chosen.heldout_share)
         if self._harness and (leak := self._harness.leak(folder)):
-            self.left_out[f"the harness's runtime tells the solution: {leak}"].append(folder.folder.name)
-            return
+            return self._leave_out(f"the harness's runtime tells the solution: {leak}", folder)
         try:
             messages = self._opening(folder)
         except CannotBeAnswered as reason:
-            self.left_out[str(reason)].append(folder.folder.name)
-            return
+            return self._leave_out(str(reason), folder)
         asked = AskedTask(folder, tuple(messages), labels_of(known))
         key = _prompt_key(messages)
         if key in self._by_prompt:
-            self.left_out["same prompt as another task"].append(folder.folder.name)
-            return
+            return self._leave_out("same prompt as another task", folder)
         self._by_prompt[key] = self._tasks[asked.task_id] = asked
         if split is None:
-            self.left_out["symbols of both splits"].append(folder.folder.name)
-        else:
-            self._splits[split].append(asked)
+            return self._leave_out("symbols of both splits", folder)
+        self._splits[split].append(asked)
+
+    def _leave_out(self, reason: str, task: TaskFolder) -> None:
+        self.left_out = {**self.left_out, reason: [*self.left_out.get(reason, ()), task.folder.name]}
 
     def _opening(self, folder: TaskFolder) -> list[Message]:
         if self.settings.answer == "definition":
