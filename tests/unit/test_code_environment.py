@@ -21,6 +21,7 @@ from composer_replication.environments.code.grading.grader import GradingProcess
 from composer_replication.environments.code.tasks.task import Grade, Symbol
 from composer_replication.environments.opening import open_environment
 from composer_replication.errors import UsageError
+from composer_replication.hints.write import write_hints
 from composer_replication.sites import find_sites
 from tests.command_line import recompose
 from tests.e2e.sentences import random_model
@@ -264,6 +265,10 @@ def test_tries_are_counted_and_the_last_block_that_fitted_is_graded(environment,
     episode.close()
     assert episode.finished and episode.reward == 0.0 and "the work is handed in as it is" in answer.observation
     assert "sorted(spans)" not in episode.evidence.written[SPANS]
+    trace = episode.trace("policy", 0)
+    hints, dropped = write_hints({trace.trace_id: trace}, find_sites(trace), 96)
+    assert not dropped and [hint.text.count("one code block") for hint in hints] == [0, 1, 1]
+    assert not any("JSON" in hint.text for hint in hints)
 
 
 def test_without_a_visible_test_the_first_block_decides(tmp_path, no_grading):
