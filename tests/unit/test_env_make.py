@@ -45,12 +45,14 @@ def test_a_second_call_goes_on_where_the_first_stopped(made):
     lines = verdicts.splitlines(keepends=True)
     assert len(lines) == 3
     (folder / "verdicts.jsonl").write_text("".join(lines[:2]) + lines[2][:20])
+    shutil.copytree(next((folder / "tasks").iterdir()), folder / "tasks" / ".staging-1")
+    assert len(read_tasks(folder)) == 1, "what was being proved is no task"
     again = json.loads(make(source, folder).stdout)
     assert {key: again[key] for key in ("tried", "valid", "rejected")} == {
         key: result[key] for key in ("tried", "valid", "rejected")
     }
     keys = [json.loads(line)["key"] for line in (folder / "verdicts.jsonl").read_text().splitlines()]
-    assert len(keys) == len(set(keys)) == 3
+    assert len(keys) == len(set(keys)) == 3 and len(list((folder / "tasks").iterdir())) == 1
 
 
 def test_a_folder_can_be_enlarged_and_nothing_is_made_twice(made, tmp_path):
@@ -94,12 +96,6 @@ def test_another_repository_and_another_state_of_it_are_refused(made, tmp_path):
         assert refused.returncode == 2 and told in refused.stderr and "takes several" in refused.stderr
     assert "another distributions" in make(source, folder, "--with", "rich").stderr
     assert ((folder / "verdicts.jsonl").read_text(), (folder / "manifest.json").read_text()) == before
-
-
-def test_a_task_that_was_being_proved_is_no_task(made, tmp_path):
-    folder = shutil.copytree(made[1], tmp_path / "tasks")
-    shutil.copytree(next((folder / "tasks").iterdir()), folder / "tasks" / ".staging-0123456789abcdef")
-    assert len(read_tasks(folder)) == 1
 
 
 def test_verify(made):

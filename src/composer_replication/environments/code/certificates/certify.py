@@ -10,6 +10,7 @@ Reasons of rejection: `thin_statement`, `lazy_solution`, `gold_differs`, `too_fe
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections import Counter
@@ -93,7 +94,8 @@ def certify(candidate: Candidate, bench: Bench, into: Path, level: Level, seed: 
     clock = _Clock(bench)
     if taken_out := filtered(candidate, bench.repository):
         return Verdict(taken_out, clock.used_s(), round(time.monotonic() - clock.wall, 3), clock.used_s(), False)
-    staging = into / f".staging-{content_id(candidate.name, candidate.mode)}"
+    # Of this process: the workers of a call that was killed may still be at theirs.
+    staging = into / f".staging-{os.getpid()}"
     shutil.rmtree(staging, ignore_errors=True)
     early: float | None = None
     try:

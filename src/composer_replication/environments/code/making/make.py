@@ -111,6 +111,8 @@ def make(
             _give_up(into)
             raise
         (into / "tasks").mkdir(exist_ok=True)
+        for left_behind in (into / "tasks").glob(".staging-*"):
+            shutil.rmtree(left_behind, ignore_errors=True)
         earlier, wall_s = list(_verdicts(into).values()), 0.0
         for job, candidates in _rounds(repository, coverage, setup, settings, into, Path(scratch), progress):
             total = settings.proposals.limit * len(settings.generators)
