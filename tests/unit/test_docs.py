@@ -109,6 +109,7 @@ def test_a_page_is_short_and_its_lines_are_too(document):
     assert document.read_text().count("\n") < 250
     text = [line for line in prose(document).splitlines() if not line.startswith(("|", "    "))]
     assert [line for line in text if len(line) > 120] == []
+    assert [line for line in text if re.search(r"\S #+ \w", line)] == [], "a heading within a line"
 
 
 @of(DOCUMENTS)
