@@ -53,7 +53,7 @@ def init(
     memory_gib = gpu_gib if gpu_gib is not None else float(_ask("GiB of the GPU, 0 for a CPU", f"{_gpu_gib():g}"))
     if not 0 <= memory_gib <= 1e6:
         raise UsageError(f"{memory_gib:g} GiB is no memory of a GPU", "recompose init --gpu-gib 24")
-    machine = Device(memory_gib or (os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB), memory_gib > 0)
+    machine = Device(memory_gib or _ram_gib(), memory_gib > 0)
     name = model or _ask("Model", proposed_model(goal, machine))
     shape = None
     if name != "tiny" and find_spec("transformers"):
@@ -79,11 +79,15 @@ def init(
 
 def _ask(question: str, proposed: str, choices: tuple[str, ...] | None = None) -> str:
     """The proposal, where nobody can be asked."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not _on_a_terminal():
         return proposed
     from rich.prompt import Prompt
 
     return Prompt.ask(question, default=proposed, choices=list(choices) if choices else None)
+
+
+def _on_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _gpu_gib() -> float:
@@ -94,3 +98,7 @@ def _gpu_gib() -> float:
     query = [tool, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     told = subprocess.run(query, capture_output=True, text=True, check=False).stdout  # noqa: S603
     return min((float(line) / 1024 for line in told.splitlines() if line.strip().isdigit()), default=0.0)
+
+
+def _ram_gib() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
