@@ -72,6 +72,7 @@ class GradientRatioCap:
         return {"policy_norms": list(self._policy_norms)}
 
     def load(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
         self._policy_norms = deque(state["policy_norms"], self._policy_norms.maxlen)
 
 
