@@ -52,6 +52,7 @@ ARGUMENTS = {
     "max_tokens": "The longest hint, in words and punctuation marks.",
     "max_turn_tokens": "The most that the policy writes in one turn.",
     "message: str": "What happened.",
+    "model: Any": "A causal language model of `transformers`.",
     "next_command": "The one command that helps.",
     "rank": "Number of this process, where there are several.",
     "record_type": "The class that lines are read as.",
@@ -60,10 +61,12 @@ ARGUMENTS = {
     "seed": "Seed of the random generators.",
     "sibling": "Asked first: another attempt at the same task that succeeded.",
     "source_model": "Name of the model that wrote the turns.",
+    "state: dict[str, Any]": "What `state()` returned.",
     "temperature": "Logits are divided by it.",
     "token_clip": "Tokens whose divergence is above this are scaled down to it. None: as they are.",
     "tools": "Listed tools, as OpenAI lists them.",
     "top_k": "Compare the union of both top-k sets and one bucket for the rest. None: the whole vocabulary.",
+    "turn_ids": "Ids of one turn.",
     "turn: int": "Number of the turn, from 0.",
 }
 MOST_SHOWN = 60  # characters of a default
@@ -138,12 +141,13 @@ def tell_default(app, what, name, obj, options, lines):
 
 def explain_arguments(app, what, name, obj, options, lines):
     """Those under `Args:`, and those that the docstring does not name, from `ARGUMENTS`."""
-    if what not in ("function", "method", "class") or has_fields(obj):
+    function = obj.__init__ if inspect.isclass(obj) else obj
+    if not inspect.isroutine(function) or not hasattr(function, "__code__") or has_fields(obj):
         return
     start = lines.index("Args:") if "Args:" in lines else len(lines)
     told = {
         name: ARGUMENTS.get(f"{name}: {argument.annotation}") or ARGUMENTS.get(name)
-        for name, argument in inspect.signature(obj).parameters.items()
+        for name, argument in inspect.signature(function).parameters.items()
         if f"`{name}`" not in "\n".join(lines[:start])
     }
     told |= re.findall(r"^    \*?(\w+): ((?:.|\n     +)*)", "\n".join(lines[start:]), re.MULTILINE)

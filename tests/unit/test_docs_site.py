@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import re
@@ -16,6 +17,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = "\n".join(page.read_text() for page in sorted((ROOT / "docs").glob("reference*.md")))
+PLAIN = {"byte_offset", "content", "folder", "name", "path", "reason", "task_id", "text", "value"}
+"""Arguments whose names say it."""
 MODULES = dict(re.findall(r"^\.\. automodule:: (\S+)\n((?: +.*\n)*)", REFERENCE, re.MULTILINE))
 
 
@@ -83,7 +86,8 @@ def public(module):
     shown = listed(module, "members") or getattr(loaded, "__all__", [name for name in own if not name.startswith("_")])
     for name in shown:
         named = getattr(loaded, name)
-        if name not in listed(module, "exclude-members") and (inspect.isclass(named) or inspect.isfunction(named)):
+        is_own = getattr(named, "__name__", "") == name and name not in listed(module, "exclude-members")
+        if is_own and (inspect.isclass(named) or inspect.isfunction(named)):
             yield f"{module}.{name}", named
 
 
@@ -113,7 +117,9 @@ def functions(name, named):
     if not inspect.isclass(named):
         return {name: inspect.unwrap(named)}
     inside = {part: inspect.unwrap(getattr(value, "__func__", value)) for part, value in vars(named).items()}
-    own = {part: value for part, value in inside.items() if getattr(value, "__qualname__", "").endswith(f".{part}")}
+    own = {part: value for part, value in inside.items() if getattr(value, "__module__", "") == named.__module__}
+    if dataclasses.is_dataclass(named):
+        own.pop("__init__", None)
     return {name if part == "__init__" else f"{name}.{part}": value for part, value in own.items()}
 
 
@@ -124,7 +130,7 @@ def test_the_reference_explains_every_method_and_every_argument(reference, modul
         for name, function in functions(public_name, named).items():
             if name in reference and inspect.isfunction(function):
                 arguments = inspect.signature(function).parameters.values()
-                told = [one for one in arguments if one.name not in ("self", "cls", "kwargs")]
+                told = [one for one in arguments if one.name not in {"self", "cls", "kwargs", *PLAIN}]
                 silent += [name] if not reference[name].strip() else []
                 silent += [f"{name}: {one}" for one in told if not is_explained(one, reference[name])]
     assert not silent

@@ -40,6 +40,7 @@ class HintSet(NamedTuple):
     """Sites without a hint, by reason."""
 
     def counts(self) -> JsonObject:
+        """For the manifest of the stage."""
         return {
             "hints": len(self.hints),
             "layers": dict(Counter(hint.layer for hint in self.hints)),

@@ -77,7 +77,7 @@ class GradientRatioCap:
 
 
 def gradient_norm(grads: Iterable[Tensor | None]) -> float:
-    """Euclidean norm over all tensors as one vector."""
+    """Euclidean norm of `grads` as one vector; None counts as zeros."""
     present = [grad for grad in grads if grad is not None]
     norms = [torch.linalg.vector_norm(grad, dtype=torch.promote_types(grad.dtype, torch.float32)) for grad in present]
     return torch.linalg.vector_norm(torch.stack(norms)).item() if norms else 0.0

@@ -64,7 +64,9 @@ def preference_loss(
     length_normalised: bool | Literal["auto"] = False,
     sft_only: bool = False,
 ) -> PreferenceLoss:
-    """The loss of the module's head, as a mean over pairs; the sum over micro-batches is `loss · B`.
+    """DPO with label smoothing, and the likelihood of the chosen action beside it, as a mean over pairs.
+
+    To add up micro-batches, sum `loss · B`.
 
     Args:
         chosen_B: Summed log-probability of each chosen action under the policy.

@@ -66,6 +66,7 @@ class Redactor:
         self._plain: set[bytes] = set()
 
     def text(self, value: str) -> str:
+        """Plain text without its secrets."""
         data = value.encode("utf-8", "surrogatepass")
         if len(data) <= MAX_PLAIN_BYTES and data in self._plain:
             return value

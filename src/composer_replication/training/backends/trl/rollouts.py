@@ -135,7 +135,7 @@ class EnvironmentRollouts:
         return episode_reward
 
     def error_penalty(self, penalty: list[float], **columns: Any) -> list[float]:
-        """What `error_turn_penalty` takes for each failed turn."""
+        """The column `penalty`: what `error_turn_penalty` takes for the failed turns of each rollout."""
         return penalty
 
     def environment_charge(
