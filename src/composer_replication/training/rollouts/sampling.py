@@ -15,6 +15,8 @@ from ..models.tokens import ChatTokens
 
 
 class SampledTurn(NamedTuple):
+    """What a sampler wrote."""
+
     ids: list[int]
     logprobs: list[float]
     version: int = 0
