@@ -33,7 +33,7 @@ curriculum = true
 
 
 PAGE = "docs/your-repository.md"
-LESS_MADE = ["--mode", "stub", "--grain", "symbol", "--limit", "4"]
+LESS_MADE = ["--limit", "4"]
 LESS = {
     "environment": {"tries": 1, "heldout_share": 0.4, "completion_tokens": 2048, "curriculum": True},
     "training": {"steps": 2, "prompts_per_step": 1, "group_size": 2, "max_turn_tokens": 16},
@@ -86,7 +86,9 @@ def test_a_small_model_goes_the_way_of_the_page(folder):
     random_model(folder / values["model"]["name"])
     write_toml(folder / "code.toml", merged(values, LESS))
     typed = [words for words in verbs(PAGE) if words[0] != "init" and words[:2] != ["env", "make"]]
-    said = {words[-1]: done(words, folder).stdout for words in typed}
+    ended = {words[-1]: done(words, folder) for words in typed}
+    assert "tasks: 2 in train, 1 in heldout" in ended["code.toml"].stderr
+    said = {words: each.stdout for words, each in ended.items()}
     assert "Measured in code:" in said["runs/code"]
     run = Run.open(folder / "runs/code")
     outcomes = run.stage("evaluation").read(TaskOutcome)

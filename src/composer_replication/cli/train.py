@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from composer_replication.environments.opening import open_environment
+from composer_replication.environments.opening import open_environment, tell_tasks
 from composer_replication.errors import RecomposeError, UsageError, quoted
 from composer_replication.pipeline import ensure_policy, refuse_stale, run_stage
 from composer_replication.progress import Silent
@@ -158,12 +158,15 @@ def _plan(run: Run, processes: int, is_sharded: bool, replicas: int, on_gpu: boo
     refuse_uneven_replicas(processes, is_sharded, replicas)
     machine = Machine(processes, is_sharded, on_gpu or torch.cuda.is_available(), replicas)
     with open_environment(run.config) as environment:
+        tasks = tell_tasks(environment, run.config)
         planned = TrainingPlan(run, environment, rollout_tokens(run), held_out_of(run))
         plan = planned.on(machine)
     habits, useless = degenerate(run), nothing_planned(run, planned)
     if as_json:
-        print(json_module.dumps({**plan, "degenerate": [habit.model_dump() for habit in habits]}))
+        print(json_module.dumps({**plan, "tasks": tasks, "degenerate": [habit.model_dump() for habit in habits]}))
     else:
+        if tasks:
+            print(f"Tasks: {tasks}")
         if useless:
             print(f"Nothing can be trained on: {useless}")
         show_plan(plan, [habit.sentence for habit in habits])

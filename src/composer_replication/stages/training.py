@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel
 
 from composer_replication.config import Config
-from composer_replication.environments.opening import open_environment
+from composer_replication.environments.opening import open_environment, tell_tasks
 from composer_replication.errors import UsageError, quoted
 from composer_replication.objective import OwnSettings
 from composer_replication.progress import Progress
@@ -64,6 +64,8 @@ def train(
             sessions.save()
             write_atomically(folder / "windows.jsonl", window_lines(examples))
     with open_environment(config) as environment:
+        if told := tell_tasks(environment, config):
+            progress.note(f"tasks: {told}")
         steps = train_policy(policy, config, environment, examples, folder, progress, **options)
     weights = whole_weights(policy.model)
     counts: dict[str, Any] = {
@@ -100,6 +102,15 @@ def check(run: Run, anyway: bool = False, **choices: Any) -> None:
     trained_on(run)
     if not anyway:
         refuse_degenerate(run)
+    look_at_tasks(run.config)
+
+
+def look_at_tasks(config: Config) -> str | None:
+    """`tell_tasks` where there are folders of tasks: only then is an environment opened for it."""
+    if not config.environment.tasks:
+        return None
+    with open_environment(config) as environment:
+        return tell_tasks(environment, config)
 
 
 def nothing_to_learn(run: Run, examples: int, skipped: Mapping[str, int]) -> UsageError | None:
