@@ -144,6 +144,7 @@ def test_a_run_with_an_environment_alone_is_led_through_training_to_its_measurem
     assert read == "ingest PATH --run DIR"
     trained = recompose(*shlex.split(begin.replace("FILE", "own.toml")))
     measure = ["evaluate runs/own"]
+    assert "nothing to learn from" not in trained.stderr, "no channel reads stored traces"
     assert next_of(trained) == next_of(recompose("show", "runs/own")) == measure
     (again,) = next_of(recompose("fork", "runs/own", "new", "--set", "training.learning_rate=1e-5"))
     assert again == "train new" and next_of(recompose("show", "new")) == [again]

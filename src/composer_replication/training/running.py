@@ -17,6 +17,7 @@ from composer_replication.environments.protocol import TRAIN, Environment, Envir
 from composer_replication.errors import UsageError
 from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.progress import Progress
+from composer_replication.runs import needed
 
 from .lessons.feedback import FeedbackHinter
 from .lessons.online_sites import Hinter, TraceHinter
@@ -60,7 +61,7 @@ def prepared(
         torch.autocast(device, torch.bfloat16, enabled=config.hardware.autocasts(device == "cuda")),
     ):
         stored = with_reference_logprobs(policy, examples, collator, folder / "reference.json")
-    if not stored:
+    if not stored and needed(config):
         progress.note("no stored sites or pairs with token ids: channels on stored traces have nothing to learn from")
     grpo, steps = config.channel(GrpoSettings), config.training.steps
     watchdog = Watchdog(
