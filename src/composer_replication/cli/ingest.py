@@ -83,19 +83,18 @@ def ingest(
     if review:
         _tell_places(started, json)
     else:
-        tell("ingestion", started, json)
         if not json:
-            _tell_what_follows(started)
+            _mention_model(started)
+        tell("ingestion", started, json)
     _mention_quarantine(started.stage("ingestion"), run)
 
 
-def _tell_what_follows(run: Run) -> None:
+def _mention_model(run: Run) -> None:
     """The model is settled from here on, and who forgot to choose one would hear of it when it is to be trained."""
     name, read = run.config.model.name, run.config.ingestion
-    place = quoted(run.path)
     if name == "tiny" and not read.rollouts:
-        print(f"model: tiny, which has few words; another: recompose fork {place} NEW --set model.name=MODEL")
-    print(f"next: recompose sites {place}")
+        change = f"recompose fork {quoted(run.path)} NEW --set model.name=MODEL"
+        print(f"model: tiny, which has few words; another: {change}")
 
 
 def _tell_places(run: Run, as_json: bool) -> None:

@@ -93,22 +93,23 @@ def train(
     if changes and not config:
         changed = " ".join(f"--set {quoted(one)}" for one in changes)
         raise UsageError("the settings of a run stay as they are", f"recompose fork {quoted(run)} NEW {changed}")
-    with begun(run, load_settings(config, changes)) if config else nullcontext():
+    began = begun(run, load_settings(config, changes), dry_run) if config else nullcontext(Run.open(run))
+    with began as opened:
         if diloco:
-            refuse_for_diloco(Run.open(run).config, backend, launched.number())
+            refuse_for_diloco(opened.config, backend, launched.number())
         if lighthouse:
             from composer_replication.training.diloco.meeting import watch
 
-            watch(Run.open(run).config.diloco, str(run))
+            watch(opened.config.diloco, str(run))
         elif dry_run:
             is_sharded, copies = fsdp or launched.is_sharded(), replicas or launched.replicas()
-            _plan(Run.open(run), processes or launched.number(), is_sharded, copies, gpu, json, backend)
+            _plan(opened, processes or launched.number(), is_sharded, copies, gpu, json, backend)
         elif selfcheck:
             if launched.number() > 1:
                 raise UsageError("the selfcheck is for one process", f"recompose train {quoted(run)} --selfcheck")
             if backend != "trl":
                 raise UsageError("the selfcheck is for --backend trl", f"recompose train {quoted(run)} --selfcheck")
-            _check(Run.open(run), json)
+            _check(opened, json)
         elif launched.number() > 1:
             _train_together(run, backend, anyway, json)
         else:

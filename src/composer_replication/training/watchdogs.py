@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from transformers import TrainerCallback
@@ -48,6 +48,10 @@ class Thresholds:
     """Share of rollouts that may hit a canary; None where no rollout is watched."""
     canary_window: int = 10
     """Logged values behind the mean that is held against it: hits are rare, so a median would hide them."""
+    compared_steps: int | None = None
+    """First steps in which some rollout must do better than another of its task; None where no channel compares."""
+    imitates: bool = False
+    """Whether a rollout with the full reward is learnt from whatever the others got."""
     rearm_margin: float = 0.25
     """How far, relative to the threshold, a value must come back before its alarm can be raised again."""
 
@@ -74,11 +78,16 @@ class History:
         for key, value in entry.items():
             if isinstance(value, int | float) and math.isfinite(value):
                 first = self._first.setdefault(key, [])
-                if key not in self._starts:
+                if len(first) < max(self._limits.start_window, self._limits.compared_steps or 0):
                     first.append(value)
                     if len(first) == self._limits.start_window:
                         self._starts[key] = median(first)
                 self._last.setdefault(key, deque(maxlen=kept)).append(value)
+
+    def first(self, key: str, number: int) -> list[float] | None:
+        """The first values; None while there are fewer."""
+        values = self._first.get(key, ())
+        return list(values)[:number] if len(values) >= number else None
 
     def last(self, key: str, number: int) -> list[float] | None:
         """The last values; None while there are fewer."""
@@ -173,6 +182,26 @@ def tool_use(history: History, limits: Thresholds) -> Reading | None:
     return _below(now, limits.tool_use_share * start, limits, sentence)
 
 
+def no_advantage(history: History, limits: Thresholds) -> Reading | None:
+    if (steps := limits.compared_steps) is None:
+        return None
+    rewards, flat = history.first("reward", steps), history.first("frac_reward_zero_std", steps)
+    if rewards is None or flat is None:
+        return None
+    sentence = (
+        f"no rollout of the first {steps} steps got any reward, so the policy gradient learns nothing. "
+        "`recompose show RUN` shows rollouts; easier tasks, a larger training.max_turn_tokens or another model may help"
+    )
+    if any(rewards):
+        sentence = (
+            f"in each of the first {steps} steps all rollouts of a task got the same reward, {fmean(rewards):.2f} on "
+            "average, so the policy gradient learns nothing. A larger training.group_size, "
+            "training.dynamic_sampling_rounds or tasks that are solved now and then may help"
+        )
+    is_flat = min(flat) == 1 and not (limits.imitates and any(rewards))
+    return Reading(min(flat), 1.0, is_flat, not is_flat, sentence)
+
+
 def capped(history: History, limits: Thresholds, channel: str) -> Reading | None:
     factors = history.last(f"gradient/{channel}_factor", limits.capped_measurements)
     if factors is None:
@@ -227,6 +256,7 @@ CHECKS: dict[str, Check] = {
     "kl": kl,
     "chosen_logprob": chosen_logprob,
     "tool_use": tool_use,
+    "no_advantage": no_advantage,
 }
 
 
