@@ -91,6 +91,7 @@ class Run:
 
     @classmethod
     def open(cls, path: Path) -> Run:
+        """A run that is there already. One whose config was edited by hand is refused."""
         try:
             values = json.loads((path / "config.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -112,6 +113,7 @@ class Run:
         return json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
 
     def stage(self, noun: str) -> StageFolder:
+        """The folder of a stage; `noun` is its name there, such as `ingestion` or `hints`."""
         return StageFolder(self.path / noun)
 
     def done_stages(self) -> list[StageFolder]:

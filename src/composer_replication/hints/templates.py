@@ -189,6 +189,7 @@ def dispatch(error_kind: str, context: HintContext | None = None) -> str | None:
 
 
 def register(error_kind: str, template: Template, leak_level: Literal["L0", "L1"] = "L1") -> None:
-    """Add or replace the template of one kind, and say how much it gives away."""
+    """Add or replace the template of one kind, and say by `leak_level` how much it gives away: L0 is the error only, L1
+    facts that are in the context."""
     HINT_TEMPLATES[error_kind] = template
     LEAK_LEVELS[error_kind] = leak_level

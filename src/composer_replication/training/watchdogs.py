@@ -112,6 +112,7 @@ class History:
 
 
 Check = Callable[[History, Thresholds], Reading | None]
+Compare = Callable[[float, float, Thresholds, str], Reading]
 
 
 def _below(value: float, threshold: float, limits: Thresholds, sentence: str) -> Reading:
@@ -122,42 +123,21 @@ def _above(value: float, threshold: float, limits: Thresholds, sentence: str) ->
     return Reading(value, threshold, value > threshold, value < threshold * (1 - limits.rearm_margin), sentence)
 
 
-def entropy(history: History, limits: Thresholds) -> Reading | None:
-    if (both := history.both("entropy")) is None:
-        return None
-    start, now = both
-    sentence = f"entropy fell from {start:.3g} to {now:.3g} nats: the policy stops exploring"
-    return _below(now, limits.entropy_share * start, limits, sentence)
+def _since_start(key: str, compare: Compare, threshold: Callable[[Thresholds, float], float], sentence: str) -> Check:
+    """`sentence` is a format of `start` and `now`."""
+
+    def check(history: History, limits: Thresholds) -> Reading | None:
+        if (both := history.both(key)) is None:
+            return None
+        start, now = both
+        return compare(now, threshold(limits, start), limits, sentence.format(start=start, now=now))
+
+    return check
 
 
-def length_doubled(history: History, limits: Thresholds) -> Reading | None:
-    if (both := history.both("completions/mean_length")) is None:
-        return None
-    start, now = both
-    return _above(now, limits.length_factor * start, limits, f"rollouts grew from {start:.0f} to {now:.0f} tokens")
-
-
-def length_halved(history: History, limits: Thresholds) -> Reading | None:
-    if (both := history.both("completions/mean_length")) is None:
-        return None
-    start, now = both
-    return _below(now, start / limits.length_factor, limits, f"rollouts shrank from {start:.0f} to {now:.0f} tokens")
-
-
-def repetition(history: History, limits: Thresholds) -> Reading | None:
-    return _rate(history, limits, "rollout/repetition_rate", "repeated 4-grams within a turn")
-
-
-def truncation(history: History, limits: Thresholds) -> Reading | None:
-    return _rate(history, limits, "rollout/truncation_rate", "rollouts with a turn that was cut off")
-
-
-def _rate(history: History, limits: Thresholds, key: str, what: str) -> Reading | None:
-    if (both := history.both(key)) is None:
-        return None
-    start, now = both
-    threshold = max(limits.rate_floor, limits.rate_factor * start)
-    return _above(now, threshold, limits, f"the share of {what} rose from {start:.0%} to {now:.0%}")
+def _risen_rate(key: str, what: str) -> Check:
+    sentence = f"the share of {what} rose from {{start:.0%}} to {{now:.0%}}"
+    return _since_start(key, _above, lambda limits, start: max(limits.rate_floor, limits.rate_factor * start), sentence)
 
 
 def kl(history: History, limits: Thresholds) -> Reading | None:
@@ -172,14 +152,6 @@ def chosen_logprob(history: History, limits: Thresholds) -> Reading | None:
         return None
     sentence = f"the chosen actions of the pairs lost {-shift:.2f} nats: preferences push both sides down"
     return _above(-shift, limits.chosen_drop_nats, limits, sentence)
-
-
-def tool_use(history: History, limits: Thresholds) -> Reading | None:
-    if (both := history.both("rollout/tool_calls_per_turn")) is None:
-        return None
-    start, now = both
-    sentence = f"tool calls per turn fell from {start:.2f} to {now:.2f}: the policy stops acting"
-    return _below(now, limits.tool_use_share * start, limits, sentence)
 
 
 def no_advantage(history: History, limits: Thresholds) -> Reading | None:
@@ -247,17 +219,30 @@ def not_finite(entry: Mapping[str, Any]) -> str | None:
     return None
 
 
+LENGTH = "completions/mean_length"
 CHECKS: dict[str, Check] = {
-    "entropy": entropy,
-    "length_doubled": length_doubled,
-    "length_halved": length_halved,
-    "repetition": repetition,
-    "truncation": truncation,
+    "entropy": _since_start(
+        "entropy", _below, lambda limits, start: limits.entropy_share * start,
+        "entropy fell from {start:.3g} to {now:.3g} nats: the policy stops exploring",
+    ),
+    "length_doubled": _since_start(
+        LENGTH, _above, lambda limits, start: limits.length_factor * start,
+        "rollouts grew from {start:.0f} to {now:.0f} tokens",
+    ),
+    "length_halved": _since_start(
+        LENGTH, _below, lambda limits, start: start / limits.length_factor,
+        "rollouts shrank from {start:.0f} to {now:.0f} tokens",
+    ),
+    "repetition": _risen_rate("rollout/repetition_rate", "repeated 4-grams within a turn"),
+    "truncation": _risen_rate("rollout/truncation_rate", "rollouts with a turn that was cut off"),
     "kl": kl,
     "chosen_logprob": chosen_logprob,
-    "tool_use": tool_use,
+    "tool_use": _since_start(
+        "rollout/tool_calls_per_turn", _below, lambda limits, start: limits.tool_use_share * start,
+        "tool calls per turn fell from {start:.2f} to {now:.2f}: the policy stops acting",
+    ),
     "no_advantage": no_advantage,
-}
+}  # fmt: skip
 
 
 class Watchdog(TrainerCallback):
