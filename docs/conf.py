@@ -1,11 +1,15 @@
 """Sphinx: the Markdown of this repository and the API reference as one site that needs no network. `make docs`."""
 
+import inspect
+import pydoc
+import re
+
 import composer_replication.config  # noqa: F401  before autodoc, which loads modules in a way of its own
 
 SECTIONS = {
     "Start": [
         *("docs/quickstart", "docs/your-sessions", "docs/your-repository", "docs/from-python"),
-        *("docs/reference", "docs/glossary"),
+        *("docs/reference", "docs/reference-*", "docs/glossary"),
     ],
     "Pages": ["docs/[!s]*", "docs/s*", "docs/engines/*"],
     "Runs that were made": [
@@ -24,6 +28,49 @@ SECTIONS = {
     ],
 }
 
+# Arguments that mean the same wherever they occur, or wherever they have this type, for functions whose docstring does
+# not name them.
+ARGUMENTS = {
+    "a": "An action, as text.",
+    "action": "A turn in one spelling, as `student_action` is.",
+    "b": "Another action.",
+    "beta": "0 is KL(teacher‖student), 1 is KL(student‖teacher), in between the generalised Jensen-Shannon divergence.",
+    "candidates": "A rollout, what the hinter said of one of its turns, and that turn behind its hint.",
+    "chunk_tokens": "Tokens whose logits are in memory at a time; None: as many as fit a fixed size.",
+    "columns": "All other columns of the rollouts, as TRL hands them to a reward function.",
+    "critical": "Also accept agreement on everything but arguments that only describe a call.",
+    "environ": "Environment variables; secrets among their values are known everywhere. None: those of this process.",
+    "equivalent": "Whether two actions have the same effect at a state, as an environment says.",
+    "error_kind": "One of `ErrorKind`, or a kind of your own.",
+    "error_meta": "Facts of the error by name, as `context_of` gives them.",
+    "free_text": "Let answers without a call vote too; they must be equal but for blanks.",
+    "generator": "Torch's random generator; None: the global one.",
+    "history": "The messages so far.",
+    "judge": "Asked where no template can speak, for style, communication and effort.",
+    "log_metric": "Takes a name and a number for TRL's log.",
+    "max_leak_level": "How much a hint may give away: L0 the error only, L1 facts in the context, L2 the answer.",
+    "max_tokens": "The longest hint, in words and punctuation marks.",
+    "max_turn_tokens": "The most that the policy writes in one turn.",
+    "message: str": "What happened.",
+    "model: Any": "A causal language model of `transformers`.",
+    "next_command": "The one command that helps.",
+    "rank": "Number of this process, where there are several.",
+    "record_type": "The class that lines are read as.",
+    "replies": "Answers of all teachers.",
+    "sample": "Number of the rollout among those of its task; it goes into the id of the trace.",
+    "seed": "Seed of the random generators.",
+    "sibling": "Asked first: another attempt at the same task that succeeded.",
+    "source_model": "Name of the model that wrote the turns.",
+    "state: dict[str, Any]": "What `state()` returned.",
+    "temperature": "Logits are divided by it.",
+    "token_clip": "Tokens whose divergence is above this are scaled down to it. None: as they are.",
+    "tools": "Listed tools, as OpenAI lists them.",
+    "top_k": "Compare the union of both top-k sets and one bucket for the rest. None: the whole vocabulary.",
+    "turn_ids": "Ids of one turn.",
+    "turn: int": "Number of the turn, from 0.",
+}
+MOST_SHOWN = 60  # characters of a default
+
 project = "composer-replication"
 html_title = project
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
@@ -35,9 +82,19 @@ include_patterns = [
 ]
 html_theme = "furo"
 myst_heading_anchors = 4
-autodoc_typehints = "none"
-autodoc_default_options = {"show-inheritance": True}
+autodoc_default_options = {
+    "undoc-members": True,
+    "member-order": "bysource",
+    "special-members": "__call__",
+}
 autodoc_inherit_docstrings = False
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
+toc_object_entries_show_parents = "hide"
+# A type of ours that a signature names must be in the reference; type variables have no entry.
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", r"(?!composer_replication\.).*|.*\.(Any[A-Z]\w+|E)")]
 default_role = "code"
 # Shell lines with JSON in them; tables of raw results, which have no title.
 suppress_warnings = ["misc.highlighting_failure", "toc.no_title", "myst.header"]
@@ -62,6 +119,59 @@ def as_markdown(app, what, name, obj, options, lines):
     lines[:] = told
 
 
+def has_fields(obj):
+    """Whether a class is made of its fields, which are listed below it."""
+    return inspect.isclass(obj) and (
+        any(hasattr(obj, mark) for mark in ("__dataclass_fields__", "_fields", "model_fields", "__required_keys__"))
+        or getattr(obj, "_is_protocol", False)
+    )
+
+
+def tell_default(app, what, name, obj, options, lines):
+    """Of a field of a record, a section or a named tuple; autodoc knows only those of dataclasses."""
+    owner, _, field = name.rpartition(".")
+    kind = pydoc.locate(owner) if what == "attribute" else None
+    settings = {name: entry for name, entry in getattr(kind, "model_fields", {}).items() if not entry.is_required()}
+    defaults = {name: entry.get_default(call_default_factory=True) for name, entry in settings.items()}
+    defaults |= getattr(kind, "_field_defaults", {})
+    lines[:] = [line for line in lines if not line.startswith("Alias for field number")]
+    if field in defaults and len(shown := repr(defaults[field])) <= MOST_SHOWN:
+        lines[:] = f"{' '.join(lines)} Default: ``{shown}``.".strip().splitlines()
+
+
+def explain_arguments(app, what, name, obj, options, lines):
+    """Those under `Args:`, and those that the docstring does not name, from `ARGUMENTS`."""
+    function = obj.__init__ if inspect.isclass(obj) else obj
+    if not inspect.isroutine(function) or not hasattr(function, "__code__") or has_fields(obj):
+        return
+    start = lines.index("Args:") if "Args:" in lines else len(lines)
+    told = {
+        name: ARGUMENTS.get(f"{name}: {argument.annotation}") or ARGUMENTS.get(name)
+        for name, argument in inspect.signature(function).parameters.items()
+        if f"`{name}`" not in "\n".join(lines[:start])
+    }
+    told |= re.findall(r"^    \*?(\w+): ((?:.|\n     +)*)", "\n".join(lines[start:]), re.MULTILINE)
+    told = [f":param {name}: {' '.join(said.split())}" for name, said in told.items() if said]
+    lines[start:] = ["", *told]
+
+
+def plain_signature(app, what, name, obj, options, signature, returns):
+    """Without fields, which are listed below, and with functions by their names."""
+    if not signature or has_fields(obj):
+        return ("", None) if signature else None
+    return re.sub(r"<function <lambda>>", "...", re.sub(r"<function (\w+)>", r"\1", signature)), returns
+
+
+def skip(app, what, name, obj, skipped, options):
+    """Constants of a module without a word, and what only libraries use."""
+    silent = what == "module" and not (inspect.isclass(obj) or inspect.isroutine(obj))
+    return True if name in ("model_config", "TAG") or (silent and not skipped) else None
+
+
 def setup(app):
     app.connect("source-read", add_contents)
+    app.connect("autodoc-process-docstring", tell_default)
+    app.connect("autodoc-process-docstring", explain_arguments)
     app.connect("autodoc-process-docstring", as_markdown)
+    app.connect("autodoc-process-signature", plain_signature)
+    app.connect("autodoc-skip-member", skip)

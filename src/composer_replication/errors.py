@@ -38,7 +38,7 @@ class PartialError(RecomposeError):
 
 
 class ToldElsewhereError(RecomposeError):
-    """The main of several processes tells what went wrong; this one ends with its exit code and without words."""
+    """The main of several processes tells what went wrong; this one ends with its `exit_code` and without words."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__("another process failed", "read what the main process says")

@@ -168,6 +168,7 @@ class Trace(StoredRecord):
         return content_id(self.trace_id, turn)
 
     def states(self) -> Iterator[TraceState]:
+        """One for each turn."""
         return (self.state(turn) for turn in range(len(self.turns)))
 
 
@@ -312,7 +313,7 @@ class Finding(StoredRecord):
 
 
 def canonical_call(name: str, arguments: object) -> str:
-    """One spelling per tool call: key order and spacing do not matter, values do."""
+    """One spelling per tool call: the order and spacing of `arguments` do not matter, their values do."""
     return canonical_json({"name": name, "arguments": arguments})
 
 

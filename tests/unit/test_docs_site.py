@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -14,18 +16,34 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MODULES = re.findall(r"^\.\. automodule:: (\S+)$", (ROOT / "docs" / "reference.md").read_text(), re.MULTILINE)
+REFERENCE = "\n".join(page.read_text() for page in sorted((ROOT / "docs").glob("reference*.md")))
+PLAIN = {"byte_offset", "content", "folder", "name", "path", "reason", "task_id", "text", "value"}
+"""Arguments whose names say it."""
+MODULES = dict(re.findall(r"^\.\. automodule:: (\S+)\n((?: +.*\n)*)", REFERENCE, re.MULTILINE))
 
 
 class References(HTMLParser):
-    """What a page loads or links to, and the anchors that it has."""
+    """What a page loads or links to, the anchors that it has, and what it says of those that are names of the API."""
 
     def __init__(self, page):
         super().__init__()
-        self.targets, self.anchors = [], set()
+        self.targets, self.anchors, self.said = [], set(), defaultdict(str)
+        self._named, self._open = "", [""]
         self.feed(page.read_text())
 
+    def handle_data(self, data):
+        self.said[self._open[-1]] += data
+
+    def handle_endtag(self, tag):
+        if tag in ("dt", "dd"):
+            self._open.pop()
+
     def handle_starttag(self, tag, attributes):
+        if tag == "dt":
+            self._named = dict(attributes).get("id", self._open[-1])
+            self._open.append("")  # a signature says nothing of its arguments
+        if tag == "dd":
+            self._open.append(self._named)
         for name, value in attributes:
             if name == "id":
                 self.anchors.add(value)
@@ -56,14 +74,72 @@ def test_no_page_needs_a_network_and_every_link_leads_somewhere(site):
                 assert parts.fragment in site[there].anchors, f"{page.name}: {target}"
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_the_reference_tells_something_about_every_public_name(site, module):
-    [reference] = (found for page, found in site.items() if page.name == "reference.html")
+def listed(module, kind):
+    """The names that an `automodule` with these options shows, or leaves out."""
+    names = re.search(rf":{kind}: *(.*(?:\n {{4,}}.*)*)", MODULES[module])
+    return re.findall(r"\w+", names[1]) if names else []
+
+
+def public(module):
     loaded = importlib.import_module(module)
     own = [name for name, value in vars(loaded).items() if getattr(value, "__module__", None) == module]
-    for name in getattr(loaded, "__all__", [name for name in own if not name.startswith("_")]):
+    shown = listed(module, "members") or getattr(loaded, "__all__", [name for name in own if not name.startswith("_")])
+    for name in shown:
         named = getattr(loaded, name)
-        if inspect.isclass(named) or inspect.isfunction(named):
-            # Dataclasses and named tuples get their signature for want of anything better.
-            assert named.__doc__ and not named.__doc__.startswith(f"{name}("), name
-            assert f"{module}.{name}" in reference.anchors, name
+        is_own = getattr(named, "__name__", "") == name and name not in listed(module, "exclude-members")
+        if is_own and (inspect.isclass(named) or inspect.isfunction(named)):
+            yield f"{module}.{name}", named
+
+
+@pytest.fixture(scope="module")
+def reference(site):
+    """What the reference says, by name."""
+    pages = [found for page, found in site.items() if page.name.startswith("reference")]
+    return {name: found.said[name] for found in pages for name in found.anchors}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_reference_tells_something_about_every_public_name(reference, module):
+    for name, named in public(module):
+        # Dataclasses and named tuples get their signature for want of anything better.
+        assert named.__doc__ and not named.__doc__.startswith(f"{named.__name__}("), name
+        assert reference[name].strip(), name
+
+
+def is_explained(argument, said):
+    """By the text, or by its type where that has the same name."""
+    kind = re.sub(r"\W", "", str(argument.annotation)).lower()
+    return re.search(rf"\b{argument.name}\b", said) or argument.name.rstrip("s").replace("_", "").lower() in kind
+
+
+def functions(name, named):
+    """Functions and methods of a public name, each with its own name; those that libraries make are left out."""
+    if not inspect.isclass(named):
+        return {name: inspect.unwrap(named)}
+    inside = {part: inspect.unwrap(getattr(value, "__func__", value)) for part, value in vars(named).items()}
+    own = {part: value for part, value in inside.items() if getattr(value, "__module__", "") == named.__module__}
+    if dataclasses.is_dataclass(named):
+        own.pop("__init__", None)
+    return {name if part == "__init__" else f"{name}.{part}": value for part, value in own.items()}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_reference_explains_every_method_and_every_argument(reference, module):
+    silent = []
+    for public_name, named in public(module):
+        for name, function in functions(public_name, named).items():
+            if name in reference and inspect.isfunction(function):
+                arguments = inspect.signature(function).parameters.values()
+                told = [one for one in arguments if one.name not in {"self", "cls", "kwargs", *PLAIN}]
+                silent += [name] if not reference[name].strip() else []
+                silent += [f"{name}: {one}" for one in told if not is_explained(one, reference[name])]
+    assert not silent
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_reference_lists_every_member_of_the_objects_that_functions_get(reference, module):
+    for name, named in public(module):
+        if inspect.isclass(named):
+            members = {*inspect.get_annotations(named), *vars(named)} - {*listed(module, "exclude-members")}
+            shown = {member for member in members if not member.startswith(("_", "model_")) and member != "TAG"}
+            assert not {member for member in shown if f"{name}.{member}" not in reference}, name

@@ -32,6 +32,8 @@ class Symbol(Record):
 
 
 class CanaryHit(Record):
+    """A decoy that turned up where it should not be."""
+
     channel: DecoyKind
     path: str
     evidence: Literal["hard", "soft"]
@@ -66,6 +68,8 @@ class TaskFacts(Record):
 
 
 class GradeFacts(Record):
+    """How an attempt was graded."""
+
     reward: float
     hidden_passed: int
     hidden_failed: int
@@ -76,6 +80,8 @@ class GradeFacts(Record):
 
 
 class AttemptEvidence(Record):
+    """What one attempt left behind."""
+
     task: TaskFacts
     events: tuple[FileEvent, ...] = ()
     audited: bool = False

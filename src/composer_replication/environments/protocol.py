@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Use = Literal["training", "ingestion", "probe", "evaluation"]
 """What tasks are asked for. An environment without end gives each use, and each seed, tasks of its own."""
 TRAIN = "train"
+"""The split that is trained on."""
 
 
 class EnvironmentTask(Protocol):
@@ -66,39 +67,47 @@ class PlainAnswer(NamedTuple):
 
 
 class Episode(Protocol):
-    """One attempt at one task. A malformed turn is answered like any other; only a broken environment raises.
-
-    `step` may be a coroutine. `reward` is read once, after the last step, in the thread of that step: it may be slow.
-    `close` is called when nothing more is asked but the trace.
-    """
+    """One attempt at one task. A malformed turn is answered like any other; only a broken environment raises."""
 
     @property
     def task(self) -> EnvironmentTask: ...
 
     @property
-    def messages(self) -> Sequence[Message]: ...
+    def messages(self) -> Sequence[Message]:
+        """The conversation that the first turn answers, the task's own as a rule."""
+        ...
 
     @property
-    def tools(self) -> Sequence[JsonObject]: ...
+    def tools(self) -> Sequence[JsonObject]:
+        """Tools that the policy may call, as OpenAI lists them; empty where turns are plain text."""
+        ...
 
     @property
-    def finished(self) -> bool: ...
+    def finished(self) -> bool:
+        """Whether no further turn is wanted."""
+        ...
 
     @property
-    def reward(self) -> float: ...
+    def reward(self) -> float:
+        """1 is solved. It is read once, after the last step, in the thread of that step: it may be slow."""
+        ...
 
     @property
     def evidence(self) -> AttemptEvidence | None:
         """What was left behind besides the conversation, for the monitor; None where nobody looked."""
         ...
 
-    def step(self, turn: str) -> Answer | Awaitable[Answer]: ...
+    def step(self, turn: str) -> Answer | Awaitable[Answer]:
+        """Take what the policy wrote, without its thoughts. May be a coroutine."""
+        ...
 
     def trace(self, source_model: str, sample: int) -> Trace:
         """One `Turn` per step, failed ones with `is_error`, so that the detectors find them."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Nothing more is asked but the trace."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,7 @@ class EpisodeLimits:
     """How far an episode can go, so that memory can be planned before it is played."""
 
     turns: int = 64
+    """The most in one episode."""
     observation_tokens: int = 96
     """Of one answer, for planning; a longer one is read as long as it fits."""
     completion_tokens: int | None = None
@@ -113,6 +123,7 @@ class EpisodeLimits:
     concurrency: int = 0
     """Steps at a time, in threads or coroutines; 0 for environments that answer at once."""
     step_timeout_s: float | None = None
+    """A step that takes longer ends its rollout with reward 0; needs `concurrency`."""
 
     def room(self, max_turn_tokens: int) -> int:
         """Tokens that an episode may add to its prompt."""
@@ -120,10 +131,12 @@ class EpisodeLimits:
 
 
 class Judged(NamedTuple):
-    """A turn at a state: whether the environment takes it, and whether it is the right one, where that is known."""
+    """What an environment says of a turn at a state."""
 
     accepted: bool
+    """Whether it takes the turn without an error."""
     right: bool | None
+    """Whether the turn is the right one; None where that is not known."""
 
 
 class Observed(NamedTuple):
@@ -132,6 +145,7 @@ class Observed(NamedTuple):
     charges: Sequence[float]
     """To be added to the reward of each."""
     metrics: Mapping[str, float]
+    """Logged as they are named."""
 
 
 class SimulatedTeacher(NamedTuple):
@@ -149,11 +163,13 @@ class LoggedHint(NamedTuple):
 
 
 class LoggedTurn(NamedTuple):
-    """`answer` is what the agent read next."""
+    """A turn of an old conversation."""
 
     hint: LoggedHint | None
+    """That stood before it, if one did."""
     text: str
     answer: str | None
+    """What the agent read next."""
 
 
 class Log(NamedTuple):
@@ -167,19 +183,29 @@ class Environment(Protocol):
     """Where the policy acts: the same object serves rollouts, training, evaluation, probe, votes and the monitor."""
 
     name: str
+    """What reports and traces call it."""
     heldout: Mapping[str, str] = MappingProxyType({"heldout": "unseen tasks"})
     """Splits that are never trained on, and what people call them. The first one is the headline."""
     limits: EpisodeLimits = EpisodeLimits()
+    left_out: Mapping[str, Sequence[str]] = MappingProxyType({})
+    """Reason -> names of tasks that are not asked."""
 
     def tasks(self, split: str, use: Use = "training") -> Iterable[EnvironmentTask]:
-        """A sequence, or an iterator without end; the same ones each time."""
+        """A sequence, or an iterator without end; the same ones each time.
+
+        Args:
+            split: `train`, or a name of `heldout`.
+            use: What they are asked for; an environment with a fixed list of tasks need not look at it.
+        """
         ...
 
     def task(self, task_id: str) -> EnvironmentTask:
         """The task of a trace or of a run that goes on. Raises `LookupError` for a stranger."""
         ...
 
-    def start(self, task: EnvironmentTask) -> Episode: ...
+    def start(self, task: EnvironmentTask) -> Episode:
+        """A fresh attempt."""
+        ...
 
     def close(self) -> None:
         """Give back servers, processes and folders."""
@@ -187,7 +213,7 @@ class Environment(Protocol):
     # What an environment may offer beyond playing. Each default says that it does not.
 
     def resume(self, task_id: str, history: Sequence[Message]) -> Episode | None:
-        """The episode in the state that a conversation has reached."""
+        """The episode in the state that the messages of `history` have reached; None where it cannot go back."""
         return None
 
     def judge(self, state: TraceState, turn: str) -> Judged | None:
@@ -195,7 +221,7 @@ class Environment(Protocol):
         return None
 
     def equivalent(self, state: TraceState, a: str, b: str) -> bool | None:
-        """Whether two actions have the same effect at such a state, for votes by execution."""
+        """Whether the actions `a` and `b` have the same effect at such a state, for votes by execution."""
         return None
 
     def observe(self, episodes: Sequence[Episode], traces: Sequence[Trace]) -> Observed | None:
@@ -209,7 +235,8 @@ class Environment(Protocol):
     def simulated_teachers(
         self, traces: Iterable[Trace], error_rates: Sequence[float], seed: int
     ) -> AbstractContextManager[Sequence[SimulatedTeacher]] | None:
-        """Noisy oracles behind a loopback server, labelled simulated wherever they appear."""
+        """Noisy oracles behind a loopback server, one per entry of `error_rates`, the share of its answers that are
+        wrong. They are labelled simulated wherever they appear."""
         return None
 
     def old_logs(self, config: WarmupConfig, seed: int) -> Iterator[Log] | None:
@@ -222,3 +249,4 @@ class Environment(Protocol):
 
 
 Factory = Callable[["Config"], Environment]
+"""What `[environment] name = "package.module:factory"` names."""

@@ -33,7 +33,9 @@ MAX_ERROR_CHARS = 240
 class HintGenerator(Protocol):
     """Returns a hint for an error, or None to leave it to the next layer."""
 
-    def generate(self, error_kind: str, error_meta: dict[str, Any]) -> str | None: ...
+    def generate(self, error_kind: str, error_meta: dict[str, Any]) -> str | None:
+        """The hint, or None."""
+        ...
 
 
 class TemplateHintGenerator:
@@ -44,7 +46,7 @@ class TemplateHintGenerator:
 
 
 class RawErrorHintGenerator:
-    """The error text itself, shortened, with a nudge to read it."""
+    """The error text itself, cut to `max_chars`, with a nudge to read it."""
 
     def __init__(self, max_chars: int = MAX_ERROR_CHARS) -> None:
         self.max_chars = max_chars
@@ -70,7 +72,7 @@ def is_judged_kind(error_kind: str) -> bool:
 
 
 class RoutingHintGenerator:
-    """Lets an inner layer speak only for the kinds that `route` admits."""
+    """Lets the layer `inner` speak only for the kinds that `route` admits."""
 
     def __init__(self, inner: HintGenerator, route: Callable[[str], bool] = is_tool_runtime_kind) -> None:
         self.inner = inner
@@ -91,6 +93,7 @@ class CompositeHintGenerator:
         return next((hint for hint in hints if hint is not None), None)
 
     def as_collator_hook(self) -> Callable[[str, dict[str, Any]], str | None]:
+        """`generate` under the origin's name."""
         return self.generate
 
 
@@ -103,6 +106,8 @@ class Layer(NamedTuple):
 
 
 class LeveledHintGenerator(HintGenerator, Protocol):
+    """A generator that says how much its hints give away."""
+
     leak_level: LeakLevel
 
 

@@ -38,7 +38,13 @@ class JudgeTally(AskTally):
 
 
 class LLMJudgeHintGenerator:
-    """At most two sentences for one error, from a model that sees the end of the session as untrusted text."""
+    """At most two sentences for one error, from a model that sees the end of the session as untrusted text.
+
+    Args:
+        client: Sends a request; without it there are no hints.
+        model: Its name on the server.
+        cache_dir: Where answers are kept, so that none is paid for twice.
+    """
 
     def __init__(
         self,

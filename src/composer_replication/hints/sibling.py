@@ -19,7 +19,10 @@ SUCCESS = 1.0
 
 
 class SiblingHintGenerator:
-    """Reads `trace_id` and `turn` of the error and looks both up among `traces`."""
+    """Tells that another attempt at the same task succeeded; with `show_call` also by which call.
+
+    Reads `trace_id` and `turn` of the error and looks both up among `traces`.
+    """
 
     def __init__(self, traces: Iterable[Trace], *, show_call: bool = False) -> None:
         self.show_call = show_call
@@ -33,6 +36,7 @@ class SiblingHintGenerator:
 
     @staticmethod
     def is_example(trace: Trace) -> bool:
+        """Whether it solved its task."""
         return trace.task_id is not None and trace.outcome is not None and trace.outcome >= SUCCESS
 
     def generate(self, error_kind: str, error_meta: dict[str, Any]) -> str | None:

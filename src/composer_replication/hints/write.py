@@ -40,6 +40,7 @@ class HintSet(NamedTuple):
     """Sites without a hint, by reason."""
 
     def counts(self) -> JsonObject:
+        """For the manifest of the stage."""
         return {
             "hints": len(self.hints),
             "layers": dict(Counter(hint.layer for hint in self.hints)),
@@ -58,7 +59,12 @@ def write_hints(
     max_leak_level: LeakLevel = "L1",
     on_refusal: Callable[[HintRefusal], None] = lambda refusal: None,
 ) -> HintSet:
-    """One hint per site where the policy was at fault or the user said what was wrong."""
+    """One hint per site where the policy was at fault or the user said what was wrong.
+
+    Args:
+        traces: By trace id; all that have a site.
+        on_refusal: Is told of each site that gets no hint.
+    """
     hints: list[Hint] = []
     dropped: Counter[str] = Counter()
     layers = build_layers(judge, sibling)

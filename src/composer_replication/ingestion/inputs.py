@@ -32,6 +32,8 @@ NEXT_COMMAND = "recompose ingest PATH --run DIR"
 
 
 class Input(NamedTuple):
+    """One session file."""
+
     path: Path
     format: str
     licence: str | None = None
@@ -71,8 +73,16 @@ def find_inputs(
     at_most: int | None = None,
     places: Mapping[str, str] | None = None,
 ) -> Inputs:
-    """Session files in the order of their names. An `UsageError` when there is none at all. `formats` are those of
-    files that were read before, by name and state, `places` theirs by name: one that is gone keeps its name."""
+    """Session files in the order of their names. An `UsageError` when there is none at all.
+
+    Args:
+        paths: Files and folders.
+        format_name: A name of `TRACE_READERS`; without it a file is recognised by what it holds.
+        subagents: Whether sessions of subagents are wanted.
+        formats: Those of files that were read before, by name and state.
+        at_most: Stop after so many.
+        places: Those of files that were read before, by name: one that is gone keeps its name.
+    """
     inputs = Inputs(subagents=subagents)
     for candidate in _candidates(paths, inputs, places or {}):
         if at_most is not None and len(inputs.files) >= at_most:

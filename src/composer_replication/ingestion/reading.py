@@ -58,9 +58,11 @@ class ReadingReport:
     """Strings that look random and were not rewritten, by kind."""
 
     def skip(self, group: str, kind: object) -> None:
+        """Count something that is left out on purpose: `group/kind`."""
         self.skipped[f"{group}/{label(kind)}"] += 1
 
     def meet_unknown(self, version: str | None, kind: object) -> None:
+        """Count a `kind` of record that the reader does not know, by `version` of the agent."""
         self.unknown.setdefault(label(version or "unknown"), Counter())[label(kind)] += 1
         self.skip("unknown", kind)
 
@@ -172,6 +174,7 @@ class InputFile:
         return not self.subagents
 
     def quarantine(self, byte_offset: int, reason: str) -> None:
+        """Set aside what stands at `byte_offset`, and go on."""
         self.report.quarantined.append(Quarantined(self.name, byte_offset, reason))
 
     def lines(self) -> Iterator[RawLine]:
@@ -213,7 +216,8 @@ class InputFile:
                 self.quarantine(line.start, "not a JSON object")
 
     def refuse(self, line: RawLine, error: Exception) -> None:
-        """A last line without a newline that does not parse is a write in progress, which is normal: count it only."""
+        """Quarantine a line for `error`. A last line that has no newline and does not parse is a write in progress,
+        which is normal: count it only."""
         if line.raw.endswith(b"\n"):
             self.quarantine(line.start, f"not JSON: {error}")
         else:

@@ -11,6 +11,8 @@ from .pricing import told_micros, usage_of
 
 
 class ChatReply(NamedTuple):
+    """A model's answer and what it cost."""
+
     text: str
     cost_micros: int = 0
     prompt_tokens: int = 0

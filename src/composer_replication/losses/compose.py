@@ -72,11 +72,12 @@ class GradientRatioCap:
         return {"policy_norms": list(self._policy_norms)}
 
     def load(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
         self._policy_norms = deque(state["policy_norms"], self._policy_norms.maxlen)
 
 
 def gradient_norm(grads: Iterable[Tensor | None]) -> float:
-    """Euclidean norm over all tensors as one vector."""
+    """Euclidean norm of `grads` as one vector; None counts as zeros."""
     present = [grad for grad in grads if grad is not None]
     norms = [torch.linalg.vector_norm(grad, dtype=torch.promote_types(grad.dtype, torch.float32)) for grad in present]
     return torch.linalg.vector_norm(torch.stack(norms)).item() if norms else 0.0

@@ -27,10 +27,13 @@ def generalized_jsd_loss(
     top_k: int | None = None,
     token_clip: float | None = None,
 ) -> Tensor:
-    """Generalised Jensen-Shannon divergence over the tokens whose label is not -100.
+    """Generalised Jensen-Shannon divergence over the tokens whose label is not -100. No gradient reaches the teacher.
 
-    `batchmean` divides the sum by the number of those tokens; without any it is exactly 0. `none` returns one value
-    per position, 0 where the label is ignored. No gradient reaches the teacher.
+    Args:
+        student_logits: Of any shape that ends with the vocabulary; the teacher's have the same.
+        labels: Token ids, -100 where a position does not count; None: all count.
+        reduction: `batchmean` divides the sum by the number of tokens that count; without any it is exactly 0. `none`
+            returns one value per position, 0 where the label is ignored.
     """
     if token_clip is not None and token_clip <= 0:
         raise ValueError("token_clip must be positive")
@@ -53,7 +56,7 @@ def token_divergence(
     temperature: float = 1.0,
     top_k: int | None = None,
 ) -> Tensor:
-    """One divergence per row. `top_k` keeps the union of both top-k sets and puts the rest into one tail bucket."""
+    """One divergence per row."""
     student_NV = (_widened(student_logits_NV) / temperature).log_softmax(-1).clamp(min=LOGPROB_FLOOR)
     teacher_NV = (_widened(teacher_logits_NV.detach()) / temperature).log_softmax(-1).clamp(min=LOGPROB_FLOOR)
     if top_k is not None and top_k < student_NV.shape[-1]:

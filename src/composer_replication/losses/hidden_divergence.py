@@ -68,7 +68,13 @@ def hidden_divergence(
     """Weighted sum over N tokens. Only the student's hidden states and head get a gradient.
 
     A bfloat16 gradient of the head is added up in bfloat16, over more than 16 chunks in float32. A float32 head under
-    autocast is copied to bfloat16 once per call. `auto` is Triton on a GPU for the whole vocabulary, else torch.
+    autocast is copied to bfloat16 once per call.
+
+    Args:
+        student_hidden_NH: Last hidden states of the positions that predict; the teacher's likewise.
+        student_weight_VH: Output head, with its bias in `student_bias_V`; the teacher's likewise.
+        weights_N: Factor of each token in the sum.
+        backend: `auto` is Triton on a GPU for the whole vocabulary, else torch.
     """
     sides = _Sides(
         student_hidden_NH, student_weight_VH, student_bias_V,

@@ -35,7 +35,13 @@ def hidden_logprobs(
     bias_V: Tensor | None = None,
     chunk_tokens: int | None = None,
 ) -> Tensor:
-    """Log-probability of `labels_N[n]` after `hidden_NH[n]`, in float32. Every label must be a token id."""
+    """Log-probability of `labels_N[n]` after `hidden_NH[n]`, in float32.
+
+    Args:
+        hidden_NH: Last hidden states of the positions that predict.
+        weight_VH: Output head, with its bias in `bias_V`.
+        labels_N: Token ids, none of them -100.
+    """
     if temperature <= 0:
         raise ValueError(f"temperature must be positive, not {temperature}")
     if len(hidden_NH) != len(labels_N):

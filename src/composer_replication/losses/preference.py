@@ -36,13 +36,14 @@ class PreferenceLoss(NamedTuple):
 
     @property
     def metrics(self) -> dict[str, float]:
+        """As plain numbers, for a log."""
         names = ("accuracy", "chosen_logprob", "rejected_logprob", "chosen_shift", "length_delta_tokens")
         means: dict[str, float] = {name: getattr(self, name).item() for name in names}
         return {"margin": self.margin_B.mean().item(), **means, "pairs": float(len(self.margin_B))}
 
 
 def sequence_logprobs(logits_BTV: Tensor, input_ids_BT: Tensor, response_mask_BT: Tensor) -> Tensor:
-    """Sum of the log-probabilities of the masked tokens of each row, at temperature 1."""
+    """Sum of the log-probabilities of the tokens of each row where `response_mask_BT` is 1, at temperature 1."""
     logprobs_BTV = logits_BTV[:, :-1].float().log_softmax(-1)
     chosen_BT = logprobs_BTV.gather(-1, input_ids_BT[:, 1:, None])[..., 0]
     return (chosen_BT * response_mask_BT[:, 1:]).sum(-1)
@@ -63,11 +64,24 @@ def preference_loss(
     length_normalised: bool | Literal["auto"] = False,
     sft_only: bool = False,
 ) -> PreferenceLoss:
-    """The loss of the module's head, as a mean over pairs; the sum over micro-batches is `loss · B`.
+    """DPO with label smoothing, and the likelihood of the chosen action beside it, as a mean over pairs.
 
-    `label_smoothing_B` is each pair's chance of being wrong; the margin settles at log((1-e)/e). `length_normalised`
-    brings both sides to the shorter one's length (see `_shares`), with "auto" only where one side is more than 1.5
-    times as long. `sft_only` is the control that imitates the same chosen actions without a preference.
+    To add up micro-batches, sum `loss · B`.
+
+    Args:
+        chosen_B: Summed log-probability of each chosen action under the policy.
+        rejected_B: The same of the rejected actions.
+        reference_chosen_B: The same under the frozen reference.
+        reference_rejected_B: The same under the frozen reference.
+        chosen_tokens_B: Length of each chosen action.
+        rejected_tokens_B: Length of each rejected action.
+        beta: DPO's: how far the policy may move from the reference.
+        label_smoothing_B: Each pair's chance of being wrong, `e`; the margin settles at log((1-e)/e).
+        nll_weight: Weight of the likelihood of the chosen action, per token.
+        dpop_weight: Weight of the penalty where the chosen action became less likely than under the reference.
+        length_normalised: Bring both sides to the shorter one's length; "auto" only where one side is more than 1.5
+            times as long.
+        sft_only: The control that imitates the same chosen actions without a preference.
     """
     _check(label_smoothing_B, nll_weight, sft_only)
     pairs = max(1, chosen_B.numel())
@@ -77,7 +91,7 @@ def preference_loss(
     nll_B = -chosen_B / chosen_tokens_B.clamp(min=1)
     terms: list[Tensor] = []
     if not sft_only:
-        terms.append(_conservative(margin_B, label_smoothing_B))
+        terms.append(-((1 - label_smoothing_B) * F.logsigmoid(margin_B) + label_smoothing_B * F.logsigmoid(-margin_B)))
         if dpop_weight:
             terms.append(dpop_weight * F.relu(-chosen_shift_B) / chosen_tokens_B.clamp(min=1))
     if nll_weight:
@@ -95,10 +109,6 @@ def preference_loss(
         chosen_shift=mean(chosen_shift_B),
         length_delta_tokens=mean(chosen_tokens_B - rejected_tokens_B),
     )
-
-
-def _conservative(margin_B: Tensor, label_smoothing_B: Tensor | float) -> Tensor:
-    return -((1 - label_smoothing_B) * F.logsigmoid(margin_B) + label_smoothing_B * F.logsigmoid(-margin_B))
 
 
 def _shares(

@@ -9,7 +9,8 @@ from .divergence import clip_factor, token_divergence
 
 
 def logprob_token_weights(logits_NV: Tensor, labels_N: Tensor, slopes_N: Tensor, temperature: float = 1.0) -> Tensor:
-    """Of a loss whose slope at each label's log-probability is known: |slope| · ‖label − probabilities‖."""
+    """How much a loss pulls at each token, where its slope at each label's log-probability is known as `slopes_N`:
+    |slope| · ‖label − probabilities‖."""
     probabilities_NV = (logits_NV / temperature).softmax(-1)
     own_N = probabilities_NV.gather(-1, labels_N[:, None])[:, 0]
     square_N = probabilities_NV.square().sum(-1) - 2 * own_N + 1
@@ -26,7 +27,8 @@ def divergence_token_weights(
     top_k: int | None = None,
     token_clip: float | None = None,
 ) -> Tensor:
-    """Of the weighted sum of divergences between student and teacher logits."""
+    """How much the sum of divergences between student and teacher logits, weighted by `weights_N`, pulls at each
+    token."""
     logits_NV = student_NV.detach().requires_grad_()
     with torch.enable_grad():
         divergence_N = token_divergence(logits_NV, teacher_NV, beta, temperature, top_k)

@@ -69,11 +69,17 @@ def extract_dpo_pairs(
 ) -> PairSet:
     """One pair per state where the agreed action differs. Replies to other traces are ignored.
 
-    `equivalent` lets an environment decide what is the same; `samples` and `kinds` are by state id, `failed_calls` by
-    trace. `own_family` lets teachers of the family that made a turn vote on it, for their own habits. `one_teacher`
-    lets one family's word stand against samples of the policy, and against nothing else; such pairs are of the tier
-    `single`. `rule="majority"` is the origin's: it knows only `kinds` and `failed_calls`, lets everybody vote and may
-    give several pairs per state.
+    Args:
+        policy_model: Name of the policy. Pairs whose rejected side another model wrote are marked `off_policy`.
+        rule: `majority` is the origin's: it knows only `kinds` and `failed_calls`, lets everybody vote and may give
+            several pairs per state.
+        samples: Turns that the policy wrote, by state id, for the rejected side.
+        kinds: Kind of error, by state id.
+        failed_calls: Ids of the calls that failed, by trace id.
+        own_family: Let teachers of the family that made a turn vote on it, for their own habits.
+        one_teacher: Let one family's word stand against samples of the policy, and against nothing else; such pairs
+            are of the tier `single`.
+        on_verdict: Is told how each state ended.
     """
     by_state: dict[tuple[str, int], list[TeacherReply]] = defaultdict(list)
     for reply in replies:

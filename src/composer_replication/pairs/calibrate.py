@@ -60,10 +60,12 @@ class Calibration(Record):
     bar: float = BAR
 
     def cell(self, pair: PreferencePair) -> Cell | None:
+        """The kind of vote that a pair belongs to; None where it was never measured."""
         key = _key(pair)
         return next((cell for cell in self.cells if (cell.votes, cell.n, cell.kind) == key), None)
 
     def keeps(self, cell: Cell) -> bool:
+        """Whether the lower end of its interval reaches the bar."""
         return cell.interval[0] >= self.bar
 
     def apply(self, found: PairSet) -> PairSet:
@@ -90,7 +92,8 @@ def is_right(pair: PreferencePair, traces: Mapping[str, Trace], oracle: Oracle) 
 def calibrate(
     pairs: Iterable[PreferencePair], traces: Iterable[Trace], oracle: Oracle, bar: float = BAR
 ) -> Calibration:
-    """Count, by an oracle, how often the chosen side of `pairs` was right, for each kind of vote."""
+    """Count, by an oracle, how often the chosen side of `pairs` was right, for each kind of vote. Kinds whose 95 %
+    interval reaches below `bar` are dropped by `Calibration.apply`."""
     known = {trace.trace_id: trace for trace in traces}
     judged = ((_key(pair), is_right(pair, known, oracle)) for pair in pairs)
     return calibrate_cells(((key, right) for key, right in judged if right is not None), bar)

@@ -68,7 +68,8 @@ def parse_action(action: str | None) -> ActionCall | None:
 
 
 def canonical_action(action: str, tools: Sequence[JsonObject], mend_types: bool = False) -> str:
-    """The action's one spelling; unchanged where it is no call."""
+    """The action's one spelling; unchanged where it is no call. With `mend_types` "3" is 3 where the
+    schema wants a number."""
     call = parse_action(action)
     if call is None:
         return action

@@ -42,7 +42,13 @@ class VoteVerdict(NamedTuple):
 
 
 class Chamber:
-    """What is needed to tell whether two actions at one state are the same."""
+    """What is needed to tell whether two actions at one state are the same.
+
+    Args:
+        tools: Listed at the state, as OpenAI lists them.
+        inferred: Whether `tools` are only those that calls of the session show.
+        needed: Families that must vote.
+    """
 
     def __init__(
         self,
@@ -54,7 +60,6 @@ class Chamber:
         inferred: bool = False,
         needed: int = ENOUGH_FAMILIES,
     ) -> None:
-        """`inferred` tools are those that calls of the session show; `needed` families must vote."""
         self.tools = tools
         self.state = state
         self.equivalent = equivalent
@@ -77,9 +82,11 @@ class Chamber:
         return None
 
     def objection(self, action: str) -> Objection | None:
+        """Why an action may not vote, if it may not."""
         return objection(action, self.tools, self.inferred)
 
     def tiers(self) -> list[tuple[Tier, Callable[[str, str], bool]]]:
+        """Ways to compare two actions, the strictest first."""
         found: list[tuple[Tier, Callable[[str, str], bool]]] = [("exact", lambda a, b: a == b)]
         if self.equivalent and self.state:
             found.insert(0, ("execution", self._same_effect))
@@ -88,7 +95,8 @@ class Chamber:
         return found
 
     def same(self, action: str, agreed: str) -> bool:
-        """Whether an action of the actor or the policy is the agreed one, at any tier: another description is no error.
+        """Whether an action of the actor or the policy is the `agreed` one, at any tier: another description is no
+        error.
 
         Wrong types are not mended here.
         """

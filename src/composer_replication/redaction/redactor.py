@@ -48,7 +48,11 @@ class NotSettled(RuntimeError):
 
 
 class Redactor:
-    """Redacts the strings of one trace. The same secret gets the same placeholder everywhere in it."""
+    """Redacts the strings of one trace. The same secret gets the same placeholder everywhere in it.
+
+    Args:
+        environ: Variables whose values are secrets too, where their names say so; without it those of this process.
+    """
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._scanner = scanner()
@@ -62,6 +66,7 @@ class Redactor:
         self._plain: set[bytes] = set()
 
     def text(self, value: str) -> str:
+        """Plain text without its secrets."""
         data = value.encode("utf-8", "surrogatepass")
         if len(data) <= MAX_PLAIN_BYTES and data in self._plain:
             return value

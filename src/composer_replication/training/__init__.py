@@ -8,33 +8,66 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .backends.trl.rollouts import EnvironmentRollouts, prompts_of
     from .backends.trl.trainer import ComposerReplicationTrainer
-    from .channels import SelfDistillation
-    from .lessons.online_sites import HintedTurn, TraceHinter
-    from .models.loading import load_policy
+    from .channels import Channel, SelfDistillation
+    from .lessons.online_sites import HintedTurn, OnlineSite, Rolled, TraceHinter
+    from .models.loading import Policy, load_policy
+    from .models.tokens import ChatTokens
+    from .rollouts.environment_steps import StepFailure
     from .rollouts.playing import roll_out
+    from .rollouts.sampling import FreeSampler, SampledTurn, TurnSampler
+    from .rollouts.worker import Rollout, TurnRecord
     from .stored.batches import StoredBatches
     from .stored.collator import ComposerDataCollator
+    from .stored.examples import PairTokens, SiteTokens, TraceExample
 
 __all__ = [
+    "Channel",
+    "ChatTokens",
     "ComposerDataCollator",
     "ComposerReplicationTrainer",
     "EnvironmentRollouts",
+    "FreeSampler",
     "HintedTurn",
+    "OnlineSite",
+    "PairTokens",
+    "Policy",
+    "Rolled",
+    "Rollout",
+    "SampledTurn",
     "SelfDistillation",
+    "SiteTokens",
+    "StepFailure",
     "StoredBatches",
+    "TraceExample",
     "TraceHinter",
+    "TurnRecord",
+    "TurnSampler",
     "load_policy",
     "prompts_of",
     "roll_out",
 ]
 _PLACES = {
+    "Channel": "channels",
+    "ChatTokens": "models.tokens",
     "ComposerDataCollator": "stored.collator",
     "ComposerReplicationTrainer": "backends.trl.trainer",
     "EnvironmentRollouts": "backends.trl.rollouts",
+    "FreeSampler": "rollouts.sampling",
     "HintedTurn": "lessons.online_sites",
+    "OnlineSite": "lessons.online_sites",
+    "PairTokens": "stored.examples",
+    "Policy": "models.loading",
+    "Rolled": "lessons.online_sites",
+    "Rollout": "rollouts.worker",
+    "SampledTurn": "rollouts.sampling",
     "SelfDistillation": "channels",
+    "SiteTokens": "stored.examples",
+    "StepFailure": "rollouts.environment_steps",
     "StoredBatches": "stored.batches",
+    "TraceExample": "stored.examples",
     "TraceHinter": "lessons.online_sites",
+    "TurnRecord": "rollouts.worker",
+    "TurnSampler": "rollouts.sampling",
     "load_policy": "models.loading",
     "prompts_of": "backends.trl.rollouts",
     "roll_out": "rollouts.playing",

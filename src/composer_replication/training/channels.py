@@ -35,7 +35,9 @@ from .models.states import last_hidden, output_head
 
 
 class Channel(Protocol):
-    """A class for `[[channels]]` also has `Settings`, which its entry is validated by, and is made with these.
+    """A term of the loss. `ComposerReplicationTrainer(channels=[…])` takes any object with these members.
+
+    A class for `[[channels]]` also has `Settings`, which its entry is validated by, and is made with these.
 
     It may have a `schedule`, `metrics` that are logged after each `loss`, and `token_weights(model, batch, weight)`,
     which says for each row that it reads how much it pulls at each token.
@@ -45,10 +47,12 @@ class Channel(Protocol):
     """What metrics and reports call it."""
 
     @property
-    def weight(self) -> float: ...
+    def weight(self) -> float:
+        """What its loss is multiplied by."""
+        ...
 
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
-        """A scalar; exactly 0 when the batch holds nothing for this channel."""
+        """A scalar with a gradient; exactly 0 when the batch holds nothing for this channel."""
         ...
 
 

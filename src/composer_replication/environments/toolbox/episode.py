@@ -108,6 +108,7 @@ class ToolboxEpisode:
         return any(entry.tool == LEAK_TOOL and entry.name == call.name for entry in self.task.listings)
 
     def step(self, turn: str) -> TurnResult:
+        """Take what the policy wrote: `turn` is one call as JSON."""
         if self.finished:
             raise RuntimeError(f"episode of {self.task.task_id} has ended")
         result = self._take_turn(encodable(without_thought(turn).strip()))

@@ -26,11 +26,14 @@ MAX_TEACHER_TOKENS = 8192
 
 
 class HintedTurn(NamedTuple):
-    """What a hinter says of a trace: the turn (its place in `trace.turns`, from 0), the kind of error, the hint."""
+    """What a hinter says of a trace."""
 
     turn: int
+    """Its place in `trace.turns`, from 0."""
     kind: str
+    """Of error: one of `ErrorKind` or a word of your own. Metrics and `kinds_off` use it."""
     hint: str
+    """What is put before the turn when the policy reads it as its own teacher."""
 
 
 class OnlineSite(NamedTuple):
@@ -39,15 +42,19 @@ class OnlineSite(NamedTuple):
     start: int
     end: int
     kind: str
+    """Of error."""
     teacher_context: list[int]
+    """Ids of the conversation with the hint, up to the turn."""
     turn_ids: list[int]
     turn: int = 0
+    """Its place in `trace.turns`, from 0."""
     hint: str = ""
     logprobs: tuple[float, ...] = ()
     """That whoever sampled the turn gave its tokens, where it is known."""
 
     @property
     def teacher_ids(self) -> list[int]:
+        """Hinted context and turn."""
         return self.teacher_context + self.turn_ids
 
 
@@ -58,6 +65,7 @@ class Rolled(NamedTuple):
     prompt_ids: list[int]
     completion_ids: list[int]
     sampled_mask: list[int]
+    """1 where the policy sampled the token of `completion_ids`, 0 where the environment wrote it."""
     model_versions: tuple[int, ...] = ()
     """Of the weights that wrote each turn, where a sampler counts them."""
     logprobs: tuple[float, ...] = ()
@@ -65,14 +73,18 @@ class Rolled(NamedTuple):
 
 
 Hinter = Callable[[Sequence[Trace]], list[list[HintedTurn]]]
+"""The traces of a step -> for each the turns that went wrong, none or several."""
 Accepts = Callable[[Sequence[tuple[Rolled, HintedTurn, OnlineSite]]], list[bool]]
 """Does the environment accept a turn that the policy samples behind the hinted context?"""
 
 
 class TraceHinter:
-    """The detectors and hint layers of the pipeline, at run time. `sham` gives hints of the same form without help.
+    """The detectors and hint layers of the pipeline, at run time.
 
-    With `sibling`, an error in one of the traces can be answered with the success of another one at the same task.
+    Args:
+        sham: Hints of the same form that do not help, as a control.
+        sibling: Answer an error with the success of another trace at the same task: tell only that there is one, or
+            show its call too.
     """
 
     def __init__(
@@ -86,6 +98,7 @@ class TraceHinter:
         self._max_leak_level: LeakLevel = max_leak_level
 
     def __call__(self, traces: Sequence[Trace]) -> list[list[HintedTurn]]:
+        """The hinted turns of each trace."""
         siblings = None
         if self._sibling != "off":
             siblings = SiblingHintGenerator(traces, show_call=self._sibling == "call")

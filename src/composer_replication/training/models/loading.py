@@ -27,12 +27,18 @@ LENT_SHARE = 0.75
 
 @dataclass
 class Policy:
+    """The model in training with its tokenizer."""
+
     name: str
+    """What it was loaded by; traces carry it as `source_model`."""
     model: Any
+    """A causal language model of `transformers`."""
     tokens: ChatTokens
+    """Its tokenizer and chat template."""
 
     @property
     def tokenizer(self) -> Any:
+        """That of `transformers`, for TRL's `processing_class`."""
         return self.tokens.tokenizer
 
     @property
@@ -58,7 +64,15 @@ def load_policy(
     weights: str = "float32",
     chat_template_kwargs: TemplateSettings | None = None,
 ) -> Policy:
-    """The starting policy of a run, kept in `weights`. The tiny one is built for its environment's words."""
+    """The starting policy of a run.
+
+    Args:
+        name: `tiny`, a model that `recompose model fetch` has fetched, a folder, or a hub id.
+        environment: The tiny model is built for its words; others do not need it.
+        seed: Of the tiny model's random weights.
+        weights: The dtype that they are kept in.
+        chat_template_kwargs: Settings of the chat template, such as `enable_thinking`.
+    """
     if name == "tiny":
         import torch
 

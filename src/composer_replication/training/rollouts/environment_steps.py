@@ -26,6 +26,8 @@ JOIN_S = 1.0
 
 
 class StepFailure(NamedTuple):
+    """An environment that broke. The rollout ends there with reward 0."""
+
     kind: Literal["timeout", "runtime_error"]
     message: str
 

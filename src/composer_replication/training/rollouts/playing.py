@@ -58,7 +58,15 @@ def roll_out(
     sampler: TurnSampler | None = None,
     progress: Progress | None = None,
 ) -> list[Rollout[Episode]]:
-    """One rollout per task, `batch_size` at a time. Without a `sampler`, turns are sampled from `model` as it is."""
+    """One rollout per task, in the order of the tasks.
+
+    Args:
+        model: `policy.model`.
+        tokens: `policy.tokens`.
+        batch_size: Rollouts that are played at a time.
+        sampler: Who writes the turns; without it `model` as it is.
+        progress: Is told of each rollout that has ended.
+    """
     ended = count(1)
     worker = RolloutWorker(
         sampler or DynamicSampler(model, tokens, batch_size),

@@ -48,31 +48,38 @@ MAX_SEED = 2**31 - 1
 
 
 class TurnRecord(NamedTuple):
-    """One turn as its environment got it, without thoughts; `seconds` is the time inside the environment."""
+    """One turn as its environment got it, without thoughts."""
 
     text: str
     observation: str | None
+    """What the environment answered."""
     failure: StepFailure | None
+    """How the environment broke at this turn, if it did."""
     seconds: float
+    """Inside the environment."""
     failed: bool = False
     """Whether the environment called it an error of the policy."""
 
 
 @dataclass
 class Rollout(Generic[E]):
-    """`completion_ids` holds sampled turns and observations; `turn_spans` cuts out the turns."""
+    """One episode as it was played, with the ids that were sampled and read."""
 
     episode: E
     prompt_ids: list[int]
     completion_ids: list[int] = field(default_factory=list[int])
+    """Sampled turns, and what the environment answered between them."""
     logprobs: list[float] = field(default_factory=list[float])
+    """One for each of `completion_ids`; 0 where the environment wrote the token."""
     turn_spans: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Where in `completion_ids` each turn begins and ends."""
     turns: list[TurnRecord] = field(default_factory=list[TurnRecord])
     versions: list[int] = field(default_factory=list[int])
     """Of the weights that wrote each turn."""
     truncated: bool = False
     """Whether it was stopped at the end of a turn because another one might not have fitted."""
     settled_reward: float | None = None
+    """None until the episode has ended; `reward` is what to read."""
     segments: Sequence[TokenSegment] = ()
     """Of an episode that played itself. The ids above are then those of the longest one."""
 
@@ -81,14 +88,17 @@ class Rollout(Generic[E]):
 
     @property
     def reward(self) -> float:
+        """The episode's; 0 where its environment broke."""
         return self.episode.reward if self.settled_reward is None else self.settled_reward
 
     @property
     def failure(self) -> StepFailure | None:
+        """How the environment broke, if it did."""
         return self.turns[-1].failure if self.turns else None
 
     @property
     def context_ids(self) -> list[int]:
+        """Prompt and completion."""
         return self.prompt_ids + self.completion_ids
 
     @property
@@ -100,6 +110,7 @@ class Rollout(Generic[E]):
         return mask
 
     def take(self, turn: SampledTurn) -> None:
+        """Add a turn of the policy."""
         begin = len(self.completion_ids)
         self.completion_ids += turn.ids
         self.logprobs += turn.logprobs
@@ -107,6 +118,7 @@ class Rollout(Generic[E]):
         self.versions.append(turn.version)
 
     def read(self, answer_ids: Sequence[int]) -> None:
+        """Add what the environment answered."""
         self.completion_ids += answer_ids
         self.logprobs += [0.0] * len(answer_ids)
 

@@ -57,7 +57,12 @@ def batches_of_like_length(order: Sequence[AnyRow], size: int, rng: random.Rando
 
 
 class StoredBatches:
-    """Processes take turns: each gets every `world`-th batch."""
+    """Endless batches of stored traces in shuffled passes, for the trainer's `batches`.
+
+    Args:
+        size: Examples of a batch.
+        world: Number of processes. They take turns: each gets every `world`-th batch.
+    """
 
     def __init__(
         self,
@@ -88,11 +93,12 @@ class StoredBatches:
         return batch
 
     def take_traces(self) -> list[str]:
-        """Those of all batches since it was last asked, each once."""
+        """Ids of the traces in all batches since it was last asked, each once."""
         traces, self._traces = sorted(set(self._traces)), []
         return traces
 
     def state(self) -> dict[str, Any]:
+        """For a checkpoint; `load` goes on from there."""
         return {"next": self._next}
 
     def load(self, state: dict[str, Any]) -> None:

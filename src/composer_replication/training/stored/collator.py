@@ -20,15 +20,21 @@ from torch import Tensor
 from .examples import PairTokens, TraceExample
 
 Batch = dict[str, Tensor]
+"""Padded tensors by the names that `composer_replication.training.stored.collator` lists."""
 
 
 class ComposerDataCollator:
-    """Stored traces as padded tensors; a channel's keys are there only where the examples have something for it."""
+    """Stored traces as padded tensors; a channel's keys are there only where the examples have something for it.
+
+    Args:
+        pad_id: The token that rows are padded with; masks leave it out.
+    """
 
     def __init__(self, pad_id: int) -> None:
         self.pad_id = pad_id
 
     def __call__(self, examples: Sequence[TraceExample]) -> Batch:
+        """Tensors by name, for `Channel.loss`."""
         batch: Batch = {"rewards": torch.tensor([example.reward for example in examples])}
         batch["input_ids"], batch["attention_mask"] = self._pad([example.ids for example in examples])
         batch["response_mask"] = _pad_masks([example.response_mask for example in examples])

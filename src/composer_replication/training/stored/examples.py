@@ -37,11 +37,14 @@ class SiteTokens:
 
 @dataclass(frozen=True)
 class PairTokens:
+    """One preference pair as ids."""
+
     prompt: list[int]
     """One list for all pairs of a state."""
     chosen: list[int]
     rejected: list[int]
     reference_chosen: float = 0.0
+    """Log-probability of the chosen action under the frozen reference; likewise of the rejected one."""
     reference_rejected: float = 0.0
     label_smoothing: float = 0.0
     """The chance that the preference is wrong, where it was measured."""
@@ -49,12 +52,16 @@ class PairTokens:
 
 @dataclass(frozen=True)
 class TraceExample:
+    """A stored trace as ids, with its hinted turns and its pairs."""
+
     ids: list[int]
     response_mask: list[int]
+    """1 where the actor wrote the token."""
     reward: float
     sites: list[SiteTokens] = field(default_factory=list[SiteTokens])
     pairs: list[PairTokens] = field(default_factory=list[PairTokens])
     advantage: float = 0.0
+    """Within its group of traces of the same task; 0 without one."""
     logprobs: list[float] = field(default_factory=list[float])
     """With which the ids were sampled, where they were; empty for traces of other models."""
     trace_id: str = ""

@@ -97,18 +97,33 @@ class Sandbox(Protocol):
         stdin: bytes = b"",
         pass_fds: Sequence[int] = (),
     ) -> ExecResult:
-        """Run one command to its end; what it left running in the background is killed before this returns."""
+        """Run one command to its end; what it left running in the background is killed before this returns.
+
+        Args:
+            argv: Program and arguments; no shell reads them.
+            env: Variables on top of those of the `SandboxSpec`.
+            cwd: A folder as commands see it; a relative one is below the working folder, which is the default.
+            timeout_s: May shorten `Limits.wall_s`, never lengthen it.
+            stdin: What it reads.
+            pass_fds: Open file descriptors that it inherits.
+        """
         ...
 
-    def read(self, path: str) -> bytes: ...
+    def read(self, path: str) -> bytes:
+        """A file as it is now."""
+        ...
 
-    def write(self, path: str, content: bytes) -> None: ...
+    def write(self, path: str, content: bytes) -> None:
+        """Make or replace a file."""
+        ...
 
     def snapshot(self) -> str:
         """Remember the working folder as it is; the name goes to `diff`."""
         ...
 
-    def diff(self, snapshot: str) -> Changes: ...
+    def diff(self, snapshot: str) -> Changes:
+        """What changed since `snapshot` was taken."""
+        ...
 
     def kill(self) -> None:
         """End every process and remove every file of the sandbox. Twice is fine."""

@@ -32,7 +32,7 @@ REWARD_COLUMNS = ("episode_reward", "penalty", "charge")
 
 
 def prompts_of(tasks: Sequence[EnvironmentTask]) -> Any:
-    """TRL's dataset. The first message of a prompt carries the id of its task."""
+    """TRL's dataset, one row per task. The first message of a prompt carries the id of its task."""
     from datasets import Dataset
 
     return Dataset.from_list([{"prompt": _marked(task)} for task in tasks])
@@ -46,9 +46,16 @@ def _marked(task: EnvironmentTask) -> list[dict[str, Any]]:
 class EnvironmentRollouts:
     """TRL's `rollout_func`. Random generators are its own, and their state belongs into checkpoints.
 
-    `env_mask` is 1 on sampled tokens. `episode_reward`, `truncated` and `step_failure` (a kind or None) reach the
-    reward functions; `trace` reaches the trainer. There is one row per prompt, whatever its environment did. `watcher`
-    sees the rollouts of a step together before their episodes are closed, and may add columns.
+    A reward function gets one value per rollout as `episode_reward`, `truncated` and `step_failure` (a kind or None).
+    `trace` reaches the trainer. `env_mask` is 1 on sampled tokens. There is one row per prompt, whatever its
+    environment did.
+
+    Args:
+        tasks: Those that the dataset of `prompts_of` was made of.
+        settings: Of these it reads `max_turn_tokens`, `temperature`, `group_size` and `error_turn_penalty`.
+        watcher: Sees the rollouts of a step together before their episodes are closed, and may add columns.
+        curriculum: Chooses the tasks; the prompts then only say how many groups there are.
+        open_sampler: Where turns are sampled; without it from the policy in this process.
     """
 
     def __init__(
@@ -64,8 +71,6 @@ class EnvironmentRollouts:
         curriculum: Curriculum | None = None,
         open_sampler: OpenSampler | None = None,
     ) -> None:
-        """With a `curriculum` the prompts only say how many groups there are: it chooses their tasks. Without
-        `open_sampler` turns are sampled from the policy in this process."""
         self._policy, self._environment, self._settings, self._watcher = policy, environment, settings, watcher
         self._tasks, self._curriculum = {task.task_id: task for task in tasks}, curriculum
         # Not the model's: before it is sharded, all processes but one hold it on the CPU.
@@ -94,10 +99,11 @@ class EnvironmentRollouts:
             closed(self._environment, episodes)
 
     def accepts(self, candidates: Sequence[tuple[Rolled, HintedTurn, OnlineSite]]) -> list[bool]:
+        """For the trainer's `accepts`: whether the environment takes a turn that is sampled behind the hint."""
         return [accepted for _, accepted in self.retried(candidates)]
 
     def retried(self, candidates: Sequence[tuple[Rolled, HintedTurn, OnlineSite]]) -> list[tuple[list[int], bool]]:
-        """Sample each turn once more behind its hint, and let the environment judge it."""
+        """The same, with the ids of the sampled turns."""
         if not candidates:
             return []
         tokens, model = self._policy.tokens, self._policy.model
@@ -120,13 +126,16 @@ class EnvironmentRollouts:
     # Reward functions. The unpenalised reward is always the first, and logged by its own name.
 
     def reward_functions(self) -> list[Any]:
+        """For TRL's `reward_funcs`, where the reward is the environment's own."""
         penalties = [self.error_penalty] if self._settings.error_turn_penalty else []
         return [self.episode_reward, *penalties, self.environment_charge]
 
     def episode_reward(self, episode_reward: list[float], **columns: Any) -> list[float]:
+        """The environment's reward as it is."""
         return episode_reward
 
     def error_penalty(self, penalty: list[float], **columns: Any) -> list[float]:
+        """The column `penalty`: what `error_turn_penalty` takes for the failed turns of each rollout."""
         return penalty
 
     def environment_charge(
@@ -138,6 +147,7 @@ class EnvironmentRollouts:
         return charge
 
     def state(self) -> dict[str, Any]:
+        """For a checkpoint; `load` goes on from there."""
         return {name: generator.get_state() for name, generator in self._generators.items()}
 
     def load(self, state: dict[str, Any]) -> None:

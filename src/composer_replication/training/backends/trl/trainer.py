@@ -45,20 +45,32 @@ from .environment_traces import trace_of_messages
 
 
 class ComposerReplicationTrainer(GRPOTrainer):
-    """`loss = GRPO + alpha_sdpo · SDPO + beta_replay · TR-DPO`, plus any further `channels`.
+    """A `trl.GRPOTrainer` with `loss = GRPO + alpha_sdpo · SDPO + beta_replay · TR-DPO`, plus any further `channels`.
 
-    One of `channels` that is named `sdpo` or `replay` takes the place of the origin's two, with its settings and
-    weight: `SelfDistillation(SdpoSettings(teacher="live"))`, for example.
     With a `hinter` channel 2 works on the error turns of each step's own rollouts: those of `environment_factory` as
-    TRL records them, or those of a `rollout_func` that returns one `Trace` per row as `trace`. `batches` yields
-    collated stored traces, one per micro-step and without end, for channel 3, for further channels, and for channel 2
-    where there is no hinter; it must draw from its own random generator. `gradient_ratio_cap` is the largest weighted
-    gradient of a channel, as a multiple of the policy's; with `gradient_ratio_target` smaller ones are raised to it.
-    With `samples_elsewhere` the ratio of channel 1 is taken to
-    the log-probabilities that came with the rollouts, and not to the policy's own. With `samples` the behaviour of the
-    rollouts is logged and some of them are kept; `token_weights` then says how much each channel pulls at their tokens.
-    `stateful` are objects of the caller whose state belongs into checkpoints, such as `batches` and the generator of
-    the rollouts.
+    TRL records them, or those of a `rollout_func` that returns one `Trace` per row as `trace`.
+
+    Args:
+        *args: What `GRPOTrainer` takes; so are all further keywords.
+        alpha_sdpo: Weight of channel 2. It works only with a `hinter` or with `batches`.
+        beta_replay: Weight of channel 3. It works only with `batches`.
+        channels: Further channels. One that is named `sdpo` or `replay` takes the place of the origin's, with its own
+            settings and weight, as `SelfDistillation(SdpoSettings(teacher="live"))` does.
+        grpo: Weight, schedule and advantage of channel 1, where they are not the usual ones.
+        hinter: Which turns of the rollouts went wrong, and the hint for each.
+        accepts: Sites for which it says False are left out of channel 2, as with `require_acceptance`.
+        batches: Collated stored traces without end, one per micro-step. Channel 3 and further channels read them, and
+            channel 2 where there is no hinter. They must be drawn from a random generator of their own.
+        gradient_ratio_cap: The largest weighted gradient of a channel, as a multiple of the policy's.
+        gradient_ratio_target: Whether smaller gradients are raised to the cap.
+        dynamic_sampling_rounds: How often groups with one reward throughout are replaced by groups for
+            other prompts.
+        max_teacher_tokens: Hinted contexts that are longer than this are left out of channel 2.
+        samples_elsewhere: Take the ratio of channel 1 to the log-probabilities that came with the rollouts, not to the
+            policy's own.
+        samples: Logs how the rollouts behave, and keeps some of them.
+        token_weights: Keeps how much each channel pulls at the tokens of the rollouts that `samples` keeps.
+        stateful: Objects whose state belongs into checkpoints, such as `batches` and the rollouts' generator.
     """
 
     def __init__(
@@ -124,16 +136,18 @@ class ComposerReplicationTrainer(GRPOTrainer):
 
     @property
     def active_channels(self) -> list[Channel]:
-        """On stored data."""
+        """Those that read `batches`."""
         return self._stored.active
 
     @property
     def teacher(self) -> SelfTeacher:
+        """Who sees the hint in channel 2."""
         assert self._online is not None
         return self._online.teacher
 
     @property
     def empty_hint_divergence(self) -> float:
+        """How far the teacher of channel 2 is from the policy without a hint; rounding, if all is well."""
         return self._online.empty_hint_divergence if self._online else 0.0
 
     # Data: fresh rollouts
