@@ -165,6 +165,15 @@ def test_an_empty_side_is_told_before_any_work(tmp_path, shown, verb):
     assert "choose heldout_repositories among other, spanbook" in told(shown.folder, other.folder, heldout_share=0.1)
 
 
+def test_a_rollout_of_tasks_that_cannot_be_asked_begins_nothing(tmp_path):
+    several = write_sample_task(tmp_path / "several", task=named("a", "a"))
+    write_files(several.gold, {"spanbook/text.py": "changed"})
+    words = ("env", "rollout", several.folder, "--scripted", "nop", "--answer", "definition", "-o", tmp_path / "run")
+    ended = recompose(*words)
+    assert ended.returncode == 2 and "(several files: 1 (several)); next: recompose env make" in ended.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_plan_and_a_doctor_say_how_many_tasks_there_are(tmp_path, shown):
     several = write_sample_task(tmp_path / "several", task=named("a", "a"))
     write_files(several.gold, {"spanbook/text.py": "changed"})

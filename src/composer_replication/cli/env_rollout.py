@@ -21,7 +21,7 @@ from composer_replication.errors import UsageError
 from composer_replication.records import JsonObject
 from composer_replication.runs import Run
 
-from .common import Json, tell, working_on
+from .common import Json, begun, tell, working_on
 
 if TYPE_CHECKING:
     from composer_replication.environments.code.environment import CodeEnvironment
@@ -113,22 +113,22 @@ def rollout(
         harness=harness,
         harness_runtime=str(harness_runtime.resolve()) if harness_runtime else None,
     )
-    opened = Run.start(run, _config(config, model, known))
-    stage = opened.stage("ingestion")
-    if stage.is_done:
-        refuse_others(stage, settings)
-        tell("ingestion", opened, json)
-        return
-    played = {
-        "heldout_share": 0.0,
-        "tries": tries,
-        "max_steps": steps,
-        "completion_tokens": max_tokens,
-        "concurrency": concurrency,
-        "sandbox": backend,
-    }
-    environment = CodeEnvironment(found, known.model_copy(update=played), wall_s)
-    plan = planned([task.task_id for task in environment.tasks("train")], rollouts)
+    with begun(run, _config(config, model, known)) as opened:
+        stage = opened.stage("ingestion")
+        if stage.is_done:
+            refuse_others(stage, settings)
+            tell("ingestion", opened, json)
+            return
+        played = {
+            "heldout_share": 0.0,
+            "tries": tries,
+            "max_steps": steps,
+            "completion_tokens": max_tokens,
+            "concurrency": concurrency,
+            "sandbox": backend,
+        }
+        environment = CodeEnvironment(found, known.model_copy(update=played), wall_s)
+        plan = planned([task.task_id for task in environment.tasks("train")], rollouts)
     with working_on(opened) as progress, ExitStack() as stack:
         stack.callback(environment.close)
         if environment.left_out:

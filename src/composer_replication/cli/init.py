@@ -24,7 +24,8 @@ Goal = Literal["sessions", "tasks", "toolbox"]
 GIB = 1 << 30
 NEXT: dict[Goal, str] = {
     "sessions": "recompose ingest PATH --run runs/mine --config {}",
-    "tasks": "recompose env make REPOSITORY -o tasks, then recompose train runs/code --config {}",
+    "tasks": "recompose env make REPOSITORY -o tasks --mode stub --grain symbol, "
+    "then recompose train runs/code --config {}",
     "toolbox": "recompose quickstart --config {}",
 }
 
