@@ -43,6 +43,7 @@ def main() -> None:
         "open_tasks": len(results.open_tasks),
         "test_tasks": len(results.tasks),
         "remembered_tasks": sum(task in results.remembered for task in results.tasks),
+        "trained_on": results.trained_on,
         "orphans": results.orphans,
     }
     write_atomically(given.results / "tables.json", json.dumps(tables, indent=1) + "\n")
@@ -62,6 +63,7 @@ def page(results: Results, tested: list[Tested]) -> str:
         f"{len(results.open_tasks)} open tasks of {len(results.tasks)} test tasks; "
         f"{sum(task in results.remembered for task in results.tasks)} of them are remembered. "
         f"Rates: {', '.join(f'{arm} {rate:g}' for arm, rate in results.rates.items())}. "
+        f"Trained on: {', '.join(f'{number} {kind}' for kind, number in results.trained_on.items())}. "
         f"Runs begun anew: {results.orphans} files.\n",
         "| | difference in pass@1 | over seeds and tasks | p over repositories | p, Holm | detectable | holds |",
         "|---|---|---|---|---|---|---|",

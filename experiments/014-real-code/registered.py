@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -45,6 +46,8 @@ class Results(NamedTuple):
     runs: Mapping[str, Mapping[str, float]]
     """Means over all steps of an arm's runs."""
     rates: Mapping[str, float]
+    trained_on: Mapping[str, int]
+    """Number of training tasks by difficulty: the band is `middle`, the others fill it up."""
     orphans: int
 
 
@@ -95,6 +98,7 @@ def read_results(plan: Plan) -> Results:
         },
         runs={arm: _means(lines) for arm, lines in steps.items()},
         rates={run.arm: plan.config(run).training.learning_rate for run in plan.runs() if run.rate is None},
+        trained_on=Counter(rates[task].stratum(plan.raw["band"]) for task in plan.band("train")),
         orphans=len(list((plan.results / "orphans").glob("*"))),
     )
 

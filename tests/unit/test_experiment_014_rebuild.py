@@ -69,6 +69,7 @@ def test_tables_have_the_numbers_of_the_files(tmp_path):
     assert tests["H3"]["two_way"]["mean"] == 0 and tests["H3"]["p"] == 1 and not tests["H3"]["holds"]
     assert tests["H4"]["two_way"]["mean"] == pytest.approx(-1 / 16)
     assert (tables["open_tasks"], tables["test_tasks"], tables["remembered_tasks"]) == (16, 16, 8)
+    assert tables["trained_on"] == {"middle": 2}
     assert tables["curves"]["grpo"]["20"]["mean"] == pytest.approx(4.5 / 16)
     assert tables["passes"]["middle"]["the start"]["pass@1"]["mean"] == pytest.approx(2 / 16)
     assert tables["rates"] == {"grpo": 1e-4, "sdpo": 1e-4, "sham": 1e-4, "imitation": 1e-4}
