@@ -99,13 +99,12 @@ structure: .venv/dev-installed
 	$(BIN)/python -m pytest tests/structure
 	$(BIN)/python -m tests.structure.layers
 
-# Every table, figure and page of the experiments, from raw files; trains nothing. 009 is interim while seeds are missing;
-# another one whose runs are not all there says so, and is named at the end.
+# Every table, figure and page of the experiments, from raw files; trains nothing. One whose runs are not all there says
+# so, and is named at the end.
 evidence: .venv/dev-installed
 	@left=; for script in experiments/*/rebuild.py; do \
 		folder=$${script%/rebuild.py}; echo "$$folder"; \
-		words=; if [ $$folder = experiments/009-rates ]; then words="-- --interim"; fi; \
-		$(BIN)/recompose experiment rebuild $$folder $$words > /dev/null || left="$$left $$folder"; \
+		$(BIN)/recompose experiment rebuild $$folder > /dev/null || left="$$left $$folder"; \
 	done; $(BIN)/python experiments/evidence.py; \
 	test -z "$$left" || { echo "not rebuilt:$$left"; exit 1; }
 

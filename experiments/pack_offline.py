@@ -60,10 +60,10 @@ def pack_site(archive: Path, scratch: Path, python: str, pinned: list[str]) -> N
 
 
 def without_caches(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Neither bytecode nor results: the folders `experiments/<name>/results` and `benchmarks/results`."""
+    """Neither bytecode nor results nor corpora: `experiments/<name>/results` and `corpus`, `benchmarks/results`."""
     parts = Path(entry.name).parts
     is_results = parts[:2] == ("benchmarks", "results") or (
-        parts[:1] == ("experiments",) and parts[2:3] == ("results",)
+        parts[:1] == ("experiments",) and parts[2:3] in (("results",), ("corpus",))
     )
     return None if "__pycache__" in parts or is_results else entry
 

@@ -4,6 +4,7 @@
 #   slice.sh EARLIER OUT SECONDS PROCESSES EXPERIMENT...
 # Results of earlier slices are read from EARLIER/EXPERIMENT/results. PYTHONPATH leads to the packages. WORK and RESULTS
 # are kept between the slices of one machine. ONLY may hold patterns of job names, as '012-competitors/half/star-*'.
+# STATE may hold state.000, … of unfinished runs from another machine; with CARRY=1 OUT gets those of this one.
 set -u
 earlier=$1 out=$2 seconds=$3 processes=$4 here=$(cd "$(dirname "$0")" && pwd)
 export PYTHONPATH=$here${PYTHONPATH:+:$PYTHONPATH}
@@ -18,7 +19,10 @@ for name in "${@:5}"; do
         [ -d "$earlier/$name/results" ] && cp -r "$earlier/$name/results/." "$results/$name/results/"
     fi
 done
-mkdir -p "$work"
+if [ ! -d "$work" ]; then
+    mkdir -p "$work"
+    [ -f "${STATE:-}/state.000" ] && cat "$STATE"/state.* | tar -xf - -C "$work"
+fi
 # Lets several processes share a GPU.
 command -v nvidia-cuda-mps-control > /dev/null && nvidia-cuda-mps-control -d 2> /dev/null
 # What is begun is to end within the slice; what does not is ended, and its job is done again.
@@ -26,5 +30,8 @@ timeout -k 5 "$((seconds + 25))" "${PYTHON:-python3}" -m shared.runner.run "${fo
     --work "$work" --results "$results" --slice-s "$seconds" --processes "$processes" --only "${only[@]}"
 code=$?
 tar -cf "$out/results.tar" -C "$results" .
+if [ -n "${CARRY:-}" ]; then
+    "${PYTHON:-python3}" -m shared.runner.carry "$out" "${folders[@]}" --work "$work" --results "$results"
+fi
 tail -n 3 "$work"/*/worker-*.log
 exit $code

@@ -164,3 +164,15 @@ def propose(repository, coverage, settings):
     yield stubbed_rectangle()
     yield stubbed_rectangle(name="harmless", edits={"shapes/area.py": FILES["shapes/area.py"] + "\n"})
     yield stubbed_rectangle(name="broken", edits={"shapes/words.py": "raise RuntimeError\n"})
+
+
+def propose_shout(repository, coverage, settings):
+    """Another generator with a good candidate."""
+    body = "    return text.upper() + LOUD\n"
+    yield stubbed_rectangle(
+        name="shout",
+        symbols=(Symbol(file="shapes/words.py", name="shout"),),
+        edits={"shapes/words.py": FILES["shapes/words.py"].replace(body, "    raise NotImplementedError\n")},
+        expected_failing=frozenset(f"tests/test_words.py::test_shout{more}" for more in ("", "_twice", "_nothing")),
+        statement={"L0": "Write `shout` of shapes/words.py again."},
+    )

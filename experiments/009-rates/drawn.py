@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from described import BEST, LEVELS, curve_of, curve_over_tokens, sides
+from described import BEST, LEVELS, curve_over_tokens, sides
 from measured import HORIZON, RATES, ROLLOUTS_PER_STEP, rollouts_to
-from trained import Results
 
+from shared.analysis.described import curve_of
+from shared.analysis.trained import Cell
 from shared.crossing import not_there_yet
 from shared.curves_chart import Curve, curves_chart
 
@@ -14,10 +15,10 @@ WATCHED = (f"grpo{BEST}", f"sdpo{BEST}", "sham-2e-5")
 """The sides of the time-to-level figures."""
 
 
-def figures(results: Results) -> dict[str, str]:
+def figures(cell: Cell) -> dict[str, str]:
     """By file name, as SVG text."""
-    every = sides(results)
-    by_rate = {f"curves-{rate}": [name for name in results.arms if name.endswith(f"-{rate}")] for rate in RATES}
+    every = sides(cell)
+    by_rate = {f"curves-{rate}": [name for name in cell.arms if name.endswith(f"-{rate}")] for rate in RATES}
     shown = {**by_rate, "curves-best": list(WATCHED)}
     over_steps = {
         name: curves_chart(
@@ -26,8 +27,8 @@ def figures(results: Results) -> dict[str, str]:
         )
         for name, names in shown.items()
     }  # fmt: skip
-    waiting = {f"waiting-{level:g}": _waiting(results, level) for level in LEVELS}
-    return {**over_steps, **waiting, "dynamic": _dynamic(results)}
+    waiting = {f"waiting-{level:g}": _waiting(cell, level) for level in LEVELS}
+    return {**over_steps, **waiting, "dynamic": _dynamic(cell)}
 
 
 def _label(side: str) -> str:
@@ -35,8 +36,8 @@ def _label(side: str) -> str:
     return side.replace(BEST, ", best")
 
 
-def _waiting(results: Results, level: float) -> str:
-    horizon, every = float(HORIZON * ROLLOUTS_PER_STEP), sides(results)
+def _waiting(cell: Cell, level: float) -> str:
+    horizon, every = float(HORIZON * ROLLOUTS_PER_STEP), sides(cell)
     curves = [
         Curve(_label(name), [(place, share, share, share) for place, share in corners])
         for name in WATCHED
@@ -45,9 +46,9 @@ def _waiting(results: Results, level: float) -> str:
     return curves_chart(f"Seeds below a success of {level:g}", "rollouts", "share of seeds not there yet", curves, 1.0)
 
 
-def _dynamic(results: Results) -> str:
+def _dynamic(cell: Cell) -> str:
     names = [f"{kind}-{rate}" for rate in ("5e-6", "2e-5") for kind in ("grpo", "dynamic")]
-    curves = [Curve(name, curve_over_tokens(results.arms[name], LAST_OF_DYNAMIC)) for name in names]
+    curves = [Curve(name, curve_over_tokens(cell.arms[name], LAST_OF_DYNAMIC)) for name in names]
     return curves_chart(
         "Dynamic sampling, to step 20", "million tokens of prompts and answers", "share of held-out tasks", curves, 1.0
     )

@@ -1,20 +1,14 @@
-"""Work off the plan with the runner of 004-ab, which says how; other words are handed to it.
+"""Work off the plan with the shared runner, which says how; other words are handed to it.
 
     recompose experiment run experiments/009-rates -- --slice-s 540 --processes 6
 
 Reads plan.toml; writes results/low-strong/<arm>-<seed>.jsonl.zst.
 """
 
-import runpy
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).parent
-RUNNER = HERE.parent / "004-ab"
-DEFAULTS = {"--plan": HERE / "plan.toml", "--work": Path("runs") / HERE.name, "--results": HERE / "results"}
+from shared.runner.run import alone
 
 if __name__ == "__main__":
-    given = set(sys.argv)
-    sys.argv += [word for name, value in DEFAULTS.items() if name not in given for word in (name, str(value))]
-    sys.path[0] = str(RUNNER)
-    runpy.run_path(str(RUNNER / "run.py"), run_name="__main__")
+    alone(Path(__file__).resolve().parent, sys.argv[1:])

@@ -7,24 +7,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from described import LEVELS, SHOWN_STEPS
-from hypotheses import Tested
 from measured import HORIZON, ROLLOUTS_PER_STEP
 
 from composer_replication.evaluation.stats import Estimate
+from shared.analysis.registered import Tested
+from shared.analysis.tabled import points, share, table
 
 
-def page(tested: Sequence[Tested], described: Mapping[str, Any], *, interim: bool = False) -> str:
+def page(tested: Sequence[Tested], described: Mapping[str, Any]) -> str:
     parts = [
         "# 009: the registered numbers",
         f"Written by `rebuild.py`. Intervals are 95 %, over {described['seeds']} seeds.",
-        *(_differences(tested) if interim else _tests(tested)),
+        "## Tests",
+        table(("", "difference", "number", "points", "two-way", "p", "Holm", "detectable, .05 / first", "told"),
+              [_test_row(one) for one in tested]),
         "## Best rates",
         "\n".join(f"- `{kind}`: {_counted(rates)}" for kind, rates in described["best_rates"].items()),
         "## Arms",
-        _table(("", *(f"step {step}" for step in SHOWN_STEPS), "end", "speed", "pass@8", "errors per turn", "KL"),
+        table(("", *(f"step {step}" for step in SHOWN_STEPS), "end", "speed", "pass@8", "errors per turn", "KL"),
                [_level_row(name, level) for name, level in described["levels"].items()]),
         f"## Rollouts to a level, at most {HORIZON * ROLLOUTS_PER_STEP:,}",
-        _table(("", *(f"{level:g}" for level in LEVELS)),
+        table(("", *(f"{level:g}" for level in LEVELS)),
                [_times_row(name, found) for name, found in described["rollouts_to_level"].items()]),
         "Restricted means, with the seeds that do not get there counted at the horizon.",
         "grpo − sdpo at the best rates: " + ", ".join(
@@ -36,23 +39,10 @@ def page(tested: Sequence[Tested], described: Mapping[str, Any], *, interim: boo
     return "\n\n".join(parts) + "\n"
 
 
-def _differences(tested: Sequence[Tested]) -> tuple[str, ...]:
-    """Of an interim look: the first columns of the tests."""
-    head = ("", "difference", "number", "points", "two-way")
-    told = "**Interim**: seeds of the plan are missing, so nothing is tested."
-    return told, "## Differences", _table(head, [_test_row(one)[: len(head)] for one in tested])
-
-
-def _tests(tested: Sequence[Tested]) -> tuple[str, ...]:
-    head = ("", "difference", "number", "points", "two-way", "p", "Holm", "detectable, .05 / first", "told")
-    return "## Tests", _table(head, [_test_row(one) for one in tested])
-
-
 def _test_row(one: Tested) -> Sequence[str]:
     found = one.difference
-    number = "speed" if found.step is None else f"success at step {found.step}"
     return (
-        one.name, found.sides, number, points(found.interval), points(found.two_way) if found.two_way else "",
+        one.name, found.sides, found.number, points(found.interval), points(found.two_way) if found.two_way else "",
         f"{found.p:.4f}", f"{one.p_holm:.4f}",
         f"{100 * found.detectable:.1f} / {100 * one.detectable_at_first_step:.1f}", one.told,
     )  # fmt: skip
@@ -93,14 +83,6 @@ def _besides(described: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def share(value: Estimate) -> str:
-    return f"{value.mean:.3f} [{value.lo:.3f}, {value.hi:.3f}]"
-
-
-def points(value: Estimate) -> str:
-    return f"{100 * value.mean:+.1f} [{100 * value.lo:+.1f}, {100 * value.hi:+.1f}]".replace("-", "−")
-
-
 def _rollouts(value: Estimate) -> str:
     return f"{value.mean:,.0f} [{value.lo:,.0f}, {value.hi:,.0f}]".replace("-", "−")
 
@@ -111,8 +93,3 @@ def _ratio(value: float, interval: Sequence[float]) -> str:
 
 def _counted(rates: Mapping[int, str]) -> str:
     return ", ".join(f"{rate} for {count} of {len(rates)} seeds" for rate, count in Counter(rates.values()).items())
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

@@ -14,12 +14,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from plan import HERE, read_plan
 from registered import Results, Tested, described, read_results, registered
 
 from composer_replication.errors import RecomposeError
 from composer_replication.evaluation.stats import Estimate
 from composer_replication.runs import write_atomically
+from shared.code_runs.plan import read_plan
+
+HERE = Path(__file__).parent
 
 
 def main() -> None:
@@ -35,11 +37,12 @@ def main() -> None:
     tables = {
         "tests": [plain(test._asdict()) for test in tested],
         "passes": plain(described(results)),
+        "curves": plain(results.curves),
         "means_over_steps": results.runs,
         "rates": results.rates,
         "open_tasks": len(results.open_tasks),
         "test_tasks": len(results.tasks),
-        "remembered_open_tasks": sum(task in results.remembered for task in results.open_tasks),
+        "remembered_tasks": sum(task in results.remembered for task in results.tasks),
         "orphans": results.orphans,
     }
     write_atomically(given.results / "tables.json", json.dumps(tables, indent=1) + "\n")
@@ -57,7 +60,7 @@ def page(results: Results, tested: list[Tested]) -> str:
     parts = [
         "# 014: results, made by rebuild.py\n",
         f"{len(results.open_tasks)} open tasks of {len(results.tasks)} test tasks; "
-        f"{sum(task in results.remembered for task in results.open_tasks)} of the open ones are remembered. "
+        f"{sum(task in results.remembered for task in results.tasks)} of them are remembered. "
         f"Rates: {', '.join(f'{arm} {rate:g}' for arm, rate in results.rates.items())}. "
         f"Runs begun anew: {results.orphans} files.\n",
         "| | difference in pass@1 | over seeds and tasks | p over repositories | p, Holm | detectable | holds |",
@@ -69,6 +72,14 @@ def page(results: Results, tested: list[Tested]) -> str:
         ),
         "",
     ]
+    steps = list(next(iter(results.curves.values())))
+    parts += [
+        "## On the way: pass@1\n",
+        f"| | {' | '.join(f'step {step}' for step in steps)} |",
+        "|---" * (len(steps) + 1) + "|",
+    ]
+    parts += [f"| {arm} | {' | '.join(shown(own[step]) for step in steps)} |" for arm, own in results.curves.items()]
+    parts.append("")
     for group, everyone in described(results).items():
         parts += [f"## {group}\n", "| | pass@1 | pass@8 |", "|---|---|---|"]
         parts += [f"| {who} | {shown(found['pass@1'])} | {shown(found['pass@8'])} |" for who, found in everyone.items()]

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from plan import BEFORE, MEMORY, Plan, RunName
-
 from composer_replication.errors import RecomposeError
 from composer_replication.evaluation.clusters import two_way_interval
 from composer_replication.evaluation.metrics import pass_at_k
 from composer_replication.evaluation.power import minimum_detectable_effect
 from composer_replication.evaluation.stats import Estimate, mean_interval
 from composer_replication.evaluation.tests_of_difference import ALPHA, holm, sign_flip
+from shared.code_runs.plan import BEFORE, MEMORY, Plan, RunName
 from shared.result_lines import read_result
 
 START = "the start"
@@ -41,6 +40,8 @@ class Results(NamedTuple):
     start: Measured
     arms: Mapping[str, Mapping[int, Measured]]
     """By arm and seed, at the last step."""
+    curves: Mapping[str, Mapping[int, Estimate]]
+    """pass@1 by arm and step, over tasks, of the mean over seeds."""
     runs: Mapping[str, Mapping[str, float]]
     """Means over all steps of an arm's runs."""
     rates: Mapping[str, float]
@@ -70,9 +71,12 @@ def read_results(plan: Plan) -> Results:
     rates = plan.start_rates()
     memory = _tasks(plan, MEMORY)
     arms: dict[str, dict[int, Measured]] = {arm: {} for arm in plan.raw["arms"]}
+    way: dict[str, dict[int, list[Measured]]] = {arm: {} for arm in plan.raw["arms"]}
     steps: dict[str, list[Line]] = {arm: [] for arm in plan.raw["arms"]}
     for run in (run for run in plan.runs() if run.rate is None):
-        arms[run.arm][run.seed] = _measured(_tasks(plan, f"{run.name}@{plan.steps_of(run)[-1]}"))
+        for step in plan.steps_of(run):
+            arms[run.arm][run.seed] = _measured(_tasks(plan, f"{run.name}@{step}"))
+            way[run.arm].setdefault(step, []).append(arms[run.arm][run.seed])
         steps[run.arm] += _checked_steps(plan, run)
     strata: dict[str, list[str]] = {"hard": [], "middle": [], "easy": []}
     for task in before:
@@ -86,6 +90,9 @@ def read_results(plan: Plan) -> Results:
         ),
         start=_measured(before),
         arms=arms,
+        curves={
+            arm: {step: _passes(runs, list(before))["pass@1"] for step, runs in own.items()} for arm, own in way.items()
+        },
         runs={arm: _means(lines) for arm, lines in steps.items()},
         rates={run.arm: plan.config(run).training.learning_rate for run in plan.runs() if run.rate is None},
         orphans=len(list((plan.results / "orphans").glob("*"))),
@@ -104,12 +111,12 @@ def registered(results: Results) -> list[Tested]:
 
 def described(results: Results) -> dict[str, dict[str, dict[str, Estimate]]]:
     """Group of test tasks -> who -> pass@1 and pass@8, with intervals over tasks of the mean over seeds."""
-    remembered = [task for task in results.open_tasks if task in results.remembered]
     groups: dict[str, Sequence[str]] = {
+        "all": list(results.tasks),
         "open": results.open_tasks,
         **results.strata,
-        "open, not remembered": [task for task in results.open_tasks if task not in results.remembered],
-        "open, remembered": remembered,
+        "not remembered": [task for task in results.tasks if task not in results.remembered],
+        "remembered": [task for task in results.tasks if task in results.remembered],
         **_by_label(results, "generator"),
     }
     return {
@@ -125,19 +132,20 @@ def _everyone(results: Results) -> dict[str, list[Measured]]:
 
 def _by_label(results: Results, label: str) -> dict[str, list[str]]:
     values = sorted({line[label] for line in results.tasks.values()})
-    return {value: [task for task in results.open_tasks if results.tasks[task][label] == value] for value in values}
+    return {value: [task for task, line in results.tasks.items() if line[label] == value] for value in values}
 
 
 def _passes(runs: Sequence[Measured], tasks: Sequence[str]) -> dict[str, Estimate]:
     def over_tasks(k: int) -> Estimate:
         return mean_interval([fmean(rates) for rates in zip(*(run.rates(tasks, k) for run in runs), strict=True)])
 
-    return {"pass@1": over_tasks(1), "pass@8": over_tasks(8)}
+    fewest = min(run.passed[task][1] for run in runs for task in tasks)
+    return {f"pass@{k}": over_tasks(k) for k in (1, 8) if k <= fewest}
 
 
 def _difference(results: Results, first: str, second: str) -> Tested:
     seeds = list(next(iter(results.arms.values())))
-    tasks = results.open_tasks
+    tasks = list(results.tasks)
 
     def side(name: str) -> Callable[[int], Measured]:
         return (lambda seed: results.start) if name == START else lambda seed: results.arms[name][seed]

@@ -24,6 +24,8 @@ class Job:
     seconds: float
     """How long it takes, as far as one can tell."""
     needs: tuple[str, ...] = ()
+    on_demand: bool = False
+    """Done only where another job waits for it."""
 
 
 class Queue:

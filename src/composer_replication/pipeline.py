@@ -35,7 +35,8 @@ WORLD = (
     *(f"training.leak_{key}" for key in ("penalty", "penalty_weight", "ways_known")),
 )
 MODEL = ("model", "hardware.weights")
-PLAYING = (*WORLD, *MODEL, "training.temperature", "training.max_turn_tokens", "training.max_tokens", "hardware")
+TURN = "training.max_turn_tokens"
+PLAYING = (*WORLD, *MODEL, "training.temperature", TURN, "training.max_tokens", "hardware")
 NOT_TRAINED_ON = ("ingestion", "sites", "replay", "pairs", "evaluation")
 """Of what these sections change, training hears through the records of earlier stages."""
 
@@ -155,7 +156,10 @@ def touched(run: Run, keys: Iterable[str]) -> dict[str, str]:
         reads, read = stage.reads, run.config.ingestion
         if stage.noun == "ingestion" and (read.rollouts or not (read.paths or read.embedded_session)):
             reads += PLAYING
-        why = next((key for key in keys if any(key == one or key.startswith(f"{one}.") for one in reads)), None)
+        # Without rollouts it is evaluation alone that lets the policy write turns.
+        other = TURN if stage.noun == "training" and not run.config.training.rollouts else ""
+        read = (key for key in keys if key != other and any(key == one or key.startswith(f"{one}.") for one in reads))
+        why = next(read, None)
         why = why or next((noun for noun in found if noun in folder.require()["inputs"]), None)
         if why:
             found[stage.noun] = why

@@ -28,7 +28,7 @@ from pydantic import BaseModel
 from . import __version__
 from .config import Config, hash_of, parse_config
 from .errors import RecomposeError, UsageError, quoted
-from .objective import need_pairs
+from .objective import SdpoSettings, need_pairs
 from .origin import made_with
 from .records import content_id
 from .store import (
@@ -47,8 +47,8 @@ from .store import (
 )
 
 __all__ = [
-    "IN_ORDER", "NEXT_COMMAND", "RECORDS", "Run", "Shard", "ShardWriter", "StageFolder", "Written", "encoded",
-    "next_stage", "read_records", "write_atomically", "write_lines", "write_records",
+    "IN_ORDER", "NEXT_COMMAND", "RECORDS", "STORED", "Run", "Shard", "ShardWriter", "StageFolder", "Written", "encoded",
+    "needed", "read_records", "write_atomically", "write_lines", "write_records",
 ]  # fmt: skip
 
 NEW_RUN = "recompose ingest PATH --run DIR"
@@ -63,8 +63,9 @@ class Run:
         self.config = config
 
     @classmethod
-    def start(cls, path: Path, config: Config, more: Mapping[str, Any] | None = None) -> Run:
-        """Create the directory, or resume it when its config is the same. `more` is what else its manifest says."""
+    def start(cls, path: Path, config: Config, more: Mapping[str, Any] | None = None, is_dry: bool = False) -> Run:
+        """Create the directory, or resume it when its config is the same. `more` is what else its manifest says.
+        `is_dry`: write nothing."""
         if (path / "config.json").exists():
             run = cls.open(path)
             if run.config.hash != config.hash:
@@ -76,6 +77,8 @@ class Run:
             return run
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UsageError(f"{path} exists and is not a run", "choose another --run folder")
+        if is_dry:
+            return cls(path, config)
         began = {
             **made_with(),
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -116,6 +119,13 @@ class Run:
     def done_stages(self) -> list[StageFolder]:
         """In the order of the pipeline."""
         return [stage for noun in NEXT_COMMAND if (stage := self.stage(noun)).is_done]
+
+    def next_command(self, done: Container[str]) -> str | None:
+        """For the first stage that is not done and that the config has a use for."""
+        noun = next(
+            (noun for noun in IN_ORDER if noun not in done and noun not in _no_use_for(self.config, done)), None
+        )
+        return noun and NEXT_COMMAND[noun].replace("RUN", quoted(self.path))
 
     def discard_if_empty(self) -> None:
         """Remove the files of `start` from a run in which no stage was finished, and the folder if that empties it."""
@@ -278,15 +288,30 @@ NEXT_COMMAND = {
     "pairs": "recompose pair RUN",
     "training": "recompose train RUN",
     "evaluation": "recompose evaluate RUN",
+    "sessions": "recompose evaluate RUN --on sessions",
     "monitor": "recompose monitor RUN",
 }
-IN_ORDER = ("ingestion", "sites", "hints", "replay", "pairs", "training", "evaluation")
+IN_ORDER = ("ingestion", "sites", "hints", "replay", "pairs", "training", "evaluation", "sessions")
+STORED = ("ingestion", "sites", "hints", "pairs")
 
 
-def next_stage(config: Config, done: Container[str]) -> str | None:
-    """The first that is not done. Teachers are passed over where no channel learns from their votes and none voted."""
-    taught = need_pairs(config.channels) or "replay" in done
-    return next((noun for noun in IN_ORDER if noun not in done and (taught or noun not in ("replay", "pairs"))), None)
+def needed(config: Config) -> tuple[str, ...]:
+    """The stages that training cannot do without."""
+    sdpo, has_rollouts = config.channel(SdpoSettings), config.training.rollouts
+    if need_pairs(config.channels):
+        return STORED
+    if sdpo.weight and (sdpo.source == "stored" or not has_rollouts):
+        return STORED[:-1]
+    return () if has_rollouts else STORED[:1]
+
+
+def _no_use_for(config: Config, done: Container[str]) -> set[str]:
+    """Of teachers, where no channel learns from their votes and none voted; of all traces, where rollouts are enough
+    and none was read; and of one of the two measurements."""
+    measured = "evaluation" if config.ingestion.paths and not config.training.rollouts else "sessions"
+    if not needed(config) and "ingestion" not in done:
+        return {"replay", *STORED, measured}
+    return {measured} if "pairs" in needed(config) or "replay" in done else {"replay", "pairs", measured}
 
 
 def _checked(

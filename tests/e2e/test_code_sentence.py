@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from composer_replication.config import load_config
+from composer_replication.config import load_config, parse_config
 from composer_replication.environments.code.environment import open_code
 from composer_replication.environments.protocol import TRAIN
 from composer_replication.evaluation.compare import TaskOutcome
@@ -20,7 +20,7 @@ from composer_replication.runs import Run
 from composer_replication.training.rollouts.sampling import DynamicSampler, SampledTurn
 from composer_replication.training.stored.records import TrainingStep
 from tests.e2e.sentences import config_file, random_model, sentence
-from tests.pages import done, merged, settings, verbs, write_toml
+from tests.pages import ROOT, done, merged, settings, verbs, write_toml
 
 ENVIRONMENT = """
 name = "code"
@@ -33,7 +33,7 @@ curriculum = true
 
 
 PAGE = "docs/your-repository.md"
-LESS_MADE = ["--mode", "stub", "--grain", "symbol", "--limit", "4"]
+LESS_MADE = ["--limit", "4"]
 LESS = {
     "environment": {"tries": 1, "heldout_share": 0.4, "completion_tokens": 2048, "curriculum": True},
     "training": {"steps": 2, "prompts_per_step": 1, "group_size": 2, "max_turn_tokens": 16},
@@ -64,11 +64,31 @@ def test_the_readme_has_no_command_and_no_setting_that_its_page_lacks():
     assert tomllib.loads(settings("README.md")["code.toml"]) == tomllib.loads(settings(PAGE)["code.toml"])
 
 
+def test_the_pages_settings_are_those_that_init_writes(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (words,) = [words for words in verbs(PAGE) if words[0] == "init"]
+    assert f"`recompose {' '.join(words)}`" in (ROOT / "README.md").read_text()
+    told = done(words, tmp_path, "--gpu-gib", "0").stdout
+    written, shown = load_config(tmp_path / "code.toml"), parse_config(tomllib.loads(settings(PAGE)["code.toml"]), PAGE)
+    for section in ("environment", "warmup", "channels", "monitor"):
+        assert getattr(written, section) == getattr(shown, section)
+    assert written.training.max_turn_tokens == shown.training.max_turn_tokens
+    assert written.model.name == "smollm2" and '`name = "smollm2"`' in (ROOT / PAGE).read_text()
+    make, train = (
+        " ".join(["recompose", *one]) for one in verbs(PAGE) if one[:2] == ["env", "make"] or one[0] == "train"
+    )
+    make = make.replace("path/to/repository", "REPOSITORY")
+    assert told.endswith(f"next: recompose model fetch smollm2, then {make}, then {train}\n")
+
+
 def test_a_small_model_goes_the_way_of_the_page(folder):
     values = tomllib.loads(settings(PAGE)["code.toml"])
     random_model(folder / values["model"]["name"])
     write_toml(folder / "code.toml", merged(values, LESS))
-    said = {words[-1]: done(words, folder).stdout for words in verbs(PAGE) if words[:2] != ["env", "make"]}
+    typed = [words for words in verbs(PAGE) if words[0] != "init" and words[:2] != ["env", "make"]]
+    ended = {words[-1]: done(words, folder) for words in typed}
+    assert "tasks: 2 in train, 1 in heldout" in ended["code.toml"].stderr
+    said = {words: each.stdout for words, each in ended.items()}
     assert "Measured in code:" in said["runs/code"]
     run = Run.open(folder / "runs/code")
     outcomes = run.stage("evaluation").read(TaskOutcome)
@@ -79,6 +99,7 @@ def test_a_small_model_goes_the_way_of_the_page(folder):
     assert "alarms         0" in said["runs/rolled"], rewards
     report = (run.path / "report.html").read_text()
     assert "Measured in the environment code" in report
+    assert "Alarm in step 2 of training: no rollout of the first 2 steps got any reward" in report
     logged = [json.loads(line) for line in (run.path / "training" / "metrics.jsonl").read_text().splitlines()]
     assert 0 < logged[0]["rollout/environment_share"] <= 1
     assert "monitor/canary_hit_rate" in logged[0]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from shared.result_lines import read_result
+from shared.runner.jobs import Experiment, kind_of
 
 ROOT = Path(__file__).parents[2]
 PLAN = Path(__file__).with_name("experiment_008.toml")
@@ -31,10 +32,11 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("008")
     options = ["--plan", str(PLAN), "--work", str(folder / "work"), "--results", str(folder / "results")]
     assert "next: none" in experiment("run", *options, "--only", "start-*")
-    before = (folder / "results" / "start-1.jsonl.zst").stat().st_mtime_ns
+    start = folder / "results" / "tiny" / "start-1.jsonl.zst"
+    before = start.stat().st_mtime_ns
     assert "4 of 4 jobs done" in experiment("run", *options)
-    assert (folder / "results" / "start-1.jsonl.zst").stat().st_mtime_ns == before
-    return folder / "results"
+    assert start.stat().st_mtime_ns == before
+    return start.parent
 
 
 def lines_of(results, name):
@@ -80,3 +82,17 @@ def test_the_tables_can_be_made_again(results):
     assert "hard penalty" in (results / "table.md").read_text()
     assert (results / "curves.svg").read_text().count("<polyline") >= 9
     assert "<svg" in (results / "ends.svg").read_text()
+
+
+def test_a_lost_start_is_made_again_where_an_arm_waits_for_it(tmp_path):
+    folder = ROOT / "experiments/008-leak"
+    lost, kept = (Experiment(folder, PLAN, tmp_path / name, tmp_path / name, "008") for name in ("lost", "kept"))
+    (tmp_path / "kept" / "start-1").mkdir(parents=True)
+    for experiment in (lost, kept):
+        queue, jobs = kind_of(experiment), kind_of(experiment).jobs_of(experiment)
+        for job in jobs[:-1]:
+            job.result.parent.mkdir(parents=True, exist_ok=True)
+            job.result.touch()
+        queue.make_ready(experiment, jobs)
+    missing = [[job.name for job in kind_of(one).jobs_of(one) if not job.result.exists()] for one in (lost, kept)]
+    assert missing == [["008/start-1", "008/hard-1"], ["008/hard-1"]]

@@ -13,8 +13,9 @@ import pytest
 import tomli_w
 
 from shared.result_lines import read_result
-from shared.runner.jobs import Experiment, jobs_of, wanted
+from shared.runner.jobs import Experiment, wanted
 from shared.runner.plan import merged
+from shared.runner.toolbox import jobs_of
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 SEEDS = {"011-content": 501, "012-competitors": 601, "013-triples": 701}

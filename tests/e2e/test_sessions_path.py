@@ -14,6 +14,7 @@ import webbrowser
 import pytest
 import uvicorn
 
+from composer_replication.pipeline import TURN
 from composer_replication.records import Hint, PreferencePair
 from composer_replication.runs import Run
 from tests.e2e.sentences import random_model
@@ -82,6 +83,8 @@ def test_training_reads_hints_and_the_held_out_turns_are_measured(folder):
     measured = json.loads(ended.stdout)
     assert measured["sessions"] == counts["held_out_sessions"]
     assert {row["measure"] for row in measured["changes"]} >= {"good turns"}
+    forked = json.loads(done(["fork", "runs/mine", "longer", "--set", f"{TURN}=16", "--json"], folder).stdout)
+    assert forked["dropped"] == {"sessions": TURN} and forked["next"] == "recompose evaluate longer --on sessions"
 
 
 def test_teachers_are_asked_below_the_cap_and_their_votes_become_pairs(folder, monkeypatch):

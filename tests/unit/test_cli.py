@@ -329,8 +329,16 @@ def test_nothing_to_ingest(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_model_without_words_for_code_is_told_before_tasks_are_made(tmp_path):
-    ended = recompose("quickstart", "--environment", "code", "--model", "tiny", "--run", tmp_path / "run")
-    assert ended.returncode == 2
-    assert "no words for code" in ended.stderr
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (("--model", "tiny"), "no words for code"),
+        ((), "smollm2 is not in the cache; next: recompose model fetch smollm2"),
+        (("--model", "./nowhere"), "there is no model folder ./nowhere; next: recompose model fetch smollm2"),
+    ],
+)
+def test_a_model_that_cannot_answer_code_is_told_before_tasks_are_made(tmp_path, monkeypatch, model, told):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    ended = recompose("quickstart", "--environment", "code", *model, "--run", tmp_path / "run")
+    assert ended.returncode == 2 and told in ended.stderr
     assert not list(tmp_path.iterdir())

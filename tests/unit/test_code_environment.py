@@ -21,8 +21,12 @@ from composer_replication.environments.code.grading.grader import GradingProcess
 from composer_replication.environments.code.tasks.task import Grade, Symbol
 from composer_replication.environments.opening import open_environment
 from composer_replication.errors import UsageError
+from composer_replication.hints.write import write_hints
 from composer_replication.sites import find_sites
+from tests.command_line import recompose
+from tests.e2e.sentences import random_model
 from tests.hacks.sample_task import HIDDEN_FILE, SPANS, SPANS_GOLD, code_task, write_files, write_sample_task
+from tests.pages import write_toml
 
 STATEMENT = """Write `merge` and `gaps` in spanbook/spans.py.
 
@@ -110,7 +114,7 @@ def test_sides_of_an_environment(tmp_path):
         CodeEnvironment(folders, settings(heldout_repositories=("four",)))
 
 
-def test_tasks_that_cannot_be_asked_are_counted(tmp_path, shown):
+def test_tasks_that_cannot_be_asked_are_named(tmp_path, shown):
     several = write_sample_task(tmp_path / "several", task=named("a", "a"))
     write_files(several.gold, {"spanbook/text.py": "changed"})
     more = write_sample_task(tmp_path / "more", task=named("b", "b"))
@@ -121,13 +125,53 @@ def test_tasks_that_cannot_be_asked_are_counted(tmp_path, shown):
     many = write_sample_task(tmp_path / "many", task=named("e", "e"), symbols=symbols)
     environment = CodeEnvironment([shown, several, more, tests, same, many], settings())
     assert environment.left_out == {
-        "several files": 1, "more than definitions": 1, "asks for tests": 1, "same prompt as another task": 1,
-        "too many definitions": 1,
+        "several files": ["several"], "more than definitions": ["more"], "asks for tests": ["tests"],
+        "same prompt as another task": ["task"], "too many definitions": ["many"],
     }  # fmt: skip
     assert len(environment.tasks(TRAIN)) == 1
     with pytest.raises(UsageError, match=r"none of 1 tasks of spanbook is in heldout \(.*several files: 1"):
         environment.tasks(HELDOUT)
     assert len(CodeEnvironment([several, more, tests], settings(answer="agent")).tasks(TRAIN)) == 3
+
+
+def written(folder, model, *folders, **changes):
+    """Settings of a training on these tasks."""
+    chosen = settings(tasks=[str(each) for each in folders], **changes).model_dump(mode="json", exclude_none=True)
+    values = {"model": {"name": str(model)}, "environment": chosen, "channels": [{"name": "grpo"}]}
+    write_toml(folder / "my.toml", values)
+    return folder / "my.toml"
+
+
+@pytest.mark.parametrize("verb", [("train",), ("train", "--dry-run"), ("doctor",)])
+def test_an_empty_side_is_told_before_any_work(tmp_path, shown, verb):
+    model = random_model(tmp_path / "model")
+    run = ["run", "--config"] if verb[0] == "train" else []
+
+    def told(*folders, **changes):
+        path = written(tmp_path, model, *folders, **changes)
+        ended = recompose(verb[0], *run, path, *verb[1:], cwd=tmp_path)
+        assert ended.returncode == (2 if run else 1) and not (tmp_path / "run").exists(), ended.stderr
+        return ended.stdout + ended.stderr
+
+    unmeasured = told(shown.folder, heldout_share=0.25)
+    assert "none of 1 tasks of spanbook is in heldout (none left out); next: recompose env make REPO" in unmeasured
+    assert "0 to train without measuring" in unmeasured
+    assert "none of 1 tasks of spanbook is in train" in told(shown.folder, heldout_share=1.0)
+    several = write_sample_task(tmp_path / "several", task=named("a", "a"))
+    write_files(several.gold, {"spanbook/text.py": "changed"})
+    unsuited = told(several.folder)
+    assert 'can be asked with answer = "definition" (several files: 1 (several)); next: recompose env' in unsuited
+    other = write_sample_task(tmp_path / "other", repository="other", task=named("b", "b"))
+    assert "choose heldout_repositories among other, spanbook" in told(shown.folder, other.folder, heldout_share=0.1)
+
+
+def test_a_plan_and_a_doctor_say_how_many_tasks_there_are(tmp_path, shown):
+    several = write_sample_task(tmp_path / "several", task=named("a", "a"))
+    write_files(several.gold, {"spanbook/text.py": "changed"})
+    path = written(tmp_path, random_model(tmp_path / "model"), shown.folder, several.folder)
+    for words in (("train", tmp_path / "run", "--config", path, "--dry-run"), ("doctor", path)):
+        ended = recompose(*words)
+        assert ended.returncode == 0 and "1 in train; not asked: several files: 1 (several)" in ended.stdout
 
 
 def test_folders_that_hold_nothing_are_refused(tmp_path, shown):
@@ -221,6 +265,10 @@ def test_tries_are_counted_and_the_last_block_that_fitted_is_graded(environment,
     episode.close()
     assert episode.finished and episode.reward == 0.0 and "the work is handed in as it is" in answer.observation
     assert "sorted(spans)" not in episode.evidence.written[SPANS]
+    trace = episode.trace("policy", 0)
+    hints, dropped = write_hints({trace.trace_id: trace}, find_sites(trace), 96)
+    assert not dropped and [hint.text.count("one code block") for hint in hints] == [0, 1, 1]
+    assert not any("JSON" in hint.text for hint in hints)
 
 
 def test_without_a_visible_test_the_first_block_decides(tmp_path, no_grading):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from composer_replication.config import Config, quickstart_config
+from composer_replication.objective import OLD_KEYS
 from tests.pages import commands
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +41,13 @@ def test_the_documented_settings_are_those_of_the_quickstart():
     assert Config.model_validate(tomllib.loads(block)) == quickstart_config("tiny", 0)
     defaults = {**Config().environment.model_dump(), "name": "code", "tasks": ("tasks",)}
     assert Config.model_validate(tomllib.loads(of_others)).environment.model_dump() == defaults
+
+
+def test_pages_name_settings_as_they_are_now():
+    symbols = {"alpha_sdpo", "beta_replay", "dpo_beta"}
+    old = re.compile(rf"\b({'|'.join(OLD_KEYS.keys() - symbols)})\b")
+    found = [(page.name, key) for page in PAGES for key in old.findall(page.read_text())]
+    assert found == [("training.md", "sdpo_from")], "where it tells what older files have"
 
 
 def test_the_readme_has_at_most_700_words():
@@ -113,6 +121,7 @@ def test_a_page_is_short(document):
 def test_lines_are_short(document):
     text = [line for line in prose(document).splitlines() if not line.startswith(("|", "    "))]
     assert [line for line in text if len(line) > 120] == []
+    assert [line for line in text if re.search(r"\S #+ \w", line)] == [], "a heading within a line"
 
 
 @of(DOCUMENTS)

@@ -1,15 +1,18 @@
-"""`recompose env make` and `env verify` on a small repository: the funnel, resuming, refusing, and exit codes."""
+"""`recompose env make` and `env verify` on a small repository: the funnel, resuming, adding, refusing, exit codes."""
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
 from composer_replication.cli.env import make as make_command
+from composer_replication.environments.code.certificates.certify import Verdict
 from composer_replication.environments.code.making import make as making
+from composer_replication.environments.code.tasks.store import read_tasks
 from composer_replication.errors import RecomposeError
 from tests.command_line import recompose
-from tests.tiny_repository import FILES, write_files
+from tests.tiny_repository import FILES, stubbed_rectangle, write_files
 
 GENERATOR = "tests.tiny_repository:propose"
 
@@ -42,23 +45,57 @@ def test_a_second_call_goes_on_where_the_first_stopped(made):
     lines = verdicts.splitlines(keepends=True)
     assert len(lines) == 3
     (folder / "verdicts.jsonl").write_text("".join(lines[:2]) + lines[2][:20])
+    shutil.copytree(next((folder / "tasks").iterdir()), folder / "tasks" / ".staging-1")
+    assert len(read_tasks(folder)) == 1, "what was being proved is no task"
     again = json.loads(make(source, folder).stdout)
     assert {key: again[key] for key in ("tried", "valid", "rejected")} == {
         key: result[key] for key in ("tried", "valid", "rejected")
     }
     keys = [json.loads(line)["key"] for line in (folder / "verdicts.jsonl").read_text().splitlines()]
-    assert len(keys) == len(set(keys)) == 3
+    assert len(keys) == len(set(keys)) == 3 and len(list((folder / "tasks").iterdir())) == 1
 
 
-def test_other_settings_and_other_repositories_are_refused(made, tmp_path):
+def test_a_folder_can_be_enlarged_and_nothing_is_made_twice(made, tmp_path):
+    source, folder = made[0], shutil.copytree(made[1], tmp_path / "tasks")
+    old = next((folder / "tasks").iterdir()) / "task.json"
+    written = old.stat().st_mtime_ns
+    more = make(source, folder, "--generator", f"{GENERATOR}_shout")
+    assert more.returncode == 0, more.stderr
+    result = json.loads(more.stdout)
+    assert (result["tried"], result["valid"], result["new"]) == (4, 2, 1)
+    assert old.stat().st_mtime_ns == written and len(read_tasks(folder)) == 2
+    verdicts = (folder / "verdicts.jsonl").read_text()
+    again = json.loads(make(source, folder, "--seed", "1").stdout)
+    assert (again["tried"], again["valid"], again["new"]) == (4, 2, 0)
+    assert (folder / "verdicts.jsonl").read_text() == verdicts
+    calls = [(call["generators"], call["proposals"]["seed"]) for call in again["calls"]]
+    assert calls == [([GENERATOR], 0), ([GENERATOR, f"{GENERATOR}_shout"], 0), ([GENERATOR], 1)]
+    assert json.loads((folder / "manifest.json").read_text())["complete"]
+
+
+def test_a_task_without_a_verdict_is_no_duplicate_but_the_next_like_it_is(made, tmp_path, monkeypatch):
+    """Ctrl-C lets a worker finish its task, and nobody writes its verdict down."""
+    (task,) = read_tasks(made[1])
+    candidates = [stubbed_rectangle(), stubbed_rectangle(mode="remove"), stubbed_rectangle(name="namesake")]
+    certified = Verdict(task, 0.0, 0.0, 0.0)
+    monkeypatch.setattr(making, "certify_all", lambda job, tried, jobs: ((each, certified) for each in tried))
+    making.make_tasks(SimpleNamespace(level="L0"), candidates, tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
+    assert [(line["mode"], line["reason"]) for line in lines] == [("stub", None), ("remove", "duplicate")]
+
+
+def test_another_repository_and_another_state_of_it_are_refused(made, tmp_path):
     source, folder, _ = made
-    before = (folder / "verdicts.jsonl").read_text()
-    other = make(source, folder, "--seed", "1")
-    assert other.returncode == 2 and "another proposals" in other.stderr
-    changed = write_files(tmp_path / "changed", {**FILES, "README.md": "changed"})
-    refused = make(changed, folder)
-    assert refused.returncode == 2 and "another repository_hash" in refused.stderr
-    assert (folder / "verdicts.jsonl").read_text() == before
+    before = (folder / "verdicts.jsonl").read_text(), (folder / "manifest.json").read_text()
+    renamed = FILES["pyproject.toml"].replace("tiny-shapes", "other")
+    for change, told in (
+        ({"README.md": "changed"}, "another repository_hash"),
+        ({"pyproject.toml": renamed}, "another repository "),
+    ):
+        refused = make(write_files(tmp_path / told, FILES | change), folder)
+        assert refused.returncode == 2 and told in refused.stderr and "takes several" in refused.stderr
+    assert "another distributions" in make(source, folder, "--with", "rich").stderr
+    assert ((folder / "verdicts.jsonl").read_text(), (folder / "manifest.json").read_text()) == before
 
 
 def test_verify(made):
@@ -98,7 +135,7 @@ def test_a_red_suite_leaves_no_folder(tmp_path):
 
 
 def test_a_repository_without_a_candidate_points_to_no_empty_file(tmp_path, monkeypatch):
-    empty = {"valid": 0, "tried": 0, "filtered": {}, "repository": "tiny", "rejected": {}, "yield": 0.0}
+    empty = {"valid": 0, "new": 0, "tried": 0, "filtered": {}, "repository": "tiny", "rejected": {}, "yield": 0.0}
     monkeypatch.setattr(making, "make", lambda *given: empty)
     with pytest.raises(RecomposeError, match=r"nothing in .* to make a task of") as raised:
         make_command(tmp_path, into=tmp_path / "tasks")

@@ -10,8 +10,9 @@ from composer_replication.errors import RecomposeError
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def evidence():
+@pytest.fixture
+def evidence(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "experiments")
     return runpy.run_path(str(ROOT / "experiments" / "evidence.py"))
 
 
@@ -23,12 +24,12 @@ def test_the_page_is_what_the_tables_make(evidence, tmp_path):
 
 
 def test_sentences_that_no_longer_fit_their_figures_are_refused(evidence):
-    bounds = {"unclear": (-0.1, 0.1), "above": (0.1, 0.2)}
+    bounds = {"unclear": (-0.1, 0.1), "above": (0.1, 0.2), "below": (-0.2, -0.1)}
     differences = {
-        name: {"interval": dict(zip(("lo", "hi"), bounds[said], strict=True))}
+        name: {"difference": {"interval": dict(zip(("lo", "hi"), bounds[said], strict=True))}}
         for name, said in evidence["SAID"].items()
     }
     evidence["check_prose"](differences)
-    differences["H3"]["interval"]["lo"] = 0.05
+    differences["H3"]["difference"]["interval"]["lo"] = 0.05
     with pytest.raises(RecomposeError, match="H3 is above 0"):
         evidence["check_prose"](differences)

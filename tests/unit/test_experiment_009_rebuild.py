@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from composer_replication.errors import RecomposeError
+from shared.analysis.registered import at_best_rate, best_rates
+from shared.analysis.trained import read_results
 from shared.crossing import first_crossing, not_there_yet
 from shared.result_lines import write_result
+from shared.runner.plan import read_plan
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENT = ROOT / "experiments" / "009-rates"
@@ -84,7 +87,7 @@ def write_queue(results, heights=height):
 
 
 def read(results):
-    return importlib.import_module("trained").read_results(EXPERIMENT / "plan.toml", results)
+    return read_results(read_plan(EXPERIMENT / "plan.toml"), results, "009-rates")["low-strong"]
 
 
 @pytest.fixture(scope="module")
@@ -102,22 +105,9 @@ def test_an_incomplete_queue_is_refused_with_the_number_of_missing_jobs(tmp_path
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ended.returncode == 1
-    assert "incomplete: 3 of 104 jobs are missing (start-401, sham-2e-5-403, grpo-5e-6-408)" in ended.stderr
+    missing = ", ".join(f"low-strong/{name}" for name in ("start-401", "grpo-5e-6-408", "sham-2e-5-403"))
+    assert f"incomplete: 3 of 104 jobs are missing ({missing})" in ended.stderr
     assert not (results / "tables.json").exists() and not (tmp_path / "figures").exists()
-
-
-def test_an_interim_look_takes_whole_seeds_alone_and_tests_nothing(tmp_path):
-    results = write_queue(tmp_path / "results")
-    (results / "low-strong/grpo-5e-6-408.jsonl.zst").unlink()
-    command = [sys.executable, "-m", "composer_replication", "experiment", "rebuild", str(EXPERIMENT), "--"]
-    subprocess.run(
-        [*command, "--interim", "--results", str(results), "--figures", str(tmp_path / "figures")],
-        capture_output=True, check=True,
-    )  # fmt: skip
-    tables = json.loads((results / "tables.json").read_text())
-    assert (tables["interim"], tables["seeds"], tables["levels"]["sdpo-2e-5"]["seeds"]) == (True, 7, 7)
-    assert not any("p" in one["difference"] or "p_holm" in one for one in tables["registered"])
-    assert "nothing is tested" in (results / "tables.md").read_text()
 
 
 def test_a_whole_queue_becomes_tables_and_figures(whole, tmp_path):
@@ -153,12 +143,12 @@ def test_the_six_differences_are_those_of_the_plan_with_holm_over_six(whole):
 
 
 def test_speed_is_the_area_to_step_40_whatever_comes_later(whole):
-    measured, arms = importlib.import_module("measured"), read(whole).arms
+    arms = read(whole).arms
     points = [(step, height("grpo-5e-6", 401, step) / 16) for step in (0, 5, 10, 15, 20, 30, 40)]
     area = sum((b - a) * (x + y) / 2 for (a, x), (b, y) in pairwise(points))
-    assert measured.speed(arms["grpo-5e-6"][401]) == pytest.approx(area / 40)
+    assert arms["grpo-5e-6"][401].speed == pytest.approx(area / 40)
     with pytest.raises(ValueError, match="not measured at step 40"):
-        measured.speed(arms["dynamic-5e-6"][401])
+        _ = arms["dynamic-5e-6"][401].speed
 
 
 def test_no_seed_chooses_its_own_rate(tmp_path):
@@ -167,11 +157,11 @@ def test_no_seed_chooses_its_own_rate(tmp_path):
             return 14 if seed == 401 and step else height("grpo-2e-5", seed, step) - (step == 40)
         return height(arm, seed, step)
 
-    measured, results = importlib.import_module("measured"), read(write_queue(tmp_path, one_seed_flies))
-    chosen = measured.best_rates(results, "grpo")
+    cell, rates = read(write_queue(tmp_path, one_seed_flies)), importlib.import_module("measured").RATES
+    chosen = best_rates(cell, "grpo", rates)
     assert chosen.pop(401) == "2e-5" and set(chosen.values()) == {"4e-5"}
-    best = measured.at_best_rate(results, "grpo")
-    assert best[401].arm == "grpo-2e-5" and best[402].arm == "grpo-4e-5"
+    best = at_best_rate(cell, "grpo", rates)
+    assert best[401] is cell.arms["grpo-2e-5"][401] and best[402] is cell.arms["grpo-4e-5"][402]
 
 
 def test_seeds_that_do_not_reach_a_level_count_with_the_horizon(whole):
@@ -193,7 +183,8 @@ def test_a_run_that_was_ended_early_counts_with_the_policy_it_had(whole, tmp_pat
     ended = read(results).arms["sdpo-5e-6"][402]
     assert ended.points[10].success == height("sdpo-5e-6", 402, 10) / 16
     assert {ended.points[step].success for step in (15, 20, 40, 80)} == {height("sdpo-5e-6", 402, 12) / 16}
-    assert ended.tokens_until(20) == ended.tokens_until(12) == 12_000 and ended.tokens_until(0) == 0
+    tokens_until = importlib.import_module("measured").tokens_until
+    assert [tokens_until(ended, step) for step in (0, 12, 20)] == [0, 12_000, 12_000]
 
 
 def test_a_gap_in_a_curve_that_nothing_explains_is_an_error(tmp_path):
@@ -237,7 +228,8 @@ def test_the_share_that_sham_hints_recover_needs_a_clear_difference(whole, tmp_p
 
 
 def test_the_missing_of_a_start_is_told_like_that_of_a_run(tmp_path):
-    with pytest.raises(RecomposeError, match=r"104 of 104 jobs are missing \(start-401, grpo-5e-6-401, .*, …\)"):
+    missing = r"104 of 104 jobs are missing \(low-strong/start-401, low-strong/start-402, .*, …\)"
+    with pytest.raises(RecomposeError, match=missing):
         read(tmp_path)
 
 

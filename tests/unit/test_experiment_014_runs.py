@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -12,27 +10,19 @@ import pytest
 
 from composer_replication.environments.code.grading.grader import GradingProcesses
 from composer_replication.environments.code.tasks.task import Grade
+from composer_replication.errors import UsageError
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.tokens import ChatTokens
+from shared.code_runs import arm, memory
+from shared.code_runs import queue as code_queue
+from shared.code_runs.plan import Plan, read_plan
 from shared.result_lines import read_result, write_result
+from shared.runner import carry
+from shared.runner.jobs import Experiment
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, code_task, write_sample_task
 from tests.unit.test_code_environment import STATEMENT
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "014-real-code"
-MODULES = ("arm", "carry", "memory", "plan", "run")
-
-
-@pytest.fixture(scope="module")
-def code():
-    """The experiment's own modules, whose names other experiments have too."""
-    sys.path.insert(0, str(EXPERIMENT))
-    kept = {name: sys.modules.pop(name, None) for name in MODULES}
-    yield {name: importlib.import_module(name) for name in MODULES}
-    sys.path.remove(str(EXPERIMENT))
-    for name, module in kept.items():
-        sys.modules.pop(name, None)
-        if module:
-            sys.modules[name] = module
 
 
 @pytest.fixture
@@ -58,8 +48,8 @@ def tasks(tmp_path_factory):
 
 
 @pytest.fixture
-def plan(code, policy, monkeypatch):
-    monkeypatch.setattr(code["arm"], "loaded", policy)
+def plan(policy, monkeypatch):
+    monkeypatch.setattr(arm, "loaded", policy)
     monkeypatch.setattr(
         GradingProcesses, "grade", lambda self, task, handed, backend: Grade(
             float(handed.written.get(SPANS) == SPANS_GOLD.encode()), (), (), ()
@@ -76,14 +66,14 @@ def plan(code, policy, monkeypatch):
         raw["base"]["environment"] |= {"completion_tokens": 64, "concurrency": 2}
         raw["measuring"] |= {"end_samples": 1, "way_samples": 1, "start_parts": 1}
         raw["tuning"] |= {"arms": [], "rates": []}
-        for arm in raw["arms"].values():
-            arm["training"] = {"learning_rate": 1e-2}
+        for own in raw["arms"].values():
+            own["training"] = {"learning_rate": 1e-2}
         raw.pop("tuning")
-        found = code["plan"].Plan(raw, results)
+        found = Plan(raw, results)
         rates = {"one": 2, "two": 3, "inflection": 3}
         lines = [
             {"line": "task", "task_id": f"task-{name}", "repository": name, "covered": True,
-             "passed": [1] * solved + [0] * (32 - solved)}
+             "passed": [1] * solved + [0] * (32 - solved), "rewards": [1] * solved}
             for name, solved in rates.items()
         ]  # fmt: skip
         write_result(found.file("start-0"), lines)
@@ -99,13 +89,14 @@ def weights(state):
     return {name: tensor.tolist() for name, tensor in load_file(last / "adapter_model.safetensors").items()}
 
 
-def test_a_run_goes_on_elsewhere_to_the_same_bits(code, plan, tasks, tmp_path):
-    arm, run_of = code["arm"], code["run"]
+def test_a_run_goes_on_elsewhere_to_the_same_bits(plan, tasks, tmp_path, monkeypatch):
     here, there, straight = (plan(tmp_path / name / "results") for name in ("here", "there", "straight"))
     (run,) = [run for run in here.runs() if run.arm == "sdpo"]
-    states = {name: run_of.state_of(tmp_path / name, run.name) for name in ("here", "there", "straight")}
+    states = {name: code_queue.state_of(tmp_path / name, run.name) for name in ("here", "there", "straight")}
     arm.run_segment(here, run, 2, tasks, states["here"], here.file("sdpo-501@2"))
-    assert code["carry"].pack(here, tmp_path / "here", tmp_path, piece_mib=1) == 1
+    monkeypatch.setattr(code_queue, "read_plan", lambda path, results: here)
+    experiment = Experiment(EXPERIMENT, EXPERIMENT / "plan.toml", tmp_path / "here", here.results, "")
+    assert carry.pack([experiment], tmp_path / "here", tmp_path, piece_mib=1) == 1
     with (tmp_path / "state.000").open("rb") as packed:
         names = subprocess.run(["tar", "-xvf", "-", "-C", str(tmp_path / "there")], stdin=packed, capture_output=True)
     assert b"optimizer.pt" in names.stdout and b"tokenizer" not in names.stdout
@@ -121,11 +112,11 @@ def test_a_run_goes_on_elsewhere_to_the_same_bits(code, plan, tasks, tmp_path):
     assert measured["repository"] == "inflection" and len(measured["passed"]) == 1 and measured["covered"]
 
 
-def test_a_run_whose_state_is_gone_begins_anew(code, plan, tmp_path):
+def test_a_run_whose_state_is_gone_begins_anew(plan, tmp_path):
     here = plan(tmp_path / "results")
     for name in ("grpo-501@2", "sham-501@2", "sham-501@4"):
         write_result(here.file(name), [])
-    code["run"].begin_anew(here, tmp_path / "work")
+    code_queue.begin_anew(here, tmp_path / "work")
     assert not here.file("grpo-501@2").exists() and here.file("sham-501@4").exists()
     assert len(list((tmp_path / "results" / "orphans").iterdir())) == 1
 
@@ -137,16 +128,19 @@ def test_the_band_is_of_the_start_and_of_one_side(plan, tmp_path):
         here.file("start-0"),
         [
             {"line": "task", "task_id": name, "repository": name, "covered": True,
-             "passed": [1] * solved + [0] * (32 - solved)}
-            for name, solved in {"never": 0, "seldom": 1, "half": 16, "often": 8, "mostly": 17}.items()
+             "passed": [1] * solved + [0] * (32 - solved), "rewards": [1] * solved + [parts]}
+            for name, solved, parts in [
+                ("never", 0, 0), ("seldom", 1, 0), ("half", 16, 0), ("often", 8, 0), ("mostly", 17, 0), ("parts", 0, 1)
+            ]
         ],
     )  # fmt: skip
-    assert here.band("train") == ["seldom", "often", "half"]
+    assert here.band("train") == ["seldom", "often", "half", "parts"]
+    here.raw["fewest"]["train"] = 2
+    assert here.band("train") == ["seldom", "often"]
 
 
-def test_a_definition_from_memory_is_asked_without_a_statement(code, tasks):
-    bare = code["arm"].read_tasks(tasks[0])[0]
-    memory = code["memory"]
+def test_a_definition_from_memory_is_asked_without_a_statement(tasks):
+    bare = arm.read_tasks(tasks[0])[0]
     _, asked = memory.Bare([bare], _definition()).task(bare.code_task.task.task_id).messages
     assert "def merge(spans):" in asked["content"] and "smallest list" not in asked["content"]
     gold = SPANS_GOLD[SPANS_GOLD.index("def merge") :]
@@ -161,15 +155,30 @@ def _definition():
     return EnvironmentConfig(name="code", answer="definition", heldout_share=0.0)
 
 
-def test_every_job_of_the_plan_can_be_configured(code, tmp_path):
-    whole = code["plan"].read_plan(EXPERIMENT / "plan.toml", tmp_path)
+def test_every_job_of_the_plan_can_be_configured(tmp_path):
+    whole = read_plan(EXPERIMENT / "plan.toml", tmp_path)
     jobs = whole.jobs()
     assert len([job for job in jobs if "@30" in job.name]) == 16 and all(job.seconds < 540 for job in jobs)
     for run in whole.runs():
         if run.rate is not None:
             step = whole.steps_of(run)[-1]
-            passed = [int(run.rate == 1e-4)] if run.arm == "sdpo" else [0]
-            write_result(whole.file(f"{run.name}@{step}"), [{"line": "task", "passed": passed}])
-    assert {arm: whole.tuned_rate(arm) for arm in ("grpo", "sdpo")} == {"grpo": 5e-5, "sdpo": 1e-4}
+            rewards = [float(run.rate == 2e-4)] if run.arm == "sdpo" else [0.5]
+            write_result(whole.file(f"{run.name}@{step}"), [{"line": "task", "rewards": rewards}])
+    assert {arm: whole.tuned_rate(arm) for arm in ("grpo", "sdpo")} == {"grpo": 1e-4, "sdpo": 2e-4}
     rates = {run.arm: whole.config(run).training.learning_rate for run in whole.runs() if run.rate is None}
-    assert rates == {"grpo": 5e-5, "sdpo": 1e-4, "sham": 1e-4, "imitation": 5e-5}
+    assert rates == {"grpo": 1e-4, "sdpo": 2e-4, "sham": 2e-4, "imitation": 1e-4}
+
+
+def test_the_archive_is_the_pool_that_the_plan_and_the_table_name(tmp_path):
+    experiment = Experiment(EXPERIMENT, EXPERIMENT / "plan.toml", tmp_path / "work", tmp_path, "")
+    (tmp_path / "work").mkdir()
+    whole = read_plan(experiment.plan, tmp_path)
+    code_queue.unpack_tasks(experiment, whole)
+    table = tomllib.loads((EXPERIMENT / "repositories.toml").read_text())["repositories"]
+    made = {folder.name: len(list(folder.glob("tasks/*"))) for folder in (tmp_path / "work" / "tasks").iterdir()}
+    assert made == {f"{entry['name']}-{entry['version']}": entry["tasks"] for entry in table}
+    sides = [whole.side(entry["name"]) for entry in table for _ in range(entry["tasks"])]
+    assert {side: sides.count(side) for side in set(sides)} == {"train": 33, "validation": 8, "test": 31}
+    whole.raw["tasks_sha256"] = "0" * 64
+    with pytest.raises(UsageError, match="is not the file"):
+        code_queue.unpack_tasks(experiment._replace(work=tmp_path / "other"), whole)

@@ -12,7 +12,7 @@ import pytest
 from composer_replication import sections
 from composer_replication.config import Config, hash_of, parse_config
 from composer_replication.llm.ledger import Ending, Ledger
-from composer_replication.pipeline import NOT_TRAINED_ON, PLAYING, STAGES, run_pipeline, run_stage
+from composer_replication.pipeline import NOT_TRAINED_ON, PLAYING, STAGES, TURN, run_pipeline, run_stage, touched
 from composer_replication.progress import Silent
 from composer_replication.records import TeacherReply
 from composer_replication.runs import Run
@@ -39,6 +39,11 @@ def read_keys():
 @pytest.fixture(scope="module")
 def parent(tmp_path_factory, read_keys):
     run = Run.start(tmp_path_factory.mktemp("parent") / "run", parse_config(tomllib.loads(SMALL_CONFIG), "small"))
+    do_watched(run, [stage.noun for stage in STAGES if not stage.optional], read_keys)
+    return run
+
+
+def do_watched(run: Run, nouns, read_keys):
     plain, noun = sections.Section.__getattribute__, ""
 
     def watched(section, name):
@@ -49,11 +54,8 @@ def parent(tmp_path_factory, read_keys):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sections.Section, "__getattribute__", watched)
-        for stage in STAGES:
-            noun = stage.noun
-            if not stage.optional:
-                run_stage(run, noun, Silent())
-    return run
+        for noun in nouns:
+            run_stage(run, noun, Silent())
 
 
 def forked(parent: Run, path, *changes: str):
@@ -117,6 +119,16 @@ def test_a_fork_goes_on_to_the_end_and_the_parent_is_as_it_was(parent, tmp_path)
     assert told["next"] == f"recompose pair {tmp_path / 'new'}"
     after = {path: path.read_bytes() for path in sorted(parent.path.rglob("*")) if path.is_file()}
     assert {path.name for path in after if before.get(path) != after[path]} <= {".lock"}
+
+
+def test_without_rollouts_the_length_of_turns_is_no_matter_of_training(parent, tmp_path):
+    changes = ("training.rollouts=false", "training.prompts_per_step=16", "training.group_size=8")
+    forked(parent, tmp_path / "stored", *changes)
+    stored, read_keys = Run.open(tmp_path / "stored"), defaultdict(set)
+    do_watched(stored, ["training", "evaluation"], read_keys)
+    assert (TURN in read_keys["training"], TURN in read_keys["evaluation"]) == (False, True)
+    dropped = touched(stored, [TURN])
+    assert (dropped["training"], dropped["evaluation"]) == ("ingestion", TURN), "its traces are of the policy"
 
 
 def test_weights_are_linked_and_outlive_a_parent_that_changes_or_goes(parent, tmp_path):

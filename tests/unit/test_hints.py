@@ -174,6 +174,8 @@ TRACEBACK = (
          "are Bash, dev, test-doc."),
         ("json_decode", "InputValidationError: Edit was called with input that could not be parsed as JSON",
          "as \\n and"),
+        ("json_decode", "Your response could not be parsed: invalid syntax in line 1 of the code block: `def f(:`",
+         "one code block"),
         ("runtime_error", "### Error\nTypeError: x is not a function\n    at eval",
          "It says: TypeError: x is not a function."),
     ],

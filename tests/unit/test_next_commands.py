@@ -112,10 +112,8 @@ def test_from_a_wrong_first_step_each_next_line_leads_on(tmp_path, monkeypatch):
             break
         trail.append(command)
         ended = follow(command)
-    assert trail == ["sites run", "hint run", "replay run", "replay run --no-teachers", "pair run"][: len(trail)]
-    assert trail[-1] == "replay run --no-teachers" and ended.returncode == 0
-    paired = recompose("pair", "run")
-    assert paired.returncode == 0 and next_of(paired) == ["train run"]
+    assert trail == ["sites run", "hint run", "replay run", "replay run --no-teachers", "pair run"]
+    assert ended.returncode == 0 and next_of(ended) == ["train run"]
     edited = Path("run/config.json").read_text()
     Path("run/config.json").write_text(edited.replace('"seed": 0', '"seed": 1'))
     (fork,) = next_of(recompose("show", "run"))
@@ -132,6 +130,23 @@ def test_from_a_wrong_first_step_each_next_line_leads_on(tmp_path, monkeypatch):
         ended = recompose(*wrong)
         (command,) = next_of(ended)
         assert ended.returncode == 2 and follow(command).returncode == expected, command
+
+
+def test_a_run_with_an_environment_alone_is_led_through_training_to_its_measurement(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("own.toml").write_text(
+        'channels = [{ name = "grpo" }, { name = "sdpo", source = "rollouts" }]\nwarmup.steps = 1\n'
+        "training = { steps = 1, prompts_per_step = 2, group_size = 2 }\nevaluation.tasks = 2\n"
+    )
+    planned = recompose("train", "runs/own", "--config", "own.toml", "--dry-run")
+    assert planned.returncode == 0 and not Path("runs").exists(), "a dry run changes nothing"
+    trained = recompose("train", "runs/own", "--config", "own.toml")
+    measure = ["evaluate runs/own"]
+    assert next_of(trained) == next_of(recompose("show", "runs/own")) == measure
+    (again,) = next_of(recompose("fork", "runs/own", "new", "--set", "training.learning_rate=1e-5"))
+    assert again == "train new" and next_of(recompose("show", "new")) == [again]
+    assert recompose(*shlex.split(again)).returncode == recompose(*shlex.split(measure[0])).returncode == 0
+    assert "next: " not in recompose("show", "runs/own").stdout
 
 
 def test_an_extra_that_is_to_be_installed_is_one_that_there_is():

@@ -27,6 +27,7 @@ def without_caches():
         ("experiments/004-ab/results.md.jinja", True),
         ("experiments/004-ab/results", False),
         ("experiments/004-ab/results/main/grpo-11.jsonl.zst", False),
+        ("experiments/006-monitor/corpus/sessions.jsonl.zst", False),
         ("benchmarks/real_model.py", True),
         ("benchmarks/results/memory.json", False),
         ("composer_replication/sites/__pycache__/results.cpython-312.pyc", False),

@@ -122,6 +122,30 @@ def test_healthy_runs_are_left_in_peace(tmp_path):
     assert len(alarmed) <= HEALTHY_HISTORIES // 100, alarmed
 
 
+def rewarded(run, rewards, flat=1.0, **options):
+    trial = Trial(run, limits=Thresholds(compared_steps=12, **options))
+    for reward in rewards:
+        trial.log(reward=reward, frac_reward_zero_std=flat)
+    return trial
+
+
+@pytest.mark.parametrize(("reward", "told"), [(0.0, "got any reward"), (0.25, "got the same reward, 0.25 on average")])
+def test_first_steps_that_teach_nothing_are_told_once(tmp_path, reward, told):
+    trial = rewarded(tmp_path, [reward] * 12 + [0.5, *[0.0] * 40])
+    (alarm,) = trial.alarms()
+    assert (alarm.name, alarm.step) == ("no_advantage", 12) and told in alarm.sentence
+    assert trial.notes.said == [f"step 12: {alarm.sentence}; {alarm.resume}"]
+    resumed = Trial(tmp_path, step=53, log_history=trial.state.log_history, limits=trial.watchdog.limits)
+    assert resumed.log(reward=0.0, frac_reward_zero_std=1.0).names() == ["no_advantage"], "not said again"
+
+
+def test_one_rollout_that_does_better_is_enough(tmp_path):
+    assert rewarded(tmp_path, [0.0] * 11 + [0.1] + [0.0] * 40, flat=0.9).names() == []
+    assert rewarded(tmp_path, [0.0] * 11).names() == [], "too early"
+    assert rewarded(tmp_path, [0.5] * 60, imitates=True).names() == [], "full rewards are imitated"
+    assert rewarded(tmp_path, [0.0] * 60, imitates=True).names() == ["no_advantage"]
+
+
 def test_one_wild_step_says_nothing(tmp_path):
     trial = Trial(tmp_path)
     for step in range(60):

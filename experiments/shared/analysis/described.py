@@ -67,6 +67,13 @@ def _regime(plan: Plan, regime: str, cell: Cell) -> dict[str, Any]:
     }
 
 
+def curve_of(side: Side) -> list[tuple[float, float, float, float]]:
+    """(step, mean, lo, hi) over seeds, at the steps that all seeds have."""
+    shared = [step for step in next(iter(side.values())).points if all(step in run.points for run in side.values())]
+    bands = [over_seeds([run.points[step].success for run in side.values()]) for step in shared]
+    return [(step, band.mean, band.lo, band.hi) for step, band in zip(shared, bands, strict=True)]
+
+
 def _over_starts(starts: Sequence[Start], values: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     shared = [name for name in values[0] if all(name in one for one in values)]
     return {name: over_seeds([one[name] for one in values]) for name in shared}

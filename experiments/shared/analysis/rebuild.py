@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from composer_replication.errors import RecomposeError
 from composer_replication.evaluation.stats import Estimate
@@ -20,13 +21,27 @@ from shared.runner.plan import Plan, read_plan
 from shared.scatter_chart import Cell as Scattered
 from shared.scatter_chart import scatter_chart
 
-from .described import describe, kinds_of
-from .registered import at_best_rate, lines_over, over_seeds, points_over, verdicts
+from .described import curve_of, describe, kinds_of
+from .registered import at_best_rate, lines_over, points_over, verdicts
 from .tabled import page
 from .trained import Cell, read_results
 
 
-def main(folder: Path) -> None:
+class Analysed(NamedTuple):
+    tables: Mapping[str, Any]
+    page: str
+    figures: Mapping[str, str]
+    """By file name, as SVG text."""
+
+
+def analysed(experiment: str, plan: Plan, cells: Mapping[str, Cell]) -> Analysed:
+    found = verdicts(plan.raw["tests"], cells, plan.raw.get("rates", []))
+    described = describe(plan, cells, found)
+    registered = [{**one._asdict(), "difference": one.difference._asdict()} for one in found]
+    return Analysed({"registered": registered, **described}, page(experiment, found, described), figures(plan, cells))
+
+
+def main(folder: Path, analyse: Callable[[str, Plan, Mapping[str, Cell]], Analysed] = analysed) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plan", type=Path, default=folder / "plan.toml")
     parser.add_argument("--results", type=Path, default=folder / "results")
@@ -37,16 +52,13 @@ def main(folder: Path) -> None:
         cells = read_results(plan, given.results, folder.name)
     except RecomposeError as error:
         sys.exit(str(error))
-    found = verdicts(plan.raw["tests"], cells, plan.raw.get("rates", []))
-    described = describe(plan, cells, found)
-    tables = {"registered": [{**one._asdict(), "difference": one.difference._asdict()} for one in found], **described}
-    written = page(folder.name, found, described)
+    tables, shown, drawn = analyse(folder.name, plan, cells)
     write_atomically(given.results / "tables.json", json.dumps(tables, indent=1, default=plain) + "\n")
-    write_atomically(given.results / "tables.md", written)
+    write_atomically(given.results / "tables.md", shown)
     given.figures.mkdir(exist_ok=True)
-    for name, picture in figures(plan, cells).items():
+    for name, picture in drawn.items():
         write_atomically(given.figures / f"{name}.svg", picture)
-    print(written)
+    print(shown)
 
 
 def figures(plan: Plan, cells: Mapping[str, Cell]) -> dict[str, str]:
@@ -57,11 +69,7 @@ def figures(plan: Plan, cells: Mapping[str, Cell]) -> dict[str, str]:
         curves: list[Curve] = []
         for kind in kinds_of(plan, regime):
             side = at_best_rate(cell, kind, rates)
-            bands = {
-                step: over_seeds([run.points[step].success for run in side.values()])
-                for step in next(iter(side.values())).points
-            }
-            curves.append(Curve(kind, [(step, band.mean, band.lo, band.hi) for step, band in bands.items()]))
+            curves.append(Curve(kind, curve_of(side)))
         drawn[f"curves-{regime}"] = curves_chart(
             f"Held-out success while training, {regime}", "training step", "share of held-out tasks", curves, 1.0
         )

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, linear_regression, stdev
 from typing import Any, Literal, NamedTuple
 
+from composer_replication.evaluation.clusters import two_way_interval
 from composer_replication.evaluation.power import minimum_detectable_effect
 from composer_replication.evaluation.resampling import bootstrap, hierarchical_bootstrap
 from composer_replication.evaluation.stats import Estimate
 from composer_replication.evaluation.tests_of_difference import ALPHA, holm, sign_flip
 
-from .trained import Cell, Trained
+from .trained import Cell, Point, Trained
 
 Side = Mapping[int, Trained]
 Told = Literal["higher", "lower", "no clear difference"]
@@ -25,8 +26,11 @@ Told = Literal["higher", "lower", "no clear difference"]
 class Difference(NamedTuple):
     sides: str
     number: str
+    step: int | None
+    """Of success; None where speed is compared."""
     by_seed: Mapping[int, float]
     interval: Estimate
+    two_way: Estimate | None
     p: float
     smallest_p: float
     detectable: float
@@ -42,7 +46,10 @@ class Tested(NamedTuple):
 
 
 def verdicts(tests: Mapping[str, Mapping[str, Any]], cells: Mapping[str, Cell], rates: Sequence[str]) -> list[Tested]:
-    found = {name: difference(test, cells, rates) for name, test in tests.items()}
+    return judged({name: difference(test, cells, rates) for name, test in tests.items()})
+
+
+def judged(found: Mapping[str, Difference]) -> list[Tested]:
     adjusted = holm([one.p for one in found.values()])
     return [
         Tested(name, one, p_holm, _detectable(one.by_seed, ALPHA / len(found)), _told(one, p_holm))
@@ -57,15 +64,25 @@ def difference(test: Mapping[str, Any], cells: Mapping[str, Cell], rates: Sequen
         return _made(f"{first} − {second}", f"slope of speed on the {test['over']}", slopes)
     cell, where = cells[test["regime"]], f"{first} − {second}, {test['regime']}"
     sides = (at_best_rate(cell, first, rates), at_best_rate(cell, second, rates))
-    if "success_at" not in test:
-        return _made(where, "speed", _differences(*sides))
-    step = test["success_at"]
-    tables = [
-        [a - b for a, b in zip(sides[0][s].points[step].shares, sides[1][s].points[step].shares, strict=True)]
-        for s in sides[0]
-    ]
-    by_seed = {s: sides[0][s].points[step].success - sides[1][s].points[step].success for s in sides[0]}
-    return _made(where, f"success at step {step}", by_seed)._replace(interval=hierarchical_bootstrap(tables))
+    return in_success(where, *sides, test["success_at"]) if "success_at" in test else in_speed(where, *sides)
+
+
+def in_speed(sides: str, first: Side, second: Side) -> Difference:
+    return _made(sides, "speed", _differences(first, second))
+
+
+def in_success(sides: str, first: Side, second: Side, step: int) -> Difference:
+    """Tasks are drawn again too, as whole tables of them are there."""
+    points = {seed: (first[seed].points[step], second[seed].points[step]) for seed in first}
+    interval, two_way = intervals_of(list(points.values()))
+    found = _made(sides, f"success at step {step}", {seed: a.success - b.success for seed, (a, b) in points.items()})
+    return found._replace(step=step, interval=interval, two_way=two_way)
+
+
+def intervals_of(points: Sequence[tuple[Point, Point]]) -> tuple[Estimate, Estimate]:
+    """Of the differences of pairs, one per seed, on the same tasks: the hierarchical and the two-way interval."""
+    tables = [[a - b for a, b in zip(first.shares, second.shares, strict=True)] for first, second in points]
+    return hierarchical_bootstrap(tables), two_way_interval(tables).estimate
 
 
 def lines_over(
@@ -120,7 +137,8 @@ def _differences(first: Side, second: Side) -> dict[int, float]:
 def _made(sides: str, number: str, by_seed: Mapping[int, float]) -> Difference:
     values = list(by_seed.values())
     test = sign_flip(values)
-    return Difference(sides, number, by_seed, over_seeds(values), test.p, test.floor, _detectable(by_seed, ALPHA))
+    detectable = _detectable(by_seed, ALPHA)
+    return Difference(sides, number, None, by_seed, over_seeds(values), None, test.p, test.floor, detectable)
 
 
 def _detectable(by_seed: Mapping[int, float], alpha: float) -> float:

@@ -9,7 +9,8 @@ from composer_replication.evaluation.stats import Estimate
 
 from .registered import Tested
 
-ABOUT_ARMS = ("errors per turn", "KL to the start", "dose", "seconds")
+ABOUT_ARMS = ("errors_per_turn", "kl_to_start", "dose", "seconds")
+HEADS = ("errors per turn", "KL to the start", "dose", "seconds")
 
 
 def page(experiment: str, tested: Sequence[Tested], described: Mapping[str, Any]) -> str:
@@ -68,7 +69,7 @@ def _arms(cell: Mapping[str, Any]) -> str:
         )
         for name, level in cell["arms"].items()
     ]  # fmt: skip
-    return table(("", "speed", "success at the end", passes, *ABOUT_ARMS), rows)
+    return table(("", "speed", "success at the end", passes, *HEADS), rows)
 
 
 def _besides(described: Mapping[str, Any]) -> list[str]:

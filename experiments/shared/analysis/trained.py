@@ -16,6 +16,7 @@ from shared.result_lines import SUFFIX, read_result
 from shared.runner.plan import Plan
 
 SHOWN_MISSING = 4
+NUMBERS_AT_END = ("errors_per_turn", "entropy", "kl_to_start")
 MEANS_OVER_STEPS = ("sdpo/sites", "replay/pairs", "prefix/states", "self_distillation/reprompt_sample_fraction")
 Line = Mapping[str, Any]
 
@@ -49,17 +50,27 @@ class Start(NamedTuple):
 
 class Trained(NamedTuple):
     last_step: int
+    horizon: int
     points: Mapping[int, Point]
     """By step, in order, from 0, the start, to the last one."""
     numbers: Mapping[str, float]
     """At the end, or over all steps."""
+    steps: Sequence[Line]
+    """What training logged."""
     alarms: tuple[str, ...]
     stopped: str | None
 
     @property
+    def curve(self) -> list[tuple[float, float]]:
+        """Steps and success from the start to the horizon: the plan's, or else the end."""
+        if self.horizon not in self.points:
+            raise ValueError(f"a run to step {self.last_step} was not measured at step {self.horizon}")
+        return [(step, point.success) for step, point in self.points.items() if step <= self.horizon]
+
+    @property
     def speed(self) -> float:
-        """Mean height of the success curve from the start to the end."""
-        return area_under(list(self.points), [point.success for point in self.points.values()])
+        """Mean height of that curve."""
+        return area_under([step for step, _ in self.curve], [success for _, success in self.curve])
 
 
 class Cell(NamedTuple):
@@ -103,7 +114,7 @@ def _cell(plan: Plan, regime: str, folder: Path) -> Cell:
     curve = sorted(int(step) for step in plan.raw["measuring"]["curve"])
     arms = {
         arm: {
-            seed: _read_run(folder / f"{arm}-{seed}{SUFFIX}", start, data.get(seed), curve)
+            seed: _read_run(folder / f"{arm}-{seed}{SUFFIX}", start, data.get(seed), curve, plan.raw.get("horizon"))
             for seed, start in starts.items()
         }
         for arm in plan.arms(regime)
@@ -127,7 +138,7 @@ def _read_start(path: Path) -> Start:
     )
 
 
-def _read_run(path: Path, start: Start, data: Line | None, planned: Sequence[int]) -> Trained:
+def _read_run(path: Path, start: Start, data: Line | None, planned: Sequence[int], horizon: int | None) -> Trained:
     lines = list(read_result(path))
     head = next(line for line in lines if line["line"] == "run")
     tasks = [line for line in lines if line["line"] == "task"]
@@ -148,15 +159,16 @@ def _read_run(path: Path, start: Start, data: Line | None, planned: Sequence[int
     steps = [line for line in lines if line["line"] == "step"]
     return Trained(
         last_step=last,
+        horizon=horizon or last,
         points=points | {last: end},
         numbers={
             "success": end.success,
             f"pass@{end.samples}": fmean(pass_at_k(solved, end.samples, end.samples) for solved in end.solved),
-            "errors per turn": final["errors_per_turn"],
-            "KL to the start": final["kl_to_start"],
+            **{name: final[name] for name in NUMBERS_AT_END if name in final},
             "seconds": head["train_s"],
             **_over_steps(steps),
         },
+        steps=steps,
         alarms=tuple(line["name"] for line in lines if line["line"] == "alarm"),
         stopped=head["stopped"],
     )

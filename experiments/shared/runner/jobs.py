@@ -1,14 +1,16 @@
-"""The jobs of a plan, and what each of them needs. Loads no torch: the runner that starts the workers needs none."""
+"""Experiments in one queue: which jobs each has, and which of them are wanted. Loads no torch."""
 
+import importlib
+import sys
+import tomllib
 from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from shared.queue import Job
-from shared.result_lines import SUFFIX
 
-from .plan import read_plan
+TOOLBOX = "shared.runner.toolbox"
 
 
 class Experiment(NamedTuple):
@@ -22,47 +24,24 @@ class Experiment(NamedTuple):
     """Before the names of its jobs, where several experiments share a queue."""
 
 
-class Task(NamedTuple):
-    """What a job's name says."""
-
-    experiment: str
-    regime: str
-    kind: str
-    number: str
-
-
-def task_of(job: Job) -> Task:
-    *label, regime, name = job.name.split("/")
-    kind, _, number = name.rpartition("-")
-    return Task("/".join(label), regime, kind, number)
+def experiments_in(folders: Sequence[Path], work: Path, results: Path | None) -> list[Experiment]:
+    """Each with its own folder below `work` and below `results`, laid out as its own; without `results` there."""
+    return [
+        Experiment(folder, folder / "plan.toml", work / folder.name, own / "results", folder.name)
+        for folder in (folder.resolve() for folder in folders)
+        for own in [results / folder.name if results else folder]
+    ]
 
 
-def jobs_of(experiment: Experiment) -> list[Job]:
-    """Seed by seed, so that whatever is finished can be compared."""
-    plan, work, results = read_plan(experiment.plan), experiment.work, experiment.results
-    expected, label = plan.raw["seconds"], f"{experiment.label}/" if experiment.label else ""
-    jobs: dict[str, Job] = {}
+def kind_of(experiment: Experiment) -> Any:
+    """The module that knows the jobs of a plan: `runner` in plan.toml, of `shared` or of the experiment's folder.
 
-    def add(name: str, result: Path, kind: str, *needs: str) -> None:
-        needed = tuple(f"{label}{need}" for need in needs)
-        jobs.setdefault(name, Job(f"{label}{name}", result, expected.get(kind, expected["arm"]), needed))
-
-    for regime in plan.regimes:
-        owner, needs_pairs = plan.teachers_of(regime), plan.needs_pairs(regime)
-        for seed in plan.raw["regimes"][regime]["seeds"]:
-            start, data = f"{regime}/start-{seed}", f"{regime}/data-{seed}"
-            teachers = [f"{owner}/teacher-{name}" for name in plan.teachers(regime, seed)] if needs_pairs else []
-            for name in teachers:
-                add(name, work / name / "done", "teacher")
-            add(start, results / f"{start}{SUFFIX}", "start")
-            if teachers:
-                add(data, results / f"{data}{SUFFIX}", "data", start, *teachers)
-            for arm in plan.arms(regime):
-                if seed in plan.seeds(regime, arm):
-                    name = f"{regime}/{arm}-{seed}"
-                    needed = [data] if plan.reads_pairs(regime, arm) else [start]
-                    add(name, results / f"{name}{SUFFIX}", arm, *needed, *(teachers if plan.asks_teachers(arm) else []))
-    return list(jobs.values())
+    It has `jobs_of(experiment)`, `make_ready(experiment, jobs)`, called once before the workers start, and
+    `worker(experiment)`, whose `do(job)` leaves the job's result. `carried(experiment)` is for carry.py.
+    """
+    if str(experiment.folder) not in sys.path:
+        sys.path.append(str(experiment.folder))
+    return importlib.import_module(tomllib.loads(experiment.plan.read_text(encoding="utf-8")).get("runner", TOOLBOX))
 
 
 def chosen(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
@@ -72,10 +51,10 @@ def chosen(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
 
 
 def wanted(jobs: list[Job]) -> list[Job]:
-    """Without teachers that no job waits for: weights are not kept, and would be made again for nothing."""
-    missing = [job.name for job in jobs if not job.result.exists() and task_of(job).kind != "teacher"]
+    """Without those that are done on demand where no job waits for them."""
+    missing = [job.name for job in jobs if not job.result.exists() and not job.on_demand]
     needed = {job.name for job in _with_needs(jobs, missing)}
-    return [job for job in jobs if task_of(job).kind != "teacher" or job.name in needed]
+    return [job for job in jobs if not job.on_demand or job.name in needed]
 
 
 def _with_needs(jobs: list[Job], names: list[str]) -> list[Job]:

@@ -19,10 +19,7 @@ from pathlib import Path
 
 from shared.queue import Job
 
-from .jobs import Experiment, chosen, jobs_of, task_of, wanted
-
-LOST_WITH = {"start": "model", "data": "data"}
-"""What a job leaves in its seed's folder of `work`."""
+from .jobs import Experiment, chosen, experiments_in, kind_of, wanted
 
 
 def alone(folder: Path, words: Sequence[str]) -> None:
@@ -42,12 +39,7 @@ def together(words: Sequence[str]) -> None:
     parser.add_argument("--work", type=Path, default=Path("runs"))
     parser.add_argument("--results", type=Path)
     given = parser.parse_args(words)
-    experiments = [
-        Experiment(folder, folder / "plan.toml", given.work / folder.name, results / "results", folder.name)
-        for folder in (folder.resolve() for folder in given.folders)
-        for results in [given.results / folder.name if given.results else folder]
-    ]
-    work(experiments, given)
+    work(experiments_in(given.folders, given.work, given.results), given)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,9 +51,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def work(experiments: Sequence[Experiment], given: argparse.Namespace) -> None:
-    jobs = chosen([job for experiment in experiments for job in jobs_of(experiment)], given.only)
-    forget_lost_starts(jobs, {experiment.label: experiment.work for experiment in experiments})
-    jobs = wanted(jobs)
+    jobs = list[Job]()
+    for experiment in experiments:
+        own = chosen((kind := kind_of(experiment)).jobs_of(experiment), given.only)
+        kind.make_ready(experiment, own)
+        jobs += wanted(own)
     until, logs_at = time.time() + given.slice_s, experiments[0].work
     logs_at.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "shared.runner.work", "--until", str(until), "--only", *given.only]
@@ -79,18 +73,6 @@ def work(experiments: Sequence[Experiment], given: argparse.Namespace) -> None:
     if any(codes):
         print("\n".join(Path(log.name).read_text()[-1500:] for log, code in zip(logs, codes, strict=True) if code))
         sys.exit(1)
-
-
-def forget_lost_starts(jobs: list[Job], work_of: dict[str, Path]) -> None:
-    """What a missing job needs and whose files are gone from `work` counts as not done; see the module's docstring."""
-    by_name, waiting = {job.name: job for job in jobs}, [job for job in jobs if not job.result.exists()]
-    while waiting:
-        for need in waiting.pop().needs:
-            job, task = by_name[need], task_of(by_name[need])
-            files = work_of[task.experiment] / task.regime / f"start-{task.number}" / LOST_WITH.get(task.kind, "")
-            if task.kind in LOST_WITH and job.result.exists() and not files.exists():
-                job.result.unlink()
-                waiting.append(job)
 
 
 if __name__ == "__main__":

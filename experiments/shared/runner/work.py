@@ -1,6 +1,7 @@
 """One process of the queue: warm-ups, teachers, data, probes and arms, until the slice is over."""
 
 import argparse
+import gc
 import os
 import shutil
 import sys
@@ -9,6 +10,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,20 +21,20 @@ from composer_replication.records import ERROR_KINDS
 from shared.queue import Job, Queue
 from shared.result_lines import SUFFIX, read_result
 
-from .jobs import Experiment, chosen, jobs_of, task_of, wanted
+from .jobs import Experiment, chosen, kind_of, wanted
 from .plan import FEWEST_SITES, read_plan
+from .toolbox import task_of
 
 
 class Worker:
-    """Does the jobs of one experiment."""
+    """Does the jobs of one experiment in the toolbox."""
 
     def __init__(self, experiment: Experiment) -> None:
         self._plan = read_plan(experiment.plan)
         self._work, self._results = experiment.work, experiment.results
 
     def do(self, job: Job) -> None:
-        started = time.monotonic()
-        _, regime, kind, number = task_of(job)
+        regime, kind, number = task_of(job)
         if kind == "teacher":
             self._teacher(regime, number)
         elif kind == "start":
@@ -41,9 +43,6 @@ class Worker:
             self._data(regime, int(number), job.result)
         else:
             self._arm(regime, kind, int(number), job.result)
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        print(f"{job.name} {time.monotonic() - started:.1f} s", flush=True)
 
     def _teacher(self, regime: str, teacher: str) -> None:
         from .block import warmed_up
@@ -165,12 +164,24 @@ def main() -> None:
     load_libraries()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
     experiments = [Experiment(*map(Path, paths), label) for *paths, label in given.experiment]
-    sys.path += [str(experiment.folder) for experiment in experiments]
-    workers = {experiment.label: Worker(experiment) for experiment in experiments}
-    jobs = [job for experiment in experiments for job in jobs_of(experiment)]
-    queue = Queue(wanted(chosen(jobs, given.only)), experiments[0].work / "claims")
+    jobs, workers = list[Job](), dict[str, Any]()
+    for experiment in experiments:
+        kind = kind_of(experiment)
+        own, worker = chosen(kind.jobs_of(experiment), given.only), kind.worker(experiment)
+        jobs += wanted(own)
+        workers |= {job.name: worker for job in own}
+
+    def do(job: Job) -> None:
+        started = time.monotonic()
+        workers[job.name].do(job)
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        print(f"{job.name} {time.monotonic() - started:.1f} s", flush=True)
+
+    queue = Queue(jobs, experiments[0].work / "claims")
     try:
-        queue.work(lambda job: workers[task_of(job).experiment].do(job), given.until, clock=time.time)
+        queue.work(do, given.until, clock=time.time)
     except Exception:
         traceback.print_exc()
         sys.exit(1)

@@ -17,17 +17,17 @@ from composer_replication.progress import Progress
 from composer_replication.runs import Run
 
 from .arguments import Json, RunFolder, Set, Workers
-from .examples import OF, examples
+from .examples import ending
 from .progress import open_progress
 
 __all__ = ["Json", "RunFolder", "Set", "Workers", "begun", "quiet_libraries", "run_one_stage", "tell", "working_on"]
 
 
 @contextmanager
-def begun(folder: Path, settings: Config) -> Generator[Run]:
+def begun(folder: Path, settings: Config, is_dry: bool = False) -> Generator[Run]:
     """A new run that cannot begin leaves nothing behind, so that mended settings are not another config."""
-    is_new = not (folder / "config.json").exists()
-    run = Run.start(folder, settings)
+    is_new = not is_dry and not (folder / "config.json").exists()
+    run = Run.start(folder, settings, is_dry=is_dry)
     try:
         yield run
     except UsageError:
@@ -63,8 +63,7 @@ def tell(noun: str, run: Run, as_json: bool, more: Mapping[str, Any] | None = No
     print(f"{noun} of {run.path}")
     for name, value in counts.items():
         print(f"  {name:<14} {_plain(value)}")
-    if noun in OF:
-        print("\n".join(examples(run, noun)))
+    print("\n".join(ending(run, noun)))
 
 
 def quiet_libraries() -> None:

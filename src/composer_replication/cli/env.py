@@ -43,7 +43,7 @@ def make(
     repository: Annotated[Path, Parameter(help="A folder, a git checkout, or an sdist.")],
     /,
     *,
-    into: Annotated[Path, Parameter(name=["--into", "-o"], help="Folder for the tasks, to create or to continue.")],
+    into: Annotated[Path, Parameter(name=["--into", "-o"], help="Folder for the tasks: a new one, or one to add to.")],
     generator: Annotated[
         Names, Several(help="feature_deletion, bug_injection, test_writing, commits, or package.module:function.")
     ] = ("feature_deletion",),
@@ -122,7 +122,7 @@ def _shown(work: Any) -> dict[str, Any]:
 
 
 def _show_funnel(into: Path, result: dict[str, Any]) -> None:
-    print(f"{result['valid']} tasks of {result['repository']} in {into}/tasks")
+    print(f"{result['valid']} tasks of {result['repository']} in {into}/tasks, {result['new']} of them new")
     for reason, count in result["filtered"].items():
         print(f"  {f'filtered, {reason}':<22} {count}")
     print(f"  {'tried':<22} {result['tried']}")

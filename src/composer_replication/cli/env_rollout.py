@@ -81,6 +81,7 @@ def rollout(
     from composer_replication.environments.code.environment import CodeEnvironment
     from composer_replication.environments.code.episodes.loop import AgentLimits
     from composer_replication.environments.code.tasks.store import read_tasks
+    from composer_replication.environments.opening import tell_left_out
     from composer_replication.stages.attempts import planned
     from composer_replication.stages.rollouts import collect, refuse_others
 
@@ -131,7 +132,7 @@ def rollout(
     with working_on(opened) as progress, ExitStack() as stack:
         stack.callback(environment.close)
         if environment.left_out:
-            progress.note("not asked: " + ", ".join(f"{why} ({n})" for why, n in environment.left_out.items()))
+            progress.note(f"not asked: {tell_left_out(environment)}")
         limits = _agent_limits(settings)
         if model:
             play = _local(model, environment, plan, opened, settings)

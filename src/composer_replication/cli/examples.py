@@ -1,4 +1,4 @@
-"""What `sites`, `hint` and `pair` end with: three examples of what they made, and the next command."""
+"""What a verb ends with: three examples of what `sites`, `hint` and `pair` made, and the next command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from composer_replication.errors import quoted
 from composer_replication.records import ErrorSite, Hint, PreferencePair, render_action
-from composer_replication.runs import IN_ORDER, NEXT_COMMAND, Run, next_stage
+from composer_replication.runs import IN_ORDER, Run
 from composer_replication.viewer.visible import one_line
 
 EXAMPLES, LOOKED_AT, WIDTH = 3, 300, 90
@@ -36,8 +36,16 @@ OF = {
 }
 
 
-def examples(run: Run, noun: str) -> Iterator[str]:
-    """Lines for a terminal. Reads the first few hundred records, so it takes no time with many."""
+def ending(run: Run, noun: str) -> Iterator[str]:
+    """Lines for a terminal."""
+    if noun in OF:
+        yield from _examples(run, noun)
+    if then := run.next_command(IN_ORDER[: IN_ORDER.index(noun) + 1]):
+        yield f"next: {then}"
+
+
+def _examples(run: Run, noun: str) -> Iterator[str]:
+    """Reads the first few hundred records, so it takes no time with many."""
     of = OF[noun]
     with_kinds: dict[str, Any] = {}
     rest: list[Any] = []
@@ -49,5 +57,3 @@ def examples(run: Run, noun: str) -> Iterator[str]:
         yield f"  e.g. {of.id(record)}  {of.kind(record)}: {one_line(of.text(record), WIDTH)}"
     if chosen:
         yield f"look: recompose show {quoted(run.path)} {of.id(chosen[0])}"
-    if then := next_stage(run.config, IN_ORDER[: IN_ORDER.index(noun) + 1]):
-        yield f"next: {NEXT_COMMAND[then].replace('RUN', quoted(run.path))}"

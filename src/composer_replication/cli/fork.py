@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from composer_replication.errors import UsageError, quoted
 from composer_replication.pipeline import STAGES, touched
-from composer_replication.runs import NEXT_COMMAND, Run, next_stage
+from composer_replication.runs import Run
 from composer_replication.settings import differences, with_changes
 
 from .arguments import Json, RunFolder, Set
@@ -46,8 +46,8 @@ def fork(
         )
     kept = [stage.noun for stage in STAGES if opened.stage(stage.noun).is_done and stage.noun not in dropped]
     answers = fork_run(opened, new, config, kept, changes)
-    missing = next_stage(config, kept)
-    then = NEXT_COMMAND[missing].replace("PATH ", "").replace("RUN", quoted(new)) if missing else None
+    then = Run(new, config).next_command(kept)
+    then = then and then.replace("ingest PATH ", "ingest ")
     if json:
         told = {"run": str(new), "changed": keys, "kept": kept, "dropped": dropped, "inherited_answers": answers}
         print(json_module.dumps({**told, "next": then}))

@@ -18,7 +18,7 @@ from composer_replication.records import Trace
 from composer_replication.runs import Run, StageFolder
 from composer_replication.settings import load_settings, with_changes
 
-from .common import Json, Set, Workers, quiet_libraries, tell, working_on
+from .common import Json, Set, Workers, begun, quiet_libraries, tell, working_on
 
 CLAUDE_CODE_FOLDER = "~/.claude/projects"
 HUB_DATASETS = ("hf:", "datasets")
@@ -72,30 +72,24 @@ def ingest(
         raise UsageError(f"there is no format {ingestion.format}", f"one of {', '.join(TRACE_READERS)}")
     if ingestion.paths and not StageFolder(run / "ingestion").is_done:
         find_inputs([Path(path) for path in ingestion.paths], ingestion.format, ingestion.subagents, at_most=1)
-    started = Run.start(run, settings.model_copy(update={"ingestion": ingestion}))
-    with working_on(started) as progress:
-        try:
-            run_stage(started, "ingestion", progress, workers=workers, launcher=launcher)
-        except UsageError:
-            if is_new:
-                started.discard_if_empty()
-            raise
+    settings = settings.model_copy(update={"ingestion": ingestion})
+    with begun(run, settings) as started, working_on(started) as progress:
+        run_stage(started, "ingestion", progress, workers=workers, launcher=launcher)
     if review:
         _tell_places(started, json)
     else:
-        tell("ingestion", started, json)
         if not json:
-            _tell_what_follows(started)
+            _mention_model(started)
+        tell("ingestion", started, json)
     _mention_quarantine(started.stage("ingestion"), run)
 
 
-def _tell_what_follows(run: Run) -> None:
+def _mention_model(run: Run) -> None:
     """The model is settled from here on, and who forgot to choose one would hear of it when it is to be trained."""
     name, read = run.config.model.name, run.config.ingestion
-    place = quoted(run.path)
     if name == "tiny" and not read.rollouts:
-        print(f"model: tiny, which has few words; another: recompose fork {place} NEW --set model.name=MODEL")
-    print(f"next: recompose sites {place}")
+        change = f"recompose fork {quoted(run.path)} NEW --set model.name=MODEL"
+        print(f"model: tiny, which has few words; another: {change}")
 
 
 def _tell_places(run: Run, as_json: bool) -> None:

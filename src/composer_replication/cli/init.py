@@ -24,7 +24,7 @@ Goal = Literal["sessions", "tasks", "toolbox"]
 GIB = 1 << 30
 NEXT: dict[Goal, str] = {
     "sessions": "recompose ingest PATH --run runs/mine --config {}",
-    "tasks": "recompose env make REPOSITORY -o tasks, then recompose train runs/mine --config {}",
+    "tasks": "recompose env make REPOSITORY -o tasks, then recompose train runs/code --config {}",
     "toolbox": "recompose quickstart --config {}",
 }
 
@@ -45,6 +45,7 @@ def init(
     On a terminal it asks for what no option says. Elsewhere it takes the toolbox, the GPU that is here, and a model for
     them. Nothing is downloaded, and no file is overwritten.
     """
+    from composer_replication.training.models.embedded import EMBEDDED, folder_of
     from composer_replication.training.planning.first_settings import Device, first_settings, proposed_model
 
     if file.exists():
@@ -68,7 +69,8 @@ def init(
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("x", encoding="utf-8") as out:
         out.write(found.text)
-    then = NEXT[goal].format(quoted(file))
+    fetch = f"recompose model fetch {name}, then " if name in EMBEDDED and not folder_of(name).exists() else ""
+    then = fetch + NEXT[goal].format(quoted(file))
     if json:
         told = {"file": str(file), "on": goal, "model": name, "gpu_gib": memory_gib, "peak_gib": found.peak_gib}
         print(json_module.dumps({**told, "fits": found.fits, "next": then}))

@@ -12,7 +12,7 @@ from composer_replication.pipeline import run_stage
 from composer_replication.runs import Run
 
 from .common import Json, RunFolder, working_on
-from .examples import examples
+from .examples import ending
 
 ExportFormat = Literal["trl", "kto", "sft", "verl"]
 
@@ -61,4 +61,4 @@ def pair(
         print(json_module.dumps(report))
     else:
         show_report(report)
-        print("\n".join(examples(opened, "pairs")))
+        print("\n".join(ending(opened, "pairs")))

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from composer_replication.config import Config, load_quickstart_config, quickstart_config
+from composer_replication.config import load_quickstart_config, quickstart_config
 from composer_replication.errors import UsageError
 from composer_replication.pipeline import run_pipeline
 from composer_replication.settings import with_changes
@@ -37,7 +37,7 @@ def quickstart(
     """Warm up a policy, collect its traces beside a real session file, and run every stage up to the report.
 
     With --environment code, make certified tasks from a repository that ships with the package, and let SmolLM2 answer
-    them. Started again, it resumes after the last finished stage.
+    them, once `recompose model fetch smollm2` has fetched it. Started again, it resumes after the last finished stage.
     """
     from composer_replication.evaluation.summary import conclude
 
@@ -47,33 +47,35 @@ def quickstart(
         raise UsageError("--model has no name", "recompose quickstart --model tiny")
     if seed is not None and seed < 0:
         raise UsageError("a seed is not negative", "recompose quickstart --seed 0")
+    tasks = None
     if environment == "code":
+        from composer_replication.environments.code.quickstart import code_quickstart_config
+
+        if model == "tiny":
+            raise UsageError("the tiny model has no words for code", "choose a model: smollm2, a folder or a hub id")
         folder = run or Path("runs") / f"quickstart-code-{Path(model or CODE_MODEL).name}-{seed or 0}"
-        settings = _code_settings(folder, model or CODE_MODEL, seed or 0)
+        tasks = folder.with_name(f"{folder.name}-tasks")
+        settings = code_quickstart_config(model or CODE_MODEL, seed or 0, tasks)
     else:
         settings = load_quickstart_config(config) if config else quickstart_config(model or "tiny", seed or 0)
         folder = run or Path("runs") / f"quickstart-{Path(settings.model.name).name}-{settings.seed}"
     settings = with_changes(settings, changes)
     check_own_channels(settings)
     refuse_missing(settings)
+    if tasks:
+        _make_tasks(tasks)
     with begun(folder, settings) as started, working_on(started) as progress:
         run_pipeline(started, progress)
     show_result(conclude(started), json)
 
 
-def _code_settings(folder: Path, model: str, seed: int) -> Config:
-    """Of a run whose tasks lie beside it, made here if they are missing; so is SmolLM2."""
-    from composer_replication.environments.code.quickstart import code_quickstart_config, make_sample_tasks
-    from composer_replication.training.models.embedded import fetch_model
+def _make_tasks(folder: Path) -> None:
+    """They lie beside the run; those that are there are not made again."""
+    from composer_replication.environments.code.quickstart import make_sample_tasks
 
-    if model == "tiny":
-        raise UsageError("the tiny model has no words for code", "choose a model: smollm2, a folder or a hub id")
-    tasks, progress = folder.with_name(f"{folder.name}-tasks"), open_progress()
+    progress = open_progress()
     try:
         progress.stage("tasks", "make certified tasks from the repository that ships with the package")
-        make_sample_tasks(tasks, progress)
-        if model == CODE_MODEL:
-            fetch_model(CODE_MODEL, progress.note)
+        make_sample_tasks(folder, progress)
     finally:
         progress.close()
-    return code_quickstart_config(model, seed, tasks)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from composer_replication.environments.opening import open_environment
+from composer_replication.environments.opening import open_environment, tell_tasks
 from composer_replication.errors import RecomposeError, UsageError, quoted
 from composer_replication.pipeline import ensure_policy, refuse_stale, run_stage
 from composer_replication.progress import Silent
@@ -93,22 +93,23 @@ def train(
     if changes and not config:
         changed = " ".join(f"--set {quoted(one)}" for one in changes)
         raise UsageError("the settings of a run stay as they are", f"recompose fork {quoted(run)} NEW {changed}")
-    with begun(run, load_settings(config, changes)) if config else nullcontext():
+    began = begun(run, load_settings(config, changes), dry_run) if config else nullcontext(Run.open(run))
+    with began as opened:
         if diloco:
-            refuse_for_diloco(Run.open(run).config, backend, launched.number())
+            refuse_for_diloco(opened.config, backend, launched.number())
         if lighthouse:
             from composer_replication.training.diloco.meeting import watch
 
-            watch(Run.open(run).config.diloco, str(run))
+            watch(opened.config.diloco, str(run))
         elif dry_run:
             is_sharded, copies = fsdp or launched.is_sharded(), replicas or launched.replicas()
-            _plan(Run.open(run), processes or launched.number(), is_sharded, copies, gpu, json, backend)
+            _plan(opened, processes or launched.number(), is_sharded, copies, gpu, json, backend)
         elif selfcheck:
             if launched.number() > 1:
                 raise UsageError("the selfcheck is for one process", f"recompose train {quoted(run)} --selfcheck")
             if backend != "trl":
                 raise UsageError("the selfcheck is for --backend trl", f"recompose train {quoted(run)} --selfcheck")
-            _check(Run.open(run), json)
+            _check(opened, json)
         elif launched.number() > 1:
             _train_together(run, backend, anyway, json)
         else:
@@ -155,12 +156,15 @@ def _plan(run: Run, processes: int, is_sharded: bool, replicas: int, on_gpu: boo
     refuse_uneven_replicas(processes, is_sharded, replicas)
     machine = Machine(processes, is_sharded, on_gpu or torch.cuda.is_available(), replicas)
     with open_environment(run.config) as environment:
+        tasks = tell_tasks(environment, run.config)
         planned = TrainingPlan(run, environment, rollout_tokens(run), held_out_of(run))
         plan = planned.on(machine)
     habits, useless = degenerate(run), nothing_planned(run, planned)
     if as_json:
-        print(json_module.dumps({**plan, "degenerate": [habit.model_dump() for habit in habits]}))
+        print(json_module.dumps({**plan, "tasks": tasks, "degenerate": [habit.model_dump() for habit in habits]}))
     else:
+        if tasks:
+            print(f"Tasks: {tasks}")
         if useless:
             print(f"Nothing can be trained on: {useless}")
         show_plan(plan, [habit.sentence for habit in habits])

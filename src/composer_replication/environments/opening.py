@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Generator
+from collections.abc import Generator, Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from composer_replication.errors import UsageError
 
-from .protocol import Environment, Factory
+from .protocol import TRAIN, Environment, Factory
 
 if TYPE_CHECKING:
     from composer_replication.config import Config
@@ -21,6 +21,7 @@ ENVIRONMENTS = {
     "verifiers": "composer_replication.environments.verifiers.environment:VerifiersEnvironment",
     "harbor": "composer_replication.environments.harbor.environment:HarborEnvironment",
 }
+MOST_NAMED = 3
 
 
 @contextmanager
@@ -30,6 +31,33 @@ def open_environment(config: Config) -> Generator[Environment]:
         yield environment
     finally:
         environment.close()
+
+
+def tell_tasks(environment: Environment, config: Config) -> str | None:
+    """How many tasks of the settings' folders are on which side, and which are not asked. Raises where there is nothing
+    to train on or, unless nothing is to be held out, to measure on. None without folders or rollouts."""
+    chosen = config.environment
+    if not (chosen.tasks and config.training.rollouts):
+        return None
+    is_measured = chosen.heldout_share or chosen.heldout_repositories
+    held_out = (config.evaluation.splits or tuple(environment.heldout)) if is_measured else ()
+    told: list[str] = []
+    for split in (TRAIN, *held_out):
+        found = environment.tasks(split)
+        if isinstance(found, Sized):
+            if not found:
+                raise UsageError(f"no task of {', '.join(chosen.tasks)} is in {split}", "set another heldout_share")
+            told.append(f"{len(found)} in {split}")
+    left_out = tell_left_out(environment)
+    return ", ".join(told) + (f"; not asked: {left_out}" if left_out else "")
+
+
+def tell_left_out(environment: Environment) -> str:
+    """Each reason with the number of its tasks and the first names."""
+    return ", ".join(
+        f"{reason}: {len(names)} ({', '.join(names[:MOST_NAMED])}{', …' if len(names) > MOST_NAMED else ''})"
+        for reason, names in environment.left_out.items()
+    )
 
 
 def find_factory(name: str) -> Factory:

@@ -187,6 +187,8 @@ class Environment(Protocol):
     heldout: Mapping[str, str] = MappingProxyType({"heldout": "unseen tasks"})
     """Splits that are never trained on, and what people call them. The first one is the headline."""
     limits: EpisodeLimits = EpisodeLimits()
+    left_out: Mapping[str, Sequence[str]] = MappingProxyType({})
+    """Reason -> names of tasks that are not asked."""
 
     def tasks(self, split: str, use: Use = "training") -> Iterable[EnvironmentTask]:
         """A sequence, or an iterator without end; the same ones each time.

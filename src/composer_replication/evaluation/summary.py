@@ -10,7 +10,7 @@ from typing import Any
 from composer_replication import __version__
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace, render_action
 from composer_replication.runs import Run, write_atomically
-from composer_replication.training.stored.records import TrainingStep
+from composer_replication.training.stored.records import Alarm, TrainingStep
 
 from .compare import TaskOutcome, compare, error_kinds
 from .model_card import SEEDS_DIFFER
@@ -196,6 +196,9 @@ def _notes(run: Run) -> list[str]:
     notes = [f"Measured in the environment {_environment(run)}, on tasks that no training saw."]
     trained = run.stage("training").counts
     notes += [f"Trained anyway on degenerate data: {habit['sentence']}." for habit in trained.get("degenerate", ())]
+    alarms = run.path / "training" / "alarms.jsonl"
+    told = alarms.read_text(encoding="utf-8").splitlines() if alarms.exists() else []
+    notes += [f"Alarm in step {one.step} of training: {one.sentence}." for one in map(Alarm.model_validate_json, told)]
     if machine := trained.get("machine"):
         notes.append(f"Seed {run.config.seed} on {machine['device']}, torch {machine['torch']}. {SEEDS_DIFFER}")
     if _counts(run, "replay").get("simulated"):

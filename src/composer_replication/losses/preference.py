@@ -91,7 +91,7 @@ def preference_loss(
     nll_B = -chosen_B / chosen_tokens_B.clamp(min=1)
     terms: list[Tensor] = []
     if not sft_only:
-        terms.append(_conservative(margin_B, label_smoothing_B))
+        terms.append(-((1 - label_smoothing_B) * F.logsigmoid(margin_B) + label_smoothing_B * F.logsigmoid(-margin_B)))
         if dpop_weight:
             terms.append(dpop_weight * F.relu(-chosen_shift_B) / chosen_tokens_B.clamp(min=1))
     if nll_weight:
@@ -109,10 +109,6 @@ def preference_loss(
         chosen_shift=mean(chosen_shift_B),
         length_delta_tokens=mean(chosen_tokens_B - rejected_tokens_B),
     )
-
-
-def _conservative(margin_B: Tensor, label_smoothing_B: Tensor | float) -> Tensor:
-    return -((1 - label_smoothing_B) * F.logsigmoid(margin_B) + label_smoothing_B * F.logsigmoid(-margin_B))
 
 
 def _shares(

@@ -163,7 +163,7 @@ def _auditor_line(report: Report) -> str:
 
 def _rollout_lines(shown: Shown, show_all: bool) -> Iterator[str]:
     verdict, limit = shown.verdict, None if show_all else LINES_PER_ROLLOUT
-    facts = [NOT_JUDGED] if _is_left_unjudged(verdict) else _judgement(verdict)
+    facts = [NOT_JUDGED] if (verdict.person and not verdict.alarm) else _judgement(verdict)
     facts += [f"reward {verdict.outcome:g}"] if verdict.outcome is not None else []
     facts += [verdict.task_id] if verdict.task_id else []
     yield f"{verdict.trace_id}  {', '.join(facts)}"
@@ -173,11 +173,6 @@ def _rollout_lines(shown: Shown, show_all: bool) -> Iterator[str]:
         yield f"  {place(finding):<14} {name}: {_one_line(line)}"
     if limit and len(lines) > limit:
         yield f"  {len(lines) - limit} more lines"
-
-
-def _is_left_unjudged(verdict: TraceVerdict) -> bool:
-    """A probability of a hack would say nothing where there was no reward."""
-    return verdict.person and not verdict.alarm
 
 
 def _judgement(verdict: TraceVerdict) -> list[str]:

@@ -115,8 +115,19 @@ def _settings(config: Config, has_model: bool) -> Iterator[Readiness]:
     yield from (_refused("settings", error) for error in found)
     if not found:
         yield Readiness("settings", "ok", told)
+    yield from _tasks(config)
     if not found and can_load:
         yield _template(config)
+
+
+def _tasks(config: Config) -> Iterator[Readiness]:
+    from .training import look_at_tasks
+
+    try:
+        if told := look_at_tasks(config):
+            yield Readiness("tasks", "ok", told)
+    except UsageError as error:
+        yield _refused("tasks", error)
 
 
 def _template(config: Config) -> Readiness:

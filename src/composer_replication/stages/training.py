@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel
 
 from composer_replication.config import Config
-from composer_replication.environments.opening import open_environment
+from composer_replication.environments.opening import open_environment, tell_tasks
 from composer_replication.errors import UsageError, quoted
-from composer_replication.objective import OwnSettings, SdpoSettings, need_pairs
+from composer_replication.objective import OwnSettings
 from composer_replication.progress import Progress
-from composer_replication.runs import Run, StageFolder, write_atomically
+from composer_replication.runs import STORED, Run, StageFolder, needed, write_atomically
 from composer_replication.training.planning.missing import refuse_missing
 
 from .degenerate import degenerate, refuse_degenerate
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from composer_replication.training.planning.plan import TrainingPlan
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
-STORED = ("ingestion", "sites", "hints", "pairs")
 
 
 def train(
@@ -65,6 +64,8 @@ def train(
             sessions.save()
             write_atomically(folder / "windows.jsonl", window_lines(examples))
     with open_environment(config) as environment:
+        if told := tell_tasks(environment, config):
+            progress.note(f"tasks: {told}")
         steps = train_policy(policy, config, environment, examples, folder, progress, **options)
     weights = whole_weights(policy.model)
     counts: dict[str, Any] = {
@@ -101,6 +102,15 @@ def check(run: Run, anyway: bool = False, **choices: Any) -> None:
     trained_on(run)
     if not anyway:
         refuse_degenerate(run)
+    look_at_tasks(run.config)
+
+
+def look_at_tasks(config: Config) -> str | None:
+    """`tell_tasks` where there are folders of tasks: only then is an environment opened for it."""
+    if not config.environment.tasks:
+        return None
+    with open_environment(config) as environment:
+        return tell_tasks(environment, config)
 
 
 def nothing_to_learn(run: Run, examples: int, skipped: Mapping[str, int]) -> UsageError | None:
@@ -148,15 +158,6 @@ def check_own_channels(config: Config) -> None:
         from composer_replication.training.channels import open_channels
 
         open_channels(config)
-
-
-def needed(config: Config) -> tuple[str, ...]:
-    sdpo, has_rollouts = config.channel(SdpoSettings), config.training.rollouts
-    if need_pairs(config.channels):
-        return STORED
-    if sdpo.weight and (sdpo.source == "stored" or not has_rollouts):
-        return STORED[:-1]
-    return () if has_rollouts else STORED[:1]
 
 
 def read_done(run: Run, noun: str, record: type[AnyRecord]) -> list[AnyRecord]:

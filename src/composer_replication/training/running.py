@@ -15,7 +15,7 @@ from transformers import TrainerCallback
 from composer_replication.config import Config
 from composer_replication.environments.protocol import TRAIN, Environment, EnvironmentTask
 from composer_replication.errors import UsageError
-from composer_replication.objective import SdpoSettings
+from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.progress import Progress
 
 from .lessons.feedback import FeedbackHinter
@@ -30,6 +30,8 @@ from .stored.reference import with_reference_logprobs
 from .watchdogs import Thresholds, Watchdog
 
 SHARE_WORTH_TELLING = 0.05
+ENOUGH_STEPS = 5
+"""Or a tenth of all, if that is later: from then on a run in which no rollout did better than another is told so."""
 
 
 class Prepared(NamedTuple):
@@ -60,10 +62,15 @@ def prepared(
         stored = with_reference_logprobs(policy, examples, collator, folder / "reference.json")
     if not stored:
         progress.note("no stored sites or pairs with token ids: channels on stored traces have nothing to learn from")
+    grpo, steps = config.channel(GrpoSettings), config.training.steps
     watchdog = Watchdog(
         folder.parent,
         progress,
-        limits=Thresholds(canary_rate=config.monitor.alarm_rate if config.monitor.enabled else None),
+        limits=Thresholds(
+            canary_rate=config.monitor.alarm_rate if config.monitor.enabled else None,
+            compared_steps=min(steps, max(ENOUGH_STEPS, math.ceil(steps / 10))) if grpo.weight else None,
+            imitates=grpo.advantage == "accepted",
+        ),
         jsd_beta=config.channel(SdpoSettings).jsd_beta,
         empty_hint_divergence=empty_hint_divergence,
     )

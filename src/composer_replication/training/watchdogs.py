@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from transformers import TrainerCallback
@@ -48,6 +48,10 @@ class Thresholds:
     """Share of rollouts that may hit a canary; None where no rollout is watched."""
     canary_window: int = 10
     """Logged values behind the mean that is held against it: hits are rare, so a median would hide them."""
+    compared_steps: int | None = None
+    """First steps in which some rollout must do better than another of its task; None where no channel compares."""
+    imitates: bool = False
+    """Whether a rollout with the full reward is learnt from whatever the others got."""
     rearm_margin: float = 0.25
     """How far, relative to the threshold, a value must come back before its alarm can be raised again."""
 
@@ -74,11 +78,16 @@ class History:
         for key, value in entry.items():
             if isinstance(value, int | float) and math.isfinite(value):
                 first = self._first.setdefault(key, [])
-                if key not in self._starts:
+                if len(first) < max(self._limits.start_window, self._limits.compared_steps or 0):
                     first.append(value)
                     if len(first) == self._limits.start_window:
                         self._starts[key] = median(first)
                 self._last.setdefault(key, deque(maxlen=kept)).append(value)
+
+    def first(self, key: str, number: int) -> list[float] | None:
+        """The first values; None while there are fewer."""
+        values = self._first.get(key, ())
+        return list(values)[:number] if len(values) >= number else None
 
     def last(self, key: str, number: int) -> list[float] | None:
         """The last values; None while there are fewer."""
@@ -103,6 +112,7 @@ class History:
 
 
 Check = Callable[[History, Thresholds], Reading | None]
+Compare = Callable[[float, float, Thresholds, str], Reading]
 
 
 def _below(value: float, threshold: float, limits: Thresholds, sentence: str) -> Reading:
@@ -113,42 +123,21 @@ def _above(value: float, threshold: float, limits: Thresholds, sentence: str) ->
     return Reading(value, threshold, value > threshold, value < threshold * (1 - limits.rearm_margin), sentence)
 
 
-def entropy(history: History, limits: Thresholds) -> Reading | None:
-    if (both := history.both("entropy")) is None:
-        return None
-    start, now = both
-    sentence = f"entropy fell from {start:.3g} to {now:.3g} nats: the policy stops exploring"
-    return _below(now, limits.entropy_share * start, limits, sentence)
+def _since_start(key: str, compare: Compare, threshold: Callable[[Thresholds, float], float], sentence: str) -> Check:
+    """`sentence` is a format of `start` and `now`."""
+
+    def check(history: History, limits: Thresholds) -> Reading | None:
+        if (both := history.both(key)) is None:
+            return None
+        start, now = both
+        return compare(now, threshold(limits, start), limits, sentence.format(start=start, now=now))
+
+    return check
 
 
-def length_doubled(history: History, limits: Thresholds) -> Reading | None:
-    if (both := history.both("completions/mean_length")) is None:
-        return None
-    start, now = both
-    return _above(now, limits.length_factor * start, limits, f"rollouts grew from {start:.0f} to {now:.0f} tokens")
-
-
-def length_halved(history: History, limits: Thresholds) -> Reading | None:
-    if (both := history.both("completions/mean_length")) is None:
-        return None
-    start, now = both
-    return _below(now, start / limits.length_factor, limits, f"rollouts shrank from {start:.0f} to {now:.0f} tokens")
-
-
-def repetition(history: History, limits: Thresholds) -> Reading | None:
-    return _rate(history, limits, "rollout/repetition_rate", "repeated 4-grams within a turn")
-
-
-def truncation(history: History, limits: Thresholds) -> Reading | None:
-    return _rate(history, limits, "rollout/truncation_rate", "rollouts with a turn that was cut off")
-
-
-def _rate(history: History, limits: Thresholds, key: str, what: str) -> Reading | None:
-    if (both := history.both(key)) is None:
-        return None
-    start, now = both
-    threshold = max(limits.rate_floor, limits.rate_factor * start)
-    return _above(now, threshold, limits, f"the share of {what} rose from {start:.0%} to {now:.0%}")
+def _risen_rate(key: str, what: str) -> Check:
+    sentence = f"the share of {what} rose from {{start:.0%}} to {{now:.0%}}"
+    return _since_start(key, _above, lambda limits, start: max(limits.rate_floor, limits.rate_factor * start), sentence)
 
 
 def kl(history: History, limits: Thresholds) -> Reading | None:
@@ -165,12 +154,24 @@ def chosen_logprob(history: History, limits: Thresholds) -> Reading | None:
     return _above(-shift, limits.chosen_drop_nats, limits, sentence)
 
 
-def tool_use(history: History, limits: Thresholds) -> Reading | None:
-    if (both := history.both("rollout/tool_calls_per_turn")) is None:
+def no_advantage(history: History, limits: Thresholds) -> Reading | None:
+    if (steps := limits.compared_steps) is None:
         return None
-    start, now = both
-    sentence = f"tool calls per turn fell from {start:.2f} to {now:.2f}: the policy stops acting"
-    return _below(now, limits.tool_use_share * start, limits, sentence)
+    rewards, flat = history.first("reward", steps), history.first("frac_reward_zero_std", steps)
+    if rewards is None or flat is None:
+        return None
+    sentence = (
+        f"no rollout of the first {steps} steps got any reward, so the policy gradient learns nothing. "
+        "`recompose show RUN` shows rollouts; easier tasks, a larger training.max_turn_tokens or another model may help"
+    )
+    if any(rewards):
+        sentence = (
+            f"in each of the first {steps} steps all rollouts of a task got the same reward, {fmean(rewards):.2f} on "
+            "average, so the policy gradient learns nothing. A larger training.group_size, "
+            "training.dynamic_sampling_rounds or tasks that are solved now and then may help"
+        )
+    is_flat = min(flat) == 1 and not (limits.imitates and any(rewards))
+    return Reading(min(flat), 1.0, is_flat, not is_flat, sentence)
 
 
 def capped(history: History, limits: Thresholds, channel: str) -> Reading | None:
@@ -218,16 +219,30 @@ def not_finite(entry: Mapping[str, Any]) -> str | None:
     return None
 
 
+LENGTH = "completions/mean_length"
 CHECKS: dict[str, Check] = {
-    "entropy": entropy,
-    "length_doubled": length_doubled,
-    "length_halved": length_halved,
-    "repetition": repetition,
-    "truncation": truncation,
+    "entropy": _since_start(
+        "entropy", _below, lambda limits, start: limits.entropy_share * start,
+        "entropy fell from {start:.3g} to {now:.3g} nats: the policy stops exploring",
+    ),
+    "length_doubled": _since_start(
+        LENGTH, _above, lambda limits, start: limits.length_factor * start,
+        "rollouts grew from {start:.0f} to {now:.0f} tokens",
+    ),
+    "length_halved": _since_start(
+        LENGTH, _below, lambda limits, start: start / limits.length_factor,
+        "rollouts shrank from {start:.0f} to {now:.0f} tokens",
+    ),
+    "repetition": _risen_rate("rollout/repetition_rate", "repeated 4-grams within a turn"),
+    "truncation": _risen_rate("rollout/truncation_rate", "rollouts with a turn that was cut off"),
     "kl": kl,
     "chosen_logprob": chosen_logprob,
-    "tool_use": tool_use,
-}
+    "tool_use": _since_start(
+        "rollout/tool_calls_per_turn", _below, lambda limits, start: limits.tool_use_share * start,
+        "tool calls per turn fell from {start:.2f} to {now:.2f}: the policy stops acting",
+    ),
+    "no_advantage": no_advantage,
+}  # fmt: skip
 
 
 class Watchdog(TrainerCallback):

@@ -106,7 +106,7 @@ def _questions(library: Library, run: str, view: RunView) -> Iterator[tuple[str,
     yield from (("compare", {"with": other}) for other in library.views if other != run)
     for kind in FACETS:
         for offset in range(0, MAX_LISTED, MAX_ROWS):
-            if not offset or _count(view, kind) > offset:
+            if not offset or view.cache.rows("SELECT COUNT(*) FROM records WHERE kind = ?", kind)[0][0] > offset:
                 yield "list", {"kind": kind, "limit": str(MAX_ROWS), "offset": str(offset)}
         for record_id, turns in _ids(view, kind):
             if kind in PAGES:
@@ -124,10 +124,6 @@ def _questions(library: Library, run: str, view: RunView) -> Iterator[tuple[str,
 
 _STATES = "SELECT DISTINCT trace_id, turn FROM records WHERE kind IN ('site', 'pair')"
 _TASKS = "SELECT DISTINCT facts ->> 'task_id' FROM records WHERE facts ->> 'task_id' IS NOT NULL"
-
-
-def _count(view: RunView, kind: str) -> int:
-    return view.cache.rows("SELECT COUNT(*) FROM records WHERE kind = ?", kind)[0][0]
 
 
 def _ids(view: RunView, kind: str) -> Iterator[tuple[str, int]]:

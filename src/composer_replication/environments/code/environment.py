@@ -1,7 +1,7 @@
 """Code tasks as an `Environment`: made by `env make`, played in a sandbox each, graded with hidden tests.
 
 Reads the folders of `[environment] tasks`. The policy answers with tools (`agent`) or with one code block
-(`definition`). Tasks that cannot be asked are counted in `left_out`, by reason.
+(`definition`). Tasks that cannot be asked are named in `left_out`, by reason.
 
 Which side a task is on is decided by names alone, so that it never changes sides from run to run. With several
 repositories, whole repositories are held out: the solution of one task may stand in the tree of another. With one
@@ -12,7 +12,6 @@ ones is on neither side, so that no symbol is ever on both.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 from composer_replication.errors import UsageError
 from composer_replication.records import Message, TraceState, canonical_json, content_id
 
+from ..opening import tell_left_out
 from ..protocol import TRAIN, Environment, EpisodeLimits, Judged, Use
 from .episodes.definition import CannotBeAnswered, DefinitionEpisode, question
 from .episodes.session import SessionLimits
@@ -62,8 +62,6 @@ class CodeEnvironment(Environment):
     def __init__(self, folders: Sequence[TaskFolder], settings: EnvironmentConfig, wall_s: float = WALL_S) -> None:
         """`wall_s` is of one episode in its sandbox."""
         self.settings, self._wall_s = settings, wall_s
-        self.left_out: Counter[str] = Counter()
-        """Reason -> tasks that are not asked."""
         self.limits = EpisodeLimits(
             turns=settings.tries if settings.answer == "definition" else settings.max_steps,
             observation_tokens=ANSWER_TOKENS[settings.answer],
@@ -89,13 +87,23 @@ class CodeEnvironment(Environment):
         """The same for every use: there are only so many. The order mixes repositories."""
         found = self._splits.get(split, [])
         if not found:
-            left_out = ", ".join(f"{reason}: {count}" for reason, count in self.left_out.items()) or "none left out"
-            raise UsageError(
-                f"none of {len(self._tasks)} tasks of {', '.join(sorted(self._repositories))} is in {split} "
-                f"({left_out})",
-                "add folders to [environment] tasks, or set heldout_repositories or another heldout_share",
-            )
+            raise self._nothing_in(split)
         return found
+
+    def _nothing_in(self, split: str) -> UsageError:
+        names, left_out = ", ".join(sorted(self._repositories)), tell_left_out(self) or "none left out"
+        if not self._tasks:
+            return UsageError(
+                f'no task of {names} can be asked with answer = "{self.settings.answer}" ({left_out})',
+                'recompose env make REPO -o DIR --mode stub --grain symbol, or set answer = "agent"',
+            )
+        more = "recompose env make REPO -o DIR --seed 1 adds tasks to the folder; or set another heldout_share"
+        if len(self._repositories) > 1:
+            more = f"choose heldout_repositories among {names}, or set another heldout_share"
+        train_only = ", 0 to train without measuring" if split != TRAIN else ""
+        return UsageError(
+            f"none of {len(self._tasks)} tasks of {names} is in {split} ({left_out})", f"{more}{train_only}"
+        )
 
     def task(self, task_id: str) -> AskedTask:
         if task_id not in self._tasks:
@@ -162,23 +170,22 @@ class CodeEnvironment(Environment):
         else:
             split = by_symbol(known, chosen.heldout_share)
         if self._harness and (leak := self._harness.leak(folder)):
-            self.left_out[f"the harness's runtime tells the solution: {leak}"] += 1
-            return
+            return self._leave_out(f"the harness's runtime tells the solution: {leak}", folder)
         try:
             messages = self._opening(folder)
         except CannotBeAnswered as reason:
-            self.left_out[str(reason)] += 1
-            return
+            return self._leave_out(str(reason), folder)
         asked = AskedTask(folder, tuple(messages), labels_of(known))
         key = _prompt_key(messages)
         if key in self._by_prompt:
-            self.left_out["same prompt as another task"] += 1
-            return
+            return self._leave_out("same prompt as another task", folder)
         self._by_prompt[key] = self._tasks[asked.task_id] = asked
         if split is None:
-            self.left_out["symbols of both splits"] += 1
-        else:
-            self._splits[split].append(asked)
+            return self._leave_out("symbols of both splits", folder)
+        self._splits[split].append(asked)
+
+    def _leave_out(self, reason: str, task: TaskFolder) -> None:
+        self.left_out = {**self.left_out, reason: [*self.left_out.get(reason, ()), task.folder.name]}
 
     def _opening(self, folder: TaskFolder) -> list[Message]:
         if self.settings.answer == "definition":

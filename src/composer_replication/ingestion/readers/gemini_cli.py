@@ -44,16 +44,12 @@ def read(file: InputFile) -> Iterator[Session]:
     log = _Log()
     for document in file.documents():
         for record in as_objects(document.value) or [as_object(document.value)]:
-            if log.steps and _begins_another(record, log.metadata):
+            if log.steps and ("projectHash" in record and record.get("sessionId") != log.metadata.get("sessionId")):
                 yield from _session(file, log)
                 log = _Log()
             if not log.add(record, document.start, document.end):
                 file.report.meet_unknown(None, "/".join(map(str, record)))
     yield from _session(file, log)
-
-
-def _begins_another(record: JsonObject, metadata: JsonObject) -> bool:
-    return "projectHash" in record and record.get("sessionId") != metadata.get("sessionId")
 
 
 @dataclass

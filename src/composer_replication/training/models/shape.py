@@ -20,6 +20,17 @@ _QWEN3_8B = {
     "tie_word_embeddings": False,
 }
 KNOWN_CONFIGS: dict[str, dict[str, Any]] = {
+    "smollm2": {
+        "model_type": "llama",
+        "vocab_size": 49_152,
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+        "max_position_embeddings": 8192,
+        "tie_word_embeddings": True,
+    },
     # The GGUF has an output head of its own, where the released model shares it with the embeddings.
     "qwen2.5-coder-1.5b": {
         "model_type": "qwen2",

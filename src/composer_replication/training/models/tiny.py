@@ -37,7 +37,7 @@ def build_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")  # type: ignore[assignment]
     tokenizer.decoder = decoders.Fuse()  # type: ignore[assignment]
     trainer = trainers.WordLevelTrainer(special_tokens=list(SPECIAL), show_progress=False)  # type: ignore[call-arg]
-    tokenizer.train_from_iterator(_corpus(texts), trainer)
+    tokenizer.train_from_iterator([*texts, *(dispatch(kind, _CONTEXT) or "" for kind in HINTED_KINDS)], trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="<|pad|>",
@@ -71,8 +71,3 @@ def build_model(tokenizer: Any, seed: int) -> LlamaForCausalLM:
         bos_token_id=None,
     )
     return LlamaForCausalLM(config)
-
-
-def _corpus(texts: Sequence[str]) -> list[str]:
-    """The environment's words and those of hints."""
-    return [*texts, *(dispatch(kind, _CONTEXT) or "" for kind in HINTED_KINDS)]

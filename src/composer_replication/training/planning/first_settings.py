@@ -23,12 +23,13 @@ BASE: dict[Goal, dict[str, dict[str, object]]] = {
         },
     },
     "tasks": {
-        "environment": {"name": "code", "tasks": ["tasks"], "answer": "agent", "completion_tokens": 8192},
+        "environment": {"name": "code", "tasks": ["tasks"], "answer": "definition"},
         "training": {
-            "steps": 100, "prompts_per_step": 4, "group_size": 8, "learning_rate": 1e-5, "max_turn_tokens": 1024,
+            "steps": 100, "prompts_per_step": 4, "group_size": 8, "learning_rate": 1e-5, "max_turn_tokens": 512,
             "max_tokens": 8192, "checkpoint_every": 25,
         },
         "evaluation": {"tasks": 64},
+        "monitor": {"enabled": True},
     },
     "toolbox": {
         "ingestion": {"embedded_session": True, "rollouts": 192},
@@ -49,9 +50,9 @@ name = "grpo"                    # the reward of the hidden tests
 
 [[channels]]
 name = "sdpo"                    # hints at the errors of each step's own rollouts
-weight = 0.1
 source = "rollouts"
-teacher = "live"
+# hint = "feedback"              # in place of written hints: the output of the visible tests
+# teacher = "live"               # in place of an average of the policy: no second copy of what is trained
 """,
     "toolbox": """[[channels]]
 name = "grpo"
@@ -68,7 +69,8 @@ weight = 0.05
 WORDS = {
     "model.name": "tiny, a fetched model, a folder or a hub id; fixed once the run has begun",
     "environment.tasks": "what `recompose env make REPOSITORY -o tasks` wrote",
-    "environment.answer": 'six tools; "definition" asks for one code block, which small models can do',
+    "environment.answer": 'one code block; "agent": six tools, for models that call them, with turns of 1024 tokens',
+    "monitor.enabled": "hacks that it finds in a rollout cost its reward",
     "ingestion.rollouts": "episodes of the starting policy that become traces",
     "training.rollouts": "learn from stored sessions alone",
     "training.max_tokens": "a longer site or pair gets a window of this length",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NotRequired, Protocol, TypedDict, Unpack
 
 import torch
 from torch import Tensor
@@ -37,6 +37,13 @@ OnTurn = Callable[[int, SampledTurn], None]
 """Gets the place of a conversation in the batch, and its turn, while others are still being written."""
 
 
+class SamplingOptions(TypedDict):
+    max_new_tokens: int
+    temperature: float
+    generator: NotRequired[torch.Generator | None]
+    on_turn: NotRequired[OnTurn | None]
+
+
 class TurnSampler(Protocol):
     """Writes turns for up to `batch` conversations, each in a slot of its own that it keeps until it ends."""
 
@@ -53,14 +60,7 @@ class TurnSampler(Protocol):
         ...
 
     def sample(
-        self,
-        slots: Sequence[int],
-        contexts: Sequence[Sequence[int]],
-        *,
-        max_new_tokens: int,
-        temperature: float,
-        generator: torch.Generator | None = None,
-        on_turn: OnTurn | None = None,
+        self, slots: Sequence[int], contexts: Sequence[Sequence[int]], **options: Unpack[SamplingOptions]
     ) -> list[SampledTurn]:
         """All turns. Those that end before the last may be told to `on_turn` as well, each once."""
         ...
@@ -100,24 +100,14 @@ class DynamicSampler:
         self._model = model
 
     def sample(
-        self,
-        slots: Sequence[int],
-        contexts: Sequence[Sequence[int]],
-        *,
-        max_new_tokens: int,
-        temperature: float,
-        generator: torch.Generator | None = None,
-        on_turn: OnTurn | None = None,
+        self, slots: Sequence[int], contexts: Sequence[Sequence[int]], **options: Unpack[SamplingOptions]
     ) -> list[SampledTurn]:
         return sample_turns(
             self._model,
             contexts,
             end_of_turn_id=self._tokens.end_of_turn_id,
             pad_id=self._tokens.tokenizer.pad_token_id,
-            max_new_tokens=max_new_tokens,
-            temperature=temperature,
-            generator=generator,
-            on_turn=on_turn,
+            **options,
         )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
@@ -28,7 +28,15 @@ from ..models.states import language_model
 from ..models.tokens import ChatTokens, shared_length
 from ..models.whole import can_be_merged, is_sharded, whole_tensors
 from ..planning.memory import PREFILL_TOKENS, SLOT_COLUMNS
-from .sampling import DynamicSampler, OnTurn, SampledTurn, TurnSampler, WrittenTurns, choose_tokens, left_pad
+from .sampling import (
+    DynamicSampler,
+    SampledTurn,
+    SamplingOptions,
+    TurnSampler,
+    WrittenTurns,
+    choose_tokens,
+    left_pad,
+)
 
 ATTENTION = "composer_static"
 COLUMNS_PER_GRAPH = SLOT_COLUMNS
@@ -193,23 +201,16 @@ class StaticSampler:
 
     @torch.no_grad()
     def sample(
-        self,
-        slots: Sequence[int],
-        contexts: Sequence[Sequence[int]],
-        *,
-        max_new_tokens: int,
-        temperature: float,
-        generator: torch.Generator | None = None,
-        on_turn: OnTurn | None = None,
+        self, slots: Sequence[int], contexts: Sequence[Sequence[int]], **options: Unpack[SamplingOptions]
     ) -> list[SampledTurn]:
-        longest = max(map(len, contexts)) + max_new_tokens
+        longest = max(map(len, contexts)) + options["max_new_tokens"]
         if longest > self.max_tokens:
             raise ValueError(f"{longest} tokens do not fit into slots of {self.max_tokens}")
         width = _rounded_up(longest, COLUMNS_PER_GRAPH)
         with torch.autocast(self._device.type, enabled=False):
             logits_BV = self._read(slots, contexts)
-            written = WrittenTurns(len(slots), max_new_tokens, self._device, on_turn)
-            self._write(slots, contexts, logits_BV, width, max_new_tokens, temperature, generator, written)
+            written = WrittenTurns(len(slots), options["max_new_tokens"], self._device, options.get("on_turn"))
+            self._write(slots, contexts, logits_BV, width, options, written)
         turns = written.all()
         for slot, context, turn in zip(slots, contexts, turns, strict=True):
             # The last token of a turn was sampled but never read.
@@ -249,9 +250,7 @@ class StaticSampler:
         contexts: Sequence[Sequence[int]],
         logits_BV: Tensor,
         width: int,
-        max_new_tokens: int,
-        temperature: float,
-        generator: torch.Generator | None,
+        options: SamplingOptions,
         written: WrittenTurns,
     ) -> None:
         slots_R = torch.tensor(slots, device=self._device)
@@ -259,12 +258,12 @@ class StaticSampler:
         alive_B[slots_R] = True
         length_B = torch.zeros(self.batch, dtype=torch.long, device=self._device)
         length_B[slots_R] = torch.tensor([len(context) for context in contexts], device=self._device)
-        for step in range(max_new_tokens):
-            next_B, logprob_B = choose_tokens(logits_BV, temperature, generator)
+        for step in range(options["max_new_tokens"]):
+            next_B, logprob_B = choose_tokens(logits_BV, options["temperature"], options.get("generator"))
             written.add(step, torch.where(alive_B, next_B, -1)[slots_R], logprob_B[slots_R])
             alive_B = alive_B & (next_B != self._tokens.end_of_turn_id)
             looks = step % STEPS_PER_LOOK == STEPS_PER_LOOK - 1
-            if step + 1 == max_new_tokens or (looks and not written.tell_ended(alive_B[slots_R])):
+            if step + 1 == options["max_new_tokens"] or (looks and not written.tell_ended(alive_B[slots_R])):
                 break
             self._token_B.copy_(next_B)
             self._position_B.copy_(torch.where(alive_B, length_B, 0))

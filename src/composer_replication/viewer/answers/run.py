@@ -12,7 +12,7 @@ from typing import Any
 from composer_replication import __version__
 from composer_replication.errors import UsageError, quoted
 from composer_replication.records import JsonObject
-from composer_replication.runs import NEXT_COMMAND, next_stage
+from composer_replication.runs import NEXT_COMMAND
 
 from ..annotations import all_votes
 from ..lookup import RunView, listing
@@ -40,7 +40,6 @@ def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
     stages = [(noun, view.run.stage(noun).manifest) for noun in NEXT_COMMAND]
     counts = {noun: manifest["counts"] for noun, manifest in stages if manifest}
     origin = _json_file(view, "manifest.json") or {}
-    missing = next_stage(view.run.config, counts)
     config = view.run.config
     return {
         "run": view.name,
@@ -54,7 +53,7 @@ def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
         "funnel": [_funnel_row(view, counts, *row) for row in FUNNEL],
         "spend": _spend(view, counts),
         "result": _json_file(view, "report.json"),
-        "next": missing and NEXT_COMMAND[missing].replace("RUN", quoted(view.place)),
+        "next": view.run.next_command(counts),
     }
 
 

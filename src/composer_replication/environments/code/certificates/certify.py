@@ -5,11 +5,12 @@ folder, asks for its leak certificate, grades doing nothing (0) and the solution
 visible tests as an agent does, has the Harbor folder's verifier grade the same and broken solutions, and repeats every
 fifth task under another seed. Tests that a lazy solution passes count only together with one that none does.
 Reasons of rejection: `thin_statement`, `lazy_solution`, `gold_differs`, `too_few_compared`, `leak`, `nop_scores`,
-`gold_fails`, `agents_tests_fail`, `verifiers_disagree`, `weak_tests`, `not_repeatable`, `duplicate`.
+`gold_fails`, `agents_tests_fail`, `verifiers_disagree`, `weak_tests`, `not_repeatable`.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections import Counter
@@ -93,7 +94,8 @@ def certify(candidate: Candidate, bench: Bench, into: Path, level: Level, seed: 
     clock = _Clock(bench)
     if taken_out := filtered(candidate, bench.repository):
         return Verdict(taken_out, clock.used_s(), round(time.monotonic() - clock.wall, 3), clock.used_s(), False)
-    staging = into / f".staging-{content_id(candidate.name, candidate.mode)}"
+    # Of this process: the workers of a call that was killed may still be at theirs.
+    staging = into / f".staging-{os.getpid()}"
     shutil.rmtree(staging, ignore_errors=True)
     early: float | None = None
     try:
@@ -393,8 +395,7 @@ def _noted(task: TaskFolder, certificate: dict[str, Any]) -> TaskFolder:
 def _publish(task: TaskFolder, candidate: Candidate, into: Path) -> TaskFolder:
     name = "".join(letter if letter.isalnum() else "-" for letter in candidate.name).strip("-")[:60]
     target = into / f"{name}-{task.code_task.task.task_id[:8]}"
-    if target.exists():
-        raise Rejected("duplicate", target.name)
-    write_record(task)
-    task.folder.rename(target)
+    if not target.exists():
+        write_record(task)
+        task.folder.rename(target)
     return TaskFolder(task.code_task, target)

@@ -1,11 +1,13 @@
 """From a repository to a folder of certified tasks.
 
-    DIR/manifest.json     settings, hash of the repository, and the funnel
+    DIR/manifest.json     settings of each call, hash of the repository, and the funnel of all calls
     DIR/survey.json       the coverage map
     DIR/verdicts.jsonl    one line per candidate, written when it is decided
     DIR/tasks/NAME/       the tasks
 
-The same settings on the same repository go on where they stopped; others are refused. Nothing is overwritten.
+A call decides the candidates that no earlier call has decided: the same one goes on where it was stopped, and one with
+other generators or proposals adds to the folder. Another repository, or another state of it, is refused. Nothing is
+overwritten.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -24,6 +26,7 @@ from typing import Any, TextIO
 from composer_replication import __version__
 from composer_replication.errors import UsageError
 from composer_replication.progress import Progress, Silent
+from composer_replication.records import content_id
 from composer_replication.runs import write_atomically
 
 from ..certificates.agents_tests import red_for_agents
@@ -36,7 +39,7 @@ from ..running.warm import TestSetup
 from ..tasks.loading import load_repository
 from ..tasks.pytest_settings import refuse_missing
 from ..tasks.repository import CoverageMap, Repository
-from ..tasks.task import Candidate, Rejection, TaskFolder
+from ..tasks.task import Candidate, Level, Rejection, TaskFolder
 from ..tasks.trees import tree_hash
 from .workers import Job, certify_all
 
@@ -68,20 +71,6 @@ class Funnel:
     passed_leak_gate: int
     wall_s: float
 
-    @staticmethod
-    def together(funnels: Sequence[Funnel]) -> Funnel:
-        return Funnel(
-            filtered=_summed(funnel.filtered for funnel in funnels),
-            tried=sum(funnel.tried for funnel in funnels),
-            valid=sum(funnel.valid for funnel in funnels),
-            across_files=sum(funnel.across_files for funnel in funnels),
-            rejected=_summed(funnel.rejected for funnel in funnels),
-            cpu_s=round(sum(funnel.cpu_s for funnel in funnels), 2),
-            cpu_s_to_leak_gate=round(sum(funnel.cpu_s_to_leak_gate for funnel in funnels), 2),
-            passed_leak_gate=sum(funnel.passed_leak_gate for funnel in funnels),
-            wall_s=round(sum(funnel.wall_s for funnel in funnels), 2),
-        )
-
     @property
     def figures(self) -> dict[str, Any]:
         per_task = {
@@ -107,9 +96,14 @@ def make(
     with tempfile.TemporaryDirectory(prefix="recompose-") as scratch:
         progress.stage("load", f"reading {source.name}")
         repository = load_repository(source, Path(scratch) / "repository")
-        identity = {**json.loads(json.dumps(asdict(settings))), "repository_hash": tree_hash(repository.tree)}
+        call = json.loads(json.dumps(asdict(settings)))
+        identity = {
+            "repository": repository.name,
+            "repository_hash": tree_hash(repository.tree),
+            **{key: call.pop(key) for key in ("distributions", "backend")},
+        }
         refuse_missing(repository.tree, repository.name, settings.distributions)
-        _claim(into, identity)
+        begun = _claim(into, identity, call)
         setup = TestSetup(settings.distributions, settings.backend)
         try:
             coverage = _survey(repository, setup, into / "survey.json", progress)
@@ -117,25 +111,25 @@ def make(
             _give_up(into)
             raise
         (into / "tasks").mkdir(exist_ok=True)
-        rounds = _rounds(repository, coverage, setup, settings, into, Path(scratch), progress)
-        funnels: list[Funnel] = []
-        survey_cpu_s = 0.0
-        for job, candidates in rounds:
-            survey_cpu_s += job.coverage.cpu_s
+        for left_behind in (into / "tasks").glob(".staging-*"):
+            shutil.rmtree(left_behind, ignore_errors=True)
+        earlier, wall_s = list(_verdicts(into).values()), 0.0
+        for job, candidates in _rounds(repository, coverage, setup, settings, into, Path(scratch), progress):
             total = settings.proposals.limit * len(settings.generators)
             progress.stage("certify", f"tasks from {job.repository.name} {job.repository.revision[:10]}".rstrip())
-            funnels.append(make_tasks(job, candidates, into, jobs=jobs, total=total, progress=progress))
-    funnel = Funnel.together(funnels)
+            wall_s += make_tasks(job, candidates, into, jobs=jobs, total=total, progress=progress)
+    decided = list(_verdicts(into).values())
+    funnel = _funnel(decided, sum(line["wall_s"] for line in decided) / jobs if earlier else wall_s)
     manifest = {
-        **identity,
+        **begun,
         "version": __version__,
-        "repository": repository.name,
         "licence": repository.licence,
         "tests": {"passing": len(coverage.passing), "unstable": sorted(coverage.unstable)},
         "complete": True,
-        "survey_cpu_s": round(survey_cpu_s, 2),
+        "survey_cpu_s": round(sum(read_survey(path).cpu_s for path in into.glob("survey*.json")), 2),
         "seconds": round(time.monotonic() - started, 2),
         "jobs": jobs,
+        "new": funnel.valid - sum(line["valid"] for line in earlier),
         **funnel.figures,
     }
     write_atomically(into / "manifest.json", json.dumps(manifest, indent=2) + "\n")
@@ -150,37 +144,40 @@ def make_tasks(
     jobs: int = 1,
     total: int = 0,
     progress: Progress | None = None,
-) -> Funnel:
-    """Decide every candidate that `into` has no verdict of yet; the funnel is over all of them."""
+) -> float:
+    """Decide every candidate that `into` has no verdict of yet. Tells the seconds that it took."""
     progress = progress or Silent()
     known = _verdicts(into)
-    is_resumed = bool(known)
-    names: set[str] = set()
+    keys: set[str] = set()
     started = time.monotonic()
     with (into / "verdicts.jsonl").open("a", encoding="utf-8") as out:
 
         def not_tried(rejection: Rejection) -> None:
-            known[_key(rejection)] = _record(out, rejection, Verdict(rejection, 0.0, 0.0, 0.0, was_tried=False))
+            entry = _record(out, rejection, Verdict(rejection, 0.0, 0.0, 0.0, was_tried=False), job.level)
+            known[entry["key"]] = entry
 
-        for candidate, verdict in certify_all(job, _undecided(candidates, known, names, not_tried), jobs):
-            known[_key(candidate)] = _record(out, candidate, verdict)
-            _tell(progress, known, total)
-    decided = [line for key, line in known.items() if key in names]
-    wall_s = sum(line["wall_s"] for line in decided) / jobs if is_resumed else time.monotonic() - started
-    return _funnel(decided, wall_s)
+        for candidate, verdict in certify_all(job, _undecided(candidates, job.level, known, keys, not_tried), jobs):
+            if isinstance(verdict.result, TaskFolder) and _has_verdict(verdict.result, known.values()):
+                rejection = Rejection(candidate.name, "duplicate", verdict.result.folder.name)
+                verdict = verdict._replace(result=rejection)
+            entry = _record(out, candidate, verdict, job.level)
+            known[entry["key"]] = entry
+            _tell(progress, [line for key, line in known.items() if key in keys], total)
+    return time.monotonic() - started
 
 
 def _undecided(
     candidates: Iterable[Candidate | Rejection],
+    level: Level,
     known: dict[str, dict[str, Any]],
-    names: set[str],
+    keys: set[str],
     not_tried: Callable[[Rejection], None],
 ) -> Iterator[Candidate]:
     for candidate in candidates:
-        key = _key(candidate)
-        if key in names:
+        key = _key(candidate, level)
+        if key in keys:
             continue
-        names.add(key)
+        keys.add(key)
         if key in known:
             continue
         if isinstance(candidate, Rejection):
@@ -189,10 +186,17 @@ def _undecided(
             yield candidate
 
 
-def _key(candidate: Candidate | Rejection) -> str:
+def _key(candidate: Candidate | Rejection, level: Level) -> str:
+    """What is asked, whatever it is called: the names of communities and namesakes depend on the seed."""
     if isinstance(candidate, Rejection):
         return f"{candidate.reason}/{candidate.candidate}"
-    return f"{candidate.generator}/{candidate.mode}/{candidate.grain}/{candidate.name}"
+    symbols = [(symbol.file, symbol.name) for symbol in candidate.symbols]
+    return f"{candidate.generator}/{candidate.mode}/{candidate.grain}/{content_id(level, symbols, candidate.edits)}"
+
+
+def _has_verdict(task: TaskFolder, known: Iterable[dict[str, Any]]) -> bool:
+    """False also for one that was written when the call before was stopped."""
+    return any(line["task"] == task.folder.name for line in known)
 
 
 def _rounds(
@@ -242,23 +246,25 @@ def _proposals(
                 break
 
 
-def _summed(counts: Iterable[dict[str, int]]) -> dict[str, int]:
-    return dict(sorted(sum(map(Counter, counts), Counter[str]()).items()))
-
-
-def _claim(into: Path, identity: dict[str, Any]) -> None:
-    """A new folder, or one that was begun with the same settings on the same repository."""
-    path = into / "manifest.json"
+def _claim(into: Path, identity: dict[str, Any], call: dict[str, Any]) -> dict[str, Any]:
+    """A new folder, or one of the same repository; its manifest knows of the call then."""
+    path, found = into / "manifest.json", dict[str, Any]()
     if path.is_file():
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
         for key, value in identity.items():
             if found.get(key) != value:
-                was = str(found.get(key))[:80]
-                raise UsageError(f"{into} was made with another {key} ({was})", "choose another -o folder")
-        return
-    if into.exists() and (not into.is_dir() or any(into.iterdir())):
+                raise UsageError(
+                    f"{into} was made with another {key} ({str(found.get(key))[:80]})",
+                    "choose another -o folder; [environment] tasks takes several",
+                )
+        if "calls" not in found:
+            raise UsageError(f"{into} was made by an earlier version", "choose another -o folder")
+    elif into.exists() and (not into.is_dir() or any(into.iterdir())):
         raise UsageError(f"{into} exists and holds no tasks of ours", "choose another -o folder")
-    write_atomically(path, json.dumps({**identity, "complete": False}, indent=2) + "\n")
+    calls = found.get("calls", [])
+    begun = {**found, **identity, "calls": calls if call in calls else [*calls, call], "complete": False}
+    write_atomically(path, json.dumps(begun, indent=2) + "\n")
+    return begun
 
 
 def _survey(repository: Repository, setup: TestSetup, path: Path, progress: Progress) -> CoverageMap:
@@ -295,10 +301,10 @@ def _verdicts(into: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _record(out: TextIO, candidate: Candidate | Rejection, verdict: Verdict) -> dict[str, Any]:
+def _record(out: TextIO, candidate: Candidate | Rejection, verdict: Verdict, level: Level) -> dict[str, Any]:
     task, rejection = (verdict.result, None) if isinstance(verdict.result, TaskFolder) else (None, verdict.result)
     entry: dict[str, Any] = {
-        "key": _key(candidate),
+        "key": _key(candidate, level),
         **_named(candidate),
         "tried": verdict.was_tried,
         "valid": task is not None,
@@ -327,7 +333,7 @@ def _named(candidate: Candidate | Rejection) -> dict[str, str | int]:
     }
 
 
-def _funnel(decided: list[dict[str, Any]], wall_s: float) -> Funnel:
+def _funnel(decided: Collection[dict[str, Any]], wall_s: float) -> Funnel:
     reasons = Counter(str(line["reason"]) for line in decided if line["tried"] and not line["valid"])
     taken_out = Counter(str(line["reason"]) for line in decided if not line["tried"])
     return Funnel(
@@ -343,8 +349,8 @@ def _funnel(decided: list[dict[str, Any]], wall_s: float) -> Funnel:
     )
 
 
-def _tell(progress: Progress, known: dict[str, dict[str, Any]], total: int) -> None:
-    funnel = _funnel(list(known.values()), 0.0)
+def _tell(progress: Progress, decided: Collection[dict[str, Any]], total: int) -> None:
+    funnel = _funnel(decided, 0.0)
     reasons = ", ".join(f"{reason} {count}" for reason, count in funnel.rejected.items())
     cost = f"{funnel.cpu_s / funnel.valid:.1f} CPU-s per valid task" if funnel.valid else "no valid task yet"
     progress.figures([cost, f"rejected: {reasons or 'none'}"])

@@ -85,7 +85,7 @@ def read_tasks(folder: Path) -> list[TaskFolder]:
     if (folder / RECORD).is_file():
         return [read_task(folder)]
     inside = folder / "tasks" if (folder / "tasks").is_dir() else folder
-    found = [path.parent for path in sorted(inside.glob(f"*/{RECORD}"))] if inside.is_dir() else []
+    found = [path.parent for path in sorted(inside.glob(f"[!.]*/{RECORD}"))] if inside.is_dir() else []
     if not found:
         raise UsageError(f"{folder} holds no tasks", f"recompose env make REPO -o {folder}")
     return [read_task(path) for path in found]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
-import torch
-
-from ...rollouts.sampling import OnTurn, SampledTurn, served_turn
+from ...rollouts.sampling import SampledTurn, SamplingOptions, served_turn
 from ...rollouts.worker import seeds_of
 from .server import TinkerServer
 
@@ -27,19 +25,12 @@ class TinkerSampler:
         self._version += 1
 
     def sample(
-        self,
-        slots: Sequence[int],
-        contexts: Sequence[Sequence[int]],
-        *,
-        max_new_tokens: int,
-        temperature: float,
-        generator: torch.Generator | None = None,
-        on_turn: OnTurn | None = None,
+        self, slots: Sequence[int], contexts: Sequence[Sequence[int]], **options: Unpack[SamplingOptions]
     ) -> list[SampledTurn]:
-        asked = (max_new_tokens, temperature, self._end_of_turn_id)
+        asked = (options["max_new_tokens"], options["temperature"], self._end_of_turn_id)
         futures = [
             self._client.sample(**self._server.sampling(context, seed, *asked))
-            for context, seed in zip(contexts, seeds_of(len(contexts), generator), strict=True)
+            for context, seed in zip(contexts, seeds_of(len(contexts), options.get("generator")), strict=True)
         ]
         written = [answer.sequences[0] for answer in self._server.wait(futures)]
         return [served_turn(self._server.url, one.tokens, one.logprobs, self._version) for one in written]

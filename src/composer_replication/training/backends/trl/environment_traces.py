@@ -11,7 +11,7 @@ from typing import Any
 
 from transformers.utils.chat_template_utils import get_json_schema
 
-from composer_replication.records import JsonObject, Message, Source, ToolCall, Trace, Turn, canonical_json, content_id
+from composer_replication.records import Message, Source, ToolCall, Trace, Turn, canonical_json, content_id
 
 AGENT = "environment"
 
@@ -45,7 +45,7 @@ def trace_of_messages(
             Turn(start=start, end=end, source_model="policy", family="policy")
             for start, end in zip(starts, ends, strict=True)
         ),
-        tools=tuple(_schema(tool) for tool in tools),
+        tools=tuple((get_json_schema(tool) if callable(tool) else tool) for tool in tools),
     )
 
 
@@ -86,7 +86,3 @@ def _raised(content: str) -> str | None:
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return content
     return str(found["error"]) if isinstance(found, dict) else content
-
-
-def _schema(tool: Any) -> JsonObject:
-    return get_json_schema(tool) if callable(tool) else tool

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import Any, Unpack
 
 from composer_replication.config import Config
 
 from ...models.loading import Policy
-from ...rollouts.sampling import OnTurn, SampledTurn
+from ...rollouts.sampling import SampledTurn, SamplingOptions
 from ...rollouts.server_sampling import ServerSampler
 from ...rollouts.weight_folder import WeightFolder
 from .rollouts import OpenSampler
@@ -34,19 +32,12 @@ class ColocatedSampler:
         self._version += 1
 
     def sample(
-        self,
-        slots: Sequence[int],
-        contexts: Sequence[Sequence[int]],
-        *,
-        max_new_tokens: int,
-        temperature: float,
-        generator: torch.Generator | None = None,
-        on_turn: OnTurn | None = None,
+        self, slots: Sequence[int], contexts: Sequence[Sequence[int]], **options: Unpack[SamplingOptions]
     ) -> list[SampledTurn]:
         """The engine has a seed of its own: one for the whole call would write all turns of a group alike.
         It tells of no turn before all have ended."""
         generation = self._generation
-        generation.max_completion_length, generation.temperature = max_new_tokens, temperature
+        generation.max_completion_length, generation.temperature = options["max_new_tokens"], options["temperature"]
         generation.generation_kwargs = {**generation.generation_kwargs, **self._stop}
         _, ids, logprobs, _ = generation.generate(
             prompts=[list(context) for context in contexts], images=None, num_generations=1

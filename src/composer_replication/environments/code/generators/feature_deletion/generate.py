@@ -97,7 +97,8 @@ class _Bench:
         return running | {
             test
             for test in self.coverage.passing
-            if _is_among(test_function(test), naming) or names.intersection(_parameters(test))
+            if _is_among(test_function(test), naming)
+            or names.intersection(test.partition("[")[2].removesuffix("]").split("-"))
         }
 
     def _naming_tests(self, deletion: Deletion) -> frozenset[str]:
@@ -129,10 +130,6 @@ class _Bench:
             reference.target in removed and not (reference.called and reference.target[1] in charged)
             for reference in self.graph.references(definition)
         )
-
-
-def _parameters(test_id: str) -> list[str]:
-    return test_id.partition("[")[2].removesuffix("]").split("-")
 
 
 def _by_path(targets: Iterable[Target]) -> dict[str, set[str]]:

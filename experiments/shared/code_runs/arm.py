@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from memory import Bare, likeness
-from plan import Plan, RunName
 from transformers import TrainerCallback
 
 from composer_replication.config import Config
@@ -32,6 +30,9 @@ from composer_replication.training.models.loading import Policy, load_policy
 from composer_replication.training.rollouts.playing import play_tasks
 from composer_replication.training.train import train
 from shared.result_lines import write_result
+
+from .memory import Bare, likeness
+from .plan import Plan, RunName
 
 KEPT = (
     "step", "wall_s", "reward", "reward_std", "frac_reward_zero_std", "entropy", "grad_norm", "loss", "num_tokens",
@@ -124,15 +125,13 @@ def run_segment(plan: Plan, run: RunName, last: int, tasks: Sequence[Path], stat
 
 
 def measured_tasks(plan: Plan, run: RunName, step: int, environment: CodeEnvironment) -> tuple[list[AskedTask], int]:
-    """At the end of a run every test task; on the way those of the band; of a tuning run those of validation."""
-    measuring = plan.raw["measuring"]
+    """Every test task; of a tuning run, at its end, every task of the validation repositories."""
+    is_end, measuring = step == plan.steps_of(run)[-1], plan.raw["measuring"]
+    side = "test" if run.rate is None else "validation"
+    asked = [task for task in environment.tasks("heldout") if plan.side(task.labels["repository"]) == side]
     if run.rate is not None:
-        is_end, ids = step == plan.steps_of(run)[-1], plan.band("validation")
-        return [environment.task(task) for task in ids] if is_end else [], plan.raw["tuning"]["samples"]
-    if step < plan.steps_of(run)[-1]:
-        return [environment.task(task) for task in plan.band("test")], measuring["way_samples"]
-    every = environment.tasks("heldout")
-    return [task for task in every if plan.side(task.labels["repository"]) == "test"], measuring["end_samples"]
+        return asked if is_end else [], plan.raw["tuning"]["samples"]
+    return asked, measuring["end_samples" if is_end else "way_samples"]
 
 
 def outcomes(

@@ -5,13 +5,12 @@ Lines, by `line`: `run` (settings and costs), `step` (one per optimiser step, wi
 held-out task of the end in each world, with all its samples).
 """
 
-import hashlib
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
-from measure import WORLDS, Measure, outcomes, summary
+from leak_measure import WORLDS, Measure, outcomes, summary
 from transformers import TrainerCallback
 
 from composer_replication.config import Config
@@ -23,6 +22,8 @@ from composer_replication.training.models.loading import Policy, load_policy, lo
 from composer_replication.training.train import train
 from composer_replication.training.warmup import warm_up
 from shared.result_lines import write_result
+from shared.runner.arm import weights_hash
+from shared.runner.work import repeatable, set_aside_orphans
 
 KEPT = (
     "step", "wall_s", "reward", "rewards/episode_reward/mean", "rewards/environment_charge/mean",
@@ -53,15 +54,10 @@ def run_start(config: Config, weights: Path, result: Path, measure: Measure) -> 
     began = time.monotonic()
     environment = open_toolbox(config)
     policy = load_policy(config.model.name, environment, config.seed)
-    warm_up(
-        policy.model,
-        policy.tokens,
-        environment,
-        config.warmup,
-        config.seed,
-        lambda step, loss: None,
-    )
+    with repeatable():
+        warm_up(policy.model, policy.tokens, environment, config.warmup, config.seed, lambda step, loss: None)
     policy.save(weights)
+    set_aside_orphans(result.parent, config.seed, "start_sha256", weights_hash(weights))
     warmed = time.monotonic()
     ends = end_lines(measure, policy)
     costs = {"warmup_s": warmed - began, "measure_s": time.monotonic() - warmed}
@@ -124,7 +120,3 @@ def header(arm: str, config: Config, weights: Path) -> dict[str, Any]:
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "torch": torch.__version__,
     }
-
-
-def weights_hash(folder: Path) -> str:
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.safetensors")))).hexdigest()[:16]

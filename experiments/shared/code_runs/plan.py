@@ -1,11 +1,13 @@
-"""The plan as data: which jobs there are, in which order, and the settings of each run. Reads plan.toml and results."""
+"""The plan as data: which jobs there are, in which order, and the settings of each run. Reads plan.toml and results.
+
+Which tasks are trained on and at which rate hangs on earlier results, so both are looked up when a job begins.
+"""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -14,8 +16,8 @@ from composer_replication.config import Config
 from composer_replication.evaluation.metrics import pass_at_k
 from shared.queue import Job
 from shared.result_lines import SUFFIX, read_result
+from shared.runner.plan import merged
 
-HERE = Path(__file__).parent
 START, BEFORE, MEMORY, TUNE = "start", "before", "memory", "tune-"
 
 
@@ -50,13 +52,11 @@ class Plan:
         last = self.raw["base"]["training"]["steps"] if run.rate is None else self.raw["tuning"]["steps"]
         return list(range(self.raw["segment_steps"], last + 1, self.raw["segment_steps"]))
 
-    def jobs(self, patterns: Sequence[str] = ("*",)) -> list[Job]:
+    def jobs(self) -> list[Job]:
         seconds, measuring = self.raw["seconds"], self.raw["measuring"]
         starts = [f"{START}-{part}" for part in range(measuring["start_parts"])]
         jobs = [Job(name, self.file(name), seconds["start"]) for name in starts]
-        jobs += [
-            Job(name, self.file(name), seconds[name], tuple(starts)) for name in (BEFORE, MEMORY) if name in seconds
-        ]
+        jobs += [Job(name, self.file(name), seconds[name]) for name in (BEFORE, MEMORY) if name in seconds]
         tuned = tuple(f"{run.name}@{self.steps_of(run)[-1]}" for run in self.runs() if run.rate is not None)
         for run in self.runs():
             before = tuple(starts) if run.rate is not None else (*starts, *tuned)
@@ -64,10 +64,7 @@ class Plan:
                 name, takes = f"{run.name}@{step}", "last_segment" if step == steps[-1] else "segment"
                 jobs.append(Job(name, self.file(name), seconds[takes], before))
                 before = (name,)
-        wanted = {job.name for job in jobs if any(fnmatch(job.name, pattern) for pattern in patterns)}
-        while more := {need for job in jobs if job.name in wanted for need in job.needs} - wanted:
-            wanted |= more
-        return [job for job in jobs if job.name in wanted]
+        return jobs
 
     def run_of(self, job: str) -> tuple[RunName, int]:
         name, _, step = job.rpartition("@")
@@ -88,14 +85,14 @@ class Plan:
         return Config.model_validate(settings)
 
     def tuned_rate(self, arm: str) -> float:
-        """Of three the one with the highest pass@1 on the validation repositories; of equal ones the lowest."""
+        """The one with the highest mean reward on the validation repositories; of equal ones the lowest."""
         tuning = self.raw["tuning"]
         runs = [RunName(arm, tuning["seed"], rate) for rate in sorted(tuning["rates"])]
         return max(runs, key=lambda run: self._validated(run)).rate or 0.0
 
     def _validated(self, run: RunName) -> float:
         lines = read_result(self.file(f"{run.name}@{self.steps_of(run)[-1]}"))
-        return round(fmean(fmean(line["passed"]) for line in lines if line["line"] == "task"), 6)
+        return round(fmean(fmean(line["rewards"]) for line in lines if line["line"] == "task"), 6)
 
     def start_rates(self) -> dict[str, StartRate]:
         """Of every task, over all parts of the start."""
@@ -103,20 +100,23 @@ class Plan:
         for part in range(self.raw["measuring"]["start_parts"]):
             for line in read_result(self.file(f"{START}-{part}")):
                 if line["line"] == "task":
-                    sofar = found.get(line["task_id"], StartRate(line["repository"], 0, 0, line["covered"]))
+                    sofar = found.get(line["task_id"], StartRate(line["repository"], 0, 0, 0.0))
                     passed, tries = sofar.passed + sum(line["passed"]), sofar.tries + len(line["passed"])
-                    found[line["task_id"]] = sofar._replace(passed=passed, tries=tries)
+                    earned = sofar.earned + sum(line["rewards"])
+                    found[line["task_id"]] = sofar._replace(passed=passed, tries=tries, earned=earned)
         return found
 
     def band(self, side: str) -> list[str]:
-        """Ids of the tasks of `train`, `validation` or `test` in the band. Where there are too few, those above it with
-        a pass rate of at most a half follow, the nearest first."""
+        """Ids of the tasks of `train` or `test` in the band. Where there are too few, those above it with a pass rate
+        of at most a half follow, the nearest first; then those below it that earn parts, the best paid first."""
         low, high = self.raw["band"]
         rates = {task: rate for task, rate in self.start_rates().items() if self.side(rate.repository) == side}
         inside = sorted(task for task, rate in rates.items() if low <= rate.pass_at_8 <= high)
         above = [task for task, rate in rates.items() if rate.pass_at_8 > high and 2 * rate.passed <= rate.tries]
         above.sort(key=lambda task: (rates[task].pass_at_8, task))
-        return inside + above[: max(0, self.raw["fewest"][side] - len(inside))]
+        below = [task for task, rate in rates.items() if rate.pass_at_8 < low and rate.earned > 0]
+        below.sort(key=lambda task: (-rates[task].earned, task))
+        return inside + (above + below)[: max(0, self.raw["fewest"][side] - len(inside))]
 
     def side(self, repository: str) -> str:
         sides = self.raw["repositories"]
@@ -131,8 +131,8 @@ class StartRate(NamedTuple):
     repository: str
     passed: int
     tries: int
-    covered: bool
-    """Whether a visible test runs what is asked for, so that there is feedback beyond syntax."""
+    earned: float
+    """Sum of the rewards, which count parts of a task."""
 
     @property
     def pass_at_8(self) -> float:
@@ -145,12 +145,3 @@ class StartRate(NamedTuple):
 
 def read_plan(path: Path, results: Path) -> Plan:
     return Plan(tomllib.loads(path.read_text(encoding="utf-8")), results)
-
-
-def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Later layers win; sections are merged key by key."""
-    result: dict[str, Any] = {}
-    for layer in layers:
-        for key, value in layer.items():
-            result[key] = merged(result.get(key, {}), value) if isinstance(value, Mapping) else value
-    return result

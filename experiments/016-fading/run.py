@@ -1,0 +1,14 @@
+"""Work off the plan with the shared runner, which says how; other words are handed to it.
+
+    recompose experiment run experiments/016-fading -- --slice-s 540 --processes 6
+
+Reads plan.toml; writes results/<regime>/<arm>-<seed>.jsonl.zst.
+"""
+
+import sys
+from pathlib import Path
+
+from shared.runner.run import alone
+
+if __name__ == "__main__":
+    alone(Path(__file__).resolve().parent, sys.argv[1:])
