@@ -13,6 +13,7 @@ from shared.curves_chart import Curve, curves_chart
 LAST_OF_DYNAMIC = 20
 WATCHED = (f"grpo{BEST}", f"sdpo{BEST}", "sham-2e-5")
 """The sides of the time-to-level figures."""
+TITLES = {"grpo": "GRPO", "sdpo": "+ SDPO", "sham": "+ sham", "dynamic": "+ dynamic"}
 
 
 def figures(cell: Cell) -> dict[str, str]:
@@ -33,7 +34,8 @@ def figures(cell: Cell) -> dict[str, str]:
 
 def _label(side: str) -> str:
     """Short enough for the margin."""
-    return side.replace(BEST, ", best")
+    arm, _, rate = side.replace(BEST, "-best").partition("-")
+    return f"{TITLES[arm]}, {rate}"
 
 
 def _waiting(cell: Cell, level: float) -> str:
