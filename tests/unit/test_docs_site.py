@@ -41,9 +41,9 @@ class References(HTMLParser):
     def handle_starttag(self, tag, attributes):
         if tag == "dt":
             self._named = dict(attributes).get("id", self._open[-1])
-            self._open.append("")  # a signature says nothing of its arguments
+            self._open.append(None)  # a signature, which may hold lists of its own, says nothing of its arguments
         if tag == "dd":
-            self._open.append(self._named)
+            self._open.append(self._named if self._open[-1] is not None else None)
         for name, value in attributes:
             if name == "id":
                 self.anchors.add(value)

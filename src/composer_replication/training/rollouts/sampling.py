@@ -38,6 +38,8 @@ OnTurn = Callable[[int, SampledTurn], None]
 
 
 class SamplingOptions(TypedDict):
+    """How turns are sampled. `on_turn` is told of each turn that ends while others are still being written."""
+
     max_new_tokens: int
     temperature: float
     generator: NotRequired[torch.Generator | None]
@@ -62,7 +64,7 @@ class TurnSampler(Protocol):
     def sample(
         self, slots: Sequence[int], contexts: Sequence[Sequence[int]], **options: Unpack[SamplingOptions]
     ) -> list[SampledTurn]:
-        """All turns. Those that end before the last may be told to `on_turn` as well, each once."""
+        """One turn behind each of the `contexts`, in the given `slots`."""
         ...
 
 

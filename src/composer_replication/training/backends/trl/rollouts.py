@@ -83,6 +83,7 @@ class EnvironmentRollouts:
         self._seen: Mapping[str, float] = {}
 
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
+        """Play one episode for each prompt, and give the columns that TRL takes."""
         unwrapped = trainer.accelerator.unwrap_model(trainer.model)
         if self._worker is None:
             self._check_temperature(trainer.args.temperature)
