@@ -289,15 +289,21 @@ class TrainingConfig(Section):
     """`[training]`: steps, rollouts, rates and limits."""
 
     rollouts: Flag = True
-    """Play the toolbox in each step. Without it all channels learn from stored traces alone."""
+    """Play the environment in each step. Without it all channels learn from stored traces alone."""
     steps: Count = 28
+    """Optimiser steps."""
     prompts_per_step: Positive = 16
+    """Tasks of one step."""
     group_size: Several = 8
+    """Rollouts per task; their rewards are compared with each other."""
     learning_rate: AboveZero = 8e-4
+    """Constant after three steps of warm-up, the first of them at 0."""
     optimizer: Literal["adamw", "muon"] = Field(default="adamw", exclude_if=lambda name: name == "adamw")
     """`muon` takes the matrices of the hidden layers, at this learning rate, and leaves the rest to AdamW."""
     temperature: AboveZero = 1.0
+    """Of sampling, and of the policy gradient."""
     max_turn_tokens: Positive = 40
+    """A turn is cut after this many tokens."""
     gradient_ratio_cap: AboveZero | None = 0.5
     """Largest weighted gradient of a channel, as a multiple of the policy gradient's."""
     gradient_ratio_target: Flag = Field(default=False, exclude_if=lambda asked: not asked)

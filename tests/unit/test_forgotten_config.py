@@ -35,6 +35,7 @@ def test_sessions_that_the_model_cannot_read_are_no_training(tmp_path):
     told = " ".join(planned.stdout.split())
     assert f"{funnel['traces']} traces = {funnel['held_out']} held out for `evaluate --on sessions`" in told
     assert f"{funnel['sites']} sites → {funnel['hinted']} hinted → 0 usable at " in told
+    assert ("Below 5 held-out sessions that measurement cannot tell" in told) == (funnel["held_out"] < 5)
 
 
 def test_sessions_without_an_error_are_no_training(tmp_path):

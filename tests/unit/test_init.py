@@ -38,6 +38,15 @@ def test_what_is_written_loads_and_takes_no_more_than_there_is(goal, memory_gib,
     assert config.training.rollouts == (goal != "sessions")
 
 
+def test_a_cpu_gets_settings_that_end(tmp_path):
+    for goal in ("sessions", "tasks"):
+        texts = [first_settings(goal, "x/y", Device(100_000, on_gpu), SMALL).text for on_gpu in (True, False)]
+        gpu, cpu = (tomllib.loads(text)["training"] for text in texts)
+        rows = "traces_per_step" if goal == "sessions" else "prompts_per_step"
+        assert cpu["steps"] * cpu[rows] * 10 <= gpu["steps"] * gpu[rows]
+        assert cpu["checkpoint_every"] < cpu["steps"]
+
+
 def test_less_memory_never_asks_for_more(tmp_path):
     peaks = [first_settings("sessions", "x/y", Device(gib, True), SMALL).peak_gib for gib in (8, 16, 24, 48, 80, 160)]
     assert peaks == sorted(peaks)

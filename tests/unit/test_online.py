@@ -116,6 +116,22 @@ def test_the_added_gradient_is_that_of_a_plain_computation_per_site(new_policy, 
     assert ((ours - plain - expected).norm() / expected.norm()).item() < 1e-4
 
 
+def test_a_hinter_that_leaves_rollouts_out_is_told_how_many(new_policy, tmp_path):
+    trainer = trainer_of(
+        ComposerReplicationTrainer, new_policy(), tmp_path, **every_site(0.1), hinter=lambda traces: [[]] * 3
+    )  # fmt: skip
+    with pytest.raises(UsageError, match=r"3 lists for \d+ rollouts.*return one list for each"):
+        trainer.train()
+
+
+def test_tasks_that_the_rollouts_do_not_know_are_named(new_policy, tmp_path):
+    trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path)
+    rollouts = trainer.rollout_func
+    rollouts._tasks = {f"other/{name}": task for name, task in rollouts._tasks.items()}
+    with pytest.raises(UsageError, match="tasks that the rollouts were not given, as "):
+        trainer.train()
+
+
 def test_all_of_channel_2_is_queued_in_the_policys_forward_pass(new_policy, tmp_path, monkeypatch):
     """After it TRL reads numbers from the device, which then has nothing to do until more is queued."""
     trainer = trainer_of(

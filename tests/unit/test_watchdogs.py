@@ -139,6 +139,16 @@ def test_first_steps_that_teach_nothing_are_told_once(tmp_path, reward, told):
     assert resumed.log(reward=0.0, frac_reward_zero_std=1.0).names() == ["no_advantage"], "not said again"
 
 
+@pytest.mark.parametrize(("norms", "names"), [([0.0, 0.0], ["no_gradient"]), ([0.0, 1e-4], []), ([], [])])
+def test_a_training_that_moved_nothing_says_so_at_its_end(tmp_path, norms, names):
+    trial = Trial(tmp_path)
+    for norm in norms:
+        trial.log(grad_norm=norm)
+    trial.watchdog.on_train_end(trial.args, trial.state, trial.control)
+    assert trial.names() == names
+    assert all("0 in each of the 2 steps" in note for note in trial.notes.said)
+
+
 def test_one_rollout_that_does_better_is_enough(tmp_path):
     assert rewarded(tmp_path, [0.0] * 11 + [0.1] + [0.0] * 40, flat=0.9).names() == []
     assert rewarded(tmp_path, [0.0] * 11).names() == [], "too early"

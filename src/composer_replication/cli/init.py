@@ -23,7 +23,7 @@ from .common import quiet_libraries
 Goal = Literal["sessions", "tasks", "toolbox"]
 GIB = 1 << 30
 NEXT: dict[Goal, str] = {
-    "sessions": "recompose ingest PATH --run runs/mine --config {}",
+    "sessions": "recompose ingest PATH -o runs/mine --config {}",
     "tasks": "recompose env make REPOSITORY -o tasks --mode stub --grain symbol, "
     "then recompose train runs/code --config {}",
     "toolbox": "recompose quickstart --config {}",

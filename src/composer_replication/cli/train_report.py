@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from composer_replication.evaluation.sessions import FEWEST_TO_TELL
+
 from .plan_report import clock
 
 NOUNS = ("states", "sites", "pairs")
@@ -49,10 +51,16 @@ def show_plan(plan: dict[str, Any], habits: Sequence[str] = ()) -> None:
 
 def _funnel(counts: dict[str, int], own: dict[str, Any]) -> str:
     trained = counts["traces"] - counts["held_out"]
+    too_few = (
+        f" Below {FEWEST_TO_TELL} held-out sessions that measurement cannot tell anything: "
+        "add sessions, or raise evaluation.held_out_sessions."
+    )
     return (
         f"{counts['traces']:,} traces = {counts['held_out']:,} held out for `evaluate --on sessions` + {trained:,} for "
         f"training; {counts['with_sites']:,} of these {trained:,} have sites: {counts['sites']:,} sites → "
         f"{counts['hinted']:,} hinted → {own['sites']['trainable']:,} usable at {own['max_tokens']:,} tokens."
+        + too_few
+        * (counts["held_out"] < FEWEST_TO_TELL)
     )
 
 

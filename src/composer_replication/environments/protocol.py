@@ -123,7 +123,7 @@ class EpisodeLimits:
     concurrency: int = 0
     """Steps at a time, in threads or coroutines; 0 for environments that answer at once."""
     step_timeout_s: float | None = None
-    """A step that takes longer ends its rollout with reward 0; needs `concurrency`."""
+    """A step that takes longer ends its rollout, with the reward that the episode then has; needs `concurrency`."""
 
     def room(self, max_turn_tokens: int) -> int:
         """Tokens that an episode may add to its prompt."""

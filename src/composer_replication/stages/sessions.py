@@ -43,6 +43,14 @@ def measure(run: Run, progress: Progress) -> None:
     turns = choose_turns(traces, sites, pairs, config.evaluation.tasks)
     found: list[TurnMeasure] = []
     skipped: Counter[str] = Counter()
+    done = 0
+
+    def on_turn() -> None:
+        nonlocal done
+        done += 1
+        when = PHASES[(done - 1) // len(turns)]
+        progress.step(done, len(PHASES) * len(turns), f"{when} training")
+
     with ExitStack() as stack:
         judge = _judge(stack.enter_context(open_environment(config)) if any(t.task_id for t in traces) else None)
         for phase in PHASES:
@@ -50,12 +58,6 @@ def measure(run: Run, progress: Progress) -> None:
             policy = load_own(run, MODELS[phase])
             rendered = RenderedSessions(policy, policy_room(run, policy) + config.training.max_turn_tokens)
             reader = SessionReader(rendered, failed_calls(sites), phase, config.training.max_turn_tokens, judge)
-            done = Counter[str]()
-
-            def on_turn(done: Counter[str] = done, phase: str = phase) -> None:
-                done[phase] += 1
-                progress.step(done[phase], len(turns), f"{phase} training")
-
             found += reader.measure(turns, on_turn)
             skipped |= reader.skipped
             del policy, rendered, reader

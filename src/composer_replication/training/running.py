@@ -116,7 +116,20 @@ class ProgressCallback(TrainerCallback):
     """Says where training is."""
 
     def __init__(self, total: int, progress: Progress) -> None:
-        self._total, self._progress = total, progress
+        self._total, self._progress, self._parts = total, progress, 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.is_world_process_zero:
+            slow = "" if torch.cuda.is_available() else "; on a CPU it may take minutes"
+            self._progress.note(f"step {state.global_step + 1} of {self._total} begins, and a line follows each{slow}")
+
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._parts += 1
+        what = f"step {state.global_step + 1}, part {self._parts} of {args.gradient_accumulation_steps}"
+        self._progress.step(state.global_step, self._total, what)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._parts = 0
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         if logs and "grad_norm" in logs:

@@ -293,6 +293,16 @@ class Watchdog(TrainerCallback):
             self.stopped = self._say(args, state, "not_finite", reading, stopped=True)
             control.should_training_stop, control.should_save = True, False
 
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        norms = [entry["grad_norm"] for entry in state.log_history if "grad_norm" in entry]
+        if norms and not any(norms):
+            sentence = (
+                f"the gradient was 0 in each of the {len(norms)} steps, so nothing was learnt. The gates of channel 2 "
+                "may have left all sites out: a larger training.max_tokens, more steps or require_disfavour = false "
+                "may help"
+            )
+            self._say(args, state, "no_gradient", Reading(0.0, 0.0, True, False, sentence))
+
     def raise_if_stopped(self) -> None:
         """After `train`: the weights of a run that was ended must not be taken for its result."""
         if self.stopped:

@@ -133,7 +133,12 @@ def find_online_sites(
     `max_teacher_tokens` is one of these."""
     counts: Counter[str] = Counter()
     found: list[list[tuple[Rolled, HintedTurn, OnlineSite]]] = []
-    for rolled, hinted in zip(rollouts, hinter([rolled.trace for rolled in rollouts]), strict=True):
+    told = hinter([rolled.trace for rolled in rollouts])
+    if len(told) != len(rollouts):
+        raise UsageError(
+            f"the hinter gave {len(told)} lists for {len(rollouts)} rollouts", "return one list for each, empty or not"
+        )
+    for rolled, hinted in zip(rollouts, told, strict=True):
         found.append(_sites_of(rolled, hinted, tokens, settings, max_teacher_tokens, counts))
     if accepts:
         candidates = [candidate for row in found for candidate in row]

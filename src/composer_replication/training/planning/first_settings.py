@@ -36,6 +36,18 @@ BASE: dict[Goal, dict[str, dict[str, object]]] = {
         "training": {"steps": 28, "prompts_per_step": 16, "group_size": 8, "learning_rate": 1e-5},
     },
 }  # fmt: skip
+ON_A_CPU: dict[Goal, dict[str, dict[str, object]]] = {
+    "sessions": {
+        "training": {"steps": 20, "traces_per_step": 1, "max_tokens": 2048, "checkpoint_every": 5},
+        "evaluation": {"tasks": 16, "held_out_sessions": 0.4},
+    },
+    "tasks": {
+        "training": {"steps": 10, "prompts_per_step": 2, "group_size": 4, "checkpoint_every": 5},
+        "evaluation": {"tasks": 8},
+    },
+    "toolbox": {},
+}
+"""What ends within hours with a small model, to see the way once; a GPU takes more of everything."""
 CHANNELS: dict[Goal, str] = {
     "sessions": """[[channels]]
 name = "sdpo"                    # learn from hints at the errors of your sessions
@@ -73,6 +85,8 @@ WORDS = {
     "monitor.enabled": "hacks that it finds in a rollout cost its reward",
     "ingestion.rollouts": "episodes of the starting policy that become traces",
     "training.rollouts": "learn from stored sessions alone",
+    "evaluation.tasks": "tasks, or turns of held-out sessions, that are measured before and after",
+    "evaluation.held_out_sessions": "share of the sessions; below five of them nothing can be told",
     "training.max_tokens": "a longer site or pair gets a window of this length",
     "training.traces_per_step": "stored traces of one forward pass",
     "training.checkpoint_every": "steps; an interrupted training goes on from there",
@@ -104,7 +118,9 @@ def proposed_model(goal: Goal, machine: Device) -> str:
 
 
 def first_settings(goal: Goal, model: str, machine: Device, shape: ModelShape | None) -> FirstSettings:
-    values: dict[str, dict[str, object]] = {"model": {"name": model}, **BASE[goal]}
+    smaller = {} if machine.on_gpu else ON_A_CPU[goal]
+    values: dict[str, dict[str, object]] = {"model": {"name": model}}
+    values |= {section: BASE[goal].get(section, {}) | smaller.get(section, {}) for section in {**BASE[goal], **smaller}}
     if model == "tiny":
         values["training"] = {**values["training"], "learning_rate": Config().training.learning_rate}
         return FirstSettings(_text(goal, machine, values, "the tiny model needs less than 1 GiB"), None, True)

@@ -168,7 +168,13 @@ class EnvironmentRollouts:
 
     def _tasks_of(self, prompts: list[Any]) -> list[EnvironmentTask]:
         if self._curriculum is None:
-            return [self._tasks[prompt[0][TASK_ID]] for prompt in prompts]
+            asked = [prompt[0][TASK_ID] for prompt in prompts]
+            if unknown := set(asked) - self._tasks.keys():
+                raise UsageError(
+                    f"the dataset asks for {len(unknown)} tasks that the rollouts were not given, as {min(unknown)}",
+                    "make both of the same tasks: train_dataset=prompts_of(tasks) and EnvironmentRollouts(…, tasks, …)",
+                )
+            return [self._tasks[task_id] for task_id in asked]
         size = self._settings.group_size
         chosen = self._curriculum.sample(len(prompts) // size)
         return [self._tasks[task_id] for task_id in chosen for _ in range(size)]

@@ -54,8 +54,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         *args: What `GRPOTrainer` takes; so are all further keywords.
         alpha_sdpo: Weight of channel 2. It works only with a `hinter` or with `batches`.
         beta_replay: Weight of channel 3. It works only with `batches`.
-        channels: Further channels. One that is named `sdpo` or `replay` takes the place of the origin's, with its own
-            settings and weight, as `SelfDistillation(SdpoSettings(teacher="live"))` does.
+        channels: Further channels. One that is named `sdpo` or `replay` takes the place of the built-in
+            one, with its own settings and weight, as `SelfDistillation(SdpoSettings(teacher="live"))` does.
         grpo: Weight, schedule and advantage of channel 1, where they are not the usual ones.
         hinter: Which turns of the rollouts went wrong, and the hint for each.
         accepts: Sites for which it says False are left out of channel 2, as with `require_acceptance`.
