@@ -27,4 +27,6 @@ def test_small_losses_are_printed_with_their_digits(capsys):
     result |= {"simulated_teachers": False, "environment": "x", "split": "s", "split_names": {"s": "s"}}
     result |= {"other_splits": {}, "report": "r", "run": "r"}
     show_result({**result, "losses": {"policy": None, "sdpo": 0.0000421234}}, as_json=False)
-    assert "Late losses: sdpo 4.21e-05." in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "Late losses: sdpo 4.21e-05." in told
+    assert told.startswith("\n0 steps on their own rollouts alone\n"), "no tale of traces that there are not"

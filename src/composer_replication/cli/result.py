@@ -16,10 +16,13 @@ def show_result(result: Mapping[str, Any], as_json: bool) -> None:
         return
     console = Console(highlight=False)
     teachers = "simulated teachers" if result["simulated_teachers"] else "teachers"
-    console.print(
-        f"\n{result['traces']} traces → {result['sites']} error sites → {result['hints']} hints → "
+    story = (
+        f"{result['traces']} traces → {result['sites']} error sites → {result['hints']} hints → "
         f"{result['replies']} replies of {teachers} → {result['pairs']} pairs → {result['steps']} steps"
     )
+    if not result["traces"]:
+        story = f"{result['steps']} steps on their own rollouts alone"
+    console.print(f"\n{story}")
     headline = {key: result[f"success_{key}"] for key in ("before", "after")} | {"difference": result["difference"]}
     console.print(f"Measured in {result['environment']}:")
     table = Table("held-out success", "before", "after", "difference [95 %]", "tasks")
