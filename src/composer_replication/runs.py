@@ -120,12 +120,12 @@ class Run:
         """In the order of the pipeline."""
         return [stage for noun in NEXT_COMMAND if (stage := self.stage(noun)).is_done]
 
-    def next_command(self, done: Container[str]) -> str | None:
-        """For the first stage that is not done and that the config has a use for."""
+    def next_command(self, done: Container[str], place: str | None = None) -> str | None:
+        """For the first stage that is not done and that the config has a use for; `place` stands for the path."""
         noun = next(
             (noun for noun in IN_ORDER if noun not in done and noun not in _no_use_for(self.config, done)), None
         )
-        return noun and NEXT_COMMAND[noun].replace("RUN", quoted(self.path))
+        return noun and NEXT_COMMAND[noun].replace("RUN", quoted(place or self.path))
 
     def discard_if_empty(self) -> None:
         """Remove the files of `start` from a run in which no stage was finished, and the folder if that empties it."""

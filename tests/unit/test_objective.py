@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,9 @@ def config_named(name: str) -> Config:
     path, *arm = name.split(" ")
     if not arm:
         return load_config(ROOT / path)
-    own = ROOT / Path(path).parent / "plan.py"
-    read = runpy.run_path(str(own))["read_plan"] if own.is_file() else read_plan
+    runner = tomllib.loads((ROOT / path).read_text()).get("runner")
+    own = ROOT / Path(path).parent / f"{runner}.py"
+    read = runpy.run_path(str(own))["read_plan"] if runner else read_plan
     return read(ROOT / path).config(*arm, 0)
 
 

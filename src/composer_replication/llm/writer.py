@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -211,9 +212,22 @@ CREATE TABLE IF NOT EXISTS teachers (
 """
 
 
+def _write_ahead(db: sqlite3.Connection) -> None:
+    """SQLite's own patience does not hold for this change: with two new processes one is refused at once."""
+    until = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+
+
 def prepare(db: sqlite3.Connection) -> None:
     """Make the tables where they are not there."""
-    db.execute("PRAGMA journal_mode=WAL")
+    _write_ahead(db)
     db.execute("PRAGMA synchronous=FULL")
     if db.execute("PRAGMA user_version").fetchone()[0] >= VERSION:
         return

@@ -53,7 +53,7 @@ def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
         "funnel": [_funnel_row(view, counts, *row) for row in FUNNEL],
         "spend": _spend(view, counts),
         "result": _json_file(view, "report.json"),
-        "next": view.run.next_command(counts),
+        "next": view.run.next_command(counts, view.place),
     }
 
 
