@@ -66,6 +66,7 @@ def test_keys_lead_to_pages_and_help_names_them(open_page, page):
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
     page.evaluate("location.hash = '#/run/sites'")
     expect(page.locator("h1")).to_have_text("Sites")
     expect(page.get_by_role("dialog")).to_have_count(0)
