@@ -25,7 +25,7 @@ from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
 from composer_replication.records import ErrorSite, Message, PreferencePair, TeacherReply, Trace
 from composer_replication.replay import DEFAULT_TEACHERS, State, replay_states
-from composer_replication.replay.prompts import askable
+from composer_replication.replay.askable import askable
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
 from composer_replication.stages.ingestion import rollout_tokens

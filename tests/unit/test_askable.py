@@ -8,8 +8,8 @@ from composer_replication.config import ReplayConfig
 from composer_replication.llm.ledger import Ledger
 from composer_replication.pairs import extract_dpo_pairs
 from composer_replication.replay import State, Teacher, replay_states
+from composer_replication.replay.askable import askable
 from composer_replication.replay.estimate import estimate
-from composer_replication.replay.prompts import askable
 from composer_replication.replay.requests import questions, request_key
 
 from .test_pairs import X, Y, actor_trace, reply

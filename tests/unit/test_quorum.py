@@ -6,7 +6,7 @@ import pytest
 
 from composer_replication.config import Config, PairsConfig, ReplayConfig
 from composer_replication.errors import UsageError
-from composer_replication.replay.prompts import askable
+from composer_replication.replay.askable import askable
 from composer_replication.replay.quorum import Quorum, refuse_hopeless, with_quorum
 from composer_replication.replay.teachers import Teacher
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from composer_replication.cli.evaluate import evaluate_sessions
+from composer_replication.cli.sessions import evaluate_sessions
 from composer_replication.config import Config, EvaluationConfig
 from composer_replication.evaluation.sessions import (
     TurnMeasure,
@@ -192,7 +192,7 @@ def test_too_few_sessions_get_no_interval(tmp_path, monkeypatch, capsys):
         for phase in ("before", "after")
     ]
     run.stage("sessions").finish(found, {"sessions": 2, "turns": 3, "skipped": {}}, [], 0.0)
-    monkeypatch.setattr("composer_replication.cli.evaluate.run_stage", lambda *_: None)
+    monkeypatch.setattr("composer_replication.cli.sessions.run_stage", lambda *_: None)
     evaluate_sessions(run, as_json=False)
     told = " ".join(capsys.readouterr().out.split())
     assert "[+0" not in told and "[0" not in told

@@ -9,7 +9,7 @@ from composer_replication.errors import BudgetError, PartialError
 from composer_replication.llm.bill import bills
 from composer_replication.llm.ledger import Ledger
 from composer_replication.replay import State, Teacher, replay_states
-from composer_replication.replay.prompts import askable
+from composer_replication.replay.askable import askable
 from composer_replication.replay.quorum import Quorum
 from composer_replication.replay.runner import replay_asking
 from tests.scripted_teachers import ScriptedTeachers, calls

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from composer_replication.llm.ledger import Ledger
 from composer_replication.llm.pricing import TOKENS_PER_BYTE, Prices, cost_micros, worst_micros
 
-from .prompts import Asking
+from .askable import Asking
 from .requests import TeacherQuestion, questions
 from .runner import price_of
 from .teachers import Teacher

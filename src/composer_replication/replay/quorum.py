@@ -11,7 +11,7 @@ from typing import NamedTuple
 from composer_replication.config import Config, ReplayConfig
 from composer_replication.errors import UsageError
 
-from .prompts import Asking
+from .askable import Asking
 from .roster import DEFAULT_TEACHERS, ENOUGH_FAMILIES
 from .teachers import Teacher
 

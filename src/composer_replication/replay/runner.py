@@ -30,11 +30,11 @@ from composer_replication.llm.transport import HttpTransport
 from composer_replication.progress import Progress, Silent
 from composer_replication.records import TeacherReply, Trace
 
+from .askable import Asking, askable
 from .batching import ask_in_batches, pending_batches, refuse_pending
 from .gate import State
 from .panel import Panel
 from .parse import Parsed, parse_reply
-from .prompts import Asking, askable
 from .quorum import Quorum
 from .requests import TeacherQuestion, questions
 from .roster import teachers_to_ask

@@ -15,8 +15,8 @@ from composer_replication.llm.ledger import Ledger
 from composer_replication.pairs import extract_dpo_pairs
 from composer_replication.pairs.calibrate import clopper_pearson
 from composer_replication.replay import Teacher
+from composer_replication.replay.askable import Asking
 from composer_replication.replay.estimate import CostEstimate
-from composer_replication.replay.prompts import Asking
 from composer_replication.replay.runner import settled_replies
 from composer_replication.runs import Run
 

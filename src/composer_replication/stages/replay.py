@@ -13,10 +13,10 @@ from composer_replication.errors import RecomposeError, UsageError, quoted
 from composer_replication.progress import Progress
 from composer_replication.records import TeacherReply, Trace
 from composer_replication.replay import State, Teacher, states_to_ask
+from composer_replication.replay.askable import Asking, askable
 from composer_replication.replay.choice import configured_teachers
 from composer_replication.replay.gate import AskedState, Choice, choose_states
 from composer_replication.replay.model_settings import batched
-from composer_replication.replay.prompts import Asking, askable
 from composer_replication.replay.quorum import Quorum, refuse_hopeless, with_quorum
 from composer_replication.replay.runner import replay_asking
 from composer_replication.runs import RECORDS, Run, StageFolder, read_records, write_records
