@@ -22,17 +22,9 @@ from typing import Any
 from composer_replication.environments.protocol import EpisodeLimits
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.environments.toolbox.oracle import vocabulary
+from composer_replication.training.models.shape import KNOWN_CONFIGS
 
-SMOLLM2_SHAPE = {
-    "vocab_size": 49_152,
-    "hidden_size": 576,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 30,
-    "num_attention_heads": 9,
-    "num_key_value_heads": 3,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": True,
-}
+SMOLLM2_SHAPE = {key: value for key, value in KNOWN_CONFIGS["smollm2"].items() if key != "model_type"}
 SMALL_SHAPE = {
     **SMOLLM2_SHAPE,
     "vocab_size": 8192,

@@ -22,7 +22,7 @@ def analysed(experiment: str, plan: Plan, cells: Mapping[str, Cell]) -> Analysed
     (cell,) = cells.values()
     tested, described = registered(cell), describe(cell)
     tables = [{**one._asdict(), "difference": as_table(one.difference)} for one in tested]
-    return Analysed({"interim": False, "registered": tables, **described}, page(tested, described), figures(cell))
+    return Analysed({"registered": tables, **described}, page(tested, described), figures(cell))
 
 
 if __name__ == "__main__":
