@@ -14,10 +14,13 @@ from .objective import DEFAULT_CHANNELS, AnyChannel, ChannelSettings, in_new_for
 from .records import canonical_json
 from .sections import (
     AboveZero,
+    Address,
     Count,
     DilocoConfig,
+    EnvironmentName,
     Flag,
     Fraction,
+    KeyVariable,
     PenaltyWeight,
     Positive,
     Section,
@@ -62,7 +65,7 @@ class ToolboxConfig(Section):
 class EnvironmentConfig(Section):
     """Where the policy acts. The toolbox has a section of its own; the others read what stands here."""
 
-    name: str = "toolbox"
+    name: EnvironmentName = "toolbox"
     """`toolbox`, `code`, `openenv`, `verifiers`, `harbor`, or `package.module:factory` of your own."""
     tasks: tuple[str, ...] = ()
     """`code` and `harbor`: folders of tasks."""
@@ -163,7 +166,7 @@ class IngestionConfig(Section):
 class SitesConfig(Section):
     """`[sites]`: a model that reads what users say; off by default."""
 
-    reader_base_url: str | None = None
+    reader_base_url: Address | None = None
     """Loopback OpenAI-compatible server that reads whether the user criticised style, communication or effort."""
     reader_model: str | None = None
     """Model name at `reader_base_url`."""
@@ -179,7 +182,7 @@ class HintsConfig(Section):
     """L0 the error only, L1 also facts that the context holds, L2 also the answer. A hint above it is not used."""
     sibling: Literal["off", "outcome", "call"] = "off"
     """For rollouts: tell that another attempt at the task succeeded (L1), or show its call (L2)."""
-    judge_base_url: str | None = None
+    judge_base_url: Address | None = None
     """Loopback OpenAI-compatible server that writes hints for style, communication and effort."""
     judge_model: str | None = None
     """Model name at `judge_base_url`."""
@@ -205,9 +208,9 @@ class TeacherSettings(Section):
 
     model: str | None = None
     """Its name at the server; by default NAME."""
-    base_url: str | None = None
+    base_url: Address | None = None
     """By default `replay.base_url`. Azure's may end in `?api-version=…`."""
-    key_variable: str | None = None
+    key_variable: KeyVariable | None = None
     prices: tuple[Weight, Weight] | None = None
     """Dollars per million prompt and completion tokens."""
     cache_prices: tuple[Weight, Weight] | None = None
@@ -237,13 +240,13 @@ class ReplayConfig(Section):
     """Ask the built-in simulated teachers, noisy oracles of the toolbox, over loopback HTTP."""
     simulated_error_rates: Annotated[tuple[Fraction, ...], Field(min_length=1, max_length=26)] = (0.1, 0.2, 0.3)
     """One simulated teacher family per entry, wrong this often."""
-    base_url: str | None = None
+    base_url: Address | None = None
     """OpenAI-compatible server to ask instead of the simulated teachers: https, or http on loopback."""
     teachers: tuple[str, ...] = ()
     """Model names at `base_url`, one vote per family; without it, names of the built-in roster, by default all."""
     prices: dict[str, tuple[Weight, Weight]] = Field(default_factory=dict[str, tuple[float, float]])
     """Dollars per million prompt and completion tokens, by model. A model off loopback must have a price."""
-    key_variable: str | None = None
+    key_variable: KeyVariable | None = None
     """Name of the environment variable that holds the key for `base_url`."""
     models: dict[str, TeacherSettings] = Field(
         default_factory=dict[str, TeacherSettings], exclude_if=lambda models: not models
@@ -403,7 +406,7 @@ class HardwareConfig(Section):
 class SamplingConfig(Section):
     """A server that writes the turns of training's rollouts, in place of the policy's own process."""
 
-    server: str | None = None
+    server: Address | None = None
     """`http://host:port` of vLLM or SGLang. None samples here."""
     model: str | None = None
     """Its name for the policy; by default the first that it lists."""

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, get_args
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationError,
+    model_validator,
+)
 
 
 def _no_truth_value(value: object) -> object:
@@ -16,6 +27,31 @@ def _no_truth_value(value: object) -> object:
     return value
 
 
+def _no_key(address: str) -> str:
+    parts = urlsplit(address)
+    if "@" in parts.netloc or (parts.query and not parts.query.startswith("api-version=")):
+        raise ValueError("an address has no name, password or key in it; key_variable names where a key is")
+    return address
+
+
+def _no_key_itself(variable: str) -> str:
+    """Variables have capitals by custom, and keys have other letters too."""
+    if not re.fullmatch("[A-Z_][A-Z0-9_]*", variable):
+        raise ValueError("name the environment variable that holds the key, in capitals, not the key")
+    return variable
+
+
+def _known_environment(name: str) -> str:
+    if name not in ENVIRONMENT_NAMES and ":" not in name:
+        raise ValueError(f"no environment {name}, no package.module:factory, {nearest(name, ENVIRONMENT_NAMES)}")
+    return name
+
+
+ENVIRONMENT_NAMES = ("toolbox", "code", "openenv", "verifiers", "harbor")
+EnvironmentName = Annotated[str, AfterValidator(_known_environment)]
+# Settings are shown, stored and published, so that no key may stand in them.
+Address = Annotated[str, AfterValidator(_no_key)]
+KeyVariable = Annotated[str, AfterValidator(_no_key_itself)]
 Number = BeforeValidator(_no_truth_value)
 Fraction = Annotated[float, Field(ge=0, le=1), Number]
 PenaltyWeight = Annotated[float, Field(ge=0, le=0.2), Number]
@@ -69,7 +105,7 @@ def explain(
     told: dict[str, list[str]] = {}
     for one in error.errors(include_url=False):
         path, section = _place(one["loc"], root, values, is_missing=one["type"] == "missing")
-        key, words = written(".".join(path)), one["msg"]
+        key, words = written(".".join(path)), one["msg"].removeprefix("Value error, ")
         if known and key in known:
             told[key] = [known[key]]
         elif one["type"] == "extra_forbidden":

@@ -15,9 +15,11 @@ from composer_replication.config import (
     parse_config,
     quickstart_config,
 )
+from composer_replication.environments.opening import ENVIRONMENTS
 from composer_replication.errors import UsageError
 from composer_replication.objective import TrdpoSettings
 from composer_replication.runs import Run
+from composer_replication.sections import ENVIRONMENT_NAMES
 
 
 def refusal(tmp_path, text: str) -> UsageError:
@@ -122,7 +124,8 @@ def test_all_mistakes_are_told_at_once_each_by_its_own_key(tmp_path):
         refusal(
             tmp_path,
             "sed = 1\n[training]\nstepps = 3\ngroup_size = 1\n[monitor]\npenalty_weight = 0.1\n"
-            '[[channels]]\nname = "trdpo"\nlength_normalised = 1\n[[channels]]\nname = "sdpo"\nwieght = 1\n',
+            '[[channels]]\nname = "trdpo"\nlength_normalised = 1\n[[channels]]\nname = "sdpo"\nwieght = 1\n'
+            '[environment]\nname = "tolbox"\n',
         )
     )
     for mistake in (
@@ -132,9 +135,14 @@ def test_all_mistakes_are_told_at_once_each_by_its_own_key(tmp_path):
         "monitor.penalty_weight = 0.1 is gone: hard evidence",
         "channels.0.length_normalised: Input should be a valid boolean or input should be 'auto'",
         "unknown key channels.1.wieght, did you mean weight?",
+        "environment.name: no environment tolbox, no package.module:factory, did you mean toolbox?",
     ):
         assert mistake in told
-    assert "6 mistakes: (1) " in told and "(6) " in told and "(7) " not in told
+    assert "7 mistakes: (1) " in told and "(7) " in told and "(8) " not in told
+
+
+def test_the_settings_know_every_environment_that_there_is():
+    assert tuple(ENVIRONMENTS) == ENVIRONMENT_NAMES
 
 
 def test_mistakes_in_keys_of_before_are_told_by_those_keys(tmp_path):
@@ -288,6 +296,8 @@ OTHER_VALUES = {
 def other(name: str, value):
     if name == "optimizer":
         return "adamw" if value == "muon" else "muon"
+    if value == "toolbox":
+        return "code"
     if name in OTHER_VALUES:
         return OTHER_VALUES[name]
     if isinstance(value, bool):

@@ -7,6 +7,8 @@ import json
 import pytest
 
 from composer_replication.config import Config
+from composer_replication.environments.code.sandbox import unsafe
+from composer_replication.environments.code.sandbox.open import why_unavailable
 from composer_replication.errors import UsageError
 from composer_replication.runs import Run
 from composer_replication.settings import with_changes
@@ -80,6 +82,45 @@ def test_the_template_of_a_model_in_a_folder_is_looked_at(tmp_path):
     (tmp_path / "my.toml").write_text(f'model.name = "{random_model(tmp_path / "model")}"\n')
     code, found, _ = looked_at(tmp_path / "my.toml")
     assert code == 0 and "a hint goes to the" in found["template"]["told"]
+
+
+SERVER = 'replay = { simulated = false, teachers = ["a/x", "b/y"], '
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        f'{SERVER}base_url = "https://example.org/v1", key_variable = "{SECRET}" }}',
+        f'{SERVER}base_url = "https://me:{SECRET}@example.org/v1" }}',
+        f'{SERVER}base_url = "https://example.org/v1?key={SECRET}" }}',
+        f'replay.models.x.key_variable = "hf_{SECRET.replace("-", "")}"',
+        f'sampling.server = "http://me:{SECRET}@127.0.0.1:8000"',
+    ],
+)
+@pytest.mark.parametrize("verb", ["config", "doctor"])
+def test_a_key_that_was_written_into_the_settings_is_refused_unseen(verb, setting, tmp_path):
+    (tmp_path / "my.toml").write_text(setting)
+    ended = recompose(verb, tmp_path / "my.toml")
+    assert ended.returncode == 2 and "key" in ended.stderr
+    assert "0123456789abcdef" not in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("backend", "status"), [(f"{unsafe.__name__}:UnsafeSandbox", "ok"), ("no.such:Sandbox", "problem")]
+)
+def test_a_sandbox_of_ones_own_is_opened(backend, status, tmp_path):
+    (tmp_path / "my.toml").write_text(f'environment = {{ name = "code", sandbox = "{backend}" }}\n')
+    assert looked_at(tmp_path / "my.toml")[1]["sandbox"]["status"] == status
+
+
+def test_on_another_system_the_sandbox_leads_to_linux(monkeypatch):
+    monkeypatch.setattr("composer_replication.environments.code.sandbox.open.sys.platform", "darwin")
+    why_unavailable.cache_clear()
+    try:
+        _, found, _ = looked_at()
+    finally:
+        why_unavailable.cache_clear()
+    assert found["sandbox"]["next"] == "run it on Linux, in a virtual machine or a container"
 
 
 def with_settings(*changes: str) -> Config:

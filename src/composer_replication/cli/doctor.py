@@ -39,20 +39,21 @@ def doctor(
         for one in found:
             then = f"; next: {one.next}" if one.next else ""
             print(f"{MARKS[one.status]} {one.name:<20} {one.told}{then}")
-        print(f"{len(problems)} problems" if problems else "no problem")
+        print(f"{len(problems)} problem{'s' * (len(problems) > 1)}" if problems else "no problem")
     if problems:
         raise SystemExit(1)
 
 
 def _sandbox(config: Config | None) -> Readiness:
-    from composer_replication.environments.code.sandbox.interface import INSTALL
-    from composer_replication.environments.code.sandbox.open import AUTOMATIC, available_backends
+    from composer_replication.environments.code.sandbox import SandboxSpec, SandboxUnavailable, open_sandbox
+    from composer_replication.environments.code.sandbox.open import available_backends
 
-    reasons = available_backends()
-    working = [name for name, why in reasons.items() if not why]
     needed = config is not None and config.environment.name in ("code", "harbor")
     chosen = config.environment.sandbox if config and needed else "auto"
-    if chosen == "unsafe" or chosen in working or (chosen == "auto" and set(working) & set(AUTOMATIC)):
-        return Readiness("sandbox", "ok", ", ".join(working) or chosen)
-    why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items() if reason)
-    return Readiness("sandbox", "problem" if needed else "note", f"{chosen} does not work ({why})", INSTALL)
+    try:
+        with open_sandbox(SandboxSpec(), chosen):
+            pass
+    except SandboxUnavailable as error:
+        return Readiness("sandbox", "problem" if needed else "note", str(error.args[0]), error.next_command)
+    working = [name for name, why in available_backends().items() if not why]
+    return Readiness("sandbox", "ok", ", ".join(working) or chosen)

@@ -54,7 +54,8 @@ def require_allowed(base_url: str, private_network: bool = False) -> None:
     except ValueError:
         parts, host, clean, port_is_good = None, "", False, False
     if not parts or not host or not clean or not port_is_good or parts.scheme not in ("http", "https"):
-        raise UsageError(f"{base_url} is not the address of a server", "give one like https://openrouter.ai/api/v1")
+        shown = base_url.partition("?")[0].rpartition("@")[2]  # without what may be a key
+        raise UsageError(f"{shown} is not the address of a server", "give one like https://openrouter.ai/api/v1")
     if is_loopback(base_url):
         return
     if parts.scheme != "https":
