@@ -79,9 +79,9 @@ def test_on_a_terminal_three_things_are_asked(tmp_path, monkeypatch):
 
     def answer(question, default, choices):
         asked.append((question, default))
-        return {"What to train on": "toolbox", "Model": "tiny"}.get(question, "24")
+        return {"What to train on": "toolbox", "Model": "tiny"}.get(question, 24.0)
 
-    monkeypatch.setattr("rich.prompt.Prompt.ask", answer)
+    monkeypatch.setattr("rich.prompt.PromptBase.ask", answer)
     monkeypatch.setattr(verb, "_on_a_terminal", lambda: True)
     told = json.loads(recompose("init", tmp_path / "a.toml", "--json").stdout)
     assert [question for question, _ in asked] == ["What to train on", "GiB of the GPU, 0 for a CPU", "Model"]
@@ -89,6 +89,20 @@ def test_on_a_terminal_three_things_are_asked(tmp_path, monkeypatch):
     asked.clear()
     recompose("init", tmp_path / "b.toml", "--on", "toolbox", "--model", "tiny", "--gpu-gib", "0")
     assert asked == [], "what an option says is not asked"
+
+
+def test_a_size_that_is_no_number_is_asked_for_again_and_no_answer_is_told(tmp_path, monkeypatch):
+    answers = iter(["toolbox", "24 GB", "24", "tiny"])
+    monkeypatch.setattr("rich.console.Console.input", lambda *_, **__: next(answers))
+    monkeypatch.setattr(verb, "_on_a_terminal", lambda: True)
+    assert recompose("init", tmp_path / "a.toml").returncode == 0 and not list(answers)
+
+    def end_of_input(*_, **__):
+        raise EOFError
+
+    monkeypatch.setattr("rich.console.Console.input", end_of_input)
+    ended = recompose("init", tmp_path / "b.toml")
+    assert ended.returncode == 2 and "error: no answer; next: recompose init --on" in ended.stderr
 
 
 @pytest.mark.parametrize(

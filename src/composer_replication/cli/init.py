@@ -10,7 +10,7 @@ import sys
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal, cast, get_args
+from typing import Annotated, Literal, TypeVar, cast, get_args
 
 from cyclopts import Parameter
 
@@ -21,6 +21,7 @@ from .arguments import Json
 from .common import quiet_libraries
 
 Goal = Literal["sessions", "tasks", "toolbox"]
+Answer = TypeVar("Answer", str, float)
 GIB = 1 << 30
 NEXT: dict[Goal, str] = {
     "sessions": "recompose ingest PATH -o runs/mine --config {}",
@@ -52,7 +53,7 @@ def init(
     if file.exists():
         raise UsageError(f"{file} exists", "recompose init OTHER.toml")
     goal = on or cast(Goal, _ask("What to train on", "toolbox", get_args(Goal)))
-    memory_gib = gpu_gib if gpu_gib is not None else float(_ask("GiB of the GPU, 0 for a CPU", f"{_gpu_gib():g}"))
+    memory_gib = gpu_gib if gpu_gib is not None else _ask("GiB of the GPU, 0 for a CPU", _gpu_gib())
     if not 0 <= memory_gib <= 1e6:
         raise UsageError(f"{memory_gib:g} GiB is no memory of a GPU", "recompose init --gpu-gib 24")
     machine = Device(memory_gib or _ram_gib(), memory_gib > 0)
@@ -80,13 +81,17 @@ def init(
     print(f"next: {then}")
 
 
-def _ask(question: str, proposed: str, choices: tuple[str, ...] | None = None) -> str:
+def _ask(question: str, proposed: Answer, choices: tuple[str, ...] | None = None) -> Answer:
     """The proposal, where nobody can be asked."""
     if not _on_a_terminal():
         return proposed
-    from rich.prompt import Prompt
+    from rich.prompt import FloatPrompt, Prompt
 
-    return Prompt.ask(question, default=proposed, choices=list(choices) if choices else None)
+    kind = FloatPrompt if isinstance(proposed, float) else Prompt
+    try:
+        return cast(Answer, kind.ask(question, default=proposed, choices=list(choices) if choices else None))
+    except EOFError:
+        raise UsageError("no answer", "recompose init --on toolbox --gpu-gib 0 --model tiny") from None
 
 
 def _on_a_terminal() -> bool:
