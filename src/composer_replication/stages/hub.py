@@ -69,8 +69,10 @@ def _in_one_line(repository: str) -> Generator[None]:
         raise UsageError("the hub is switched off here (HF_HUB_OFFLINE)", "unset HF_HUB_OFFLINE") from error
     except Exception as error:  # of the library, and of the one below it that talks
         status = getattr(getattr(error, "response", None), "status_code", None)
-        reason = f"HTTP {status}" if status else type(error).__name__
-        raise RecomposeError(f"the hub refused {repository}: {reason}", "hf auth login, then again") from error
+        if status is None:
+            reason = f"the hub cannot be reached ({type(error).__name__})"
+            raise RecomposeError(reason, "check the network, then again") from error
+        raise RecomposeError(f"the hub refused {repository}: HTTP {status}", "hf auth login, then again") from error
 
 
 def files_to_send(run: Run, kind: Kind) -> list[Path]:
