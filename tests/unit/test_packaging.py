@@ -6,6 +6,7 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,11 @@ def test_core_dependencies_bring_no_heavy_library():
     assert not names & {"torch", "transformers", "trl", "datasets", "accelerate", "pyarrow", "ray", "openenv", "pandas"}
     tested = [line.rsplit(" ", 1)[1] for line in project["classifiers"] if line.startswith("Programming Language")]
     assert tested == ["3.11", "3.12", "3.13"]
+
+
+def test_the_container_gets_all_that_git_has():
+    """`make test` runs in it, and the tests read experiments too."""
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    left_out = [line for line in lines if line and not line.startswith("#")]
+    tops = {name.partition("/")[0] for name in tracked(".")}
+    assert left_out and not [top for top in tops if any(fnmatch(top, pattern) for pattern in left_out)]
