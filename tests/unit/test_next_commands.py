@@ -14,6 +14,7 @@ from cyclopts import CycloptsError, MissingArgumentError
 from composer_replication.cli.main import app
 from tests.command_line import Ended, recompose
 from tests.structure.layers import ROOT, modules
+from tests.unit.test_docs import DOCUMENTS
 
 SESSION = Path(__file__).parents[1] / "samples" / "claude_code_mini"
 FILLED = {"verb": "run", "how": "", "goal": "sessions", "changed": "--set seed=1", "NUMBER": "N"}
@@ -81,6 +82,25 @@ def test_there_are_many_and_a_wrong_one_would_be_found():
     assert len(COMMANDS) > 60
     assert problem("env verify X --timeout-s 9") and problem("verify X") and problem("train") and problem("doc tor")
     assert problem("train RUN --dry-run says why") is None
+
+
+def documented_commands():
+    """Of the pages: lines that a person would type, and commands in backticks."""
+    for path in (one for one in DOCUMENTS if one.name != "CHANGELOG.md"):
+        text = re.sub(r"\\\n\s*", " ", path.read_text(encoding="utf-8"))
+        fenced = "\n".join(re.findall(r"^```(?:bash|console|text)\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+        for typed in re.findall(r"^(?:\$ )?recompose ([^#|>\n]+?) *(?:[#|>].*)?$", fenced, re.MULTILINE):
+            yield str(path), typed
+        for named in re.findall(
+            r"`recompose ([^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+        ):
+            yield str(path), "`" + named.replace("…", "")
+
+
+def test_a_command_on_a_page_is_one_that_there_is():
+    found = sorted(set(documented_commands()))
+    assert len(found) > 150
+    assert [(*one, problem(one[1])) for one in found if problem(one[1])] == []
 
 
 def next_of(ended: Ended) -> list[str]:

@@ -66,7 +66,8 @@ def _show(result: dict[str, Any], found: list[TeacherBill]) -> None:
     for bill in found:
         counts = "".join(f"{bill.attempts[state]:>{width}}" for state, width in COLUMNS.items())
         latency = " / ".join(f"{seconds:.2f}" for seconds in bill.latency_s.values())
-        print(f"{bill.teacher:<34}{counts}{f'${bill.spent_micros / 1e6:,.4f}':>12}   {latency} s")
+        timed = f"{latency} s" if latency else "none was asked here"
+        print(f"{bill.teacher:<34}{counts}{f'${bill.spent_micros / 1e6:,.4f}':>12}   {timed}")
         for reason, count in list(bill.reasons.items())[:3]:
             words = bill.words.get(reason, "")
             print(f"{'':<34}  {count} × {reason}{words and f': {words}'}")

@@ -52,7 +52,8 @@ def train(
     url: Annotated[str | None, Parameter(help="With --backend tinker: address of the server.")] = None,
     ray_address: Annotated[str | None, Parameter(help="With --backend verl: a Ray cluster that runs.")] = None,
     override: Annotated[
-        tuple[str, ...], Parameter(help="With --backend verl: KEY=VALUE of its config; can be given again.")
+        tuple[str, ...],
+        Parameter(negative="", help="With --backend verl: KEY=VALUE of its config; can be given again."),
     ] = (),
     diloco: Annotated[
         bool, Parameter(negative="", help="As the replica REPLICA_GROUP_ID of several that average now and then.")
