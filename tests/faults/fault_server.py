@@ -56,6 +56,7 @@ class Provider:
         self.faults: Counter[str] = Counter()
         self.in_flight = self.most_in_flight = 0
         self.times: dict[str, list[float]] = defaultdict(list)
+        self.keys: Counter[str] = Counter()
 
     def plan(self, key: str) -> tuple[str | None, int, str]:
         """The fault, the true cost in micros, and the generation's id of the next request for a question."""
@@ -83,6 +84,7 @@ class Provider:
         return {
             "bill": self.bill, "faults": self.faults, "requests": sum(self.seen.values()),
             "most_in_flight": self.most_in_flight, "total": sum(map(sum, self.bill.values())), "times": self.times,
+            "keys": self.keys,
         }  # fmt: skip
 
 
@@ -142,6 +144,7 @@ class Connection(asyncio.Protocol):
             if method == "GET":
                 self.look_up(target)
             else:
+                self.provider.keys[fields.get("authorization", "none")] += 1
                 self.ask(orjson.loads(body))
 
     def look_up(self, target: str) -> None:

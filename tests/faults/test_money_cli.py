@@ -153,6 +153,7 @@ def test_the_key_is_sent_and_never_shown(tmp_path, monkeypatch):
     monkeypatch.setenv("FAULT_KEY", secret)
     with serving(rate=0.3, only=("500", "reset", "401")) as provider:
         done = recompose("replay", run, *teachers_of(provider, ",1,2,FAULT_KEY"), "--max-usd", "1", "--json")
+        assert provider.books()["keys"].keys() == {f"Bearer {secret}"}
     assert "401" in done.stderr
     for text in (done.stdout, done.stderr):
         assert secret not in text
