@@ -17,7 +17,12 @@ ROOT = Path(__file__).parents[1]
 def commands(page: str) -> list[list[str]]:
     """The words of each line that a person would type, without its comment."""
     blocks = re.findall(r"^```console\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
-    typed = [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    typed = [
+        line.removeprefix("$ ")
+        for block in blocks
+        for line in block.replace("\\\n", "").splitlines()
+        if line.startswith("$ ")
+    ]
     return [shlex.split(line, comments=True) for line in typed]
 
 

@@ -148,6 +148,19 @@ def test_credit_that_ran_out_stops_the_run(tmp_path):
     assert "wants credit" in stopped.stderr.splitlines()[-1]
 
 
+def test_cost_asks_the_provider_what_a_call_in_doubt_did_cost(tmp_path):
+    run = make_run(tmp_path / "run", 4)
+    with serving(rate=0.3, only=("reset",)) as provider:
+        recompose("replay", run, *teachers_of(provider), "--max-usd", "1", "--json")
+        first, asked, by_key = (
+            json.loads(recompose("cost", run, *options, "--json").stdout)
+            for options in ((), ("--reconcile",), ("--key-usage",))
+        )
+        total = provider.books()["total"]
+    assert first["spent_micros"] == asked["spent_micros"] > by_key["spent_micros"] == total
+    assert (asked["reconciled"], by_key["reconciled"] > 0) == (0, True), "a broken line leaves no id to look up"
+
+
 def test_the_key_is_sent_and_never_shown(tmp_path, monkeypatch):
     run, secret = make_run(tmp_path / "run", 2), "sk-or-v1-" + "0123456789abcdef" * 4
     monkeypatch.setenv("FAULT_KEY", secret)

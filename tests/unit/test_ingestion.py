@@ -67,6 +67,14 @@ def test_an_unreadable_file_is_a_usage_error(tmp_path: Path, reason: str, conten
             find_inputs([path])
 
 
+def test_the_sessions_of_claude_code_need_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".claude/projects/mine").mkdir(parents=True)
+    write(tmp_path / ".claude/projects/mine/s.jsonl", turn("m1"))
+    ingest_command(run=tmp_path / "run", claude_code=True, json=True)
+    assert len(Run.open(tmp_path / "run").stage("ingestion").read(Trace)) == 1
+
+
 def test_nothing_to_read_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no file or folder"):
         find_inputs([tmp_path / "missing.jsonl"])

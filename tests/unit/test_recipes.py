@@ -13,6 +13,7 @@ import yaml
 from composer_replication.config import Config
 from composer_replication.training.backends.trl.arguments import grpo_config
 from tests.command_line import recompose
+from tests.pages import verbs
 
 ROOT = Path(__file__).parents[2] / "recipes"
 RECIPES = sorted(path.parent for path in ROOT.glob("*/config.toml"))
@@ -221,3 +222,13 @@ def test_the_gallery_shows_what_its_raw_files_hold():
         assert (before, after) == tuple(f"{raw[f'success_{phase}']['mean']:.3f}" for phase in ("before", "after"))
         assert difference == f"{by['mean']:+.3f} [{by['lo']:+.3f}, {by['hi']:+.3f}]"
         assert int(n) == by["n"]
+
+
+@pytest.mark.parametrize("recipe", LAUNCHED, ids=lambda path: path.name)
+def test_the_dry_run_of_its_readme_plans_the_gpus(recipe, tmp_path):
+    (words,) = (words for words in verbs(f"recipes/{recipe.name}/README.md") if "--gpu" in words)
+    folder = tmp_path / "run"
+    planned = recompose("train", folder, *words[2:], "--config", recipe / "config.toml", "--json")
+    assert planned.returncode == 0, planned.stderr
+    assert json.loads(planned.stdout)["processes"] == launch_of(recipe)["num_processes"]
+    assert not folder.exists()
