@@ -151,7 +151,7 @@ def test_a_date_to_wait_for_is_read_by_the_servers_clock():
 
 
 def test_an_answer_without_usage_costs_its_worst_case():
-    for answer in (None, [], {}, {"usage": None}, {"usage": 3}):
+    for answer in ({}, {"usage": None}, {"usage": 3}):
         assert charge(answer, PRICES, 1000)[:2] == (1000, False)
 
 

@@ -52,10 +52,8 @@ def test_a_settled_call_is_there_after_reopening(path):
 def test_an_answer_is_found_by_an_index(path, monkeypatch):
     """A ledger of fifty thousand answers is read in seconds."""
     ledger, plans = Ledger(path), []
-    fetch = ledger._fetch
-    monkeypatch.setattr(
-        ledger, "_fetch", lambda query, *args: plans.extend(fetch(f"EXPLAIN QUERY PLAN {query}", *args))
-    )
+    fetch = ledger.rows
+    monkeypatch.setattr(ledger, "rows", lambda query, *args: plans.extend(fetch(f"EXPLAIN QUERY PLAN {query}", *args)))
     ledger.settled("k")
     assert plans
     assert not [plan for plan in plans if "SCAN" in plan[-1]]
