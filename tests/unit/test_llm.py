@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import sqlite3
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -15,8 +16,10 @@ import pytest
 from composer_replication.errors import UsageError
 from composer_replication.llm import transport as transport_module
 from composer_replication.llm.addresses import PublicResolver, is_openrouter, require_allowed, require_loopback
+from composer_replication.llm.calls import Calls
 from composer_replication.llm.client import Endpoint, PaidCall, attempt
 from composer_replication.llm.keys import ApiKey, key_from_environment
+from composer_replication.llm.lane import Lane
 from composer_replication.llm.ledger import Ledger
 from composer_replication.llm.pricing import Prices
 from composer_replication.llm.transport import Ambiguous, HttpTransport, NotSent
@@ -119,7 +122,8 @@ def test_a_key_cannot_be_seen(monkeypatch):
 
 
 LIMIT = 1 << 16
-PAYLOADS = {"large": b"x" * (LIMIT + 1), "full": b"x" * LIMIT, "bytes": b"\xff{}"}
+FULL, LARGE = b"x" * LIMIT, b"x" * (LIMIT + 1)
+PAYLOADS = {"large": LARGE, "full": FULL, "bytes": b"\xff{}", "unsized-full": FULL, "unsized-large": LARGE}
 
 
 class Server(ThreadingHTTPServer):
@@ -149,7 +153,8 @@ class Handler(BaseHTTPRequestHandler):
         if case == "redirect":
             self.send_header("Location", self.server.url("ok") + "/chat/completions")
         self.send_header("X-Generation-Id", "gen-7")
-        self.send_header("Content-Length", str(len(payload) + 9 * (case == "cut")))
+        if not case.startswith("unsized"):
+            self.send_header("Content-Length", str(len(payload) + 9 * (case == "cut")))
         self.end_headers()
         with suppress(ConnectionError):
             self.wfile.write(payload)
@@ -202,11 +207,12 @@ def test_a_slow_server_times_out(server):
     assert time.monotonic() - started < 3
 
 
-def test_an_answer_that_is_too_large_is_not_kept(server, monkeypatch):
+@pytest.mark.parametrize("told", ["", "unsized-"])
+def test_an_answer_that_is_too_large_is_not_kept(server, monkeypatch, told):
     monkeypatch.setattr(transport_module, "MAX_RESPONSE_BYTES", LIMIT)
-    assert len(post(server.url("full")).body) == LIMIT
+    assert len(post(server.url(f"{told}full")).body) == LIMIT
     with pytest.raises(Ambiguous, match="response too large") as caught:
-        post(server.url("large"))
+        post(server.url(f"{told}large"))
     assert caught.value.generation == "gen-7"
 
 
@@ -269,3 +275,37 @@ def test_an_attempt_from_reservation_to_settlement(server, path):
     assert rows(path)[-1] == ("k", "settled", worst, 0, None)
     assert asyncio.run(ask("ok")).action == "done"
     assert len(rows(path)) == 4
+
+
+def test_an_attempt_that_is_cancelled_is_in_doubt_at_its_worst(server, path):
+    ledger = Ledger(path)
+    ledger.set_cap(10_000)
+
+    async def ask():
+        async with HttpTransport(5.0) as transport:
+            call = PaidCall("k", 100, 10, lambda: {"model": "m"})
+            await attempt(call, Endpoint("m", server.url("slow"), Prices(1_000_000, 0)), ledger, transport)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(ask(), 0.3))
+    assert rows(path) == [("k", "in_doubt", 100 + 1024, 0, "cancelled")]
+    assert ledger.totals()[:2] == (100 + 1024, 0)
+
+
+def test_a_call_of_a_process_that_died_meanwhile_is_taken_over(server, path):
+    ledger = Ledger(path)
+    ledger.reserve("k", "m")
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE attempts SET owner = 'dead'")
+    lane = Lane(Endpoint("m", server.url("ok")), 1)
+    lane.add([PaidCall("k", 100, 10, lambda: {"model": "m"})])
+
+    async def ask():
+        async with HttpTransport(5.0) as transport:
+            calls = Calls([lane], ledger, transport, 1, lambda live: None)
+            await asyncio.wait_for(calls.run(), 5)
+            return calls.live
+
+    live = asyncio.run(ask())
+    assert (live.done, live.failed, live.attempts) == (1, 0, 1)
+    assert [row[1] for row in rows(path)] == ["in_doubt", "settled"]

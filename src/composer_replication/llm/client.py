@@ -76,7 +76,7 @@ async def attempt(
     try:
         ended, verdict = await _send(body, endpoint, prices, worst, transport)
     except asyncio.CancelledError:
-        ledger.finish_later(reservation.attempt, Ending("in_doubt", reason="cancelled"))
+        ledger.finish(reservation.attempt, Ending("in_doubt", reason="cancelled"))
         raise
     ended = ended._replace(latency_s=time.monotonic() - started)
     await ledger.afinish(reservation.attempt, ended)

@@ -114,8 +114,7 @@ class Lane:
         if self.is_probing:
             self._limit, self._starting, self._open_since = START_IN_FLIGHT, True, None
         self.answered, self.overloads, self.troubles = True, 0, 0
-        if self._limit < self.max_in_flight:
-            self._limit += 1.0 if self._starting else GROWTH
+        self._limit += 1.0 if self._starting else GROWTH
 
     def weigh(self, answer: dict[str, Any]) -> None:
         if not self.is_useful:

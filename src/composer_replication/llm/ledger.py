@@ -131,10 +131,6 @@ class Ledger:
     async def afinish(self, attempt: int, ending: Ending) -> None:
         await self._writer.ado(lambda books: self._finish(books, attempt, ending))
 
-    def finish_later(self, attempt: int, ending: Ending) -> None:
-        """For one who is being cancelled and cannot wait; `close` does."""
-        self._writer.put(lambda books: self._finish(books, attempt, ending))
-
     def reconcile(self, attempt: int, cost_micros: int) -> None:
         """What the provider says that an attempt did cost, in place of its worst case."""
 
