@@ -30,7 +30,7 @@ from mutations import mutations, with_mutation
 
 ROOT = Path(__file__).parents[1]
 TESTS = {
-    "llm": "unit/llm unit/llm_edges unit/llm_ledger unit/dialects unit/http_answers"
+    "llm": "unit/llm unit/llm_edges unit/llm_ledger unit/llm_reconcile unit/dialects unit/http_answers"
     " unit/provider_words unit/askable unit/batching unit/ledger_opening unit/fork unit/agent unit/site_reader"
     " unit/roster unit/viewer_doubts unit/replay unit/replay_stage unit/judge unit/panel unit/useless_teachers"
     " faults/money faults/time",

@@ -8,7 +8,8 @@ import pytest
 from composer_replication.llm.addresses import host_of, is_loopback
 from composer_replication.llm.anthropic import chat_completion
 from composer_replication.llm.cache_prices import Rates, with_cost
-from composer_replication.llm.lane import MAX_COOLDOWN_S, PROBE_INTERVAL_S, TROUBLES_TO_OPEN
+from composer_replication.llm.lane import MAX_COOLDOWN_S, OWN_COOLDOWN_S, PROBE_INTERVAL_S, TROUBLES_TO_OPEN
+from composer_replication.llm.outgoing import encoded
 from composer_replication.llm.transport import _plain
 from tests.unit.test_http_answers import lane, trouble
 
@@ -86,6 +87,7 @@ def test_waits_double_with_each_complaint_and_end_at_a_limit():
         now += waits[-1]
     assert max(waits) <= 1.1 * MAX_COOLDOWN_S
     assert waits[3] > 2 * waits[0]
+    assert all(wait <= 1.1 * OWN_COOLDOWN_S * 2**number for number, wait in enumerate(waits))
     assert queue.troubles == 0
 
 
@@ -99,3 +101,7 @@ def test_probes_of_a_dead_teacher_grow_rarer():
     assert PROBE_INTERVAL_S <= queue.pause_s(0.0) <= 1.1 * PROBE_INTERVAL_S
     queue.troubled(trouble(502), 0.0)
     assert 2 * PROBE_INTERVAL_S <= queue.pause_s(0.0) <= 2.2 * PROBE_INTERVAL_S
+
+
+def test_half_a_character_goes_out_as_a_question_mark():
+    assert encoded({"é": "\ud83d!"}) == '{"é": "?!"}'.encode()
