@@ -20,8 +20,8 @@ from composer_replication.llm.calls import Calls
 from composer_replication.llm.client import Endpoint, PaidCall, attempt
 from composer_replication.llm.keys import ApiKey, key_from_environment
 from composer_replication.llm.lane import Lane
-from composer_replication.llm.ledger import Ledger
-from composer_replication.llm.pricing import Prices
+from composer_replication.llm.ledger import Ending, Ledger
+from composer_replication.llm.pricing import Charge, Prices
 from composer_replication.llm.transport import Ambiguous, HttpTransport, NotSent
 from composer_replication.records import Usage
 from tests.unit.test_llm_ledger import rows
@@ -270,11 +270,15 @@ def test_an_attempt_from_reservation_to_settlement(server, path):
     assert asyncio.run(ask("refused")).action == "retry_soon"
     assert rows(path)[-1] == ("k", "refused", 0, 1, "HTTP 429")
     assert asyncio.run(ask("redirect")).action == "retry_never"
+    broken = asyncio.run(ask("cut"))
+    assert (broken.action, broken.charge) == ("retry_soon", Charge(worst, False, Usage()))
+    assert rows(path)[-1] == ("k", "in_doubt", worst, 0, "connection broke: ClientPayloadError")
+    assert ledger.rows("SELECT generation FROM attempts ORDER BY id DESC LIMIT 1") == [("gen-7",)]
     done = asyncio.run(ask("ok"))
     assert (done.action, done.charge.exact, done.charge.usage) == ("done", False, Usage())
     assert rows(path)[-1] == ("k", "settled", worst, 0, None)
     assert asyncio.run(ask("ok")).action == "done"
-    assert len(rows(path)) == 4
+    assert len(rows(path)) == 5
 
 
 def test_an_attempt_that_is_cancelled_is_in_doubt_at_its_worst(server, path):
@@ -309,3 +313,25 @@ def test_a_call_of_a_process_that_died_meanwhile_is_taken_over(server, path):
     live = asyncio.run(ask())
     assert (live.done, live.failed, live.attempts) == (1, 0, 1)
     assert [row[1] for row in rows(path)] == ["in_doubt", "settled"]
+
+
+@pytest.mark.parametrize("prices", [Prices(1_000_000_000, 0), Prices(0, 0)])
+def test_a_cap_without_room_stops_what_costs_and_says_what_was_spent(server, path, prices):
+    ledger = Ledger(path)
+    ledger.set_cap(1_500_000)
+    ledger.finish(ledger.reserve("paid", "m", 600_000).attempt, Ending("settled", 600_000, body=b"{}"))
+    lane = Lane(Endpoint("m", server.url("ok"), prices), 1)
+    lane.add([PaidCall("k", 100, 10, lambda: {"model": "m"})])
+
+    async def ask():
+        async with HttpTransport(5.0) as transport:
+            calls = Calls([lane], ledger, transport, 1, lambda live: None)
+            await calls.run()
+            return calls
+
+    calls = asyncio.run(ask())
+    if prices.prompt_micros:
+        assert str(calls.error).startswith(
+            "the cap of $1.50 leaves no room for the next call's worst case; $0.600000 is"
+        )
+    assert (calls.error is None, calls.live.done) == ((False, 0) if prices.prompt_micros else (True, 1))

@@ -188,7 +188,7 @@ class Ledger:
         """Attempts of this ledger that nobody finished are in doubt."""
         for attempt in sorted(self._open):
             with suppress(Exception):
-                self.finish(attempt, Ending("in_doubt", exact=False, reason="left open"))
+                self.finish(attempt, Ending("in_doubt", reason="left open"))
         self._writer.close()
         self._db.close()
         self._lease.end()
