@@ -17,6 +17,8 @@ from composer_replication.errors import UsageError
 from composer_replication.llm import transport as transport_module
 from composer_replication.llm.addresses import PublicResolver, is_openrouter, require_allowed, require_loopback
 from composer_replication.llm.calls import Calls
+from composer_replication.llm.chat import ChatFailure
+from composer_replication.llm.chat_client import LedgerChatClient
 from composer_replication.llm.client import Endpoint, PaidCall, attempt
 from composer_replication.llm.keys import ApiKey, key_from_environment
 from composer_replication.llm.lane import Lane
@@ -331,7 +333,21 @@ def test_a_cap_without_room_stops_what_costs_and_says_what_was_spent(server, pat
 
     calls = asyncio.run(ask())
     if prices.prompt_micros:
-        assert str(calls.error).startswith(
-            "the cap of $1.50 leaves no room for the next call's worst case; $0.600000 is"
-        )
+        assert "cap of $1.50 leaves no room" in str(calls.error) and "; $0.600000 is charged" in str(calls.error)
     assert (calls.error is None, calls.live.done) == ((False, 0) if prices.prompt_micros else (True, 1))
+
+
+def test_a_judges_request_with_a_secret_or_without_a_server_fails_and_costs_nothing(server, path):
+    key = "sk-" + "ant-api03-" + "a1B2c3D4e5" * 9 + "abcAA"
+    before, ledger = len(server.requests), Ledger(path)
+    with pytest.raises(ChatFailure, match="the request holds a secret") as caught:
+        LedgerChatClient(server.url("ok"), ledger, 5.0)({"model": "m", "messages": [{"content": key}]}, "k")
+    assert key not in str(caught.value)
+    with Server() as gone:
+        url = gone.url("ok")
+    with pytest.raises(ChatFailure, match="ClientConnectorError"):
+        LedgerChatClient(url, ledger, 5.0)({"model": "m"}, "k")
+    with pytest.raises(ChatFailure, match="HTTP 429"):
+        LedgerChatClient(server.url("refused"), ledger, 5.0)({"model": "m"}, "k")
+    assert [row[1:4] for row in rows(path)] == [("refused", 0, 1)] * 3
+    assert len(server.requests) == before + 1
