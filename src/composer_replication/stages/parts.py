@@ -1,6 +1,6 @@
 """A measurement in parts, each kept as soon as it is made, so that a call that was stopped can be gone on with.
 
-The key of a part names all that its values depend on: parts of other weights, settings or inputs are not found.
+Its key names all that its values depend on: parts of other weights, settings, inputs or machines are not found.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .sharding import key_of
 
 def measured_with(run: Run, noun: str, *inputs: str) -> str:
     """What the values of the model of stage `noun` depend on; `inputs` are stages that may be there."""
+    from composer_replication.training.machine import describe_machine
     from composer_replication.training.models.embedded import hash_of
-    from composer_replication.training.models.loading import device_type
 
     made_from = [stage.whole() for stage in map(run.stage, inputs) if stage.is_done]
     files = sorted(file for file in model_folder(run, noun).rglob("*") if file.is_file())
-    return content_id(key_of(*made_from), run.config.hash, hash_of(files), device_type())
+    return content_id(key_of(*made_from), run.config.hash, hash_of(files), describe_machine())
 
 
 class Parts:
