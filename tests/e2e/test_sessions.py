@@ -206,6 +206,8 @@ def test_what_was_measured_otherwise_is_not_found(trained, whole, tmp_path, monk
         run = Run.open(shutil.copytree(path, tmp_path / change))
         if change == "model":
             shutil.copytree(run.path / "training" / "model", run.path / "policy" / "model", dirs_exist_ok=True)
+        if change == "nothing":
+            (run.path / "policy" / "model" / "README.md").write_text("another card")
         if change == "setting":
             run.config = run.config.model_copy(update={"seed": run.config.seed + 1})
         if change == "turns":

@@ -25,7 +25,8 @@ def measured_with(run: Run, noun: str, *inputs: str) -> str:
     from composer_replication.training.models.embedded import hash_of
 
     made_from = [stage.whole() for stage in map(run.stage, inputs) if stage.is_done]
-    files = sorted(file for file in model_folder(run, noun).rglob("*") if file.is_file())
+    # Not its card, which every measurement writes again.
+    files = sorted(file for file in model_folder(run, noun).rglob("*") if file.is_file() and file.suffix != ".md")
     return content_id(key_of(*made_from), run.config.hash, hash_of(files), describe_machine())
 
 
