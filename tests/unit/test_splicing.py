@@ -247,7 +247,7 @@ def test_what_is_no_answer_is_told(reply, told):
 
 
 def test_a_method_of_a_class_that_is_not_there_is_told_of_the_code_block():
-    with pytest.raises(ToolError, match="could not be parsed: the code block does not fit, as .* has no class `Cup`"):
+    with pytest.raises(ToolError, match=r"could not be parsed: the code block does not fit, as .* has no class `Cup`"):
         put(answer("def area(self):\n    return 1"), "Cup.area")
 
 
