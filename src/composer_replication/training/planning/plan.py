@@ -6,6 +6,7 @@ weights, downloads nothing and writes nothing.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
@@ -174,9 +175,9 @@ def _measured_time(run: Run) -> dict[str, Any] | None:
     path = run.path / "training" / "metrics.jsonl"
     if not path.exists():
         return None
-    from ..metrics import StepLines
-
-    taken = {line["step"]: line["wall_s"] for line in StepLines(path).read() if "wall_s" in line and line["step"]}
+    # A crash may have torn the last line.
+    lines = map(json.loads, path.read_text(encoding="utf-8").rpartition("\n")[0].splitlines())
+    taken: dict[int, float] = {line["step"]: line["wall_s"] for line in lines if "wall_s" in line and line["step"]}
     if not taken:
         return None
     last = max(taken)
