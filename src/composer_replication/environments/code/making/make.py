@@ -363,8 +363,7 @@ def _funnel(decided: Collection[dict[str, Any]], wall_s: float) -> Funnel:
 
 def _tell(progress: Progress, decided: Collection[dict[str, Any]], total: int) -> None:
     funnel = _funnel(decided, 0.0)
-    reasons = ", ".join(f"{reason} {count}" for reason, count in funnel.rejected.items())
     cost = f"{funnel.cpu_s / funnel.valid:.1f} CPU-s per valid task" if funnel.valid else "no valid task yet"
-    progress.figures([cost, f"rejected: {reasons or 'none'}"])
+    progress.figures([cost, f"rejected: {sum(funnel.rejected.values())}"])
     done = funnel.tried + sum(funnel.filtered.values())
     progress.step(done, max(total, done), f"{funnel.valid} valid")
