@@ -90,7 +90,7 @@ def documented_commands():
         text = re.sub(r"\\\n\s*", " ", path.read_text(encoding="utf-8"))
         fenced = "\n".join(re.findall(r"^```(?:bash|console|text)\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
         for typed in re.findall(r"^(?:\$ )?recompose ([^#|>\n]+?) *(?:[#|>].*)?$", fenced, re.MULTILINE):
-            yield str(path), typed
+            yield str(path), re.sub(r"\bN\b", "2", typed)
         for named in re.findall(
             r"`recompose ([^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
         ):
