@@ -229,7 +229,7 @@ class _Clock(Silent):
         self.times = [time.monotonic()]
 
     def step(self, done: int, total: int, detail: str = "") -> None:
-        self.times.append(time.monotonic())
+        self.times += [time.monotonic()] if done else []  # 0 tells that the first one begins
         self._progress.step(done, total, detail)
 
     def note(self, text: str) -> None:
