@@ -1,6 +1,8 @@
 import gc
 import os
 
+gc.disable()  # while modules are loaded and tests collected; nearly all of it stays
+
 # Before any test module loads torch: two workers with two threads each would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -18,3 +20,4 @@ settings.load_profile("repeatable")
 def pytest_collection_finish() -> None:
     """What is loaded stays to the end. Trainers collect garbage at each start: half a second with all of it."""
     gc.freeze()
+    gc.enable()
