@@ -1,6 +1,8 @@
 import gc
 import os
 
+from hypothesis import settings
+
 gc.disable()  # while modules are loaded and tests collected; nearly all of it stays
 
 # No test cuts the power, and what the kernel has outlives a killed process. A closed file is still refused.
@@ -12,8 +14,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-
-from hypothesis import settings
 
 # Times vary between machines, and a failure on one must be the failure on all.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
