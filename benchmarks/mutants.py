@@ -1,7 +1,8 @@
 """How many small mistakes the tests notice: random mutants of one package, each with the tests that reach its line.
 
-Reads `src/composer_replication/PACKAGE`, writes one JSON file that a second start goes on with. pytest collects once;
-every mutant is a fork of that process with other code in the package's functions, so nothing on disk changes.
+Reads `src/composer_replication/PACKAGE`, writes one JSON file that a second start with the same sample goes on with.
+pytest collects once; every mutant is a fork of that process with other code in the package's functions, so nothing on
+disk changes.
 A mutant is killed when a test fails, or takes several times as long as without it. What only tests in other processes,
 values made at import, or tests beyond `--seconds` would notice counts as survived: the score is a lower bound.
 """
@@ -30,8 +31,8 @@ from mutations import mutations, with_mutation
 
 ROOT = Path(__file__).parents[1]
 TESTS = {
-    "llm": "unit/llm unit/llm_edges unit/llm_ledger unit/dialects unit/http_answers"
-    " unit/provider_words unit/askable unit/batching"
+    "llm": "unit/llm unit/llm_edges unit/llm_ledger unit/llm_reconcile unit/dialects unit/http_answers"
+    " unit/provider_words unit/askable unit/batching unit/ledger_opening unit/fork unit/agent unit/site_reader"
     " unit/roster unit/viewer_doubts unit/replay unit/replay_stage unit/judge unit/panel unit/useless_teachers"
     " faults/money faults/time",
     "pairs": "unit/pairs unit/pairs_tiers unit/pairs_calibrate unit/pairs_canonical unit/pair_sides unit/pair_report"
@@ -115,7 +116,10 @@ class Mutants:
             if file.name not in NEEDS_A_GPU
             for number, line, kind in mutations(file.read_text())
         ]
-        self.result |= {"package": self.options.package, "seed": self.options.seed, "possible": len(every)}
+        sample = {"package": self.options.package, "seed": self.options.seed, "possible": len(every)}
+        if not sample.items() <= self.result.items():
+            self.result = {"mutants": []}  # of another sample, or of a package that was another then
+        self.result |= sample
         return random.Random(self.options.seed).sample(every, min(self.options.mutants, len(every)))
 
     def tests_of(self, mutant: dict, reach: dict) -> tuple[list[str], float]:
@@ -222,7 +226,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=600, help="no new mutant after these")
     parser.add_argument("--at-once", type=int, default=2)
     parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--reach", type=Path, required=True, help="which test runs which line: made once, read later")
+    parser.add_argument(
+        "--reach", type=Path, required=True, help="which test runs which line; remove it after a change"
+    )
     options = parser.parse_args()
     files = [f"tests/{name.replace('/', '/test_')}.py" for name in TESTS[options.package].split()]
     arguments = ["-p", "no:xdist", "-p", "no:cacheprovider", "--capture=sys", "--rootdir", str(ROOT), *files]

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import platform
 import re
 import time
 from collections.abc import Container, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -47,10 +49,11 @@ from .store import (
 )
 
 __all__ = [
-    "IN_ORDER", "NEW_RUN", "NEXT_COMMAND", "RECORDS", "STORED", "Run", "Shard", "ShardWriter", "StageFolder", "Written",
-    "encoded", "needed", "read_records", "write_atomically", "write_lines", "write_records",
+    "IN_ORDER", "LOCK", "NEW_RUN", "NEXT_COMMAND", "RECORDS", "STORED", "Run", "Shard", "ShardWriter", "StageFolder",
+    "Written", "encoded", "locked", "needed", "read_records", "write_atomically", "write_lines", "write_records",
 ]  # fmt: skip
 
+LOCK = ".lock"
 NEW_RUN = "recompose ingest PATH --run DIR"
 _TRACE_ID = re.compile(rb'\{"schema_version":1,"trace_id":"([^"\\]*)"')
 
@@ -131,21 +134,32 @@ class Run:
         """Remove the files of `start` from a run in which no stage was finished, and the folder if that empties it."""
         if any((folder / "manifest.json").exists() for folder in self.path.iterdir() if folder.is_dir()):
             return
-        for name in ("config.json", "manifest.json", ".lock"):
+        for name in ("config.json", "manifest.json", LOCK):
             (self.path / name).unlink(missing_ok=True)
         for folder in [*(item for item in self.path.iterdir() if item.is_dir()), self.path]:
             if not any(folder.iterdir()):
                 folder.rmdir()
 
-    @contextmanager
-    def lock(self) -> Generator[None]:
-        """One writer per run."""
-        with (self.path / ".lock").open("w") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise UsageError(f"{self.path} is in use by another process", "wait for it to end") from error
-            yield
+    def lock(self) -> AbstractContextManager[None]:
+        return locked(self.path)
+
+
+@contextmanager
+def locked(folder: Path) -> Generator[None]:
+    """One writer per folder. The lock ends with its process, however that ends."""
+    with (folder / LOCK).open("a+", encoding="utf-8") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            handle.seek(0)
+            raise UsageError(
+                f"{folder} is in use by another process ({handle.read()})",
+                "wait for it to end, or stop it, then run the same command",
+            ) from error
+        handle.truncate(0)
+        handle.write(f"{os.getpid()} on {platform.node()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
+        handle.flush()
+        yield
 
 
 class StageFolder:

@@ -1,9 +1,14 @@
-"""`recompose evaluate RUN --on sessions`: held out of training, then measured before and after."""
+"""`recompose evaluate RUN --on sessions`: held out of training, then measured before and after, stopped, gone on."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -11,13 +16,27 @@ from composer_replication.cli.evaluate import evaluate
 from composer_replication.config import Config, EvaluationConfig, ToolboxConfig, TrainingConfig, WarmupConfig
 from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
 from composer_replication.errors import UsageError
+from composer_replication.evaluation import compare
 from composer_replication.evaluation.sessions import TurnMeasure
 from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
+from composer_replication.records import ErrorSite
 from composer_replication.runs import Run
+from composer_replication.stages import evaluation as evaluation_stage
+from composer_replication.stages import sessions as sessions_stage
+from composer_replication.training.models import states
+from composer_replication.training.rollouts import state_samples
 
 SESSIONS = 12
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import pytest
+from tests.e2e.test_sessions import evaluate, watch
+watch(pytest.MonkeyPatch(), int(sys.argv[2]), lambda: os.kill(os.getpid(), signal.SIGKILL))
+evaluate(Path(sys.argv[1]), on="sessions")
+"""
 
 
 def config(share: float) -> Config:
@@ -57,6 +76,56 @@ def train(path) -> Run:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     return train(run_of(tmp_path_factory.mktemp("sessions") / "run", 0.5))
+
+
+def watch(patch, at=None, stop=None):
+    """Of each time that a policy reads or writes a turn; the one at number `at` is stopped."""
+    asked = []
+
+    def watched(real):
+        def ask(*given):
+            asked.append(real)
+            if len(asked) == at:
+                stop()
+            return real(*given)
+
+        return ask
+
+    for module, name in ((states, "turn_logprob"), (state_samples, "sample_greedily")):
+        patch.setattr(module, name, watched(getattr(module, name)))
+    return asked
+
+
+def measured(path, noun="sessions"):
+    """Whatever does not tell of time."""
+    manifest = json.loads((path / noun / "manifest.json").read_text())
+    return {**manifest, "seconds": None}, *(file.read_bytes() for file in sorted((path / noun).glob("*jsonl*")))
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def stopped(trained, path, at):
+    """A copy of the run whose measurement meets Ctrl-C."""
+    shutil.copytree(trained.path, path, ignore=shutil.ignore_patterns("sessions"))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        watch(patch, at, interrupt)
+        evaluate(path, on="sessions")
+    assert not (path / "sessions" / "manifest.json").exists()
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(trained, tmp_path_factory):
+    """A measurement in one go, and how often it asked a policy."""
+    path = shutil.copytree(
+        trained.path, tmp_path_factory.mktemp("whole") / "run", ignore=shutil.ignore_patterns("sessions")
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        asked = watch(patch)
+        evaluate(path, on="sessions")
+    return path, len(asked)
 
 
 def test_training_leaves_the_held_out_sessions_alone(trained):
@@ -101,3 +170,80 @@ def test_a_run_that_trained_on_everything_is_refused(tmp_path):
     run = train(run_of(tmp_path / "run", 0.0))
     with pytest.raises(UsageError, match="none is held out"):
         evaluate(run.path, on="sessions")
+
+
+def test_a_measurement_that_was_stopped_and_killed_goes_on(trained, whole, tmp_path, monkeypatch, capsys):
+    path, total = stopped(trained, tmp_path / "run", 4), whole[1]
+    root = Path(__file__).parents[2]
+    killed = subprocess.run([sys.executable, "-c", KILLED, path, str(total // 2)], cwd=root, capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert "sessions: goes on, as 3 of " in killed.stderr.decode()
+    loaded, load = [], sessions_stage.load_own
+    monkeypatch.setattr(sessions_stage, "load_own", lambda run, noun: loaded.append(noun) or load(run, noun))
+    asked = watch(monkeypatch)
+    evaluate(path, on="sessions")
+    turns = Run.open(path).stage("sessions").counts["turns"]
+    assert f"of {2 * turns} turns are measured already" in capsys.readouterr().err
+    # Twice a turn was stopped, and a correction asks twice.
+    assert total <= 3 + (total // 2 - 1) + len(asked) <= total + 2
+    assert loaded == ["training"], "nothing is left for the model before training"
+    assert measured(path) == measured(whole[0])
+    assert not (path / "sessions" / "unfinished").exists()
+
+
+class Notes(Silent):
+    def __init__(self):
+        self.lines = []
+
+    def note(self, text):
+        self.lines.append(text)
+
+
+def test_what_was_measured_otherwise_is_not_found(trained, whole, tmp_path, monkeypatch):
+    path = stopped(trained, tmp_path / "run", whole[1] // 2)
+    asked = watch(monkeypatch, 1, interrupt)
+    for change, is_found in (("nothing", True), ("model", False), ("setting", False), ("turns", False)):
+        run = Run.open(shutil.copytree(path, tmp_path / change))
+        if change == "model":
+            shutil.copytree(run.path / "training" / "model", run.path / "policy" / "model", dirs_exist_ok=True)
+        if change == "nothing":
+            (run.path / "policy" / "model" / "README.md").write_text("another card")
+        if change == "setting":
+            run.config = run.config.model_copy(update={"seed": run.config.seed + 1})
+        if change == "turns":
+            sites = run.stage("sites").read(ErrorSite)
+            run.stage("sites").finish(sites[:-1], run.stage("sites").counts, [run.stage("ingestion")], time.monotonic())
+        notes = Notes()
+        asked.clear()
+        with pytest.raises(KeyboardInterrupt):
+            sessions_stage.measure(run, notes)
+        assert [line.startswith("sessions: goes on") for line in notes.lines] == [True] * is_found, change
+
+
+def test_a_measurement_on_tasks_goes_on_after_its_last_whole_part(trained, tmp_path, monkeypatch):
+    fewer = trained.config.model_copy(update={"evaluation": EvaluationConfig(tasks=2, samples=2)})
+    played, play = [], compare.evaluate_policy
+
+    def playing(*given):
+        played.append(given[3:5])
+        if len(played) == stop_at:
+            raise KeyboardInterrupt
+        return play(*given)
+
+    monkeypatch.setattr(compare, "evaluate_policy", playing)
+    stop_at, found = None, {}
+    for name in ("whole", "stopped"):
+        run = Run.open(shutil.copytree(trained.path, tmp_path / name))
+        run.config = fewer
+        if name == "stopped":
+            whole, stop_at = list(played), len(played) + len(played) // 2 + 2
+            with pytest.raises(KeyboardInterrupt):
+                evaluation_stage.evaluate(run, Silent())
+            stop_at = None
+            played.clear()
+        notes = Notes()
+        evaluation_stage.evaluate(run, notes)
+        found[name] = measured(run.path, "evaluation")
+    assert played == whole[len(whole) // 2 + 1 :], "one part after training was whole"
+    assert f"evaluation: goes on, as {len(whole) // 2 + 1} of {len(whole)} parts are measured already" in notes.lines
+    assert found["stopped"] == found["whole"]

@@ -277,7 +277,11 @@ def test_tries_are_counted_and_the_last_block_that_fitted_is_graded(environment,
     trace = episode.trace("policy", 0)
     hints, dropped = write_hints({trace.trace_id: trace}, find_sites(trace), 96)
     assert not dropped and [hint.text.count("one code block") for hint in hints] == [0, 1, 1]
-    assert not any("JSON" in hint.text for hint in hints)
+    assert not any("JSON" in hint.text or "tool" in hint.text for hint in hints)
+    assert hints[0].text == (
+        "Reminder: visible tests run on the code block, and here 1 of 10 visible tests fail: "
+        "assert merge([(6, 9), (1, 3), (2, 7)]) == [(1, 9)]. Write the definition so that they pass."
+    )
 
 
 def test_without_a_visible_test_the_first_block_decides(tmp_path, no_grading):

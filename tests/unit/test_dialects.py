@@ -261,6 +261,7 @@ def test_names_differ_and_can_be_mapped_back():
     legal = [legal_name(name, DIALECTS["openai"]) for name in names]
     assert len(set(legal)) == len(names)
     assert legal[-1] == "ok"
+    assert legal[0].startswith("a_b_") and legal[-2].startswith("tool_")
     back = ChatWire("openai").own_names(tuple(tool(name) for name in names))
     assert [back.get(name, name) for name in legal] == list(names)
 
@@ -308,6 +309,9 @@ def test_parameters_of_a_request_and_of_its_name():
     request = wire.request({**asked, **wire.parameters.named()})
     expected = {"model": "m", "max_completion_tokens": 7, "reasoning_effort": "low", "seed": 3}
     assert {key: value for key, value in request.items() if key != "messages"} == expected
+    theirs = wire._replace(dialect="anthropic").request(asked)
+    assert (theirs["seed"], theirs["max_tokens"], theirs["output_config"]) == (3, 7, {"effort": "low"})
+    assert theirs.keys().isdisjoint({"max_completion_tokens", "reasoning_effort", "temperature"})
     assert Parameters().named() == {}
     assert request_key({**asked, **wire.parameters.named()}) != request_key(asked)
 

@@ -2,6 +2,10 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +15,9 @@ from composer_replication.environments.code.certificates.certify import Verdict
 from composer_replication.environments.code.making import make as making
 from composer_replication.environments.code.tasks.store import read_tasks
 from composer_replication.errors import RecomposeError
+from composer_replication.runs import locked
 from tests.command_line import recompose
+from tests.pages import ROOT
 from tests.tiny_repository import FILES, stubbed_rectangle, write_files
 
 GENERATOR = "tests.tiny_repository:propose"
@@ -140,3 +146,36 @@ def test_a_repository_without_a_candidate_points_to_no_empty_file(tmp_path, monk
     with pytest.raises(RecomposeError, match=r"nothing in .* to make a task of") as raised:
         make_command(tmp_path, into=tmp_path / "tasks")
     assert "verdicts" not in str(raised.value)
+
+
+def test_a_second_call_on_the_same_folder_is_refused_while_the_first_works(tmp_path):
+    source, folder = write_files(tmp_path / "source", FILES), tmp_path / "tasks"
+    words = ["env", "make", source, "-o", folder, "--generator", GENERATOR, "--jobs", "1"]
+    first = subprocess.Popen(
+        [sys.executable, "-m", "composer_replication", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        until = time.monotonic() + 60
+        while not (folder / "manifest.json").exists() and first.poll() is None and time.monotonic() < until:
+            time.sleep(0.01)
+        first.send_signal(signal.SIGSTOP)
+        before = (folder / "manifest.json").read_text()
+        refused = make(source, folder, "--seed", "1")
+        assert refused.returncode == 2
+        assert f"{folder} is in use by another process ({first.pid} on " in refused.stderr.replace("\n", " ")
+        assert refused.stderr.endswith("next: wait for it to end, or stop it, then run the same command\n")
+        assert (folder / "manifest.json").read_text() == before
+    finally:
+        first.send_signal(signal.SIGCONT)
+        first.send_signal(signal.SIGINT)
+        told = first.communicate(timeout=60)
+    assert first.returncode == 130, told
+    with locked(folder):
+        pass
+
+
+def test_a_folder_that_is_not_ours_is_left_as_it_is(tmp_path):
+    source, folder = write_files(tmp_path / "source", FILES), write_files(tmp_path / "mine", {"notes.txt": "mine"})
+    refused = make(source, folder)
+    assert refused.returncode == 2 and "holds no tasks of ours" in refused.stderr
+    assert [file.name for file in folder.iterdir()] == ["notes.txt"]

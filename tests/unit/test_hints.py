@@ -178,6 +178,10 @@ TRACEBACK = (
          "one code block"),
         ("runtime_error", "### Error\nTypeError: x is not a function\n    at eval",
          "It says: TypeError: x is not a function."),
+        ("runtime_error", "The block was put in, and 2 of 9 visible tests fail.\ntest_a:\n  f(1)\n  NameError: no g",
+         "here 2 of 9 visible tests fail: NameError: no g. Write the definition"),
+        ("runtime_error", "The block was put in, and the visible tests could not run.\nCommand timed out after 20 s",
+         "the visible tests could not run: Command timed out after 20 s. Write the definition"),
     ],
 )  # fmt: skip
 def test_templates_for_the_errors_of_real_sessions(kind, message, said):

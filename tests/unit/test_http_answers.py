@@ -10,7 +10,7 @@ import pytest
 from composer_replication.llm.cache_prices import Rates, with_cost
 from composer_replication.llm.client import Attempted, Endpoint, PaidCall
 from composer_replication.llm.http_answers import AnswerVerdict, judge, retry_after_s
-from composer_replication.llm.lane import PARK_AFTER_S, START_IN_FLIGHT, TROUBLES_TO_OPEN, Lane
+from composer_replication.llm.lane import NOT_SERVED, PARK_AFTER_S, START_IN_FLIGHT, TROUBLES_TO_OPEN, Lane
 from composer_replication.llm.outgoing import priced, routed
 from composer_replication.llm.pricing import Charge, Prices, charge, learned_prices, worst_micros
 from composer_replication.llm.transport import Response
@@ -151,7 +151,7 @@ def test_a_date_to_wait_for_is_read_by_the_servers_clock():
 
 
 def test_an_answer_without_usage_costs_its_worst_case():
-    for answer in (None, [], {}, {"usage": None}, {"usage": 3}):
+    for answer in ({}, {"usage": None}, {"usage": 3}):
         assert charge(answer, PRICES, 1000)[:2] == (1000, False)
 
 
@@ -235,6 +235,22 @@ def test_a_long_window_parks_the_teacher():
     queue = lane()
     queue.troubled(trouble(429, PARK_AFTER_S + 1), 0.0)
     assert queue.parked == "it asks to wait 15 minutes"
+
+
+def test_a_teacher_that_keeps_complaining_is_asked_by_one_call_at_a_time():
+    queue = lane()
+    for second in range(20):
+        queue.troubled(trouble(429), 2.0 * second)
+    assert queue.limit == 1
+    queue.succeeded()
+    assert queue.limit == 1
+
+
+def test_a_model_that_is_not_served_is_told_with_the_words_if_there_are_any():
+    for words, told in (("", NOT_SERVED), ("no such model", f"{NOT_SERVED}: no such model")):
+        queue = lane()
+        queue.missing(words)
+        assert (queue.parked, queue.is_missing) == (told, True)
 
 
 def test_single_failures_hold_nobody_back():

@@ -9,8 +9,10 @@ import pytest
 
 import composer_replication.cli.init as verb
 from composer_replication.config import load_config
+from composer_replication.environments.code.environment import ANSWER_TOKENS
 from composer_replication.training.models.shape import ModelShape
 from composer_replication.training.planning.first_settings import MODELS, Device, first_settings, proposed_model
+from composer_replication.training.planning.fitting import PROMPT_TOKENS, known_shape
 from composer_replication.training.planning.refusals import refuse_what_would_do_nothing
 from tests.command_line import recompose
 
@@ -45,6 +47,14 @@ def test_a_cpu_gets_settings_that_end(tmp_path):
         rows = "traces_per_step" if goal == "sessions" else "prompts_per_step"
         assert cpu["steps"] * cpu[rows] * 10 <= gpu["steps"] * gpu[rows]
         assert cpu["checkpoint_every"] < cpu["steps"]
+
+
+def test_code_tasks_fit_the_length_of_the_model_that_a_cpu_gets(tmp_path):
+    shape = known_shape("smollm2")
+    (tmp_path / "my.toml").write_text(first_settings("tasks", "smollm2", Device(24, on_gpu=False), shape).text)
+    config = load_config(tmp_path / "my.toml")
+    needed = config.environment.tries * (config.training.max_turn_tokens + ANSWER_TOKENS["definition"])
+    assert needed <= config.environment.completion_tokens <= shape.max_positions - PROMPT_TOKENS
 
 
 def test_less_memory_never_asks_for_more(tmp_path):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import sqlite3
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -15,10 +16,14 @@ import pytest
 from composer_replication.errors import UsageError
 from composer_replication.llm import transport as transport_module
 from composer_replication.llm.addresses import PublicResolver, is_openrouter, require_allowed, require_loopback
+from composer_replication.llm.calls import Calls
+from composer_replication.llm.chat import ChatFailure
+from composer_replication.llm.chat_client import LedgerChatClient
 from composer_replication.llm.client import Endpoint, PaidCall, attempt
 from composer_replication.llm.keys import ApiKey, key_from_environment
-from composer_replication.llm.ledger import Ledger
-from composer_replication.llm.pricing import Prices
+from composer_replication.llm.lane import Lane
+from composer_replication.llm.ledger import Ending, Ledger
+from composer_replication.llm.pricing import Charge, Prices
 from composer_replication.llm.transport import Ambiguous, HttpTransport, NotSent
 from composer_replication.records import Usage
 from tests.unit.test_llm_ledger import rows
@@ -119,7 +124,8 @@ def test_a_key_cannot_be_seen(monkeypatch):
 
 
 LIMIT = 1 << 16
-PAYLOADS = {"large": b"x" * (LIMIT + 1), "full": b"x" * LIMIT, "bytes": b"\xff{}"}
+FULL, LARGE = b"x" * LIMIT, b"x" * (LIMIT + 1)
+PAYLOADS = {"large": LARGE, "full": FULL, "bytes": b"\xff{}", "unsized-full": FULL, "unsized-large": LARGE}
 
 
 class Server(ThreadingHTTPServer):
@@ -149,7 +155,8 @@ class Handler(BaseHTTPRequestHandler):
         if case == "redirect":
             self.send_header("Location", self.server.url("ok") + "/chat/completions")
         self.send_header("X-Generation-Id", "gen-7")
-        self.send_header("Content-Length", str(len(payload) + 9 * (case == "cut")))
+        if not case.startswith("unsized"):
+            self.send_header("Content-Length", str(len(payload) + 9 * (case == "cut")))
         self.end_headers()
         with suppress(ConnectionError):
             self.wfile.write(payload)
@@ -202,11 +209,12 @@ def test_a_slow_server_times_out(server):
     assert time.monotonic() - started < 3
 
 
-def test_an_answer_that_is_too_large_is_not_kept(server, monkeypatch):
+@pytest.mark.parametrize("told", ["", "unsized-"])
+def test_an_answer_that_is_too_large_is_not_kept(server, monkeypatch, told):
     monkeypatch.setattr(transport_module, "MAX_RESPONSE_BYTES", LIMIT)
-    assert len(post(server.url("full")).body) == LIMIT
+    assert len(post(server.url(f"{told}full")).body) == LIMIT
     with pytest.raises(Ambiguous, match="response too large") as caught:
-        post(server.url("large"))
+        post(server.url(f"{told}large"))
     assert caught.value.generation == "gen-7"
 
 
@@ -264,8 +272,82 @@ def test_an_attempt_from_reservation_to_settlement(server, path):
     assert asyncio.run(ask("refused")).action == "retry_soon"
     assert rows(path)[-1] == ("k", "refused", 0, 1, "HTTP 429")
     assert asyncio.run(ask("redirect")).action == "retry_never"
+    broken = asyncio.run(ask("cut"))
+    assert (broken.action, broken.charge) == ("retry_soon", Charge(worst, False, Usage()))
+    assert rows(path)[-1] == ("k", "in_doubt", worst, 0, "connection broke: ClientPayloadError")
+    assert ledger.rows("SELECT generation FROM attempts ORDER BY id DESC LIMIT 1") == [("gen-7",)]
     done = asyncio.run(ask("ok"))
     assert (done.action, done.charge.exact, done.charge.usage) == ("done", False, Usage())
     assert rows(path)[-1] == ("k", "settled", worst, 0, None)
     assert asyncio.run(ask("ok")).action == "done"
-    assert len(rows(path)) == 4
+    assert len(rows(path)) == 5
+
+
+def test_an_attempt_that_is_cancelled_is_in_doubt_at_its_worst(server, path):
+    ledger = Ledger(path)
+    ledger.set_cap(10_000)
+
+    async def ask():
+        async with HttpTransport(5.0) as transport:
+            call = PaidCall("k", 100, 10, lambda: {"model": "m"})
+            await attempt(call, Endpoint("m", server.url("slow"), Prices(1_000_000, 0)), ledger, transport)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(ask(), 0.3))
+    assert rows(path) == [("k", "in_doubt", 100 + 1024, 0, "cancelled")]
+    assert ledger.totals()[:2] == (100 + 1024, 0)
+
+
+def test_a_call_of_a_process_that_died_meanwhile_is_taken_over(server, path):
+    ledger = Ledger(path)
+    ledger.reserve("k", "m")
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE attempts SET owner = 'dead'")
+    lane = Lane(Endpoint("m", server.url("ok")), 1)
+    lane.add([PaidCall("k", 100, 10, lambda: {"model": "m"})])
+
+    async def ask():
+        async with HttpTransport(5.0) as transport:
+            calls = Calls([lane], ledger, transport, 1, lambda live: None)
+            await asyncio.wait_for(calls.run(), 5)
+            return calls.live
+
+    live = asyncio.run(ask())
+    assert (live.done, live.failed, live.attempts) == (1, 0, 1)
+    assert [row[1] for row in rows(path)] == ["in_doubt", "settled"]
+
+
+@pytest.mark.parametrize("prices", [Prices(1_000_000_000, 0), Prices(0, 0)])
+def test_a_cap_without_room_stops_what_costs_and_says_what_was_spent(server, path, prices):
+    ledger = Ledger(path)
+    ledger.set_cap(1_500_000)
+    ledger.finish(ledger.reserve("paid", "m", 600_000).attempt, Ending("settled", 600_000, body=b"{}"))
+    lane = Lane(Endpoint("m", server.url("ok"), prices), 1)
+    lane.add([PaidCall("k", 100, 10, lambda: {"model": "m"})])
+
+    async def ask():
+        async with HttpTransport(5.0) as transport:
+            calls = Calls([lane], ledger, transport, 1, lambda live: None)
+            await calls.run()
+            return calls
+
+    calls = asyncio.run(ask())
+    if prices.prompt_micros:
+        assert "cap of $1.50 leaves no room" in str(calls.error) and "; $0.600000 is charged" in str(calls.error)
+    assert (calls.error is None, calls.live.done) == ((False, 0) if prices.prompt_micros else (True, 1))
+
+
+def test_a_judges_request_with_a_secret_or_without_a_server_fails_and_costs_nothing(server, path):
+    key = "sk-" + "ant-api03-" + "a1B2c3D4e5" * 9 + "abcAA"
+    before, ledger = len(server.requests), Ledger(path)
+    with pytest.raises(ChatFailure, match="the request holds a secret") as caught:
+        LedgerChatClient(server.url("ok"), ledger, 5.0)({"model": "m", "messages": [{"content": key}]}, "k")
+    assert key not in str(caught.value)
+    with Server() as gone:
+        url = gone.url("ok")
+    with pytest.raises(ChatFailure, match="ClientConnectorError"):
+        LedgerChatClient(url, ledger, 5.0)({"model": "m"}, "k")
+    with pytest.raises(ChatFailure, match="HTTP 429"):
+        LedgerChatClient(server.url("refused"), ledger, 5.0)({"model": "m"}, "k")
+    assert [row[1:4] for row in rows(path)] == [("refused", 0, 1)] * 3
+    assert len(server.requests) == before + 1

@@ -7,8 +7,14 @@ import pytest
 
 from composer_replication.llm.addresses import host_of, is_loopback
 from composer_replication.llm.anthropic import chat_completion
+from composer_replication.llm.asking import AskTally
 from composer_replication.llm.cache_prices import Rates, with_cost
-from composer_replication.llm.lane import MAX_COOLDOWN_S, PROBE_INTERVAL_S, TROUBLES_TO_OPEN
+from composer_replication.llm.calls import BACKOFF_S, MAX_BACKOFF_S, Calls, Live
+from composer_replication.llm.chat import json_request
+from composer_replication.llm.client import Attempted
+from composer_replication.llm.http_answers import AnswerVerdict
+from composer_replication.llm.lane import MAX_COOLDOWN_S, OWN_COOLDOWN_S, PROBE_INTERVAL_S, TROUBLES_TO_OPEN
+from composer_replication.llm.outgoing import encoded
 from composer_replication.llm.transport import _plain
 from tests.unit.test_http_answers import lane, trouble
 
@@ -86,6 +92,7 @@ def test_waits_double_with_each_complaint_and_end_at_a_limit():
         now += waits[-1]
     assert max(waits) <= 1.1 * MAX_COOLDOWN_S
     assert waits[3] > 2 * waits[0]
+    assert all(wait <= 1.1 * OWN_COOLDOWN_S * 2**number for number, wait in enumerate(waits))
     assert queue.troubles == 0
 
 
@@ -99,3 +106,52 @@ def test_probes_of_a_dead_teacher_grow_rarer():
     assert PROBE_INTERVAL_S <= queue.pause_s(0.0) <= 1.1 * PROBE_INTERVAL_S
     queue.troubled(trouble(502), 0.0)
     assert 2 * PROBE_INTERVAL_S <= queue.pause_s(0.0) <= 2.2 * PROBE_INTERVAL_S
+
+
+def test_half_a_character_goes_out_as_a_question_mark():
+    assert encoded({"é": "\ud83d!"}) == '{"é": "?!"}'.encode()
+
+
+def test_what_all_calls_will_cost_is_told_from_the_first_on():
+    assert Live(total=10, charged_micros=0).projected_micros == 0
+    assert Live(total=10, done=1, charged_micros=5).projected_micros == 50
+    assert Live(total=10, done=3, failed=1, charged_micros=5).projected_micros == 12
+
+
+def test_the_cost_of_a_site_is_that_of_all_questions_shared():
+    assert AskTally().counts()["micros_per_site"] == 0
+    assert AskTally(sites=4, site_micros={"a": 5, "b": 5}).counts()["micros_per_site"] == 2.5
+
+
+def test_a_question_for_json_is_asked_without_chance():
+    asked = json_request("m", "system", "user", answer="verdict", schema={}, max_tokens=9)
+    assert (asked["temperature"], asked["response_format"]["json_schema"]["strict"]) == (0, True)
+
+
+def calls_of(queue, shown) -> Calls:
+    return Calls([queue], None, None, 20, shown.append)
+
+
+def test_a_call_that_failed_waits_twice_as_long_each_time():
+    queue, shown = lane(calls=1), []
+    calls, job = calls_of(queue, shown), queue.take(0.0)
+    for number in range(8):
+        calls._failed(queue, job, trouble(500), 100.0)
+        [(at, _, _)] = queue._delayed
+        most = min(MAX_BACKOFF_S, BACKOFF_S * 2**number)
+        assert most / 2 <= at - 100.0 <= most
+        assert queue.take(at) is job
+        assert len(shown) == number + 1
+    assert (calls.live.errors, calls.failures) == ({"HTTP 500": 8}, {})
+
+
+def test_a_question_with_three_kinds_of_useless_answers_is_given_up_with_all_of_them():
+    queue = lane(calls=2)
+    calls, job, other = calls_of(queue, []), queue.take(0.0), queue.take(0.0)
+    for reason in ("no message", "bad JSON", "bad JSON", "empty choices"):
+        assert calls.failures == {}
+        useless = AnswerVerdict("retry_soon", "failed", reason, unusable=True)
+        calls._failed(queue, job, Attempted("retry_soon", useless), 0.0)
+    calls._failed(queue, other, Attempted("retry_never", AnswerVerdict("retry_never", "refused", "HTTP 400")), 0.0)
+    assert calls.failures == {"0": "poison: bad JSON, empty choices, no message", "1": "HTTP 400"}
+    assert calls.live.failed == 2

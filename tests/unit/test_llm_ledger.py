@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import subprocess
@@ -11,9 +12,11 @@ from contextlib import closing
 
 import pytest
 
+from composer_replication.llm.bill import bills
 from composer_replication.llm.leases import is_alive
 from composer_replication.llm.ledger import Ending, Ledger, Reservation, Settled
 from composer_replication.llm.writer import LedgerError
+from composer_replication.records import Usage
 
 GOOD = Ending("settled", 120, body='{"é": 1}'.encode(), latency_s=0.5)
 ANSWER = Settled('{"é": 1}', 120, 0.5)
@@ -52,10 +55,8 @@ def test_a_settled_call_is_there_after_reopening(path):
 def test_an_answer_is_found_by_an_index(path, monkeypatch):
     """A ledger of fifty thousand answers is read in seconds."""
     ledger, plans = Ledger(path), []
-    fetch = ledger._fetch
-    monkeypatch.setattr(
-        ledger, "_fetch", lambda query, *args: plans.extend(fetch(f"EXPLAIN QUERY PLAN {query}", *args))
-    )
+    fetch = ledger.rows
+    monkeypatch.setattr(ledger, "rows", lambda query, *args: plans.extend(fetch(f"EXPLAIN QUERY PLAN {query}", *args)))
     ledger.settled("k")
     assert plans
     assert not [plan for plan in plans if "SCAN" in plan[-1]]
@@ -205,6 +206,14 @@ def test_a_ledger_is_alive_until_it_is_closed(path):
     assert not is_alive(path, DEAD)
 
 
+def test_asking_whether_an_owner_is_alive_holds_nothing(path):
+    subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False, timeout=30)
+    [lease] = path.parent.glob("*.lease")
+    assert not is_alive(path, owner_of(path))
+    with lease.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def test_a_lease_can_be_looked_at_by_the_user_of_another_container(path):
     before = os.umask(0o022)
     try:
@@ -234,6 +243,22 @@ def test_three_kinds_of_useless_answers_poison_a_question(path):
     assert ledger.poisoned_keys() == set()
     ledger.finish(reserved(ledger), Ending("failed", reason="no message", unusable=True))
     assert ledger.poisoned_keys() == {"k"}
+
+
+def test_a_bill_adds_up_what_all_attempts_used(path):
+    ledger = Ledger(path)
+    ledger.set_cap(1000)
+    for key, state in (("a", "settled"), ("b", "settled"), ("c", "failed"), ("d", "in_doubt")):
+        used = Usage(prompt_tokens=10, completion_tokens=3)
+        ledger.finish(reserved(ledger, key, 100), Ending(state, 20, usage=used, latency_s=0.5))
+    [bill] = bills(ledger)
+    assert (bill.prompt_tokens, bill.completion_tokens) == (40, 12)
+    assert {state: micros for state, micros in bill.micros.items() if micros} == {
+        "settled": 40,
+        "failed": 20,
+        "in_doubt": 100,
+    }
+    assert (bill.spent_micros, bill.latency_s) == (160, {"p50": 0.5, "p95": 0.5, "p99": 0.5})
 
 
 def test_what_a_closed_ledger_could_not_finish_does_not_block_the_next_one(path, monkeypatch):

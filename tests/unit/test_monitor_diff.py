@@ -575,4 +575,5 @@ def test_odd_text_is_survived(text):
 
 
 def test_code_that_is_too_deep_to_read_is_told():
-    assert rules({MODULE: f"x = f({'+'.join(['y'] * 4000)}) == 1\n"}) == {"code_too_deep"}
+    deeper_than_any_python_reads = "+".join(["y"] * 40_000)
+    assert rules({MODULE: f"x = f({deeper_than_any_python_reads}) == 1\n"}) == {"code_too_deep"}

@@ -72,6 +72,7 @@ def test_no_credit_inside_http_200_is_known_too():
         (b"<html><body>502</body></html>", ""),
         (b"", ""),
         (b"[1, 2]", ""),
+        (b"[" * 1000 + b"]" * 1000, ""),
         (b"x" * (1 << 17), ""),
     ],
 )

@@ -246,6 +246,11 @@ def test_what_is_no_answer_is_told(reply, told):
     assert told in str(raised.value)
 
 
+def test_a_method_of_a_class_that_is_not_there_is_told_of_the_code_block():
+    with pytest.raises(ToolError, match=r"could not be parsed: the code block does not fit, as .* has no class `Cup`"):
+        put(answer("def area(self):\n    return 1"), "Cup.area")
+
+
 def test_a_property_with_a_setter_gives_its_first_part():
     getter = "class Box:\n    @property\n    def area(self):\n        return 1\n"
     setter = "    @area.setter\n    def area(self, x):\n        pass\n"

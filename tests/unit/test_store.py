@@ -354,6 +354,14 @@ def test_time_left_goes_by_the_pace_of_the_last_minute() -> None:
     assert pace.left(100, 100, 90) is None
 
 
+def test_time_left_counts_the_whole_of_a_long_step_that_tells_its_parts() -> None:
+    pace = Pace()
+    assert [pace.left(0, 10, now) for now in (0, 30, 90)] == [None, None, None]
+    assert pace.left(1, 10, 100) == 900
+    assert [pace.left(1, 10, now) for now in (130, 230)] == [900, 900]
+    assert pace.left(2, 10, 240) == 140 * 8
+
+
 def test_a_copy_of_a_run_elsewhere_reads_the_same(tmp_path: Path) -> None:
     session(tmp_path / "s.jsonl", "s")
     ingest(tmp_path / "s.jsonl", run=tmp_path / "run")

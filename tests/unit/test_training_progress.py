@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from composer_replication.cli import progress
 from composer_replication.training.running import ProgressCallback
 from tests.notes import Notes
 
@@ -25,5 +26,20 @@ def test_a_step_of_several_parts_tells_each():
         callback.on_step_end(args, state, None)
     assert said.said[0].startswith("step 5 of 8 begins")
     assert said.said[1:] == [
-        "4/8 step 5, part 1 of 3", "4/8 step 5, part 2 of 3", "5/8 step 6, part 1 of 3", "5/8 step 6, part 2 of 3",
+        "4/8 ", "4/8 step 5, part 1 of 3", "4/8 step 5, part 2 of 3",
+        "5/8 step 6, part 1 of 3", "5/8 step 6, part 2 of 3",
     ]  # fmt: skip
+
+
+def test_the_first_step_tells_the_time_that_is_left_also_of_a_run_that_goes_on(monkeypatch, capsys):
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    lines = progress.PlainLines()
+    lines.stage("training", "take steps")
+    state = SimpleNamespace(global_step=4, is_world_process_zero=True)
+    callback = ProgressCallback(8, lines)
+    clock[0] = 500.0
+    callback.on_train_begin(None, state, None)
+    clock[0], state.global_step = 620.0, 5
+    callback.on_log(None, state, None, {"grad_norm": 1.0, "reward": 0.25, "loss": 0.0})
+    assert capsys.readouterr().err.splitlines()[-1].endswith("training: 5/8 reward 0.25, 0:06:00 left")

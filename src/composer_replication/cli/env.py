@@ -124,12 +124,19 @@ def _shown(work: Any) -> dict[str, Any]:
 def _show_funnel(into: Path, result: dict[str, Any]) -> None:
     print(f"{result['valid']} tasks of {result['repository']} in {into}/tasks, {result['new']} of them new")
     for reason, count in result["filtered"].items():
-        print(f"  {f'filtered, {reason}':<22} {count}")
-    print(f"  {'tried':<22} {result['tried']}")
+        _show_reason(f"filtered, {reason}", count, reason)
+    print(f"  {'tried':<24} {result['tried']}")
     for reason, count in sorted(result["rejected"].items(), key=lambda item: -item[1]):
-        print(f"  {reason:<22} {count}")
-    print(f"  {'yield':<22} {result['yield']:.0%}")
+        _show_reason(reason, count, reason)
+    print(f"  {'yield':<24} {result['yield']:.0%}")
     if result["valid"]:
-        print(f"  {'across files':<22} {result['across_files']}")
-        print(f"  {'CPU-s per valid task':<22} {result['cpu_s_per_valid']}")
+        print(f"  {'across files':<24} {result['across_files']}")
+        print(f"  {'CPU-s per valid task':<24} {result['cpu_s_per_valid']}")
         print(f"next: recompose env verify {into}")
+
+
+def _show_reason(label: str, count: int, reason: str) -> None:
+    """A generator of the user's own may give reasons that have no sentence."""
+    from composer_replication.environments.code.tasks.reasons import REASONS
+
+    print(f"  {label:<24} {count:<4} {REASONS.get(reason, '')}".rstrip())

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from composer_replication.progress import Progress as ProgressProtocol
@@ -30,12 +30,17 @@ class Pace:
 
     def left(self, done: int, total: int, now: float) -> float | None:
         """Seconds; None at the end and where nothing is known yet."""
-        if not self._seen or now - self._seen[-1][0] >= 1:
+        # A step may tell of its parts: only one that is done says how long a step takes.
+        if not self._seen or (done != self._seen[-1][1] and now - self._seen[-1][0] >= 1):
             self._seen.append((now, done))
-        while len(self._seen) > 1 and now - self._seen[1][0] > SECONDS_OF_PACE:
+        while len(self._seen) > 2 and now - self._seen[1][0] > SECONDS_OF_PACE:
             self._seen.popleft()
-        began, before = self._seen[0]
-        return (now - began) * (total - done) / (done - before) if before < done < total else None
+        (began, before), (ended, known) = self._seen[0], self._seen[-1]
+        return (ended - began) * (total - done) / (known - before) if before < known and done < total else None
+
+
+def _told(left_s: float | None) -> str:
+    return f"{timedelta(seconds=round(left_s))} left" if left_s else ""
 
 
 class PlainLines:
@@ -53,11 +58,11 @@ class PlainLines:
         self._print(f"{name}: {what}")
 
     def step(self, done: int, total: int, detail: str = "") -> None:
-        left = self._pace.left(done, total, time.monotonic())
+        left = _told(self._pace.left(done, total, time.monotonic()))
         if done < total and time.monotonic() - self._last < SECONDS_BETWEEN_LINES:
             return
         self._last = time.monotonic()
-        told = ", ".join(filter(None, (detail, f"{timedelta(seconds=round(left))} left" if left else "")))
+        told = ", ".join(filter(None, (detail, left)))
         self._print(f"{self._stage}: {done}/{total} {told}".rstrip())
         for line in self._figures:
             self._print(f"  {line}")
@@ -95,20 +100,21 @@ class LivePanel:
             BarColumn(bar_width=28),
             TextColumn("{task.fields[detail]:<22}"),
             TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}"),
         )
         self._progress = _Bars(*columns, console=Console(stderr=True), transient=False)
         self._task: TaskID | None = None
+        self._pace = Pace()
 
     def stage(self, name: str, what: str) -> None:
         self._complete()
         self._progress.start()
-        self._task = self._progress.add_task(what, total=None, detail="")
+        self._task, self._pace = self._progress.add_task(what, total=None, detail="", left=""), Pace()
 
     def step(self, done: int, total: int, detail: str = "") -> None:
         if self._task is not None:
-            self._progress.update(self._task, completed=done, total=total, detail=detail)
+            left = _told(self._pace.left(done, total, time.monotonic()))
+            self._progress.update(self._task, completed=done, total=total, detail=detail, left=left)
 
     def figures(self, lines: Sequence[str]) -> None:
         self._progress.lines = lines

@@ -32,7 +32,9 @@ def show_plan(plan: dict[str, Any], habits: Sequence[str] = ()) -> None:
         console.print(f"[{section}] " + "  ".join(f"{key}={value}" for key, value in values.items()), markup=False)
     _show_memory(console, plan["memory"])
     if plan["time"]:
-        console.print(told_time(plan["time"]))
+        console.print(told_time(plan["time"], bool(plan["rollout_tokens"] and plan["rollout_tokens"]["at_most"])))
+    if plan["measured_time"]:
+        console.print(_told_measured(plan["measured_time"]))
     console.print(f"Tokens of stored rollouts are measured; other traces: {plan['token_counts']}.")
     rows = sorted([*(row for row in plan["contexts"] if row["max_tokens"] != own["max_tokens"]), own], key=_length)
     console.print(_contexts(rows, own["max_tokens"], plan["finished"]))
@@ -75,7 +77,8 @@ def _usable_sites(rows: list[dict[str, Any]]) -> str:
 
 
 def _steps(plan: dict[str, Any]) -> str:
-    lengths, tokens = plan["rollout_tokens"], f"about {plan['tokens_per_step']:,} tokens each"
+    lengths = plan["rollout_tokens"]
+    tokens = f"{'at most' if lengths and lengths['at_most'] else 'about'} {plan['tokens_per_step']:,} tokens each"
     if lengths is None:
         traces = plan["settings"]["training"]["traces_per_step"]
         return f"{plan['steps']} steps of up to {traces} stored traces, {tokens}; no rollouts"
@@ -86,12 +89,22 @@ def _steps(plan: dict[str, Any]) -> str:
     )
 
 
-def told_time(layout: dict[str, Any]) -> str:
-    """In one line; `recompose plan` says more."""
+def told_time(layout: dict[str, Any], is_bound: bool) -> str:
+    """In one line; `recompose plan` says more. `is_bound`: every turn is taken to be at its limit."""
     parts = " + ".join(f"{layout[part]:.3g}" for part in ("sampling_s", "training_s", "wire_s"))
     return (
-        f"Time: about {layout['step_s']['mean']:.3g} s a step on {layout['hardware']} (sampling + training + wire: "
-        f"{parts}; {layout['status']}), {clock(layout['wall_clock_s'])} for all steps."
+        f"Time: {'at most ' * is_bound}about {layout['step_s']['mean']:.3g} s a step on {layout['hardware']} "
+        f"(sampling + training + wire: {parts}; {layout['status']}), {clock(layout['wall_clock_s'])} for all steps."
+        + " That is with every turn at its limit; shorter ones take less, and the first step tells the time left."
+        * is_bound
+        + " What the environment itself takes is not counted."
+    )
+
+
+def _told_measured(measured: dict[str, Any]) -> str:
+    return (
+        f"Measured in this run: {measured['step_s']:.3g} s a step over {measured['steps']} steps, all in; "
+        f"{clock(measured['left_s'])} left at that pace."
     )
 
 

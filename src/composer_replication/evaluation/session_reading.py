@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from composer_replication.records import ErrorSite, Message, PreferencePair, Trace, content_id
 
@@ -15,37 +13,42 @@ from .sessions import Measure, TurnMeasure, TwoActions, corrections, error_turns
 if TYPE_CHECKING:
     from composer_replication.training.stored.sessions import RenderedSessions, SessionTokens
 
-AnyTurn = TypeVar("AnyTurn")
 Judge = Callable[[Trace, int, str], bool | None]
 """Whether the environment takes what is written at a turn; None where it does not know the trace."""
 
 
-@dataclass(frozen=True)
-class HeldOutTurns:
+class HeldOutTurn(NamedTuple):
     """The same for both policies."""
 
-    good: Sequence[tuple[Trace, int]]
-    choices: Sequence[tuple[Measure, TwoActions]]
-    errors: Sequence[tuple[Trace, ErrorSite]]
-
-    def __len__(self) -> int:
-        return len(self.good) + len(self.choices) + len(self.errors)
+    measure: Measure
+    trace: Trace
+    turn: int
+    actions: tuple[Message, ...] = ()
+    """How likely they are is told: of the first one, less that of the second where there is one."""
+    site: ErrorSite | None = None
+    """Of a turn that is written again."""
 
 
 def choose_turns(
     traces: Sequence[Trace], sites: Sequence[ErrorSite], pairs: Sequence[PreferencePair], at_most: int
-) -> HeldOutTurns:
+) -> list[HeldOutTurn]:
     """Up to `at_most` turns of each kind, the same in every run."""
-    by_actor: list[tuple[Measure, TwoActions]] = [("corrections", one) for one in corrections(traces, sites)]
-    by_teachers: list[tuple[Measure, TwoActions]] = [("preferred", one) for one in preferred(traces, pairs)]
-    return HeldOutTurns(
-        _some(good_turns(traces, sites), lambda at: content_id(at[0].trace_id, at[1]), at_most),
-        [
-            *_some(by_actor, lambda one: content_id(one[1].trace.trace_id, one[1].turn), at_most),
-            *_some(by_teachers, lambda one: content_id(one[1].trace.trace_id, one[1].turn), at_most),
-        ],
-        _some(error_turns(traces, sites), lambda at: content_id(at[1].site_id), at_most),
+    good = (
+        HeldOutTurn("good turns", trace, turn, (trace.messages[trace.turns[turn].start],))
+        for trace, turn in good_turns(traces, sites)
     )
+    by_actor = (_compared("corrections", one) for one in corrections(traces, sites))
+    by_teachers = (_compared("preferred", one) for one in preferred(traces, pairs))
+    wrong = (HeldOutTurn("rewritten", trace, site.turn, site=site) for trace, site in error_turns(traces, sites))
+    return [turn for kind in (good, by_actor, by_teachers, wrong) for turn in sorted(kind, key=_order)[:at_most]]
+
+
+def _compared(measure: Measure, two: TwoActions) -> HeldOutTurn:
+    return HeldOutTurn(measure, two.trace, two.turn, (two.better, two.worse))
+
+
+def _order(one: HeldOutTurn) -> str:
+    return content_id(one.site.site_id) if one.site else content_id(one.trace.trace_id, one.turn)
 
 
 class SessionReader:
@@ -57,25 +60,15 @@ class SessionReader:
     ) -> None:  # fmt: skip
         self._sessions, self._failed_calls, self._policy = sessions, failed_calls, sessions.policy
         self._max_turn_tokens, self._judge = max_turn_tokens, judge
-        self._phase: Phase = phase
+        self.phase: Phase = phase
         self._opened: dict[str, SessionTokens] = {}
-        self.skipped: Counter[str] = Counter()
-        """Turns that the policy could not be shown, by measure."""
 
-    def measure(self, turns: HeldOutTurns, on_turn: Callable[[], None]) -> list[TurnMeasure]:
-        found: list[TurnMeasure] = []
-        for trace, turn in turns.good:
-            likely = self._likelihoods(trace, turn, trace.messages[trace.turns[turn].start])
-            found += self._row("good turns", trace, turn, None if likely is None else likely[0])
-            on_turn()
-        for measure, (trace, turn, better, worse) in turns.choices:
-            likely = self._likelihoods(trace, turn, better, worse)
-            found += self._row(measure, trace, turn, None if likely is None else likely[0] - likely[1])
-            on_turn()
-        for trace, site in turns.errors:
-            found += self._rewritten(trace, site)
-            on_turn()
-        return found
+    def measure(self, one: HeldOutTurn) -> list[TurnMeasure]:
+        """None where the policy cannot be shown the turn."""
+        if one.site is not None:
+            return self._rewritten(one.trace, one.site)
+        likely = self._likelihoods(one.trace, one.turn, *one.actions)
+        return [] if likely is None else self._row(one.measure, one.trace, one.turn, likely[0] - sum(likely[1:]))
 
     def _likelihoods(self, trace: Trace, turn: int, *actions: Message) -> list[float] | None:
         """Per token, so that long turns do not decide; all behind the same context."""
@@ -96,7 +89,7 @@ class SessionReader:
 
         before = self._before(trace, site.turn, self._max_turn_tokens)
         if before is None:
-            return self._row("rewritten", trace, site.turn, None)
+            return []
         text = sample_greedily(self._policy, before, self._max_turn_tokens, trace.tools)
         taken = None if text is None else self._judge(trace, site.turn, text)
         if text is None:
@@ -124,16 +117,9 @@ class SessionReader:
         return self._opened[trace.trace_id]
 
     def _row(
-        self, measure: Measure, trace: Trace, turn: int, value: float | None, reason: str | None = None
+        self, measure: Measure, trace: Trace, turn: int, value: float, reason: str | None = None
     ) -> list[TurnMeasure]:
-        if value is None:
-            self.skipped[measure] += 1
-            return []
         own = TurnMeasure(
-            measure=measure, trace_id=trace.trace_id, turn=turn, phase=self._phase, value=value, reason=reason
+            measure=measure, trace_id=trace.trace_id, turn=turn, phase=self.phase, value=value, reason=reason
         )
         return [own]
-
-
-def _some(turns: Iterable[AnyTurn], key: Callable[[AnyTurn], str], at_most: int) -> list[AnyTurn]:
-    return sorted(turns, key=key)[:at_most]

@@ -33,7 +33,7 @@ _EMPTY_TALK = re.compile(
     r"|^FAIL\b(?:\s+\S+(?:\s+\[[^\]]*\]|\s+[\d.]+s)?)?$|^npm (?:ERR!|error) (?:code|errno|A complete log)|^\W*$"
     r"|^make(?:\[\d+\])?: \*\*\*|exited with code \d+\.?$|^\[?Command finished with exit code|^<returncode>"
     r"|^(?:error: )?found \d+ (?:errors?|problems?|issues?)|^\S+:\d+$|proposed edit has introduced"
-    r"|^(?:\[An )?error occurred during execution|^(?:raise|throw)\s",
+    r"|^(?:\[An )?error occurred during execution|^(?:raise|throw)\s|^The block was put in, and |^\S*test\S*:$",
     re.IGNORECASE,
 )
 """Says that something failed, and not what."""

@@ -119,12 +119,18 @@ def _runtime_error(context: HintContext) -> str:
             f"Reminder: an edit that leaves a syntax error in the file is not applied.{shown} "
             "Replace whole lines, with their indentation and with every bracket closed."
         )
+    tested = _TESTED_BLOCK.match(message)
+    if tested:
+        line = context.get("error_line")
+        told = ended(f"{tested[1]}: {line}" if line else tested[1])
+        return f"Reminder: visible tests run on the code block, and here {told} Write the definition so that they pass."
     if "\n" in message:
         message = context.get("error_line", "")
     reason = f" It says: {message}." if message else ""
     return f"Reminder: a tool can refuse a call.{reason} Use what exists."
 
 
+_TESTED_BLOCK = re.compile(r"The block was put in, and (.+)\.$", re.MULTILINE)
 _BROKEN_EDIT = re.compile(r"proposed edit has introduced new syntax error")
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-from .pricing import PER_TOKENS, is_plausible
+from .pricing import PER_TOKENS, count, is_plausible, usage_of
 
 
 class Rates(NamedTuple):
@@ -24,11 +23,12 @@ def with_cost(answer: dict[str, Any], rates: Rates | None, prompt_bytes: int = 0
         return answer
     usage = cast("dict[str, Any]", told)
     details: Any = usage.get("prompt_tokens_details")
-    prompt, completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    tokens = usage_of(usage)
+    prompt, completion = tokens.prompt_tokens, tokens.completion_tokens
     if usage.get("cost") is not None or not is_plausible(prompt, prompt_bytes) or not isinstance(details, dict):
         return answer
     parts = cast("dict[str, Any]", details)
-    read, written = _count(parts, "cached_tokens"), _count(parts, "cache_write_tokens")
+    read, written = count(parts.get("cached_tokens")), count(parts.get("cache_write_tokens"))
     if read + written > prompt:
         return answer
     micros = (
@@ -38,8 +38,3 @@ def with_cost(answer: dict[str, Any], rates: Rates | None, prompt_bytes: int = 0
         + completion * rates.completion_micros
     )
     return {**answer, "usage": {**usage, "cost": micros / PER_TOKENS / 1_000_000}}
-
-
-def _count(fields: Mapping[str, Any], name: str) -> int:
-    value = fields.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0

@@ -223,8 +223,9 @@ class Calls:
     def _no_room(self, lane: Lane, job: QueuedCall, now: float) -> None:
         """Calls in flight are held at worst case and mostly cost less: there may be room when they have ended."""
         others = sum(other.in_flight for other in self.lanes) - 1
-        lane.again(job, now + (BUSY_S if others else 0))
-        if not others:
+        if others:
+            lane.again(job, now + BUSY_S)
+        else:
             totals = self._ledger.totals()
             self.stop(
                 BudgetError(

@@ -13,7 +13,7 @@ from .addresses import require_allowed
 from .cache_prices import Rates, with_cost
 from .http_answers import Action, AnswerVerdict, judge
 from .keys import ApiKey
-from .ledger import Ending, Ledger, Reservation
+from .ledger import Ending, Ledger
 from .outgoing import encoded, priced, secret_in
 from .pricing import FREE, Charge, Prices, charge, worst_micros
 from .transport import Ambiguous, NotSent, Response, Transport
@@ -53,7 +53,6 @@ class Attempted(NamedTuple):
     action: Action | Literal["busy", "over_cap"]
     verdict: AnswerVerdict | None = None
     charge: Charge = NOTHING
-    latency_s: float = 0.0
 
 
 async def attempt(
@@ -68,7 +67,7 @@ async def attempt(
     worst = worst_of(prices, call, body)
     reservation = await ledger.areserve(call.key, endpoint.name, worst, call.prompt_bytes)
     if reservation.status != "reserved":
-        return Attempted(_without(reservation))
+        return Attempted("done" if reservation.status == "settled" else reservation.status)
     if kind:
         verdict = AnswerVerdict("retry_never", "refused", f"not sent: the request holds a secret ({kind})")
         await ledger.afinish(reservation.attempt, Ending("refused", reason=verdict.reason))
@@ -77,12 +76,12 @@ async def attempt(
     try:
         ended, verdict = await _send(body, endpoint, prices, worst, transport)
     except asyncio.CancelledError:
-        ledger.finish_later(reservation.attempt, Ending("in_doubt", reason="cancelled"))
+        ledger.finish(reservation.attempt, Ending("in_doubt", reason="cancelled"))
         raise
     ended = ended._replace(latency_s=time.monotonic() - started)
     await ledger.afinish(reservation.attempt, ended)
     cost = Charge(ended.cost_micros if ended.state != "in_doubt" else worst, ended.exact, ended.usage)
-    return Attempted(verdict.action, verdict, cost, ended.latency_s or 0.0)
+    return Attempted(verdict.action, verdict, cost)
 
 
 def worst_of(prices: Prices | None, call: PaidCall, body: bytes) -> int:
@@ -132,9 +131,3 @@ def _generation(verdict: AnswerVerdict, from_header: str | None) -> str | None:
     named = (verdict.answer or {}).get("id")
     found = named if isinstance(named, str) else from_header
     return found if found and len(found) <= 200 and found.isascii() and found.isprintable() else None
-
-
-def _without(reservation: Reservation) -> Literal["done", "busy", "over_cap"]:
-    if reservation.status == "settled":
-        return "done"
-    return "over_cap" if reservation.status == "over_cap" else "busy"

@@ -79,7 +79,7 @@ class Lane:
 
     @property
     def limit(self) -> int:
-        if self._open_since is not None or (self.learns_price and self.prices is None):
+        if self.is_probing or (self.learns_price and self.prices is None):
             return 1
         most = self.max_in_flight
         if self.max_useless and not self.is_useful:
@@ -111,11 +111,10 @@ class Lane:
         return dropped
 
     def succeeded(self) -> None:
-        if self._open_since is not None:
+        if self.is_probing:
             self._limit, self._starting, self._open_since = START_IN_FLIGHT, True, None
         self.answered, self.overloads, self.troubles = True, 0, 0
-        if self._limit < self.max_in_flight:
-            self._limit += 1.0 if self._starting else GROWTH
+        self._limit += 1.0 if self._starting else GROWTH
 
     def weigh(self, answer: dict[str, Any]) -> None:
         if not self.is_useful:
@@ -148,7 +147,7 @@ class Lane:
         wait_s = verdict.retry_after_s or 0.0
         if verdict.overload:
             self.overloads += 1
-            own_s = min(MAX_COOLDOWN_S, OWN_COOLDOWN_S * 2 ** min(self.overloads - 1, 10))
+            own_s = _doubled_s(OWN_COOLDOWN_S, self.overloads - 1)
             wait_s = max(wait_s, own_s * random.uniform(0.5, 1.0))
             if now - self._cut_at >= CUT_INTERVAL_S:
                 self._limit, self._cut_at, self._starting = max(1.0, self.limit * CUT), now, False
@@ -165,8 +164,12 @@ class Lane:
         self._open_since = self._open_since if self._open_since is not None else now
         if not self.answered or now - self._open_since > PARK_AFTER_S:
             self.parked, self.is_missing = NO_ANSWER, True
-        return min(MAX_COOLDOWN_S, PROBE_INTERVAL_S * 2 ** min(self.troubles - TROUBLES_TO_OPEN, 10))
+        return _doubled_s(PROBE_INTERVAL_S, self.troubles - TROUBLES_TO_OPEN)
 
     @property
     def is_probing(self) -> bool:
         return self._open_since is not None
+
+
+def _doubled_s(first_s: float, times: int) -> float:
+    return min(MAX_COOLDOWN_S, first_s * 2.0 ** min(times, 10))

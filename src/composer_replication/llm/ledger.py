@@ -89,7 +89,7 @@ class Ledger:
             "SELECT zstd, cost_micros, latency_s FROM attempts JOIN bodies ON attempt = id "
             "WHERE key = ? AND state IN ('reserved', 'settled') AND state = 'settled'"
         )
-        row = self._fetch(query, key)
+        row = self.rows(query, key)
         if not row:
             return None
         body, cost_micros, latency_s = row[0]
@@ -100,14 +100,14 @@ class Ledger:
         )
 
     def settled_keys(self) -> set[str]:
-        return {key for (key,) in self._fetch("SELECT key FROM attempts WHERE state = 'settled'")}
+        return {key for (key,) in self.rows("SELECT key FROM attempts WHERE state = 'settled'")}
 
     def poisoned_keys(self) -> set[str]:
         query = "SELECT key FROM attempts WHERE unusable GROUP BY key HAVING COUNT(DISTINCT reason) >= ?"
-        return {key for (key,) in self._fetch(query, POISON_WAYS)}
+        return {key for (key,) in self.rows(query, POISON_WAYS)}
 
     def totals(self) -> Totals:
-        return Totals(*self._fetch("SELECT charged_micros, held_micros, cap_micros FROM totals")[0])
+        return Totals(*self.rows("SELECT charged_micros, held_micros, cap_micros FROM totals")[0])
 
     def spent_micros(self) -> int:
         """All that was or may have been charged."""
@@ -130,10 +130,6 @@ class Ledger:
 
     async def afinish(self, attempt: int, ending: Ending) -> None:
         await self._writer.ado(lambda books: self._finish(books, attempt, ending))
-
-    def finish_later(self, attempt: int, ending: Ending) -> None:
-        """For one who is being cancelled and cannot wait; `close` does."""
-        self._writer.put(lambda books: self._finish(books, attempt, ending))
 
     def reconcile(self, attempt: int, cost_micros: int) -> None:
         """What the provider says that an attempt did cost, in place of its worst case."""
@@ -188,27 +184,24 @@ class Ledger:
         statement = "UPDATE teachers SET usage_micros = ? WHERE base_url = ? AND usage_micros IS NULL"
         self._writer.do(lambda books: books.db.execute(statement, (usage_micros, base_url)) and None)
 
-    def rows(self, query: str, *parameters: str | int) -> list[tuple[Any, ...]]:
-        """For reports: a query that reads."""
-        return self._fetch(query, *parameters)
-
     def close(self) -> None:
         """Attempts of this ledger that nobody finished are in doubt."""
         for attempt in sorted(self._open):
             with suppress(Exception):
-                self.finish(attempt, Ending("in_doubt", exact=False, reason="left open"))
+                self.finish(attempt, Ending("in_doubt", reason="left open"))
         self._writer.close()
         self._db.close()
         self._lease.end()
 
-    def _fetch(self, query: str, *parameters: str | int) -> list[tuple[Any, ...]]:
+    def rows(self, query: str, *parameters: str | int) -> list[tuple[Any, ...]]:
+        """Of a query that reads."""
         try:
             return self._db.execute(query, parameters).fetchall()
         except sqlite3.Error as error:
             raise ledger_error(self.path, error) from error
 
     def _dead_owners(self) -> list[str]:
-        owners = self._fetch("SELECT DISTINCT owner FROM attempts WHERE state = 'reserved'")
+        owners = self.rows("SELECT DISTINCT owner FROM attempts WHERE state = 'reserved'")
         return [owner for (owner,) in owners if not is_alive(self.path, owner)]
 
     def _reserving(

@@ -58,12 +58,12 @@ def learned_prices(cost_micros: int, usage: Usage) -> Prices:
     return Prices(each, each)
 
 
-def charge(answer: object, prices: Prices | None, worst: int, prompt_bytes: int = 0) -> Charge:
+def charge(answer: Mapping[str, Any], prices: Prices | None, worst: int, prompt_bytes: int = 0) -> Charge:
     """What an answer says that it cost: its dollars, else its tokens at the known prices.
 
     An answer that does not say, or says what cannot be, is charged by our own count, the worst case, and not exact.
     """
-    fields = cast("dict[str, Any]", answer).get("usage") if isinstance(answer, dict) else None
+    fields: Any = answer.get("usage")
     told = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
     usage = usage_of(told)
     micros: int | None = None
@@ -104,9 +104,9 @@ def dollars_micros(value: object, limit_usd: float = 1e9) -> int | None:
 
 def usage_of(told: Mapping[str, Any]) -> Usage:
     """Token counts, 0 where they are missing or make no sense."""
-    prompt, completion = (_count(told.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+    prompt, completion = (count(told.get(name)) for name in ("prompt_tokens", "completion_tokens"))
     return Usage(prompt_tokens=prompt, completion_tokens=completion)
 
 
-def _count(value: object) -> int:
+def count(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS else 0

@@ -52,11 +52,11 @@ def words_of(status: int, body: bytes) -> ProviderWords:
     if len(body) > MAX_BODY_BYTES:
         return ProviderWords("", _is_broke(status, ""))
     try:
-        said = list(_said(orjson.loads(body)))
+        error = orjson.loads(body)
     except orjson.JSONDecodeError:
         text = body.decode("utf-8", "replace")
-        said = [] if text.lstrip().startswith("<") else [text]
-    return ProviderWords(_shown(" ".join(dict.fromkeys(said))), _is_broke(status, " ".join(said).lower()))
+        error = "" if text.lstrip().startswith("<") else text
+    return words_of_error(status, error)
 
 
 def words_of_error(status: int, error: object) -> ProviderWords:

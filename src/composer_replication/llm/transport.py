@@ -121,8 +121,6 @@ async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
     length = response.content_length
     if length is not None and length > limit:
         raise _TooLarge("response too large")
-    if length is not None and length <= _CHUNK_BYTES:
-        return await response.read()
     body = bytearray()
     async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
         body += chunk

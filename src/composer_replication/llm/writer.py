@@ -101,10 +101,6 @@ class Writer:
         self._put(work, done)
         return await done
 
-    def put(self, work: Work) -> None:
-        """Run `work` in a transaction and wait for nothing."""
-        self._put(work, Future())
-
     def close(self) -> None:
         if self._thread:
             self._queue.put(None)

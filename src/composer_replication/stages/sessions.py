@@ -11,11 +11,12 @@ from composer_replication.environments.opening import open_environment
 from composer_replication.environments.protocol import Environment
 from composer_replication.errors import UsageError
 from composer_replication.progress import Progress
-from composer_replication.records import ErrorSite, PreferencePair, Trace
+from composer_replication.records import ErrorSite, PreferencePair, Trace, content_id
 from composer_replication.runs import Run
 from composer_replication.sites.marking import failed_calls
 
 from .held_out import held_out_of, sessions_of
+from .parts import Parts, measured_with
 from .policy import load_own, policy_room
 from .training import read_done
 
@@ -26,43 +27,48 @@ MODELS = {"before": "policy", "after": "training"}
 
 
 def measure(run: Run, progress: Progress) -> None:
-    from composer_replication.evaluation.compare import PHASES
+    from composer_replication.evaluation.compare import PHASES, Phase
     from composer_replication.evaluation.model_card import write_card
     from composer_replication.evaluation.session_reading import SessionReader, choose_turns
-    from composer_replication.evaluation.sessions import TurnMeasure
     from composer_replication.training.libraries import load_libraries
 
     load_libraries()
     from composer_replication.training.stored.sessions import RenderedSessions
 
-    started, config = time.monotonic(), run.config
+    started, config, stage = time.monotonic(), run.config, run.stage("sessions")
     traces = held_out_sessions(run)
     known = {trace.trace_id for trace in traces}
     sites = [site for site in read_done(run, "sites", ErrorSite) if site.trace_id in known]
     pairs = [pair for pair in read_done(run, "pairs", PreferencePair) if pair.trace_id in known]
     turns = choose_turns(traces, sites, pairs, config.evaluation.tasks)
-    found: list[TurnMeasure] = []
-    skipped: Counter[str] = Counter()
-    done = 0
+    keys: dict[tuple[Phase, int], str] = {}
+    for phase in PHASES:
+        made_with = measured_with(run, MODELS[phase], "ingestion", "sites", "pairs")
+        keys |= {(phase, number): content_id(made_with, phase, number) for number in range(len(turns))}
+    parts = Parts(stage, keys.values(), "turns", progress)
+    done, skipped = 0, Counter[str]()
 
-    def on_turn() -> None:
-        nonlocal done
-        done += 1
-        when = PHASES[(done - 1) // len(turns)]
-        progress.step(done, len(PHASES) * len(turns), f"{when} training")
+    def open_reader(phase: Phase) -> SessionReader:
+        policy = load_own(run, MODELS[phase])
+        rendered = RenderedSessions(policy, policy_room(run, policy) + config.training.max_turn_tokens)
+        return SessionReader(rendered, failed_calls(sites), phase, config.training.max_turn_tokens, judge)
 
     with ExitStack() as stack:
         judge = _judge(stack.enter_context(open_environment(config)) if any(t.task_id for t in traces) else None)
         for phase in PHASES:
-            # One model at a time: two of a real size would not fit.
-            policy = load_own(run, MODELS[phase])
-            rendered = RenderedSessions(policy, policy_room(run, policy) + config.training.max_turn_tokens)
-            reader = SessionReader(rendered, failed_calls(sites), phase, config.training.max_turn_tokens, judge)
-            found += reader.measure(turns, on_turn)
-            skipped |= reader.skipped
-            del policy, rendered, reader
+            # One model at a time, and none that has nothing left to do: two of a real size would not fit.
+            reader, not_shown = None, Counter[str]()
+            for number, turn in enumerate(turns):
+                records, done = parts.take(keys[phase, number]), done + 1
+                if records is None:
+                    reader = reader or open_reader(phase)
+                    records = parts.add(keys[phase, number], reader.measure(turn))
+                    progress.step(done, len(keys), f"{phase} training")
+                if not records:
+                    not_shown[turn.measure] += 1
+            skipped |= not_shown
     counts = {"sessions": len(traces), "turns": len(turns), "skipped": dict(skipped)}
-    run.stage("sessions").finish(found, counts, [run.stage("training"), run.stage("ingestion")], started)
+    stage.seal(parts.close(), counts, [run.stage("training"), run.stage("ingestion")], started)
     write_card(run)
 
 

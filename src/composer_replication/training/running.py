@@ -122,6 +122,8 @@ class ProgressCallback(TrainerCallback):
         if state.is_world_process_zero:
             slow = "" if torch.cuda.is_available() else "; on a CPU it may take minutes"
             self._progress.note(f"step {state.global_step + 1} of {self._total} begins, and a line follows each{slow}")
+            # From here on the first step is timed, so its line can tell the time that is left.
+            self._progress.step(state.global_step, self._total)
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._parts += 1

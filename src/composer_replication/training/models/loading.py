@@ -17,7 +17,7 @@ from composer_replication.records import canonical_json
 from .. import processes
 from .chat_template import TemplateRefusal
 from .embedded import place_of
-from .presence import REMEDY, refuse_missing_model
+from .presence import REMEDY, refuse_missing_model, refuse_unreachable_hub
 from .tokens import ChatTokens
 
 TemplateSettings = Mapping[str, Any]
@@ -82,6 +82,7 @@ def load_policy(
         model = build_model(tokenizer, seed).to(getattr(torch, weights))
         return Policy(name, _place(model), ChatTokens(tokenizer, None, chat_template_kwargs))
     refuse_missing_model(name)
+    refuse_unreachable_hub(name)
     return load_saved_policy(place_of(name), name, weights, chat_template_kwargs)
 
 

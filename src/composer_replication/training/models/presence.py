@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from composer_replication.errors import UsageError
 
 from .embedded import EMBEDDED, folder_of, place_of
 
+PATIENCE, PATIENCE_S = "HF_HUB_ETAG_TIMEOUT", 3.0
+"""The hub's own variable, and how long its first answer may take where nobody has set it."""
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 REMEDY = (
     "give a folder as model.name, or recompose model fetch NAME: smollm2, qwen2.5-coder-1.5b, or a name of your choice "
@@ -36,25 +39,39 @@ def refuse_missing_model(name: str) -> None:
         )
 
 
+class HubRefusal(UsageError):
+    """The hub was reached and does not give the model."""
+
+
+def refuse_unreachable_hub(name: str) -> None:
+    """The libraries would ask again and again, for most of a minute. What a hub that answers refuses, they tell
+    themselves: a mirror may have the files and know nothing of models."""
+    with suppress(HubRefusal):
+        is_on_hub_alone(name)
+
+
 def is_on_hub_alone(name: str) -> bool:
-    """Whether it is to be downloaded; refused where the hub does not give it. Asks the hub, and downloads nothing."""
+    """Whether it is to be downloaded; refused where the hub does not give it. Asks the hub once, downloads nothing."""
     if name == "tiny" or Path(place_of(name)).is_dir() or _is_cached(name):
         return False
-    from huggingface_hub import HfApi
+    from huggingface_hub import HfApi, constants
 
     # Of whichever library the installed hub client asks with.
     from huggingface_hub.errors import (
         HfHubHTTPError,
-        HFValidationError,
         HTTPError,  # pyright: ignore[reportPrivateImportUsage]
     )
 
     try:
-        HfApi().model_info(name, timeout=10)
-    except (HTTPError, OSError, HFValidationError) as error:
-        answered = isinstance(error, HfHubHTTPError | HFValidationError)
-        why = f"does not give it ({type(error).__name__})" if answered else "cannot be reached"
-        raise UsageError(f"the model {name} is not on this machine, and the hub {why}", REMEDY) from error
+        HfApi().model_info(name, timeout=float(os.environ.get(PATIENCE, PATIENCE_S)))
+    except (HfHubHTTPError, ValueError) as error:
+        why = f"the hub does not give it ({type(error).__name__})"
+        raise HubRefusal(f"the model {name} is not on this machine, and {why}", REMEDY) from error
+    except (HTTPError, OSError) as error:
+        raise UsageError(
+            f"the model {name} is not on this machine, and the hub cannot be reached at {constants.ENDPOINT}",
+            f"{REMEDY}; for a slow hub, export {PATIENCE}=30",
+        ) from error
     return True
 
 

@@ -23,7 +23,7 @@ BASE: dict[Goal, dict[str, dict[str, object]]] = {
         },
     },
     "tasks": {
-        "environment": {"name": "code", "tasks": ["tasks"], "answer": "definition"},
+        "environment": {"name": "code", "tasks": ["tasks"], "answer": "definition", "completion_tokens": 4096},
         "training": {
             "steps": 100, "prompts_per_step": 4, "group_size": 8, "learning_rate": 1e-5, "max_turn_tokens": 512,
             "max_tokens": 8192, "checkpoint_every": 25,
@@ -82,6 +82,7 @@ WORDS = {
     "model.name": "tiny, a fetched model, a folder or a hub id; fixed once the run has begun",
     "environment.tasks": "what `recompose env make REPOSITORY -o tasks` wrote",
     "environment.answer": 'one code block; "agent": six tools, for models that call them, with turns of 1024 tokens',
+    "environment.completion_tokens": "turns and answers of one episode; with the task it must fit the model's length",
     "monitor.enabled": "hacks that it finds in a rollout cost its reward",
     "ingestion.rollouts": "episodes of the starting policy that become traces",
     "training.rollouts": "learn from stored sessions alone",

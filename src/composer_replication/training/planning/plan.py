@@ -6,6 +6,7 @@ weights, downloads nothing and writes nothing.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
@@ -14,7 +15,7 @@ from statistics import mean
 from typing import Any, NamedTuple
 
 from composer_replication.config import Config
-from composer_replication.environments.protocol import TRAIN, Environment, EnvironmentTask
+from composer_replication.environments.protocol import TRAIN, Environment, EnvironmentTask, EpisodeLimits
 from composer_replication.objective import GrpoSettings, TrdpoSettings
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
 from composer_replication.runs import Run
@@ -90,6 +91,7 @@ class TrainingPlan:
             **step.told,
             "memory": _memory(shape, config, work) if shape else None,
             "time": self.layout(machine, costs_of("h200" if machine.on_gpu else "cpu")) if shape else None,
+            "measured_time": _measured_time(run),
             "token_counts": self._source,
             "finished": [noun for noun, stage in STAGE_OF.items() if run.stage(stage).is_done],
             "funnel": _funnel(run, self._held_out),
@@ -162,9 +164,25 @@ def _step(
     told["rollout_tokens"] = {
         "mean": round(mean(row_tokens)),
         "longest": max(row_tokens),
-        "source": "stored rollouts" if rows else "estimate: prompts of training tasks and the turn limit",
+        "source": "stored rollouts" if rows else "at most: prompts of training tasks and every turn at its limit",
+        "at_most": not rows,
     }
     return _Step(max(row_tokens), max(stored, default=0), told)
+
+
+def _measured_time(run: Run) -> dict[str, Any] | None:
+    """Of the steps that this run has taken, whatever machine it was on."""
+    path = run.path / "training" / "metrics.jsonl"
+    if not path.exists():
+        return None
+    # A crash may have torn the last line.
+    lines = map(json.loads, path.read_text(encoding="utf-8").rpartition("\n")[0].splitlines())
+    taken: dict[int, float] = {line["step"]: line["wall_s"] for line in lines if "wall_s" in line and line["step"]}
+    if not taken:
+        return None
+    last = max(taken)
+    step_s = taken[last] / last
+    return {"steps": last, "step_s": round(step_s, 3), "left_s": round(step_s * (run.config.training.steps - last), 1)}
 
 
 def _refused(run: Run) -> str | None:
@@ -203,9 +221,15 @@ def rollout_lengths(
     """Tokens of whole rollouts: those that were played, else the prompts of some tasks with every turn at its limit."""
     if rows:
         return [len(row.ids) for row in rows]
-    limits, turn = environment.limits, config.training.max_turn_tokens
-    room = limits.completion_tokens or limits.turns * (turn + min(limits.observation_tokens, OBSERVATION_TOKENS))
+    room = _most_added(environment.limits, config.training.max_turn_tokens)
     return [prompt + room for prompt in _prompt_lengths(islice(environment.tasks(TRAIN), SAMPLED_TASKS), tokens)]
+
+
+def _most_added(limits: EpisodeLimits, turn_tokens: int) -> int:
+    """Few short turns do not fill what an episode may hold."""
+    if limits.completion_tokens is None:
+        return limits.turns * (turn_tokens + min(limits.observation_tokens, OBSERVATION_TOKENS))
+    return min(limits.completion_tokens, limits.turns * (turn_tokens + limits.observation_tokens))
 
 
 def episodes_of(
@@ -222,7 +246,7 @@ def episodes_of(
     most = limits.turns * turn_tokens
     rounds = min(most, limits.completion_tokens or most)
     lengths = rollout_lengths(config, environment, rows, tokens)
-    prompt = max(lengths) - min(limits.room(turn_tokens), max(lengths))
+    prompt = max(lengths) - _most_added(limits, turn_tokens)
     return Episodes(-(-rounds // turn_tokens), rounds, prompt, mean(lengths))
 
 

@@ -4,8 +4,7 @@ Asks whether the statement tells enough, tries lazy solutions, records what hidd
 folder, asks for its leak certificate, grades doing nothing (0) and the solution (1) by the real reward, runs the
 visible tests as an agent does, has the Harbor folder's verifier grade the same and broken solutions, and repeats every
 fifth task under another seed. Tests that a lazy solution passes count only together with one that none does.
-Reasons of rejection: `thin_statement`, `lazy_solution`, `gold_differs`, `too_few_compared`, `leak`, `nop_scores`,
-`gold_fails`, `agents_tests_fail`, `verifiers_disagree`, `weak_tests`, `not_repeatable`.
+What each reason of rejection says is in `tasks/reasons.py`.
 """
 
 from __future__ import annotations

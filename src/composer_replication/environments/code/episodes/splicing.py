@@ -66,7 +66,9 @@ def _definition_edits(module: Module, block: CodeBlock, node: DefinitionNode, na
         return
     classes = definitions_of(module, owner)
     if not classes:
-        raise ToolError(f"Your response could not be parsed: {module.path} has no class `{owner}`.")
+        raise ToolError(
+            f"Your response could not be parsed: the code block does not fit, as {module.path} has no class `{owner}`."
+        )
     body = classes[0].node
     indent = indent_of(module.lines[body.body[-1].lineno - 1])
     yield _after(body.end_lineno or body.lineno, ["", *block.lines_of(node, indent)])

@@ -18,7 +18,8 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -27,7 +28,7 @@ from composer_replication import __version__
 from composer_replication.errors import UsageError
 from composer_replication.progress import Progress, Silent
 from composer_replication.records import content_id
-from composer_replication.runs import write_atomically
+from composer_replication.runs import LOCK, locked, write_atomically
 
 from ..certificates.agents_tests import red_for_agents
 from ..certificates.certify import Verdict
@@ -93,7 +94,8 @@ def make(
     """All of `recompose env make`; the result is also in the manifest."""
     progress = progress or Silent()
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="recompose-") as scratch:
+    with ExitStack() as held:
+        scratch = held.enter_context(tempfile.TemporaryDirectory(prefix="recompose-"))
         progress.stage("load", f"reading {source.name}")
         repository = load_repository(source, Path(scratch) / "repository")
         call = json.loads(json.dumps(asdict(settings)))
@@ -103,7 +105,7 @@ def make(
             **{key: call.pop(key) for key in ("distributions", "backend")},
         }
         refuse_missing(repository.tree, repository.name, settings.distributions)
-        begun = _claim(into, identity, call)
+        begun = held.enter_context(_claimed(into, identity, call))
         setup = TestSetup(settings.distributions, settings.backend)
         try:
             coverage = _survey(repository, setup, into / "survey.json", progress)
@@ -118,21 +120,21 @@ def make(
             total = settings.proposals.limit * len(settings.generators)
             progress.stage("certify", f"tasks from {job.repository.name} {job.repository.revision[:10]}".rstrip())
             wall_s += make_tasks(job, candidates, into, jobs=jobs, total=total, progress=progress)
-    decided = list(_verdicts(into).values())
-    funnel = _funnel(decided, sum(line["wall_s"] for line in decided) / jobs if earlier else wall_s)
-    manifest = {
-        **begun,
-        "version": __version__,
-        "licence": repository.licence,
-        "tests": {"passing": len(coverage.passing), "unstable": sorted(coverage.unstable)},
-        "complete": True,
-        "survey_cpu_s": round(sum(read_survey(path).cpu_s for path in into.glob("survey*.json")), 2),
-        "seconds": round(time.monotonic() - started, 2),
-        "jobs": jobs,
-        "new": funnel.valid - sum(line["valid"] for line in earlier),
-        **funnel.figures,
-    }
-    write_atomically(into / "manifest.json", json.dumps(manifest, indent=2) + "\n")
+        decided = list(_verdicts(into).values())
+        funnel = _funnel(decided, sum(line["wall_s"] for line in decided) / jobs if earlier else wall_s)
+        manifest = {
+            **begun,
+            "version": __version__,
+            "licence": repository.licence,
+            "tests": {"passing": len(coverage.passing), "unstable": sorted(coverage.unstable)},
+            "complete": True,
+            "survey_cpu_s": round(sum(read_survey(path).cpu_s for path in into.glob("survey*.json")), 2),
+            "seconds": round(time.monotonic() - started, 2),
+            "jobs": jobs,
+            "new": funnel.valid - sum(line["valid"] for line in earlier),
+            **funnel.figures,
+        }
+        write_atomically(into / "manifest.json", json.dumps(manifest, indent=2) + "\n")
     return manifest
 
 
@@ -246,8 +248,19 @@ def _proposals(
                 break
 
 
+@contextmanager
+def _claimed(into: Path, identity: dict[str, Any], call: dict[str, Any]) -> Generator[dict[str, Any]]:
+    """A new folder, or one of ours, for this call alone."""
+    is_ours = (into / "manifest.json").is_file()
+    if not is_ours and into.exists() and (not into.is_dir() or {*os.listdir(into)} - {LOCK}):
+        raise UsageError(f"{into} exists and holds no tasks of ours", "choose another -o folder")
+    into.mkdir(parents=True, exist_ok=True)
+    with locked(into):
+        yield _claim(into, identity, call)
+
+
 def _claim(into: Path, identity: dict[str, Any], call: dict[str, Any]) -> dict[str, Any]:
-    """A new folder, or one of the same repository; its manifest knows of the call then."""
+    """A folder that is new, or of the same repository; its manifest knows of the call then."""
     path, found = into / "manifest.json", dict[str, Any]()
     if path.is_file():
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -259,8 +272,6 @@ def _claim(into: Path, identity: dict[str, Any], call: dict[str, Any]) -> dict[s
                 )
         if "calls" not in found:
             raise UsageError(f"{into} was made by an earlier version", "choose another -o folder")
-    elif into.exists() and (not into.is_dir() or any(into.iterdir())):
-        raise UsageError(f"{into} exists and holds no tasks of ours", "choose another -o folder")
     calls = found.get("calls", [])
     begun = {**found, **identity, "calls": calls if call in calls else [*calls, call], "complete": False}
     write_atomically(path, json.dumps(begun, indent=2) + "\n")
@@ -281,7 +292,8 @@ def _survey(repository: Repository, setup: TestSetup, path: Path, progress: Prog
 
 def _give_up(into: Path) -> None:
     """A folder in which nothing was made is not left behind."""
-    (into / "manifest.json").unlink()
+    for name in ("manifest.json", LOCK):
+        (into / name).unlink()
     if not any(into.iterdir()):
         into.rmdir()
 
@@ -351,8 +363,7 @@ def _funnel(decided: Collection[dict[str, Any]], wall_s: float) -> Funnel:
 
 def _tell(progress: Progress, decided: Collection[dict[str, Any]], total: int) -> None:
     funnel = _funnel(decided, 0.0)
-    reasons = ", ".join(f"{reason} {count}" for reason, count in funnel.rejected.items())
     cost = f"{funnel.cpu_s / funnel.valid:.1f} CPU-s per valid task" if funnel.valid else "no valid task yet"
-    progress.figures([cost, f"rejected: {reasons or 'none'}"])
+    progress.figures([cost, f"rejected: {sum(funnel.rejected.values())}"])
     done = funnel.tried + sum(funnel.filtered.values())
     progress.step(done, max(total, done), f"{funnel.valid} valid")

@@ -1,0 +1,38 @@
+"""Why a candidate became no task, in a sentence each. The gates, the filter and the generator of commits give them."""
+
+from __future__ import annotations
+
+REASONS: dict[str, str] = {
+    "does_not_parse": "A changed file is no Python any more.",
+    "twin_elsewhere": "Three lines in a row of what was deleted stand elsewhere in the repository too.",
+    "changed_since": "A later commit changed what this one wrote.",
+    "files_moved": "The commit renames or deletes a file, or changes one that is no text.",
+    "no_function": "The commit changes no function, only tables or constants.",
+    "revert": "The commit only takes another one back.",
+    "tests_gone": "No test that the commit brought is left and passes.",
+    "thin_message": "The commit's message has fewer than four words that say something.",
+    "too_large": "The commit changes too many files or lines.",
+    "import_broken": "A module cannot be imported any more.",
+    "timeout": "The tests do not end in time.",
+    "too_few_fail": "Too few tests notice that something is missing.",
+    "hidden_still_visible": "A test that is to be hidden cannot be taken out of its file.",
+    "visible_collection_error": "A test file that stays visible cannot be read any more.",
+    "visible_tests_break": "Tests that stay visible fail, although they are not about the task.",
+    "too_few_guards": "Too few passing tests are left to notice other damage.",
+    "too_few_mutants": "The original tests notice too few of the broken copies that tests are asked for.",
+    "lazy_solution": "An answer without the feature, such as `return None`, passes too many of the hidden tests.",
+    "undocumented": "Functions that nothing describes leave too many choices open.",
+    "thin_statement": "Hidden tests ask for what the statement does not tell, and too few others are left.",
+    "gold_differs": "The solution does not give back the repository's own files.",
+    "too_few_compared": "The trusted side can compare too few of the values that hidden tests look at.",
+    "leak": "The agent could read the solution: it stands in the tree or in something else that is shown.",
+    "nop_scores": "Doing nothing gets a reward.",
+    "gold_fails": "The solution does not get the full reward.",
+    "agents_tests_fail": "`python -m pytest` fails in the agent's sandbox before any work is done.",
+    "verifiers_disagree": "Two verifiers, ours and that of the Harbor folder, give different rewards.",
+    "weak_tests": "The tests notice too few of the solution's statements when these are dropped.",
+    "not_repeatable": "Under another hash seed, or in reverse order, the tests end differently.",
+    "duplicate": "The same task was made already.",
+    "runner_ended": "The process that runs the tests died.",
+    "internal_error": "A fault of recompose itself; `verdicts.jsonl` has its text.",
+}

@@ -1,0 +1,59 @@
+"""The time of a training before it begins, and after its first step: a bound where nothing was measured."""
+
+import json
+
+import pytest
+
+from composer_replication.cli.train_report import show_plan
+from composer_replication.config import Config, TrainingConfig
+from composer_replication.environments.protocol import EpisodeLimits
+from composer_replication.environments.toolbox.environment import open_toolbox
+from composer_replication.runs import Run
+from composer_replication.training.planning.plan import Machine, plan_training
+from composer_replication.training.stored.records import TokenizedTrace
+
+THREE_BLOCKS = EpisodeLimits(turns=3, observation_tokens=400, completion_tokens=8192)
+
+
+def planned(tmp_path, capsys, limits=None, rows=(), **training):
+    """The plan, and what a person reads of it."""
+    run = Run.start(tmp_path / "run", Config(training=TrainingConfig(**training)))
+    environment = open_toolbox(run.config)
+    environment.limits = limits or environment.limits
+    found = plan_training(run, environment, rows, Machine())
+    show_plan(found)
+    return found, " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(("turn_tokens", "added"), [(512, 3 * (512 + 400)), (4096, 8192)])
+def test_few_short_turns_do_not_fill_an_episode(tmp_path, capsys, turn_tokens, added):
+    found, _ = planned(tmp_path, capsys, THREE_BLOCKS, max_turn_tokens=turn_tokens)
+    bare, _ = planned(tmp_path / "bare", capsys, EpisodeLimits(turns=1, observation_tokens=0), max_turn_tokens=1)
+    assert found["rollout_tokens"]["longest"] - added == bare["rollout_tokens"]["longest"] - 1
+
+
+def test_a_time_that_nothing_was_measured_for_is_called_a_bound(tmp_path, capsys):
+    found, told = planned(tmp_path, capsys, THREE_BLOCKS)
+    assert found["rollout_tokens"]["at_most"]
+    assert f"128 rollouts, at most {found['tokens_per_step']:,} tokens each" in told
+    assert "Time: at most about" in told and "the first step tells the time left" in told
+
+
+def test_a_time_by_rollouts_that_were_played_is_no_bound(tmp_path, capsys):
+    row = TokenizedTrace(
+        trace_id="t", tokenizer="x", ids=(1,) * 60, turn_spans=((40, 60),), logprobs=(0.0,) * 60, reward=0.0
+    )
+    found, told = planned(tmp_path, capsys, THREE_BLOCKS, [row])
+    assert found["rollout_tokens"]["mean"] == 60 and not found["rollout_tokens"]["at_most"]
+    assert "Time: about" in told and "at most" not in told
+
+
+def test_steps_that_were_taken_tell_the_time_that_is_left(tmp_path, capsys):
+    metrics = tmp_path / "run" / "training" / "metrics.jsonl"
+    first, told = planned(tmp_path, capsys, steps=10)
+    assert first["measured_time"] is None and "Measured in this run" not in told
+    metrics.parent.mkdir()
+    metrics.write_text("".join(json.dumps({"step": step, "wall_s": 20.0 * step}) + "\n" for step in (1, 2, 3)) + '{"st')
+    found, told = planned(tmp_path, capsys, steps=10)
+    assert found["measured_time"] == {"steps": 3, "step_s": 20.0, "left_s": 140.0}
+    assert "Measured in this run: 20 s a step over 3 steps, all in; 2 min 20 s left at that pace." in told
