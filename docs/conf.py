@@ -106,7 +106,7 @@ ARGUMENTS = {
     "turn_ids": "Ids of one turn.",
 }
 MOST_SHOWN = 60  # characters of a default
-gc.set_threshold(100_000, 50)  # pages are trees of millions of nodes, and looking through them took a third of the time
+gc.set_threshold(100_000, 50)  # pages are trees of many nodes, most of which stay
 
 project = "composer-replication"
 html_title = project
