@@ -81,6 +81,11 @@ class EnvironmentRollouts:
         self._worker: RolloutWorker | None = None
         self._open_sampler = open_sampler
         self._seen: Mapping[str, float] = {}
+        self._is_playing = False
+
+    def phase(self) -> str:
+        """What the step is at, for a person; may be asked from another thread."""
+        return self._worker.phase() if self._is_playing and self._worker else "learning"
 
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
         """Play one episode for each prompt, and give the columns that TRL takes."""
@@ -88,6 +93,7 @@ class EnvironmentRollouts:
         if self._worker is None:
             self._check_temperature(trainer.args.temperature)
             self._worker = self._make_worker(unwrapped, trainer, len(prompts))
+        self._is_playing = True
         episodes = started(self._environment, self._tasks_of(prompts))
         try:
             with evaluating(unwrapped) as model:
@@ -98,6 +104,7 @@ class EnvironmentRollouts:
             return self._columns(rollouts, self._worker, trainer.state.global_step + 1)
         finally:
             closed(self._environment, episodes)
+            self._is_playing = False
 
     def accepts(self, candidates: Sequence[tuple[Rolled, HintedTurn, OnlineSite]]) -> list[bool]:
         """For the trainer's `accepts`: whether the environment takes a turn that is sampled behind the hint."""
