@@ -142,7 +142,7 @@ def _train_together(path: Path, backend: str, anyway: bool, as_json: bool) -> No
 def _plan(run: Run, processes: int, is_sharded: bool, replicas: int, on_gpu: bool, as_json: bool, backend: str) -> None:
     import torch
 
-    from composer_replication.training.planning.plan import Machine, TrainingPlan
+    from composer_replication.training.planning.plan import Machine, TrainingPlan, check_episodes
     from composer_replication.training.planning.refusals import (
         refuse_for_backend,
         refuse_uneven_replicas,
@@ -161,10 +161,15 @@ def _plan(run: Run, processes: int, is_sharded: bool, replicas: int, on_gpu: boo
     with open_environment(run.config) as environment:
         tasks = tell_tasks(environment, run.config)
         planned = TrainingPlan(run, environment, rollout_tokens(run), held_out_of(run))
+        check_episodes(run.config, environment, planned.tokens, planned.shape)
         plan = planned.on(machine)
     habits, useless = degenerate(run), nothing_planned(run, planned)
     if as_json:
-        print(json_module.dumps({**plan, "tasks": tasks, "degenerate": [habit.model_dump() for habit in habits]}))
+        print(
+            json_module.dumps(
+                {**plan, "tasks": tasks and str(tasks), "degenerate": [habit.model_dump() for habit in habits]}
+            )
+        )
     else:
         if tasks:
             print(f"Tasks: {tasks}")

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, get_args
 
+from composer_replication.environments.protocol import FEWEST_TO_TELL
 from composer_replication.records import (
     ErrorSite,
     JsonObject,
@@ -36,8 +37,6 @@ MEASURES: tuple[Measure, ...] = get_args(Measure)
 TURNS_TO_CORRECT = 3
 """How long after an error a call of the same tool still counts as its correction."""
 FEWEST_SESSIONS = 2
-FEWEST_TO_TELL = 5
-"""Sessions below which an interval is shown to nobody: it would look like knowledge."""
 Verdict = Literal["better", "worse", "not clear", "too few to tell"]
 
 

@@ -16,6 +16,7 @@ from composer_replication.records import Trace
 from ...lessons.online_sites import HintedTurn, OnlineSite, Rolled
 from ...models.loading import Policy, device_type
 from ...models.states import evaluating
+from ...planning.refusals import refuse_long_episodes
 from ...rollouts.curriculum import Curriculum
 from ...rollouts.playing import closed, rollout_settings, started
 from ...rollouts.sampling import FreeSampler, TurnSampler, sample_turns
@@ -199,12 +200,7 @@ class EnvironmentRollouts:
         longest = max(len(tokens.prompt(task.messages)) for task in self._tasks.values())
         room = longest + limits.room(settings.max_turn_tokens)
         most: int = model.config.max_position_embeddings
-        if limits.completion_tokens is not None and room > most:
-            raise UsageError(
-                f"a task of {longest} tokens and {limits.completion_tokens} more do not fit the {most} of "
-                f"{self._policy.name}",
-                f"set environment.completion_tokens = {max(0, most - longest)} or less, or choose shorter tasks",
-            )
+        refuse_long_episodes(limits, settings.max_turn_tokens, longest, most, self._policy.name)
         opened = self._open_sampler and self._open_sampler(trainer, rows, room)
         sampler = opened or turn_sampler(model, tokens, rows, room)
         return RolloutWorker(sampler, tokens, rollout_settings(limits, settings.max_turn_tokens, settings.temperature))
