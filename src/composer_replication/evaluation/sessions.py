@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, get_args
 
-from composer_replication.environments.protocol import FEWEST_TO_TELL
 from composer_replication.records import (
     ErrorSite,
     JsonObject,
@@ -62,9 +61,8 @@ class Change(Record):
 
     @property
     def verdict(self) -> Verdict:
-        """An interval of no width says that the sessions were alike, not that all are."""
         change = self.difference
-        if change.n < FEWEST_TO_TELL or change.lo == change.hi:
+        if change.is_too_few:
             return "too few to tell"
         if change.lo <= 0 <= change.hi:
             return "not clear"
