@@ -107,9 +107,7 @@ def everything_in(folder: Path) -> str:
 
 def kinds_in(written: str) -> set[str]:
     decoded = written.replace("\\\\", "\\").replace("\\n", "\n").replace('\\"', '"')
-    return {
-        canary.kind for canary in EVERY if any(secret in written or secret in decoded for secret in canary.secrets)
-    }
+    return {canary.kind for canary in EVERY if any(secret in written or secret in decoded for secret in canary.secrets)}
 
 
 def test_no_planted_secret_reaches_an_artefact(planted: Path, tmp_path: Path) -> None:
@@ -147,7 +145,7 @@ def handed_on(folder: Path, chosen: list[tuple[int, int]], *options: str) -> dic
 
 def test_no_planted_secret_reaches_a_teacher_or_what_is_handed_on(tmp_path: Path) -> None:
     texts = handed_on(tmp_path, IN_TURN)
-    assert {place: kinds_in(text) for place, text in texts.items()} == dict.fromkeys(texts, set())
+    assert {place: kinds_in(text) for place, text in texts.items()} == {place: set() for place in texts}
 
 
 def test_without_redaction_they_reach_all_of_these(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,4 +155,4 @@ def test_without_redaction_they_reach_all_of_these(tmp_path: Path, monkeypatch: 
     texts = handed_on(tmp_path, chosen, "--allow-unredacted")
     del texts["screen"]
     planted = {EVERY[number].kind for _, number in chosen}
-    assert {place: planted - kinds_in(text) for place, text in texts.items()} == dict.fromkeys(texts, set())
+    assert {place: planted - kinds_in(text) for place, text in texts.items()} == {place: set() for place in texts}
