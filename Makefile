@@ -17,8 +17,9 @@ export TOKENIZERS_PARALLELISM ?= false
 quickstart: .venv/train-installed
 	$(BIN)/recompose quickstart
 
+# Three workers for two cores: tests of sandboxes, servers and faults wait more than they compute.
 test: .venv/dev-installed .venv-verifiers/installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 # What needs no torch, with any Python that pyproject.toml names: `make core PYTHON=python3.13`.
 CORE_TESTS := adp aider atif blame claude_code cline codex config copilot_cli dialects gemini_cli hints http_answers \

@@ -1,5 +1,6 @@
 """Sphinx: the Markdown of this repository and the API reference as one site that needs no network. `make docs`."""
 
+import gc
 import inspect
 import pydoc
 import re
@@ -105,6 +106,7 @@ ARGUMENTS = {
     "turn_ids": "Ids of one turn.",
 }
 MOST_SHOWN = 60  # characters of a default
+gc.set_threshold(100_000, 50)  # pages are trees of many nodes, most of which stay
 
 project = "composer-replication"
 html_title = project

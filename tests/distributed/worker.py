@@ -9,7 +9,6 @@ processes of its own, since the ways to share weights cannot be mixed in one.
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import sys
@@ -97,8 +96,6 @@ def _trained(kind: str, folder: Path, name: str) -> Any:
 
 
 def main(folder: Path, words: list[str]) -> None:
-    # What was imported stays: the trainers' calls of the collector would look through all of it in every scene.
-    gc.freeze()
     for kind, group in groupby((word.split("/") for word in words), key=lambda word: word[0]):
         fork(int(kind[0]), partial(run_scenes, kind, folder, [name for _, name in group]))
 

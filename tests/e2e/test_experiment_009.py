@@ -16,12 +16,12 @@ SLICE = Path(__file__).parents[2] / "experiments" / "009-rates" / "slice.sh"
 PLAN = Path(__file__).with_name("experiment_009.toml")
 
 
-def run(folder):
+def run(folder, *words):
     """By `slice.sh`, with no earlier results."""
     own = {"WORK": str(folder / "work"), "RESULTS": str(folder / "results"), "PYTHON": sys.executable}
     (folder / "out").mkdir()
     done = subprocess.run(
-        ["bash", str(SLICE), str(folder / "earlier"), str(folder / "out"), "500", "1", "--plan", str(PLAN)],
+        ["bash", str(SLICE), str(folder / "earlier"), str(folder / "out"), "500", "1", "--plan", str(PLAN), *words],
         capture_output=True, text=True, check=False, env=os.environ | own | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert not done.returncode, done.stdout + done.stderr
@@ -32,14 +32,24 @@ def lines(results, name, kind):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("009")
-    run(folder)
-    return folder
+def slices(tmp_path_factory):
+    """Results of a machine that made a start and one arm, and of one that got these alone, with an arm of another start
+    among them."""
+    first, second = (tmp_path_factory.mktemp("009") for _ in range(2))
+    run(first, "--only", "low/sham-1")
+    shutil.copytree(first / "results", second / "results")
+    header, *other = read_result(second / "results/low/sham-1.jsonl.zst")
+    write_result(second / "results/low/long-1.jsonl.zst", [{**header, "start_sha256": "0" * 16}, *other])
+    run(second)
+    return first / "results/low", second / "results/low"
 
 
-def test_a_shorter_arm_is_the_beginning_of_a_longer_one(folder):
-    results = folder / "results" / "low"
+@pytest.fixture
+def results(slices):
+    return slices[1]
+
+
+def test_a_shorter_arm_is_the_beginning_of_a_longer_one(results):
     short, long = (lines(results, arm, "step") for arm in ("short", "long"))
     assert [line["step"] for line in long] == [1, 2, 3, 4]
     measured = ("reward", "grad_norm", "completions/mean_length")
@@ -51,8 +61,7 @@ def test_a_shorter_arm_is_the_beginning_of_a_longer_one(folder):
     assert point["solved"] == ended and point["samples"] == 2
 
 
-def test_the_start_is_also_measured_with_a_reminder_before_every_turn(folder):
-    results = folder / "results" / "low"
+def test_the_start_is_also_measured_with_a_reminder_before_every_turn(results):
     plain = [line["task_id"] for line in lines(results, "start", "task")]
     reminded = lines(results, "start", "reminded_task")
     for condition in ("hint", "sham"):
@@ -60,17 +69,12 @@ def test_the_start_is_also_measured_with_a_reminder_before_every_turn(folder):
     assert {line["condition"] for line in lines(results, "start", "reminded")} == {"hint", "sham"}
 
 
-def test_a_lost_start_is_made_again_and_sets_aside_only_arms_of_another_one(folder, tmp_path):
-    shutil.copytree(folder / "results", tmp_path / "results")
-    results = tmp_path / "results" / "low"
-    (before,) = lines(results, "start", "start")
-    kept = (results / "sham-1.jsonl.zst").stat().st_mtime_ns
-    other = list(read_result(results / "long-1.jsonl.zst"))
-    write_result(results / "long-1.jsonl.zst", [{**other[0], "start_sha256": "0" * 16}, *other[1:]])
-    (results / "short-1.jsonl.zst").unlink()
-    run(tmp_path)
+def test_a_lost_start_is_made_again_and_sets_aside_only_arms_of_another_one(slices):
+    earlier, results = slices
+    (before,) = lines(earlier, "start", "start")
     assert lines(results, "start", "start") == [before], "the same bits"
-    assert (results / "sham-1.jsonl.zst").stat().st_mtime_ns == kept
+    kept = [(folder / "sham-1.jsonl.zst").stat().st_mtime_ns for folder in slices]
+    assert kept[0] == kept[1]
     assert [path.name for path in (results / "orphans").iterdir()] == ["long-1.jsonl.zst"]
     for arm in ("long", "short"):
         (header,) = lines(results, arm, "run")

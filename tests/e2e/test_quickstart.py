@@ -20,14 +20,15 @@ KEYS = {
 STAGES = ["policy", "ingestion", "sites", "hints", "replay", "pairs", "training", "evaluation"]
 
 
+def words(folder):
+    (folder / "small.toml").write_text(SMALL_CONFIG)
+    return ["quickstart", "--config", "small.toml", "--run", "run"]
+
+
 def start(folder, *arguments):
-    config = folder / "small.toml"
-    config.write_text(SMALL_CONFIG)
-    command = [sys.executable, "-m", "composer_replication", "quickstart", "--config", str(config), "--run", "run"]
+    command = [sys.executable, "-m", "composer_replication", *words(folder), *arguments]
     with heeding_interrupts():
-        return subprocess.Popen(
-            [*command, *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @contextmanager
@@ -43,10 +44,9 @@ def heeding_interrupts():
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("quickstart")
-    process = start(folder, "--json")
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    return folder / "run", out, err
+    done = recompose(*words(folder), "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "run", done.stdout, done.stderr
 
 
 def test_json_is_one_object_with_everything(finished):
@@ -99,11 +99,10 @@ def test_a_finished_run_is_kept_and_its_lost_report_written_again(finished):
     run, out, _ = finished
     page = (run / "report.html").read_bytes()
     (run / "report.html").unlink()
-    process = start(run.parent, "--json")
-    again, err = process.communicate(timeout=120)
-    assert process.returncode == 0
-    assert err.count("kept, finished earlier") == len(STAGES)
-    assert json.loads(again) == json.loads(out)
+    again = recompose(*words(run.parent), "--json", cwd=run.parent)
+    assert again.returncode == 0
+    assert again.stderr.count("kept, finished earlier") == len(STAGES)
+    assert json.loads(again.stdout) == json.loads(out)
     assert (run / "report.html").read_bytes() == page
 
 
@@ -112,10 +111,7 @@ def test_training_can_be_done_again_after_its_folder_is_deleted(finished, tmp_pa
     shutil.copytree(finished[0], run)
     for stage in ("training", "evaluation"):
         shutil.rmtree(run / stage)
-    done = subprocess.run(
-        [sys.executable, "-m", "composer_replication", "train", str(run), "--json"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = recompose("train", run, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["steps"] == 2
     before, after = ((folder / "training" / "manifest.json").read_text() for folder in (finished[0], run))
@@ -123,9 +119,7 @@ def test_training_can_be_done_again_after_its_folder_is_deleted(finished, tmp_pa
 
 
 def test_ingest_plays_the_toolbox_when_rollouts_are_asked_for(tmp_path):
-    config = tmp_path / "small.toml"
-    config.write_text(SMALL_CONFIG)
-    done = recompose("ingest", "--run", "run", "--config", config, "--json", cwd=tmp_path)
+    done = recompose("ingest", *words(tmp_path)[1:], "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["rollouts"] == 8
 

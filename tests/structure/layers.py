@@ -6,6 +6,7 @@ The tests of `test_layers.py` hold the sources to these tables, and CONTRIBUTING
 import ast
 import sys
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import composer_replication
@@ -62,6 +63,7 @@ NAMES_ENVIRONMENTS = (
 by its name."""
 
 
+@cache
 def modules():
     return sorted(path for path in ROOT.rglob("*.py") if "sample_repository" not in path.parts)
 
@@ -75,9 +77,10 @@ def dotted(path):
 KNOWN = {dotted(path) for path in modules()}
 
 
+@cache
 def imports(path):
     """Modules of ours that a module imports, at any depth of its code."""
-    own = [PACKAGE, *path.relative_to(ROOT).with_suffix("").parts]
+    own, found = [PACKAGE, *path.relative_to(ROOT).with_suffix("").parts], []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = []
         if isinstance(node, ast.Import):
@@ -86,10 +89,9 @@ def imports(path):
             base = [*own[: len(own) - node.level], *([node.module] if node.module else [])] if node.level else []
             source = ".".join(base) if node.level else (node.module or "")
             names = [f"{source}.{alias.name}" for alias in node.names]
-        for name in names:
-            if name.split(".")[0] == PACKAGE:
-                rest = name.removeprefix(PACKAGE).removeprefix(".")
-                yield rest if rest in KNOWN else rest.rpartition(".")[0]
+        rests = [name.removeprefix(PACKAGE).removeprefix(".") for name in names if name.split(".")[0] == PACKAGE]
+        found += [rest if rest in KNOWN else rest.rpartition(".")[0] for rest in rests]
+    return found
 
 
 def head(module):

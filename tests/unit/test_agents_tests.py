@@ -43,7 +43,7 @@ def test_no_agent_sees_a_red_test(tmp_path):
     """Ours is green without the settings: before, the statement said that a test passes which does not."""
     changes = {"pyproject.toml": SETTINGS + 'filterwarnings = ["error"]\n', "tests/test_noise.py": NOISE}
     source = write_files(tmp_path / "source", {**FILES, **changes})
-    made = make(source, tmp_path / "tasks", MakeSettings(generators=("tests.tiny_repository:propose",)), jobs=1)
+    made = make(source, tmp_path / "tasks", MakeSettings(generators=("tests.tiny_repository:propose_shout",)), jobs=1)
     assert made["valid"] == 1
     (task,) = read_tasks(tmp_path / "tasks")
     assert "test_warns" not in (task.tree / "tests" / "test_noise.py").read_text()

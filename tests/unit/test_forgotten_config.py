@@ -59,3 +59,9 @@ def test_sessions_without_an_error_are_no_training(tmp_path):
         f"error: with tiny none of the sites and pairs of {run} can be trained on: no site has a hint, and there are "
         f"no pairs; next: recompose show {run}"
     }
+
+
+def test_what_training_will_miss_is_told_when_the_settings_are_fixed(tmp_path):
+    read = recompose("ingest", SESSIONS, "--run", tmp_path / "run", "--set", f"model.name={tmp_path / 'nowhere'}")
+    assert read.returncode == 0
+    assert f"before training: there is no model folder {tmp_path / 'nowhere'}; next: give a folder" in read.stdout

@@ -19,7 +19,6 @@ from composer_replication.training.models import embedded, gguf_files
 from composer_replication.training.models.embedded import EMBEDDED, Wheel, fetch_model, folder_of, place_of
 from composer_replication.training.models.gguf_files import convert_gguf
 from composer_replication.training.models.loading import load_policy
-
 from tests.command_line import recompose
 
 from .test_models import add_tokenizer

@@ -1,8 +1,10 @@
 """An interrupt while torch starts is heard when it has started."""
 
+import gc
 import importlib
 import os
 import signal
+import sys
 
 import pytest
 
@@ -29,3 +31,12 @@ def test_an_interrupt_during_imports_is_raised_after_them(monkeypatch):
 
 def test_without_an_interrupt_nothing_is_raised():
     libraries.load_libraries()
+
+
+def test_the_garbage_collector_is_spared_a_look_at_them(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    collects, spared = [], gc.get_freeze_count()
+    monkeypatch.setattr(importlib, "import_module", lambda name: collects.append(gc.isenabled()))
+    libraries.load_libraries()
+    assert collects and not any(collects)
+    assert gc.isenabled() and gc.get_freeze_count() > spared

@@ -42,9 +42,9 @@ def export(
     Datasets for trainers: `recompose pair`. To the hub goes only what was searched for secrets and personal data; one
     finding stops all of it.
     """
-    if sum(asked is not None for asked in (parquet, prime_rl, hub_model, hub_dataset)) != 1:
+    if (given := sum(asked is not None for asked in (parquet, prime_rl, hub_model, hub_dataset))) != 1:
         choices = "--parquet DIR, --prime-rl FILE, --hub-model ID or --hub-dataset ID"
-        raise UsageError("what is to be exported?", f"give one of {choices}")
+        raise UsageError("one export at a time" if given else "what is to be exported?", f"give one of {choices}")
     if public and not (hub_model or hub_dataset):
         raise UsageError("--public is for the hub", "give --hub-model ID or --hub-dataset ID")
     opened = Run.open(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -90,6 +91,11 @@ def _mention_model(run: Run) -> None:
     if name == "tiny" and not read.rollouts:
         change = f"recompose fork {quoted(run.path)} NEW --set model.name=MODEL"
         print(f"model: tiny, which has few words; another: {change}")
+    if find_spec("torch"):  # who reads sessions alone needs none of it
+        from composer_replication.training.planning.missing import missing
+
+        for error in missing(run.config):
+            print(f"before training: {error}")
 
 
 def _tell_places(run: Run, as_json: bool) -> None:
