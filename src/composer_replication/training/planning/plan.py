@@ -349,12 +349,12 @@ def _stored_tokens(lengths: dict[str, list[Item]], config: Config) -> list[int]:
 
 
 def find_shape(config: Config, folder: Path | None, tokens: ChatTokens | None) -> ModelShape | None:
-    is_made = folder is not None and folder.is_dir()
-    if config.model.name == "tiny" and tokens and not is_made:
+    made = folder if folder and folder.is_dir() else None
+    if config.model.name == "tiny" and tokens and not made:
         from ..models.tiny import build_model
 
         return shape_of(build_model(tokens.tokenizer, config.seed).config)
-    found = find_config(folder) if is_made else find_config(place_of(config.model.name), config.model.name)
+    found = find_config(made) if made else find_config(place_of(config.model.name), config.model.name)
     return shape_of(found) if found else None
 
 
