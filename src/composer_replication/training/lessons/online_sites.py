@@ -31,7 +31,7 @@ class HintedTurn(NamedTuple):
     turn: int
     """Its place in `trace.turns`, from 0."""
     kind: str
-    """Of error: one of `ErrorKind` or a word of your own. Metrics and `kinds_off` use it."""
+    """Of error: one of `ErrorKind`, which `kinds_off` can leave out, or a word of your own. Metrics use it."""
     hint: str
     """What is put before the turn when the policy reads it as its own teacher."""
 
@@ -95,6 +95,7 @@ class TraceHinter:
         sibling: Literal["off", "outcome", "call"] = "off",
     ) -> None:
         self._max_tokens, self._sham, self._sibling = max_tokens, sham, sibling
+        self.follows = {"sham": sham, "sibling_hints": sibling}
         self._max_leak_level: LeakLevel = max_leak_level
 
     def __call__(self, traces: Sequence[Trace]) -> list[list[HintedTurn]]:
@@ -119,6 +120,25 @@ class TraceHinter:
             )
             for hint in written.hints
         ]
+
+
+def refuse_idle_settings(settings: SdpoSettings, hinter: Hinter, accepts: Accepts | None) -> None:
+    """A control that trains on the true hints unseen would be reported as a control. `hinter.follows` names the
+    settings that a hinter was made with."""
+    follows = getattr(hinter, "follows", {})
+    for name in ("sham", "hint", "sibling_hints"):
+        value = getattr(settings, name)
+        if value not in (SdpoSettings.model_fields[name].default, follows.get(name)):
+            raise UsageError(
+                f"SdpoSettings({name}={value!r}) does nothing with this hinter",
+                "take it out; what a hint says is the hinter's work, also a sham: return another task's hint, "
+                "or make TraceHinter with this option",
+            )
+    if settings.require_acceptance and accepts is None:
+        raise UsageError(
+            "SdpoSettings(require_acceptance=True) does nothing without accepts",
+            "pass accepts=rollouts.accepts, where rollouts are the EnvironmentRollouts",
+        )
 
 
 def find_online_sites(

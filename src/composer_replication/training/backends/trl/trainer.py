@@ -25,7 +25,15 @@ from composer_replication.objective import GrpoSettings, Schedule, SdpoSettings,
 
 from ...channels import Channel, ReplayPreference, SelfDistillation, schedule_of, scheduled
 from ...lessons.metrics import found_sites, site_metrics
-from ...lessons.online_sites import MAX_TEACHER_TOKENS, Accepts, Hinter, OnlineSite, Rolled, find_online_sites
+from ...lessons.online_sites import (
+    MAX_TEACHER_TOKENS,
+    Accepts,
+    Hinter,
+    OnlineSite,
+    Rolled,
+    find_online_sites,
+    refuse_idle_settings,
+)
 from ...lessons.self_teacher import SelfTeacher
 from ...lessons.token_weights import TokenWeightsFolder, online_row, policy_row
 from ...metrics import count_rollouts, rollout_metrics
@@ -100,6 +108,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self._sdpo, distilling = SdpoSettings(weight=0.0), added[SDPO]
         if hinter and isinstance(distilling, SelfDistillation):
             self._sdpo = distilling.settings
+            refuse_idle_settings(self._sdpo, hinter, accepts)
             del added[SDPO]
         self.alpha_sdpo = self._sdpo.weight
         stored = [channel for channel in added.values() if channel.weight] if batches else []
