@@ -33,3 +33,31 @@ def test_settings_that_the_hinter_does_not_follow_are_refused(new_policy, tmp_pa
 def test_a_hinter_of_the_package_that_follows_the_settings_is_taken(new_policy, tmp_path):
     settings, hinter = every_site(0.1, sham=True, sibling_hints="call"), TraceHinter(sham=True, sibling="call")
     trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, **settings, hinter=hinter)
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        (lambda traces: None, "the hinter gave NoneType for 8 rollouts"),
+        (lambda traces: [None] * len(traces), "the hinter gave NoneType for rollout 0"),
+        (lambda traces: [[], *["a hint"] * (len(traces) - 1)], "the hinter gave str for rollout 1"),
+        (lambda traces: [["a hint"]] * len(traces), "the hinter gave str in the list for rollout 0"),
+        (lambda traces: [[(0, "mine", "a hint")]] * len(traces), "the hinter gave tuple in the list for rollout 0"),
+        (lambda traces: [HintedTurn(0, "mine", "a hint")] * len(traces), "the hinter gave HintedTurn for rollout 0"),
+        (lambda traces: [[HintedTurn(0, "mine", None)]] * len(traces), "a hint of rollout 0 is NoneType"),
+    ],
+)
+def test_a_hinter_that_gives_something_else_is_told_what_and_where(new_policy, tmp_path, told, message):
+    trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, **every_site(0.1), hinter=told)
+    with pytest.raises(UsageError, match=f"{message}.*next: .*HintedTurn"):
+        trainer.train()
+
+
+def test_an_empty_hint_is_left_out_and_counted(new_policy, tmp_path):
+    def empty(traces):
+        return [[HintedTurn(0, "mine", " ")] for _ in traces]
+
+    trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, **every_site(0.1), hinter=empty)
+    trainer.train()
+    logged = next(entry for entry in trainer.state.log_history if "sdpo/sites" in entry)
+    assert (logged["sdpo/sites"], logged["sdpo/dropped/empty_hint"]) == (0, 8)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from composer_replication.errors import UsageError
 from composer_replication.hints import SiblingHintGenerator, write_hints
@@ -154,10 +154,7 @@ def find_online_sites(
     counts: Counter[str] = Counter()
     found: list[list[tuple[Rolled, HintedTurn, OnlineSite]]] = []
     told = hinter([rolled.trace for rolled in rollouts])
-    if len(told) != len(rollouts):
-        raise UsageError(
-            f"the hinter gave {len(told)} lists for {len(rollouts)} rollouts", "return one list for each, empty or not"
-        )
+    _check_told(told, len(rollouts))
     for rolled, hinted in zip(rollouts, told, strict=True):
         found.append(_sites_of(rolled, hinted, tokens, settings, max_teacher_tokens, counts))
     if accepts:
@@ -166,6 +163,24 @@ def find_online_sites(
         counts["not_accepted"] += sum(not verdict for verdict in verdicts.values())
         found = [[candidate for candidate in row if verdicts[id(candidate)]] for row in found]
     return [[site for _, _, site in row] for row in found], counts
+
+
+def _check_told(told: Any, rollouts: int) -> None:
+    wanted = "return one list for each, empty or not, of HintedTurn(turn, kind, hint)"
+    if not isinstance(told, list | tuple):
+        raise UsageError(f"the hinter gave {type(told).__name__} for {rollouts} rollouts", wanted)
+    rows = cast(Sequence[Any], told)
+    if len(rows) != rollouts:
+        raise UsageError(f"the hinter gave {len(rows)} lists for {rollouts} rollouts", wanted)
+    for row, hinted in enumerate(rows):
+        # A HintedTurn is a tuple too, and must not be read as a list of three.
+        if isinstance(hinted, HintedTurn) or not isinstance(hinted, list | tuple):
+            raise UsageError(f"the hinter gave {type(hinted).__name__} for rollout {row}", wanted)
+        for one in cast(Sequence[Any], hinted):
+            if not isinstance(one, HintedTurn):
+                raise UsageError(f"the hinter gave {type(one).__name__} in the list for rollout {row}", wanted)
+            if not isinstance(cast(Any, one.hint), str):
+                raise UsageError(f"a hint of rollout {row} is {type(one.hint).__name__}, not a text", wanted)
 
 
 def _sites_of(
@@ -189,6 +204,8 @@ def _sites_of(
     for one in sorted(hinted, key=lambda hinted_turn: hinted_turn.turn):
         if one.kind in settings.kinds_off:
             counts["kind_off"] += 1
+        elif not one.hint.strip():
+            counts["empty_hint"] += 1
         elif one.turn in sites:
             counts["second_of_its_turn"] += 1
         elif len(sites) == settings.sites_per_rollout:
