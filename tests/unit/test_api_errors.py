@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from datasets import Dataset
 
 from composer_replication.errors import UsageError
 from composer_replication.training import ComposerReplicationTrainer
@@ -61,3 +62,52 @@ def test_an_empty_hint_is_left_out_and_counted(new_policy, tmp_path):
     trainer.train()
     logged = next(entry for entry in trainer.state.log_history if "sdpo/sites" in entry)
     assert (logged["sdpo/sites"], logged["sdpo/dropped/empty_hint"]) == (0, 8)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"question": "2 + 2?"}, "no column prompt, but question"),
+        ({"prompt": "2 + 2?"}, "the first prompt is str"),
+        ({"prompt": [{"role": "user", "content": "2 + 2?"}]}, "no task_id"),
+    ],
+)
+def test_a_dataset_without_tasks_is_refused_before_training(new_policy, tmp_path, row, message):
+    with pytest.raises(UsageError, match=rf"{message}.*next: .*prompts_of\(tasks\)"):
+        trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, dataset=Dataset.from_list([row] * 8))
+
+
+def trainer_whose_steps(step, policy, folder, **options):
+    """`step(episode, turn)` takes the place of the environment's own."""
+    trainer = trainer_of(ComposerReplicationTrainer, policy, folder, **options)
+    environment = trainer.rollout_func._environment
+    start = environment.start
+
+    def start_broken(task):
+        episode = start(task)
+        own = episode.step
+        episode.step = lambda turn: step(own, turn)
+        return episode
+
+    environment.start = start_broken
+    return trainer
+
+
+@pytest.mark.parametrize("answer", [None, "right", ("right", False), 1.0])
+def test_a_step_that_returns_no_answer_stops_the_training(new_policy, tmp_path, answer):
+    trainer = trainer_whose_steps(lambda own, turn: answer, new_policy(), tmp_path)
+    with pytest.raises(UsageError, match=rf"all 8 rollouts.*step returned {type(answer).__name__}.*PlainAnswer\("):
+        trainer.train()
+    assert trainer.state.global_step == 0
+
+
+def test_an_environment_that_breaks_in_some_rollouts_is_warned_of(new_policy, tmp_path):
+    turns = []
+
+    def sometimes(own, turn):
+        turns.append(turn)
+        return None if len(turns) == 1 else own(turn)
+
+    trainer = trainer_whose_steps(sometimes, new_policy(), tmp_path)
+    with pytest.warns(UserWarning, match=r"broke in 1 of 8 rollouts.*step returned NoneType.*PlainAnswer\("):
+        trainer.train()

@@ -81,6 +81,7 @@ class EnvironmentRollouts:
         self._worker: RolloutWorker | None = None
         self._open_sampler = open_sampler
         self._seen: Mapping[str, float] = {}
+        self._has_worked = False
 
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
         """Play one episode for each prompt, and give the columns that TRL takes."""
@@ -93,11 +94,28 @@ class EnvironmentRollouts:
             with evaluating(unwrapped) as model:
                 self._worker.sampler.refresh(model)
                 rollouts = self._worker.run(episodes, self._generator)
+            self._stop_if_all_broke(rollouts)
             warn_of_failures(rollouts)
             self._tell_curriculum(rollouts)
             return self._columns(rollouts, self._worker, trainer.state.global_step + 1)
         finally:
             closed(self._environment, episodes)
+
+    def check_dataset(self, dataset: Any) -> None:
+        """What names no task is refused before anything is played."""
+        row = next(iter(dataset), None)
+        if row is None or self._curriculum:
+            return
+        prompt = row.get("prompt")
+        if prompt is None:
+            told = f"no column prompt, but {', '.join(row)}"
+        elif isinstance(prompt, str):
+            told = "no messages: the first prompt is str"
+        elif not prompt or prompt[0].get(TASK_ID) is None:
+            told = f"no {TASK_ID} in the first message of its first prompt"
+        else:
+            return
+        raise UsageError(f"the dataset has {told}", "train_dataset=prompts_of(tasks), which EnvironmentRollouts reads")
 
     def accepts(self, candidates: Sequence[tuple[Rolled, HintedTurn, OnlineSite]]) -> list[bool]:
         """For the trainer's `accepts`: whether the environment takes a turn that is sampled behind the hint."""
@@ -178,6 +196,17 @@ class EnvironmentRollouts:
         size = self._settings.group_size
         chosen = self._curriculum.sample(len(prompts) // size)
         return [self._tasks[task_id] for task_id in chosen for _ in range(size)]
+
+    def _stop_if_all_broke(self, rollouts: Sequence[Rollout[Episode]]) -> None:
+        """Once it has worked, one broken task is no reason to stop, even where all rollouts of a step are of it."""
+        broken = [one.failure for one in rollouts if one.failure and one.failure.kind == "runtime_error"]
+        tasks = {rollout.episode.task.task_id for rollout in rollouts}
+        if len(broken) == len(rollouts) and (len(tasks) > 1 or not self._has_worked):
+            raise UsageError(
+                f"the environment broke in all {len(rollouts)} rollouts of a step; the first: {broken[0].message}",
+                f"mend {self._environment.name}, and try it with roll_out(…)",
+            )
+        self._has_worked = True
 
     def _tell_curriculum(self, rollouts: Sequence[Rollout[Episode]]) -> None:
         if self._curriculum is None:

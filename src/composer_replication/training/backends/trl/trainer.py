@@ -50,6 +50,7 @@ from . import checkpoints
 from .dynamic_sampling import PromptStream, flat_groups, replace_rows, rows_of
 from .engine import AccelerateEngine
 from .environment_traces import trace_of_messages
+from .rollouts import EnvironmentRollouts
 
 
 class ComposerReplicationTrainer(GRPOTrainer):
@@ -102,6 +103,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        if isinstance(self.rollout_func, EnvironmentRollouts):
+            self.rollout_func.check_dataset(self.train_dataset)
         added = _with_the_origins(channels, alpha_sdpo, beta_replay)
         if batches is None and added.keys() - {SDPO, ReplayPreference.name}:
             raise ValueError("further channels need batches to read")
