@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from datasets import Dataset
 
+from composer_replication.environments.protocol import PlainAnswer
 from composer_replication.errors import UsageError
 from composer_replication.training import ComposerReplicationTrainer
 from composer_replication.training.lessons.online_sites import HintedTurn, TraceHinter
@@ -111,3 +112,45 @@ def test_an_environment_that_breaks_in_some_rollouts_is_warned_of(new_policy, tm
     trainer = trainer_whose_steps(sometimes, new_policy(), tmp_path)
     with pytest.warns(UserWarning, match=r"broke in 1 of 8 rollouts.*step returned NoneType.*PlainAnswer\("):
         trainer.train()
+
+
+def test_a_turn_at_which_the_environment_broke_is_not_distilled(new_policy, tmp_path):
+    broke = []
+
+    def crash_once(own, turn):
+        if not broke:
+            broke.append(turn)
+            raise ConnectionError("the database is gone")
+        return own(turn)
+
+    def last_turns(traces):
+        return [[HintedTurn(len(trace.turns) - 1, "mine", "call the tool")] for trace in traces]
+
+    trainer = trainer_whose_steps(crash_once, new_policy(), tmp_path, **every_site(0.1), hinter=last_turns)
+    with pytest.warns(UserWarning, match="broke in 1 of 8 rollouts"):
+        trainer.train()
+    logged = next(entry for entry in trainer.state.log_history if "sdpo/sites" in entry)
+    assert (logged["sdpo/sites"], logged["sdpo/dropped/environment_broke"]) == (7, 1)
+
+
+def unknown_words_told(trainer):
+    with pytest.warns(UserWarning) as told:
+        trainer.train()
+    return [str(one.message) for one in told if "vocabulary()" in str(one.message)]
+
+
+def test_answers_with_words_that_the_tiny_model_lacks_are_told_once(new_policy, tmp_path):
+    def unheard(own, turn):
+        return PlainAnswer("quokka ñandú done")
+
+    (line,) = unknown_words_told(trainer_whose_steps(unheard, new_policy(), tmp_path, steps=2))
+    assert line.startswith("2 words in messages or answers of the environment") and ": quokka, ñandú;" in line
+
+
+def test_hints_with_words_that_the_tiny_model_lacks_are_told_once(new_policy, tmp_path):
+    def hinter(traces):
+        return [[HintedTurn(0, "mine", "α β γ δ ε ζ done")] for _ in traces]
+
+    options = {**every_site(0.1), "hinter": hinter}
+    (line,) = unknown_words_told(trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, steps=2, **options))
+    assert line.startswith("6 words in hints") and ": α, β, γ, δ, ε;" in line

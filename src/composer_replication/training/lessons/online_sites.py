@@ -70,6 +70,8 @@ class Rolled(NamedTuple):
     """Of the weights that wrote each turn, where a sampler counts them."""
     logprobs: tuple[float, ...] = ()
     """That whoever sampled a token gave it, where it is known; others are 0."""
+    broken: bool = False
+    """Whether the environment itself broke at the last turn, which is no error of the policy."""
 
 
 Hinter = Callable[[Sequence[Trace]], list[list[HintedTurn]]]
@@ -204,6 +206,8 @@ def _sites_of(
     for one in sorted(hinted, key=lambda hinted_turn: hinted_turn.turn):
         if one.kind in settings.kinds_off:
             counts["kind_off"] += 1
+        elif rolled.broken and one.turn == len(spans) - 1:
+            counts["environment_broke"] += 1
         elif not one.hint.strip():
             counts["empty_hint"] += 1
         elif one.turn in sites:

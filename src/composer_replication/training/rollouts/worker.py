@@ -97,6 +97,11 @@ class Rollout(Generic[E]):
         return self.turns[-1].failure if self.turns else None
 
     @property
+    def broken(self) -> bool:
+        """Whether the environment raised; a step that took too long may be the policy's doing."""
+        return self.failure is not None and self.failure.kind == "runtime_error"
+
+    @property
     def context_ids(self) -> list[int]:
         """Prompt and completion."""
         return self.prompt_ids + self.completion_ids

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from composer_replication.records import Trace
 from ...lessons.online_sites import HintedTurn, OnlineSite, Rolled
 from ...models.loading import Policy, device_type
 from ...models.states import evaluating
+from ...models.tiny import warn_of_unknown_words
 from ...rollouts.curriculum import Curriculum
 from ...rollouts.playing import closed, rollout_settings, started
 from ...rollouts.sampling import FreeSampler, TurnSampler, sample_turns
@@ -96,6 +97,9 @@ class EnvironmentRollouts:
                 rollouts = self._worker.run(episodes, self._generator)
             self._stop_if_all_broke(rollouts)
             warn_of_failures(rollouts)
+            if trainer.state.global_step == 0:
+                where = "messages or answers of the environment"
+                warn_of_unknown_words(self._policy.tokens.tokenizer, where, _read_by(rollouts))
             self._tell_curriculum(rollouts)
             return self._columns(rollouts, self._worker, trainer.state.global_step + 1)
         finally:
@@ -199,11 +203,11 @@ class EnvironmentRollouts:
 
     def _stop_if_all_broke(self, rollouts: Sequence[Rollout[Episode]]) -> None:
         """Once it has worked, one broken task is no reason to stop, even where all rollouts of a step are of it."""
-        broken = [one.failure for one in rollouts if one.failure and one.failure.kind == "runtime_error"]
         tasks = {rollout.episode.task.task_id for rollout in rollouts}
-        if len(broken) == len(rollouts) and (len(tasks) > 1 or not self._has_worked):
+        first = rollouts[0].failure
+        if first and all(rollout.broken for rollout in rollouts) and (len(tasks) > 1 or not self._has_worked):
             raise UsageError(
-                f"the environment broke in all {len(rollouts)} rollouts of a step; the first: {broken[0].message}",
+                f"the environment broke in all {len(rollouts)} rollouts of a step; the first: {first.message}",
                 f"mend {self._environment.name}, and try it with roll_out(…)",
             )
         self._has_worked = True
@@ -254,6 +258,13 @@ class EnvironmentRollouts:
             return not answer.failed
         finally:
             episode.close()
+
+
+def _read_by(rollouts: Sequence[Rollout[Any]]) -> Iterator[str]:
+    """What the policy got to read; nobody reads the last answer."""
+    for rollout in rollouts:
+        yield from (message["content"] for message in rollout.episode.messages)
+        yield from (turn.observation or "" for turn in rollout.turns[:-1])
 
 
 def warn_of_failures(rollouts: Sequence[Rollout[Any]]) -> None:

@@ -38,6 +38,7 @@ from ...lessons.self_teacher import SelfTeacher
 from ...lessons.token_weights import TokenWeightsFolder, online_row, policy_row
 from ...metrics import count_rollouts, rollout_metrics
 from ...models.states import evaluating
+from ...models.tiny import warn_of_unknown_words
 from ...models.tokens import ChatTokens
 from ...rollouts.samples import RolloutSamples
 from ...step.balance import Balance
@@ -234,6 +235,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         sites, dropped = find_online_sites(
             rollouts, self._hinter, self._chat_tokens, self._sdpo, self._accepts, self._max_teacher_tokens
         )
+        if not self.state.global_step:
+            warn_of_unknown_words(self._tokenizer, "hints", (site.hint for found in sites for site in found))
         self._log.note(site_metrics(gather_object([found_sites(sites, dropped)])))
         return sites
 
@@ -262,9 +265,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
             completion_ids = generated["completion_ids"][row][generated["completion_mask"][row].bool()].tolist()
             sampled = sampled_BT[row][: len(completion_ids)].tolist()
             logprobs = self._logprobs(generated, row, len(completion_ids))
-            rollouts.append(
-                Rolled(trace, prompt_ids, completion_ids, sampled, example.get("model_versions", ()), logprobs)
-            )
+            versions, broken = example.get("model_versions", ()), example.get("step_failure") == "runtime_error"
+            rollouts.append(Rolled(trace, prompt_ids, completion_ids, sampled, versions, logprobs, broken))
         return rollouts
 
     def _logprobs(self, generated: dict[str, Any], row: int, number: int) -> tuple[float, ...]:
