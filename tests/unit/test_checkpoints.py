@@ -32,7 +32,7 @@ class StopsAt(Silent):
     def __init__(self, step) -> None:
         self._step = step
 
-    def step(self, done, total, text) -> None:
+    def step(self, done, total, text="") -> None:
         if done == self._step:
             raise Interrupted
 
