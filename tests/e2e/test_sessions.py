@@ -131,6 +131,7 @@ def whole(trained, tmp_path_factory):
 def test_training_leaves_the_held_out_sessions_alone(trained):
     counts = trained.stage("training").counts
     assert 2 <= counts["held_out_sessions"] <= SESSIONS - 2
+    assert counts["stored_traces"] == sum(counts["sources"].values()) == SESSIONS - counts["held_out_sessions"]
     errors_per_session = trained.stage("sites").counts["sites"] / SESSIONS
     assert counts["hinted_sites"] == (SESSIONS - counts["held_out_sessions"]) * errors_per_session
 

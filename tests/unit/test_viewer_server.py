@@ -182,7 +182,8 @@ def test_view_prints_one_address_with_a_token(tmp_path, monkeypatch):
     client = TestClient(app, base_url=f"http://127.0.0.1:{port}")
     client.get(f"/?token={token}")
     assert client.get("/api/run/run").json()["run"] == "run"
-    assert recompose("view", run.path, "--export", tmp_path / "out").returncode == 0
+    exported = recompose("view", run.path, "--export", tmp_path / "out")
+    assert exported.returncode == 0 and " views of the run (lists, records, charts)" in exported.stdout
     assert (tmp_path / "out/data/index.js").exists()
     assert recompose("view", run.path, "--port", "70000").returncode == 2
 
