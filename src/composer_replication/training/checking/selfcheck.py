@@ -228,7 +228,7 @@ class _Clock(Silent):
         self._progress = progress
         self.times = [time.monotonic()]
 
-    def step(self, done: int, total: int, detail: str = "") -> None:
+    def step(self, done: int, total: int, detail: str = "", left_s: float | None = None) -> None:
         self.times += [time.monotonic()] if done else []  # 0 tells that the first one begins
         self._progress.step(done, total, detail)
 
