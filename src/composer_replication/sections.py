@@ -77,15 +77,19 @@ class DilocoConfig(Section):
     min_replicas: Positive = 1
     """While training: fewer than this wait for the others."""
     sync_every: Positive = 10
+    """Steps of a window."""
     fragments: Positive = 1
     """Parts that are averaged in turn, `sync_every / fragments` steps apart; 1 averages all weights at once."""
     outer_learning_rate: AboveZero = 0.7
+    """Of the step that the average of the replicas' changes makes."""
     outer_momentum: Annotated[float, Field(ge=0, lt=1), Number] = 0.9
     """Of Nesterov. 0 with an outer learning rate of 1 takes the plain average."""
     patience_s: AboveZero = 3600.0
     """How long a replica waits for slower ones at the end of a window; longer than a window takes."""
     heartbeat_timeout_s: AboveZero = 30.0
+    """Seconds after which a silent replica is forgotten."""
     transfer_timeout_s: AboveZero = 600.0
+    """Seconds that one exchange of weights may take."""
 
     @model_validator(mode="after")
     def _whole_windows(self) -> DilocoConfig:
