@@ -25,6 +25,7 @@ from .sections import (
     Positive,
     Section,
     Several,
+    WarmupConfig,
     Weight,
     explain,
     told_gone,
@@ -102,38 +103,6 @@ class EnvironmentConfig(Section):
     """`verifiers`: the interpreter of the environment that it is installed in."""
     settings: dict[str, Any] = Field(default_factory=dict[str, Any])
     """For an environment of your own."""
-
-
-class WarmupConfig(Section):
-    """Supervised warm-up of the policy on noisy old logs; not counted as a gain."""
-
-    steps: Count = 220
-    """Without this key 220 for the tiny model, and 0 for any other."""
-    batch_size: Positive = 32
-    """Logs per step."""
-    optimizer: Literal["muon", "adamw"] = "muon"
-    """Muon takes the weight matrices of a model trained from scratch; the rest, or everything, goes to AdamW."""
-    learning_rate: AboveZero = 4e-3
-    """AdamW's."""
-    muon_learning_rate: AboveZero = 0.03
-    """Muon's."""
-    context_weight: Fraction = 0.3
-    """Loss weight of tokens that the agent did not write."""
-    hint_rate: Fraction = 0.2
-    """Share of turns that are preceded by a hint and then better."""
-    hints_cure: Literal["everything", "their_kind"] | Fraction = "everything"
-    """Whether a turn behind a hint is right throughout, or free only of the fault that the hint speaks of; a number is
-    the chance of the latter."""
-    stale_name_rates: tuple[Fraction, Fraction] = (0.1, 0.5)
-    """How often a log calls a tool by its base name; even and odd tools differ."""
-    quoted_int_rates: tuple[Fraction, Fraction] = (0.2, 0.8)
-    """How often a log writes an integer as text, likewise."""
-    missing_brace_rates: tuple[Fraction, Fraction] = (0.05, 0.6)
-    """How often a log leaves out the last brace of a call, likewise."""
-    leak_tool_rate: Fraction = 0.0
-    """Share of logs that call the leaking tool first and then copy; the toolbox must leak."""
-    leak_file_rate: Fraction = 0.0
-    """Share of logs that read the hidden file first and then copy."""
 
 
 class ModelConfig(Section):
