@@ -32,6 +32,7 @@ from composer_replication.records import Trace
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
 from composer_replication.stages.attempts import planned, run_attempts, stored
+from tests.command_line import recompose
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, write_sample_task
 from tests.scripted_chat import ScriptedChat, by_turn, calls
 
@@ -295,6 +296,7 @@ def test_rollouts_flow_into_the_next_stage(task, tmp_path, capsys):
     script = by_turn([calls(("edit_file", {"path": SPANS, "old": "nowhere", "new": ""})), SUBMIT])
     with ScriptedChat(script) as server:
         chosen = {"endpoint": server.base_url, "model_name": "scripted", "rollouts": 2, "run": run, "json": True}
+        chosen |= {"price": "0.5,1.5", "max_usd": 1}
         rollout(task.folder, **chosen)
         told = json.loads(capsys.readouterr().out)
         assert (told["traces"], told["solved"], told["ended"], told["turns"]) == (2, 0, {"submitted": 2}, 4)
@@ -303,6 +305,8 @@ def test_rollouts_flow_into_the_next_stage(task, tmp_path, capsys):
         assert json.loads(capsys.readouterr().out) == told
         assert len(server.requests) == asked == 4
         assert {request["max_tokens"] for request in server.requests} == {4096}
+    bill = json.loads(recompose("cost", run, "--json").stdout)
+    assert (bill["spent_micros"], bill["cap_micros"]) == (4 * (50 + 15), 1_000_000), "100 tokens in and 10 out, each"
     rewards = json.loads((run / "ingestion" / "rewards.json").read_text())
     assert rewards == {"spanbook-merge": {"rewards": [0.0, 0.0], "ended": ["submitted"] * 2, "notes": [[], []]}}
     run_one_stage(run, "sites", as_json=True)
@@ -364,6 +368,8 @@ def test_the_command_says_what_it_needs(task, tmp_path):
     assert not (tmp_path / "r").exists()
     with pytest.raises(UsageError, match="price"):
         rollout(task.folder, run=tmp_path / "r", endpoint="https://example.com/v1", model_name="m", max_usd=1)
+    with pytest.raises(UsageError, match="--price 3 is no pair"):
+        rollout(task.folder, run=tmp_path / "r", endpoint="http://127.0.0.1:9/v1", model_name="m", price="3")
 
 
 SUBMITTED = '<tool_call>{"name": "submit", "arguments": {}}</tool_call>'

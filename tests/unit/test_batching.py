@@ -323,11 +323,12 @@ def test_the_command_tells_half_the_price_and_pays_it(tmp_path):
         run.stage("ingestion").finish(made, {"traces": 1}, [], time.monotonic())
         sites = find_sites(made[0])
         run.stage("sites").finish(sites, {"sites": len(sites)}, [run.stage("ingestion")], time.monotonic())
+        named = [f"--teacher={name}" for name in models]
         plain, half = (
             json.loads(recompose("replay", run.path, "--dry-run", "--json", *more).stdout)
-            for more in ((), ("--batch",))
+            for more in ((), (*named, "--batch"))
         )
-        done = recompose("replay", run.path, "--batch", "--max-usd", "5", "--json")
+        done = recompose("replay", run.path, *named, "--batch", "--max-usd", "5", "--json")
     assert 0 <= 2 * half["expected_micros"] - plain["expected_micros"] <= half["calls"]
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

@@ -1,5 +1,6 @@
 """The generator of commits, on a small git history that the test writes."""
 
+import json
 import os
 import subprocess
 
@@ -11,12 +12,12 @@ from composer_replication.environments.code.generators.commits.generate import p
 from composer_replication.environments.code.generators.commits.history import GitHistory, earlier_states, repository_at
 from composer_replication.environments.code.generators.commits.statement import cleaned, says_something
 from composer_replication.environments.code.generators.kinds import GeneratorSettings
-from composer_replication.environments.code.making.make import MakeSettings, make
 from composer_replication.environments.code.tasks.loading import load_repository
 from composer_replication.environments.code.tasks.repository import CoverageMap
 from composer_replication.environments.code.tasks.store import read_tasks
 from composer_replication.environments.code.tasks.task import Candidate, Rejection, Symbol
 from composer_replication.errors import UsageError
+from tests.command_line import recompose
 from tests.tiny_repository import FILES, tiny_repository, write_files
 
 PERIMETER = FILES["shapes/area.py"].index("\n\ndef perimeter")
@@ -212,7 +213,8 @@ def test_perimeter_of_a_square(side):
 """
     commit(folder, {**WITHOUT_PERIMETER, "shapes/words.py": FILES["shapes/words.py"]}, "All there was")
     commit(folder, {**FILES, "tests/test_area.py": FILES["tests/test_area.py"] + more}, TALKATIVE)
-    result = make(folder, tmp_path / "tasks", MakeSettings(generators=("commits",)), jobs=1)
+    words = ("env", "make", folder, "-o", tmp_path / "tasks", "--generator", "commits", "--limit", "40")
+    result = json.loads(recompose(*words, "--jobs", "1", "--json").stdout)
     assert (result["tried"], result["valid"], result["rejected"]) == (1, 1, {})
     (task,) = read_tasks(tmp_path / "tasks")
     assert task.code_task.generator == "commits" and len(task.code_task.hidden_tests) == 4

@@ -19,6 +19,7 @@ from composer_replication.training.models import embedded, gguf_files
 from composer_replication.training.models.embedded import EMBEDDED, Wheel, fetch_model, folder_of, place_of
 from composer_replication.training.models.gguf_files import convert_gguf
 from composer_replication.training.models.loading import load_policy
+from tests.command_line import recompose
 
 from .test_models import add_tokenizer
 
@@ -93,10 +94,10 @@ def test_no_more_than_one_shard_waits_in_memory(small, tmp_path, monkeypatch):
 
 
 def test_any_file_is_fetched_by_its_hash_and_known_by_name(small, cache):
-    said = []
-    folder = fetch_model("my-model", said.append, small, sha256(small).upper())
-    assert folder == folder_of("my-model") and place_of("my-model") == str(folder)
-    assert "peak memory" in said[-1] and "27 tensors" in said[-1]
+    ended = recompose("model", "fetch", "my-model", "--gguf", small, "--sha256", sha256(small).upper())
+    folder = folder_of("my-model")
+    assert ended.stdout == f"{folder}\n" and place_of("my-model") == str(folder)
+    assert "peak memory" in ended.stderr and "27 tensors" in ended.stderr
     policy = load_policy("my-model", None, 0, "bfloat16")
     assert policy.model.dtype == torch.bfloat16
     assert policy.tokens.text(policy.tokens.turn("x = 1")) == "x = 1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 from importlib.metadata import metadata
@@ -91,7 +92,9 @@ def documented_commands():
     for path in (one for one in DOCUMENTS if one.name != "CHANGELOG.md"):
         text = re.sub(r"\\\n\s*", " ", path.read_text(encoding="utf-8"))
         fenced = "\n".join(re.findall(r"^```(?:bash|console|text)\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
-        for typed in re.findall(r"^(?:\$ )?recompose ([^#|>\n]+?) *(?:[#|>].*)?$", fenced, re.MULTILINE):
+        indented = "\n".join(re.findall(r"^ {4}(\S.*?)(?:   .*)?$", text, re.MULTILINE))
+        lines = "\n".join((fenced, indented)).replace("…", "").replace("[RUN ]", "RUN").replace(" && ", "\n")
+        for typed in re.findall(r"^(?:\$ )?recompose ([^#|>\n]+?) *(?:[#|>].*)?$", lines, re.MULTILINE):
             yield str(path), re.sub(r"\bN\b", "2", typed)
         for named in re.findall(
             r"`recompose ([^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
@@ -172,6 +175,9 @@ def test_a_run_with_an_environment_alone_is_led_through_training_to_its_measurem
     assert again == "train new" and next_of(recompose("show", "new")) == [again]
     assert recompose(*shlex.split(again)).returncode == recompose(*shlex.split(measure[0])).returncode == 0
     assert "next: " not in recompose("show", "runs/own").stdout
+    probed = recompose("evaluate", "runs/own", "--probe", "--sites", "2", "--json")
+    assert probed.returncode == 0, probed.stderr
+    assert json.loads(probed.stdout)["gaps"][0]["sites"] == 2
 
 
 def test_an_extra_that_is_to_be_installed_is_one_that_there_is():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from composer_replication.training.planning.costs import (
 from composer_replication.training.planning.layouts import Link, plan_layout
 from composer_replication.training.planning.memory import Workload
 from composer_replication.training.planning.plan import Machine, plan_training
+from tests.pages import ROOT, done
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "plan"
 COSTS = GOLDEN / "costs.json"
@@ -124,6 +126,20 @@ def test_what_is_printed(monkeypatch, capsys, name, given):
     if os.environ.get("WRITE_GOLDEN"):
         golden.write_text(told)
     assert told == golden.read_text()
+
+
+def test_the_commands_of_the_page_give_what_it_shows(monkeypatch):
+    """Where it plans for sessions, a smaller folder of them: only the examples without any are compared."""
+    monkeypatch.setenv("COLUMNS", "200")
+    page = (ROOT / "docs/plan.md").read_text()
+    shown = re.findall(r"^ *\$ recompose (plan [^#\n]*).*\n((?: {4}  .*\n)*)", page, re.MULTILINE)
+    assert len(shown) == 5
+    for command, lines in shown:
+        words = re.sub(r"--traces \S+", f"--traces {ROOT}/tests/samples/claude_code_mini", command).split()
+        told = done([*words, "--gpu", "h200"], ROOT).stdout
+        if lines and "--traces" not in command:
+            figures = re.findall(r"\d[\d,]*\.?\d*(?= (?:GiB|s a step|GB|MB|kB))", lines)
+            assert len(figures) >= 3 and [figure for figure in figures if figure not in told] == []
 
 
 def test_sessions_are_priced_and_leave_nothing_behind(tmp_path, monkeypatch, capsys):

@@ -13,6 +13,7 @@ import yaml
 from composer_replication.config import Config
 from composer_replication.training.backends.trl.arguments import grpo_config
 from tests.command_line import recompose
+from tests.hacks.sample_task import code_task, write_sample_task
 from tests.pages import verbs
 
 ROOT = Path(__file__).parents[2] / "recipes"
@@ -224,11 +225,28 @@ def test_the_gallery_shows_what_its_raw_files_hold():
         assert int(n) == by["n"]
 
 
-@pytest.mark.parametrize("recipe", LAUNCHED, ids=lambda path: path.name)
-def test_the_dry_run_of_its_readme_plans_the_gpus(recipe, tmp_path):
-    (words,) = (words for words in verbs(f"recipes/{recipe.name}/README.md") if "--gpu" in words)
-    folder = tmp_path / "run"
-    planned = recompose("train", folder, *words[2:], "--config", recipe / "config.toml", "--json")
+def dry_run_of(page, config, folder):
+    """The one on the page, in a folder where `tasks` are, with the settings and no run."""
+    for number in range(8 if config_of(config.parent).environment.name == "code" else 0):
+        task = code_task().task.model_copy(update={"task_id": f"spanbook-{number}", "statement": f"Task {number}."})
+        write_sample_task(folder / "tasks" / "tasks" / str(number), task=task, repository=f"spanbook-{number}")
+    (words,) = (words for words in verbs(page) if "--dry-run" in words)
+    options = [word for word in words[2:] if word != "--config" and not word.endswith(".toml")]
+    planned = recompose("train", words[1], *options, "--config", config, "--json", cwd=folder)
     assert planned.returncode == 0, planned.stderr
-    assert json.loads(planned.stdout)["processes"] == launch_of(recipe)["num_processes"]
-    assert not folder.exists()
+    assert not (folder / "runs").exists()
+    return json.loads(planned.stdout)
+
+
+@pytest.mark.parametrize(
+    "recipe", [one for one in RECIPES if "--dry-run" in (one / "README.md").read_text()], ids=lambda path: path.name
+)
+def test_the_dry_run_of_its_readme_plans_its_processes(recipe, tmp_path):
+    planned = dry_run_of(f"recipes/{recipe.name}/README.md", recipe / "config.toml", tmp_path)
+    assert planned["processes"] == launch_of(recipe)["num_processes"]
+    assert planned["memory"]["peak_mib"] > 0
+
+
+def test_the_dry_run_of_replicas_plans_sixteen_gpus(tmp_path):
+    planned = dry_run_of("docs/engines/moe-and-muon.md", ROOT / "05-qwen3-8b-fsdp2" / "config.toml", tmp_path)
+    assert planned["processes"] == 16

@@ -16,11 +16,11 @@ from composer_replication.environments.code.generators.kinds import GeneratorSet
 from composer_replication.environments.code.generators.test_writing import generate
 from composer_replication.environments.code.generators.test_writing.generate import MAX_MUTANTS, MIN_MUTANTS, propose
 from composer_replication.environments.code.grading.grader import grade
-from composer_replication.environments.code.making.make import MakeSettings, make
 from composer_replication.environments.code.running.warm import RunRequest, TestRun
 from composer_replication.environments.code.tasks.repository import CoverageMap, Repository
 from composer_replication.environments.code.tasks.store import read_task
 from composer_replication.environments.code.tasks.task import Submission, Symbol, TaskFolder
+from tests.command_line import recompose
 
 GENERATORS_PAGE = Path(__file__).parents[2] / "docs" / "generators.md"
 SOURCE = textwrap.dedent(
@@ -223,10 +223,10 @@ def made(project: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, T
     modules = tmp_path_factory.mktemp("modules")
     (modules / "documented_fourth.py").write_text(fourth)
     out = tmp_path_factory.mktemp("made") / "tasks"
-    settings = MakeSettings(("test_writing", "bug_injection", "documented_fourth:propose"), GeneratorSettings(limit=1))
+    chosen = [f"--generator={name}" for name in ("test_writing", "bug_injection", "documented_fourth:propose")]
     sys.path.insert(0, str(modules))
-    manifest = make(project, out, settings, jobs=1)
-    assert manifest["valid"], manifest["rejected"]
+    ended = recompose("env", "make", project, "-o", out, *chosen, "--limit", "1", "--jobs", "1", "--json")
+    assert ended.returncode == 0, ended.stderr
     tasks = [read_task(path.parent) for path in sorted((out / "tasks").glob("*/task.json"))]
     return {task.code_task.generator: task for task in tasks}
 

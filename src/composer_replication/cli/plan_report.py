@@ -45,13 +45,13 @@ def _cells(row: dict[str, Any]) -> list[str]:
     gib, step, wire = row["memory"]["peak_mib"] / 1024, row["step_s"], row["wire"]
     between = ""
     if step["lo"] is not None:
-        between = f" ({step['lo']:.3g} " + ("or more)" if step["hi"] is None else f"to {step['hi']:.3g})")
+        between = f" ({rounded(step['lo'])} " + ("or more)" if step["hi"] is None else f"to {rounded(step['hi'])})")
     return [
         row["layout"] + (f", {row['sites']} sites" if row["sites"] > 1 else ""),
         str(row["processes"]),
         f"{gib:,.1f}" + ("" if row["memory"]["fits"] else ", too much"),
-        f"{step['mean']:.3g}{between}",
-        " + ".join(f"{row[part]:.3g}" for part in ("sampling_s", "training_s", "wire_s")),
+        f"{rounded(step['mean'])}{between}",
+        " + ".join(rounded(row[part]) for part in ("sampling_s", "training_s", "wire_s")),
         clock(row["wall_clock_s"]),
         amount(wire["process_bytes"]),
         amount(wire["line_bytes"]) if row["sites"] > 1 else "",
@@ -79,6 +79,11 @@ def _teachers(found: dict[str, Any] | None) -> str:
         f"Teachers: {found['calls']:,} calls to {', '.join(found['teachers'])}: ${found['expected_usd']:,.2f} "
         f"expected, ${found['at_most_usd']:,.2f} at most."
     )
+
+
+def rounded(number: float) -> str:
+    """Three digits, and no exponent for a large number."""
+    return f"{float(f'{number:.3g}'):,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def clock(seconds: float) -> str:

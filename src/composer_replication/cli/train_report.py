@@ -10,7 +10,7 @@ from rich.table import Table
 
 from composer_replication.evaluation.sessions import FEWEST_TO_TELL
 
-from .plan_report import clock
+from .plan_report import clock, rounded
 
 NOUNS = ("states", "sites", "pairs")
 TOLD_LENGTHS = (2048, 8192, 32768)
@@ -91,9 +91,9 @@ def _steps(plan: dict[str, Any]) -> str:
 
 def told_time(layout: dict[str, Any], is_bound: bool) -> str:
     """In one line; `recompose plan` says more. `is_bound`: every turn is taken to be at its limit."""
-    parts = " + ".join(f"{layout[part]:.3g}" for part in ("sampling_s", "training_s", "wire_s"))
+    parts = " + ".join(rounded(layout[part]) for part in ("sampling_s", "training_s", "wire_s"))
     return (
-        f"Time: {'at most ' * is_bound}about {layout['step_s']['mean']:.3g} s a step on {layout['hardware']} "
+        f"Time: {'at most ' * is_bound}about {rounded(layout['step_s']['mean'])} s a step on {layout['hardware']} "
         f"(sampling + training + wire: {parts}; {layout['status']}), {clock(layout['wall_clock_s'])} for all steps."
         + " That is with every turn at its limit; shorter ones take less, and the first step tells the time left."
         * is_bound
@@ -103,7 +103,7 @@ def told_time(layout: dict[str, Any], is_bound: bool) -> str:
 
 def _told_measured(measured: dict[str, Any]) -> str:
     return (
-        f"Measured in this run: {measured['step_s']:.3g} s a step over {measured['steps']} steps, all in; "
+        f"Measured in this run: {rounded(measured['step_s'])} s a step over {measured['steps']} steps, all in; "
         f"{clock(measured['left_s'])} left at that pace."
     )
 

@@ -18,6 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 from random import Random, SystemRandom
 
@@ -156,7 +157,9 @@ class GradingProcesses:
         with self._lock:
             if self._pool is None:
                 spawn = multiprocessing.get_context("spawn")
-                self._pool = ProcessPoolExecutor(self._most, spawn, _begin)
+                self._pool = pool = ProcessPoolExecutor(self._most, spawn, _begin)
+                # After an interrupt they are waited for, so they are told to end before their queues close, at 10.
+                Finalize(self, pool.shutdown, kwargs={"cancel_futures": True}, exitpriority=20)
             return self._pool
 
     def _drop(self, pool: ProcessPoolExecutor) -> None:
