@@ -26,14 +26,13 @@ MAX_TEACHER_TOKENS = 8192
 
 
 class HintedTurn(NamedTuple):
-    """What a hinter says of a trace."""
+    """What a hinter says of a trace: `turn`, its place in `trace.turns`, which count from 0; `kind`, the kind of error;
+    `hint`, the text that is put before the turn when the policy reads it as its own teacher."""
 
     turn: int
-    """Its place in `trace.turns`, from 0."""
     kind: str
     """Of error: one of `ErrorKind`, which `kinds_off` can leave out, or a word of your own. Metrics use it."""
     hint: str
-    """What is put before the turn when the policy reads it as its own teacher."""
 
 
 class OnlineSite(NamedTuple):
@@ -46,9 +45,11 @@ class OnlineSite(NamedTuple):
     teacher_context: list[int]
     """Ids of the conversation with the hint, up to the turn."""
     turn_ids: list[int]
+    """Ids of the turn itself."""
     turn: int = 0
     """Its place in `trace.turns`, from 0."""
     hint: str = ""
+    """Its text."""
     logprobs: tuple[float, ...] = ()
     """That whoever sampled the turn gave its tokens, where it is known."""
 
@@ -63,7 +64,9 @@ class Rolled(NamedTuple):
 
     trace: Trace
     prompt_ids: list[int]
+    """What stood there before the first turn."""
     completion_ids: list[int]
+    """Sampled turns, and what the environment answered between them."""
     sampled_mask: list[int]
     """1 where the policy sampled the token of `completion_ids`, 0 where the environment wrote it."""
     model_versions: tuple[int, ...] = ()

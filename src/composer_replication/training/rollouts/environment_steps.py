@@ -29,7 +29,9 @@ class StepFailure(NamedTuple):
     """An environment that broke. The rollout ends there with reward 0."""
 
     kind: Literal["timeout", "runtime_error"]
+    """Whether it took too long or raised."""
     message: str
+    """What it said."""
 
 
 class StepOutcome(NamedTuple):

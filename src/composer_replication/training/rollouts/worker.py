@@ -66,7 +66,9 @@ class Rollout(Generic[E]):
     """One episode as it was played, with the ids that were sampled and read."""
 
     episode: E
+    """As the environment's `start` made it."""
     prompt_ids: list[int]
+    """What stood there before the first turn."""
     completion_ids: list[int] = field(default_factory=list[int])
     """Sampled turns, and what the environment answered between them."""
     logprobs: list[float] = field(default_factory=list[float])

@@ -71,7 +71,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         accepts: Sites for which it says False are left out of channel 2, as with `require_acceptance`.
         batches: Collated stored traces without end, one per micro-step. Channel 3 and further channels read them, and
             channel 2 where there is no hinter. They must be drawn from a random generator of their own.
-        gradient_ratio_cap: The largest weighted gradient of a channel, as a multiple of the policy's.
+        gradient_ratio_cap: The largest weighted gradient of a channel, as a multiple of the policy's. None: channels
+            keep their whole weight from the first step, and no gradient is measured or logged.
         gradient_ratio_target: Whether smaller gradients are raised to the cap.
         dynamic_sampling_rounds: How often groups with one reward throughout are replaced by groups for
             other prompts.
