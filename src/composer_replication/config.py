@@ -25,6 +25,7 @@ from .sections import (
     Positive,
     Section,
     Several,
+    WarmupConfig,
     Weight,
     explain,
     told_gone,
@@ -104,34 +105,6 @@ class EnvironmentConfig(Section):
     """For an environment of your own."""
 
 
-class WarmupConfig(Section):
-    """Supervised warm-up of the policy on noisy old logs; not counted as a gain."""
-
-    steps: Count = 220
-    """Without this key 220 for the tiny model, and 0 for any other."""
-    batch_size: Positive = 32
-    optimizer: Literal["muon", "adamw"] = "muon"
-    """Muon takes the weight matrices of a model trained from scratch; the rest, or everything, goes to AdamW."""
-    learning_rate: AboveZero = 4e-3
-    """AdamW's."""
-    muon_learning_rate: AboveZero = 0.03
-    context_weight: Fraction = 0.3
-    """Loss weight of tokens that the agent did not write."""
-    hint_rate: Fraction = 0.2
-    """Share of turns that are preceded by a hint and then better."""
-    hints_cure: Literal["everything", "their_kind"] | Fraction = "everything"
-    """Whether a turn behind a hint is right throughout, or free only of the fault that the hint speaks of; a number is
-    the chance of the latter."""
-    stale_name_rates: tuple[Fraction, Fraction] = (0.1, 0.5)
-    """How often a log calls a tool by its base name; even and odd tools differ."""
-    quoted_int_rates: tuple[Fraction, Fraction] = (0.2, 0.8)
-    missing_brace_rates: tuple[Fraction, Fraction] = (0.05, 0.6)
-    leak_tool_rate: Fraction = 0.0
-    """Share of logs that call the leaking tool first and then copy; the toolbox must leak."""
-    leak_file_rate: Fraction = 0.0
-    """Share of logs that read the hidden file first and then copy."""
-
-
 class ModelConfig(Section):
     """`[model]`: which policy is trained."""
 
@@ -171,6 +144,7 @@ class SitesConfig(Section):
     reader_model: str | None = None
     """Model name at `reader_base_url`."""
     reader_timeout_s: AboveZero = 60.0
+    """Seconds that one answer of the reader may take."""
 
 
 class HintsConfig(Section):
@@ -187,6 +161,7 @@ class HintsConfig(Section):
     judge_model: str | None = None
     """Model name at `judge_base_url`."""
     judge_timeout_s: AboveZero = 60.0
+    """Seconds that one answer of the judge may take."""
 
 
 class GateConfig(Section):
@@ -211,11 +186,13 @@ class TeacherSettings(Section):
     base_url: Address | None = None
     """By default `replay.base_url`. Azure's may end in `?api-version=…`."""
     key_variable: KeyVariable | None = None
+    """Name of the environment variable that holds its key."""
     prices: tuple[Weight, Weight] | None = None
     """Dollars per million prompt and completion tokens."""
     cache_prices: tuple[Weight, Weight] | None = None
     """Dollars per million prompt tokens read from the provider's cache, and written to it."""
     context_tokens: Positive | None = None
+    """Longest prompt with its answer; a longer history is shown as a window. None: all fits."""
     dialect: Literal["openai", "anthropic", "mistral", "vllm"] | None = None
     """What the server refuses, and which API it speaks."""
     limit: Literal["max_tokens", "max_completion_tokens"] | None = None
@@ -223,6 +200,7 @@ class TeacherSettings(Section):
     temperature: Weight | Literal["unset"] | None = None
     """`unset` leaves it to the provider, for models that refuse any."""
     reasoning_effort: str | None = None
+    """Sent as it is; to Anthropic as `output_config.effort`. None: not sent."""
     extra_body: dict[str, Any] = Field(default_factory=dict[str, Any])
     """More fields of the request."""
     served_as: tuple[str, ...] = ()
@@ -255,7 +233,9 @@ class ReplayConfig(Section):
     own_family: Flag = False
     """Also ask teachers of the family that made a turn, and count their vote on it."""
     max_states: Positive = 256
+    """The most that teachers are asked about, early turns first."""
     gate: GateConfig = GateConfig()
+    """Which states these are."""
     concurrency: Positive = 8
     """Most calls in flight to one teacher; fewer while it complains."""
     max_tokens: Positive = 2048
@@ -286,6 +266,7 @@ class PairsConfig(Section):
     calibrate: Flag = False
     """Measure precision where an oracle exists, and drop cells whose lower bound is under `min_precision`."""
     min_precision: Fraction = 0.8
+    """The lower bound that a cell must reach."""
 
 
 class TrainingConfig(Section):
@@ -308,7 +289,8 @@ class TrainingConfig(Section):
     max_turn_tokens: Positive = 40
     """A turn is cut after this many tokens."""
     gradient_ratio_cap: AboveZero | None = 0.5
-    """Largest weighted gradient of a channel, as a multiple of the policy gradient's."""
+    """Largest weighted gradient of a channel, as a multiple of the policy gradient's. None: channels
+    keep their whole weight from the first step, and no gradient is measured or logged."""
     gradient_ratio_target: Flag = Field(default=False, exclude_if=lambda asked: not asked)
     """Control: also raise a smaller one to the cap, so that every channel pushes as hard, whatever it says."""
     dynamic_sampling_rounds: Count = 0
@@ -320,6 +302,7 @@ class TrainingConfig(Section):
     leak_penalty: Literal["off", "soft", "hard"] = "off"
     """What a look at the toolbox's leak that the monitor sees costs: nothing, `leak_penalty_weight`, or the reward."""
     leak_penalty_weight: PenaltyWeight = 0.2
+    """What `soft` takes from the reward of a rollout that looked."""
     leak_ways_known: tuple[Literal["tool", "file"], ...] = ("tool",)
     """The ways to the leak that the monitor has been told of."""
     report_to: Literal["none", "trackio", "wandb"] = "none"
@@ -352,6 +335,7 @@ class HardwareConfig(Section):
     lora_rank: Positive | None = None
     """Train adapters of this rank and leave the weights alone. None trains the weights."""
     lora_alpha: Positive = 32
+    """Scale of the adapters, as peft names it."""
     lora_targets: str = "all-linear"
     """Which layers get adapters; TRL refuses the output head."""
     vllm: Literal["off", "colocate"] = "off"
@@ -441,6 +425,7 @@ class MonitorConfig(Section):
     """Whether the rollouts of training are watched for reward hacks, and what a find costs."""
 
     enabled: Flag = False
+    """Watch them."""
     mode: Literal["watch", "penalty", "drop"] = "penalty"
     """`watch` only logs; `penalty` takes the reward on hard evidence; `drop` learns nothing from such a rollout."""
     alarm_rate: Fraction = 0.02
@@ -471,7 +456,9 @@ class Config(Section):
     """Everything a run depends on. Two runs with equal configs are the same run."""
 
     seed: Count = 0
+    """Of all random generators."""
     model: ModelConfig = ModelConfig()
+    """The policy."""
     environment: EnvironmentConfig = EnvironmentConfig()
     toolbox: ToolboxConfig = ToolboxConfig()
     warmup: WarmupConfig = WarmupConfig()

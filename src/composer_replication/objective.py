@@ -42,8 +42,11 @@ class ChannelSettings(Section):
     """What every channel has. A channel of your own adds its settings to these."""
 
     name: str
+    """A key of `CHANNELS`, or `package.module:Class`."""
     weight: Weight
+    """Factor of its loss in the sum; 0 turns it off."""
     schedule: Schedule = Schedule()
+    """How the weight comes and goes."""
 
     @property
     def label(self) -> str:
@@ -56,7 +59,9 @@ class GrpoSettings(ChannelSettings):
     TAG: ClassVar = "grpo"
 
     name: str = "grpo"
+    """Always this."""
     weight: Weight = 1.0
+    """Factor of its loss in the sum; 0 turns it off."""
     clip_low: Fraction = 0.2
     """How far below 1 the ratio to the sampling policy counts."""
     clip_high: AboveZero = 0.28
@@ -78,7 +83,9 @@ class SdpoSettings(ChannelSettings):
     TAG: ClassVar = "sdpo"
 
     name: str = "sdpo"
+    """Always this."""
     weight: Weight = 0.1
+    """Factor of its loss in the sum, before `gradient_ratio_cap`; 0 turns it off."""
     source: Literal["stored", "rollouts"] = "stored"
     """Where error turns are found: in the traces of the run, or in each step's own rollouts as they happen."""
     jsd_beta: Fraction = 0.5
@@ -93,6 +100,7 @@ class SdpoSettings(ChannelSettings):
     """Who sees the hint, in rollouts: a slow average of the policy, its start, itself, or a mixture of the logits of
     its start and itself. Stored traces: itself."""
     ema_rate: Fraction = 0.01
+    """`ema`: the share of the way to the policy that the average goes after each step."""
     trust_region_rate: Fraction = 0.01
     """`trust_region`: the policy's share in the teacher's logits."""
     importance_clip: AboveZero | None = None
@@ -125,13 +133,17 @@ class TrdpoSettings(ChannelSettings):
     TAG: ClassVar = "trdpo"
 
     name: str = "trdpo"
+    """Always this."""
     weight: Weight = 0.05
+    """Factor of its loss in the sum, before `gradient_ratio_cap`; 0 turns it off."""
     beta: AboveZero = 0.1
+    """DPO's: how far the policy may go from the reference."""
     nll_weight: Weight = 0.0
     """Weight of the likelihood of the chosen action next to the preference."""
     dpop_weight: Weight = 0.0
     """Weight of the penalty where the chosen action gets less likely than at the start."""
     length_normalised: Flag | Literal["auto"] = False
+    """Bring both sides to the length of the shorter one; "auto" only where one is more than 1.5 times as long."""
     sft_only: Flag = False
     """Control: imitate the chosen actions and prefer nothing."""
 

@@ -11,8 +11,8 @@ class Progress(Protocol):
         """A stage begins."""
         ...
 
-    def step(self, done: int, total: int, detail: str = "") -> None:
-        """The current stage has finished `done` of `total` steps."""
+    def step(self, done: int, total: int, detail: str = "", left_s: float | None = None) -> None:
+        """The current stage has finished `done` of `total` steps. `left_s`: where it knows better than their pace."""
         ...
 
     def figures(self, lines: Sequence[str]) -> None:
@@ -34,7 +34,7 @@ class Silent:
     def stage(self, name: str, what: str) -> None:
         pass
 
-    def step(self, done: int, total: int, detail: str = "") -> None:
+    def step(self, done: int, total: int, detail: str = "", left_s: float | None = None) -> None:
         pass
 
     def figures(self, lines: Sequence[str]) -> None:
@@ -53,7 +53,7 @@ class LongerWork(Silent):
     def __init__(self, progress: Progress, before: int, total: int, what: str = "") -> None:
         self._progress, self._before, self._total, self._what = progress, before, total, what
 
-    def step(self, done: int, total: int, detail: str = "") -> None:
+    def step(self, done: int, total: int, detail: str = "", left_s: float | None = None) -> None:
         self._progress.step(self._before + done, self._total, self._what or detail)
 
     def note(self, text: str) -> None:

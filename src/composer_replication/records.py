@@ -86,15 +86,20 @@ class StoredRecord(Record):
     """A record that is written to files, with the version of its schema."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    """A file of another version is refused."""
 
 
 class Source(Record):
     """Where a trace came from; `licence` travels with the data."""
 
     agent: str
+    """The harness that wrote the file, or the environment."""
     version: str | None = None
+    """Of the agent."""
     file: str | None = None
+    """Its name, redacted."""
     licence: str | None = None
+    """None: unknown."""
     subagent: bool = False
     """Whether another agent wrote the prompts, not a person."""
 
@@ -123,14 +128,21 @@ class Turn(Record):
     """`messages[start]` is the assistant message; the rest up to `end` are its tool results."""
 
     start: int
+    """Index in `messages`."""
     end: int
+    """Index of the message after its last; the next turn may begin there."""
     segment: int = 0
+    """Index in `segments`."""
     thinking: str = ""
     """Visible reasoning: part of the action, never of the history that others see."""
     source_model: str | None = None
+    """The model that wrote it."""
     family: str | None = None
+    """Of that model, as `family_of` gives it."""
     fidelity: Fidelity = "exact"
+    """Whether the file records the turn as the model wrote it."""
     byte_range: tuple[int, int] | None = None
+    """Where it stands in the file."""
     abandoned: bool = False
     """Whether the user rewound the session to before this turn."""
 
@@ -139,16 +151,20 @@ class Trace(StoredRecord):
     """One session or rollout. Each message is stored once; `state` slices the history of a turn."""
 
     trace_id: str
+    """The same for the same content, such as `content_id(...)`."""
     source: Source
     messages: tuple[Message, ...]
     turns: tuple[Turn, ...]
     segments: tuple[Segment, ...] = (Segment(start=0),)
+    """One where nothing was compacted or rewound."""
     tools: tuple[JsonObject, ...] = ()
+    """Listed to the actor, as OpenAI lists them."""
     tools_inferred: bool = False
     """True when `tools` was put together from the calls of the trace because the file records none."""
     system_is_ours: bool = False
     """True when `messages[0]` is a prompt of ours because the file records none: the actor saw another one."""
     task_id: str | None = None
+    """None for a session without a task."""
     outcome: float | None = None
     """Reward of a rollout, where one is known."""
 
@@ -194,43 +210,62 @@ class ErrorSite(StoredRecord):
     """A turn where something went wrong, and whose fault it was."""
 
     site_id: str
+    """Its own."""
     trace_id: str
+    """Of its trace."""
     turn: int
+    """Its place in `trace.turns`, from 0."""
     state_id: str
+    """As `Trace.state_id` makes it."""
     error_kind: ErrorKind
     secondary_kind: ErrorKind | None = None
+    """Of a further error in the same turn."""
     fault: Fault = "policy"
+    """Hints are written for `policy`, and for `user` where the user said what was wrong."""
     error_message: str
+    """What the actor read."""
     call_id: str | None = None
     """The tool call that failed; None where the user spoke about the whole turn. It is a later turn's where the turn is
     an edit that broke a command."""
     tool_name: str | None = None
+    """The tool that was called, where one was."""
     tool_schema: JsonObject | None = None
+    """Its schema, where it is known."""
     available_tools: tuple[str, ...] = ()
+    """Names of the tools that were listed."""
     span: tuple[int, int] | None = None
     """Characters of `student_action` that are wrong, where they are known."""
     detector: str
+    """That found it."""
     confidence: float = 1.0
+    """Of the detector, from 0 to 1."""
 
 
 class Hint(StoredRecord):
     """The text spliced before an error turn. Leak level: L0 the error only, L1 facts in context, L2 the answer."""
 
     hint_id: str
+    """Its own."""
     site_id: str
+    """Of the error."""
     text: str
     sham_text: str
     """A reminder for another kind of error, without facts: the control for "any text helps"."""
     layer: Literal["template", "raw_error", "judge", "sibling"]
+    """What worded it."""
     leak_level: Literal["L0", "L1", "L2"]
+    """How much it gives away."""
     tokens: int
+    """Words and punctuation marks."""
 
 
 class Usage(Record):
     """Tokens of one paid call."""
 
     prompt_tokens: int = 0
+    """Read."""
     completion_tokens: int = 0
+    """Written."""
 
 
 class TeacherReply(StoredRecord):
@@ -239,19 +274,31 @@ class TeacherReply(StoredRecord):
     key: str
     """sha256 of the canonical request: the name of a paid call."""
     state_id: str
+    """As `Trace.state_id` makes it."""
     trace_id: str
+    """Of its trace."""
     turn: int
+    """Its place in `trace.turns`, from 0."""
     teacher: str
+    """Name of the model that was asked."""
     served_model: str | None
+    """Name that the answer carries."""
     family: str
+    """Of the teacher: each has one vote."""
     action: str | None
     raw: str
+    """The answer as it came."""
     finish_reason: str | None
+    """As the server names it."""
     usage: Usage
     cost_micros: int
+    """Micro-dollars."""
     latency_s: float
+    """Seconds until the answer."""
     outcome: Literal["answered", "no_action", "truncated", "mismatched", "failed"]
+    """Only `answered` votes; with `pairs.free_text` also `no_action`."""
     simulated: bool
+    """Whether the teacher is a noisy oracle, not a model."""
 
 
 class Agreement(Record):
@@ -260,31 +307,44 @@ class Agreement(Record):
     tier: Literal["execution", "exact", "critical", "text", "single"]
     """`single`: one family's word against samples of the policy, and nobody's agreement."""
     votes: int
+    """Families that agree."""
     n: int
     families: tuple[str, ...]
+    """Their names."""
 
 
 class PreferencePair(StoredRecord):
     """Chosen over rejected at one state, as messages with tool calls kept. What came before is in the trace."""
 
     pair_id: str
+    """Its own."""
     state_id: str
+    """As `Trace.state_id` makes it."""
     trace_id: str
+    """Of its trace."""
     turn: int
+    """Its place in `trace.turns`, from 0."""
     chosen: Message
+    """The better turn."""
     rejected: Message
+    """The worse one."""
     tools: tuple[JsonObject, ...] = ()
+    """Listed at the state, as OpenAI lists them."""
     agreement: Agreement
     kind: str | None = None
     """What went wrong at the state, where it is known: precision is measured per kind."""
     precision: float | None = None
     """Chance that the chosen side is right, where it was measured; 1 − precision is the label smoothing."""
     chosen_from: Literal["teachers", "policy", "actor"] = "teachers"
+    """Who wrote the chosen turn."""
     rejected_from: Literal["actor", "policy", "teacher"] = "actor"
+    """Who wrote the rejected one."""
     off_policy: bool
     """True when the rejected side is another actor's turn, not a sample of the policy in training."""
     provenance: tuple[str, ...] = Field(description="keys of the replies that voted for the chosen action")
+    """Keys of the replies that voted for the chosen action."""
     simulated: bool
+    """Whether the teachers were noisy oracles, not models."""
 
 
 class Task(StoredRecord):
@@ -292,24 +352,38 @@ class Task(StoredRecord):
 
     task_id: str
     kind: str
+    """Of environment, such as `code`."""
     statement: str
+    """What the agent reads."""
     visible_hash: str
+    """Of the tree that the agent sees."""
     hidden_hash: str
+    """Of what only the grader sees."""
     difficulty: JsonObject = {}
+    """Measures by name."""
     certificate: JsonObject = {}
+    """How it was shown to be solvable."""
 
 
 class Finding(StoredRecord):
     """Evidence of a reward hack at one step of a trace."""
 
     finding_id: str
+    """Its own."""
     trace_id: str
+    """Of its trace."""
     step: int
+    """Number of the tool call, from 0; −1 is the attempt as a whole."""
     hack_class: str
+    """Name of the class."""
     rule: str
+    """Name of the rule that found it."""
     evidence: Literal["hard", "soft"]
+    """`hard` proves it; `soft` suggests it."""
     layer: str
+    """What was looked at."""
     lines: tuple[str, ...]
+    """The offending text."""
 
 
 def canonical_call(name: str, arguments: object) -> str:

@@ -141,6 +141,7 @@ class Run:
                 folder.rmdir()
 
     def lock(self) -> AbstractContextManager[None]:
+        """One writer at a time; another one gets an `UsageError`."""
         return locked(self.path)
 
 

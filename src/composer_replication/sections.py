@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -67,6 +67,38 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class WarmupConfig(Section):
+    """Supervised warm-up of the policy on noisy old logs; not counted as a gain."""
+
+    steps: Count = 220
+    """Without this key 220 for the tiny model, and 0 for any other."""
+    batch_size: Positive = 32
+    """Logs per step."""
+    optimizer: Literal["muon", "adamw"] = "muon"
+    """Muon takes the weight matrices of a model trained from scratch; the rest, or everything, goes to AdamW."""
+    learning_rate: AboveZero = 4e-3
+    """AdamW's."""
+    muon_learning_rate: AboveZero = 0.03
+    """Muon's."""
+    context_weight: Fraction = 0.3
+    """Loss weight of tokens that the agent did not write."""
+    hint_rate: Fraction = 0.2
+    """Share of turns that are preceded by a hint and then better."""
+    hints_cure: Literal["everything", "their_kind"] | Fraction = "everything"
+    """Whether a turn behind a hint is right throughout, or free only of the fault that the hint speaks of; a number is
+    the chance of the latter."""
+    stale_name_rates: tuple[Fraction, Fraction] = (0.1, 0.5)
+    """How often a log calls a tool by its base name; even and odd tools differ."""
+    quoted_int_rates: tuple[Fraction, Fraction] = (0.2, 0.8)
+    """How often a log writes an integer as text, likewise."""
+    missing_brace_rates: tuple[Fraction, Fraction] = (0.05, 0.6)
+    """How often a log leaves out the last brace of a call, likewise."""
+    leak_tool_rate: Fraction = 0.0
+    """Share of logs that call the leaking tool first and then copy; the toolbox must leak."""
+    leak_file_rate: Fraction = 0.0
+    """Share of logs that read the hidden file first and then copy."""
+
+
 class DilocoConfig(Section):
     """`train --diloco`: replicas on machines far apart, which average after each window of steps. All have the same."""
 
@@ -77,15 +109,19 @@ class DilocoConfig(Section):
     min_replicas: Positive = 1
     """While training: fewer than this wait for the others."""
     sync_every: Positive = 10
+    """Steps of a window."""
     fragments: Positive = 1
     """Parts that are averaged in turn, `sync_every / fragments` steps apart; 1 averages all weights at once."""
     outer_learning_rate: AboveZero = 0.7
+    """Of the step that the average of the replicas' changes makes."""
     outer_momentum: Annotated[float, Field(ge=0, lt=1), Number] = 0.9
     """Of Nesterov. 0 with an outer learning rate of 1 takes the plain average."""
     patience_s: AboveZero = 3600.0
     """How long a replica waits for slower ones at the end of a window; longer than a window takes."""
     heartbeat_timeout_s: AboveZero = 30.0
+    """Seconds after which a silent replica is forgotten."""
     transfer_timeout_s: AboveZero = 600.0
+    """Seconds that one exchange of weights may take."""
 
     @model_validator(mode="after")
     def _whole_windows(self) -> DilocoConfig:

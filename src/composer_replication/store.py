@@ -35,7 +35,7 @@ DAMAGED = (ValueError, zstandard.ZstdError)
 
 
 class Written(NamedTuple):
-    """The hash is over the uncompressed bytes, so it does not depend on the compressor."""
+    """How many `records`; `sha256` is over the uncompressed bytes, so it does not depend on the compressor."""
 
     sha256: str
     records: int
@@ -48,10 +48,13 @@ class Shard(NamedTuple):
     key: str = ""
     """Names what it was made from. A shard without a key is never used again."""
     start: int = 0
+    """Byte of the file at which it begins."""
     size: int | None = None
     """Compressed bytes; None up to the end of the file."""
     records: int = 0
+    """How many."""
     sha256: str | None = None
+    """Of the uncompressed bytes; None: unchecked."""
     about: bytes = b"null"
     """JSON of its stage."""
 

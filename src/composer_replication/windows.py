@@ -44,8 +44,11 @@ class Cut(NamedTuple):
     """What a history lost."""
 
     turns: int = 0
+    """Whole turns."""
     elided_messages: int = 0
+    """Messages whose text was shortened."""
     tokens: int = 0
+    """Of both together."""
 
 
 class Windowed(NamedTuple):

@@ -131,6 +131,7 @@ def whole(trained, tmp_path_factory):
 def test_training_leaves_the_held_out_sessions_alone(trained):
     counts = trained.stage("training").counts
     assert 2 <= counts["held_out_sessions"] <= SESSIONS - 2
+    assert counts["stored_traces"] == sum(counts["sources"].values()) == SESSIONS - counts["held_out_sessions"]
     errors_per_session = trained.stage("sites").counts["sites"] / SESSIONS
     assert counts["hinted_sites"] == (SESSIONS - counts["held_out_sessions"]) * errors_per_session
 
@@ -177,7 +178,7 @@ def test_a_measurement_that_was_stopped_and_killed_goes_on(trained, whole, tmp_p
     root = Path(__file__).parents[2]
     killed = subprocess.run([sys.executable, "-c", KILLED, path, str(total // 2)], cwd=root, capture_output=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    assert "sessions: goes on, as 3 of " in killed.stderr.decode()
+    assert "sessions: goes on, as 2 of " in killed.stderr.decode()
     loaded, load = [], sessions_stage.load_own
     monkeypatch.setattr(sessions_stage, "load_own", lambda run, noun: loaded.append(noun) or load(run, noun))
     asked = watch(monkeypatch)
@@ -217,7 +218,9 @@ def test_what_was_measured_otherwise_is_not_found(trained, whole, tmp_path, monk
         asked.clear()
         with pytest.raises(KeyboardInterrupt):
             sessions_stage.measure(run, notes)
-        assert [line.startswith("sessions: goes on") for line in notes.lines] == [True] * is_found, change
+        *gone_on, plan = notes.lines
+        assert [line.startswith("sessions: goes on") for line in gone_on] == [True] * is_found, change
+        assert " turns fit and are measured, before and after training: " in plan
 
 
 def test_a_measurement_on_tasks_goes_on_after_its_last_whole_part(trained, tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from composer_replication.errors import UsageError
 from composer_replication.progress import Silent
 from composer_replication.training.backends.trl import checkpoints
 from composer_replication.training.train import train
+from tests.notes import Notes
 
 
 def config_of(**training):
@@ -32,7 +33,7 @@ class StopsAt(Silent):
     def __init__(self, step) -> None:
         self._step = step
 
-    def step(self, done, total, text) -> None:
+    def step(self, done, total, text="") -> None:
         if done == self._step:
             raise Interrupted
 
@@ -59,6 +60,20 @@ def test_going_on_gives_the_same_weights_and_steps(new_policy, examples, tmp_pat
     assert all(map(torch.equal, straight.model.parameters(), resumed.model.parameters()))
     assert [step.step for step in steps_again] == [1, 2, 3, 4, 5, 6]
     assert steps_again == steps
+
+
+class Interrupts(Notes):
+    def step(self, done, total, detail=""):
+        if done == 3:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("every", "held"), [(2, 2), (0, 0)])
+def test_an_interrupted_training_says_which_steps_are_lost(new_policy, examples, tmp_path, every, held):
+    config, said = config_of(checkpoint_every=every), Interrupts()
+    with pytest.raises(KeyboardInterrupt):
+        train(new_policy(), config, open_toolbox(config), examples, tmp_path, said)
+    assert said.said[-1].startswith(f"of 3 steps the last checkpoint holds {held}; what came after it is lost")
 
 
 def test_a_checkpoint_holds_no_pickle_of_ours(new_policy, examples, tmp_path):

@@ -413,7 +413,7 @@ class TestCommand:
             (("--compare", "a", "b", "--chart", "x.png"), "not an .svg"),
             (("--compare", "a", "nowhere"), "does not exist"),
             (("--compare", "a", "b", "--baseline", "z"), "no arm is called z (there: a, b)"),
-            (("--compare", "a", "b", "--metric", "speed"), "has no number speed"),
+            (("--compare", "a", "b", "--metric", "speed"), "has no number speed (there: reward, success)"),
             (("a", "--compare", "a", "b"), "before --compare"),
             (("a", "--metric", "turns"), "belong to --compare"),
             ((), "no run is named"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -135,6 +136,37 @@ def test_the_reference_explains_every_method_and_every_argument(reference, modul
                 told = [one for one in arguments if one.name not in {"self", "cls", "kwargs", *PLAIN}]
                 silent += [name] if not reference[name].strip() else []
                 silent += [f"{name}: {one}" for one in told if not is_explained(one, reference[name])]
+    assert not silent
+
+
+def fields(kind):
+    """Of a class itself, not of those that it inherits from; and the defaults, by name."""
+    defaults = dict(getattr(kind, "_field_defaults", {}))
+    models = getattr(kind, "model_fields", {}).items()
+    defaults |= {
+        field: entry.get_default(call_default_factory=True) for field, entry in models if not entry.is_required()
+    }
+    for field, annotation in inspect.get_annotations(kind).items():
+        if not field.startswith("_") and "ClassVar" not in str(annotation):
+            yield inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, annotation=annotation), defaults
+
+
+def test_the_reference_explains_every_field_and_tells_its_default(reference):
+    """By its own text, by the name in the text of its class, or by its type."""
+    shown = dict(pair for module in MODULES for pair in public(module))
+    shown |= {
+        name: pydoc.locate(name) for name in re.findall(r"^\.\. autoclass:: (\S+)\n +:mem", REFERENCE, re.MULTILINE)
+    }
+    silent = []
+    for name, kind in shown.items():
+        if any(hasattr(kind, mark) for mark in ("__dataclass_fields__", "_fields", "model_fields")):
+            for field, defaults in fields(kind):
+                said = reference.get(place := f"{name}.{field.name}", field.name)
+                named = re.findall(r"`(\w+)`", kind.__doc__ or "")
+                if not said.partition("Default:")[0].strip() and field.name not in {*named, *PLAIN}:
+                    silent += [] if is_explained(field, "") else [place]
+                if field.name in defaults and len(repr(defaults[field.name])) <= 60 and place in reference:
+                    silent += [] if "Default:" in said else [f"{place}, its default"]
     assert not silent
 
 

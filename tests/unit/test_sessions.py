@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 
 from composer_replication.cli.sessions import evaluate_sessions
 from composer_replication.config import Config, EvaluationConfig
+from composer_replication.evaluation.session_reading import TimeLeft, choose_turns
 from composer_replication.evaluation.sessions import (
     TurnMeasure,
     changes,
@@ -19,6 +21,7 @@ from composer_replication.evaluation.sessions import (
 from composer_replication.records import ErrorSite, Source, Trace, Turn
 from composer_replication.runs import Run
 from composer_replication.stages.held_out import held_out_ids
+from composer_replication.stages.sessions import what_fits
 
 TOOLS = (
     {"type": "function", "function": {"name": "read", "parameters": {
@@ -198,3 +201,23 @@ def test_too_few_sessions_get_no_interval(tmp_path, monkeypatch, capsys):
     assert "[+0" not in told and "[0" not in told
     assert "Conclusion: too few to tell" in told and "good turns too few to tell (3 turns, 2 sessions)" in told
     assert told.endswith(f"every turn lies in {run.path / 'sessions'}.")
+
+
+def test_turns_of_all_kinds_come_early_so_that_the_time_left_holds():
+    traces = [session(str(number), read("x"), read("y"), *[said("done")] * 9) for number in range(4)]
+    turns = choose_turns(traces, [error(trace, 0) for trace in traces], [], 16)
+    assert Counter(turn.measure for turn in turns) == {"rewritten": 4, "corrections": 4, "good turns": 16}
+    assert {turn.measure for turn in turns[:3]} == {"rewritten", "corrections", "good turns"}
+    assert turns[0].measure == "rewritten" and "rewritten" in {turn.measure for turn in turns[-6:]}
+
+
+def test_the_time_left_weighs_each_kind():
+    left = TimeLeft()
+    assert left.after("rewritten", 60.0, {"rewritten": 1, "good turns": 2}) == 180
+    assert left.after("good turns", 2.0, {"rewritten": 1, "good turns": 1}) == 62
+
+
+def test_what_fits_is_told_first_and_few_are_warned_of():
+    told = what_fits(["rewritten", "good turns", "good turns"], [True, True, False], 2048)
+    assert "2 of 3 turns fit" in told and told.endswith(": 1 of 1 rewritten, 1 of 2 good turns")
+    assert "That is few" in what_fits(["rewritten", "good turns", "good turns"], [False, True, False], 2048)

@@ -6,7 +6,10 @@ import json
 
 import pytest
 
+from composer_replication.cli.common import tell
+from composer_replication.config import Config
 from composer_replication.records import content_id
+from composer_replication.runs import Run
 from tests.command_line import recompose
 from tests.pages import ROOT
 from tests.viewed_run import HOSTILE, add_trace, long_trace, viewed_run
@@ -26,6 +29,8 @@ def shown(run, *words):
 def test_without_an_id_the_funnel_and_where_to_go(run):
     text = shown(run)
     assert "traces          1" in text
+    sites = run.stage("sites").counts
+    assert f"sites    {sites['sites']:>8}   policy {sites['faults']['policy']}" in text
     assert "pairs           1   no_majority 1" in text
     command = next(line for line in text.splitlines() if line.startswith("a pair:")).split("recompose show ")[1]
     pair = shown(run, command.split()[-1])
@@ -123,3 +128,11 @@ def test_each_look_works_at_once_and_next_follows_the_channels(tmp_path):
     assert recompose("fork", run, new, "--set", "training.steps=3").stdout.endswith(f"next: recompose train {new}\n")
     taught = recompose("fork", run, tmp_path / "taught", "--set", "channels.trdpo.weight=0.1")
     assert taught.stdout.endswith(f"next: recompose replay {tmp_path / 'taught'}\n")
+
+
+def test_hints_that_need_a_judge_are_told_in_words_and_what_is_not_known_is_left_out(tmp_path, capsys):
+    run = Run.start(tmp_path / "run", Config())
+    run.stage("hints").finish([], {"hints": 0, "environment": None, "dropped": {"no_layer": 37}}, [], 0.0)
+    tell("hints", run, as_json=False)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "no rule has words for 37; corrections by the user, say, need a judge" in told and "None" not in told

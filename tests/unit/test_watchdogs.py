@@ -141,14 +141,23 @@ def test_first_steps_that_teach_nothing_are_told_once(tmp_path, reward, told):
     assert resumed.log(reward=0.0, frac_reward_zero_std=1.0).names() == ["no_advantage"], "not said again"
 
 
-@pytest.mark.parametrize(("norms", "names"), [([0.0, 0.0], ["no_gradient"]), ([0.0, 1e-4], []), ([], [])])
-def test_a_training_that_moved_nothing_says_so_at_its_end(tmp_path, norms, names):
+@pytest.mark.parametrize(
+    ("norms", "names", "told"),
+    [
+        ([0.0, 0.0], ["no_gradient"], ["0 in each of the 2 steps"]),
+        ([0.0, 1e-4, 0.0], [], ["1 of 3 steps had a gradient"]),
+        ([1e-4, 1e-4], [], []),
+        ([], [], []),
+    ],
+)
+def test_a_training_says_at_its_end_how_many_steps_moved_nothing(tmp_path, norms, names, told):
     trial = Trial(tmp_path)
     for norm in norms:
         trial.log(grad_norm=norm)
     trial.watchdog.on_train_end(trial.args, trial.state, trial.control)
     assert trial.names() == names
-    assert all("0 in each of the 2 steps" in note for note in trial.notes.said)
+    assert len(trial.notes.said) == len(told)
+    assert all(words in note for words, note in zip(told, trial.notes.said, strict=True))
 
 
 def test_one_rollout_that_does_better_is_enough(tmp_path):

@@ -71,7 +71,8 @@ def tell(noun: str, run: Run, as_json: bool, more: Mapping[str, Any] | None = No
         return
     print(f"{noun} of {run.path}")
     for name, value in counts.items():
-        print(f"  {name:<14} {_plain(value)}")
+        if value is not None:
+            print(f"  {name:<14} {_plain(value)}")
     print("\n".join(ending(run, noun)))
 
 

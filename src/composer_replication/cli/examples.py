@@ -38,6 +38,9 @@ OF = {
 
 def ending(run: Run, noun: str) -> Iterator[str]:
     """Lines for a terminal."""
+    counts = run.stage(noun).counts
+    if noun == "hints" and "judge" not in counts and (unsaid := counts["dropped"].get("no_layer")):
+        yield f"  no_layer: no rule has words for {unsaid}; corrections by the user, say, need a judge (docs/hints.md)"
     if noun in OF:
         yield from _examples(run, noun)
     if then := run.next_command(IN_ORDER[: IN_ORDER.index(noun) + 1]):

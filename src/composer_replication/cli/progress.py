@@ -57,8 +57,8 @@ class PlainLines:
         self._stage, self._last, self._figures, self._pace = name, time.monotonic(), (), Pace()
         self._print(f"{name}: {what}")
 
-    def step(self, done: int, total: int, detail: str = "") -> None:
-        left = _told(self._pace.left(done, total, time.monotonic()))
+    def step(self, done: int, total: int, detail: str = "", left_s: float | None = None) -> None:
+        left = _told(left_s or self._pace.left(done, total, time.monotonic()))
         if done < total and time.monotonic() - self._last < SECONDS_BETWEEN_LINES:
             return
         self._last = time.monotonic()
@@ -111,9 +111,9 @@ class LivePanel:
         self._progress.start()
         self._task, self._pace = self._progress.add_task(what, total=None, detail="", left=""), Pace()
 
-    def step(self, done: int, total: int, detail: str = "") -> None:
+    def step(self, done: int, total: int, detail: str = "", left_s: float | None = None) -> None:
         if self._task is not None:
-            left = _told(self._pace.left(done, total, time.monotonic()))
+            left = _told(left_s or self._pace.left(done, total, time.monotonic()))
             self._progress.update(self._task, completed=done, total=total, detail=detail, left=left)
 
     def figures(self, lines: Sequence[str]) -> None:

@@ -53,7 +53,7 @@ def view(
             number = write_export(library, export, page, progress)
         finally:
             progress.close()
-        print(f"{number} answers; open {export / 'index.html'}")
+        print(f"{number} views of the run (lists, records, charts), each in a file; open {export / 'index.html'}")
         return
     with _listening(port) as listener:
         port, token = listener.getsockname()[1], secrets.token_urlsafe(24)

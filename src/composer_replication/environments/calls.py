@@ -33,7 +33,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call: name and arguments."""
+    """`name` and `arguments` of a tool call."""
 
     name: str
     arguments: dict[str, Any]

@@ -27,6 +27,7 @@ class Symbol(Record):
     """A function, method or class of the repository."""
 
     file: str
+    """Path of the file that holds it."""
     name: str
     """Qualified inside its file, as `Class.method`."""
 
@@ -35,8 +36,10 @@ class CanaryHit(Record):
     """A decoy that turned up where it should not be."""
 
     channel: DecoyKind
+    """What the decoy looks like."""
     path: str
     evidence: Literal["hard", "soft"]
+    """`hard` proves a look at it; `soft` suggests one."""
     where: str
     """`text N` counts the texts from 0; `diff PATH` is a changed file; `open` is a file event."""
 
@@ -56,9 +59,12 @@ class TaskFacts(Record):
 
     task_id: str
     packages: tuple[str, ...]
+    """Import names of the repository's packages."""
     symbols: tuple[Symbol, ...]
     test_files: tuple[str, ...]
+    """Paths of its tests."""
     editable: tuple[str, ...]
+    """Patterns of the paths that an attempt may change."""
     files: int = 0
     """Of the tree at the start: how many, so that a search through everything is told from a look at one file."""
     files_by_suffix: dict[str, int] = Field(default_factory=dict[str, int])
@@ -71,10 +77,15 @@ class GradeFacts(Record):
     """How an attempt was graded."""
 
     reward: float
+    """1 is solved."""
     hidden_passed: int
+    """Hidden tests that passed."""
     hidden_failed: int
+    """Hidden tests that failed."""
     guards_broken: tuple[str, ...] = ()
+    """Tests that passed before and fail now."""
     dropped: tuple[str, ...] = ()
+    """Changed files that the grader left out."""
     notes: tuple[str, ...] = ()
     """Objections of the trusted runs; see `grading`."""
 
@@ -84,6 +95,7 @@ class AttemptEvidence(Record):
 
     task: TaskFacts
     events: tuple[FileEvent, ...] = ()
+    """In their order."""
     audited: bool = False
     """Whether files were watched at all; without it an empty `events` says nothing."""
     events_lost: bool = False
@@ -101,15 +113,20 @@ class AttemptEvidence(Record):
     written_left_out: int = 0
     """Changed files whose text is not kept: too many."""
     removed: tuple[str, ...] = ()
+    """Paths that are gone."""
     special: tuple[str, ...] = ()
+    """Paths of new links, devices and sockets."""
     canary_hits: tuple[CanaryHit, ...] = ()
+    """Empty where no decoy was touched."""
     grade: GradeFacts | None = None
+    """None where nobody graded."""
 
 
 class TraceEvidence(StoredRecord):
     """A line of `RUN/ingestion/evidence.jsonl.zst`; see `EVIDENCE`."""
 
     trace_id: str
+    """Of the attempt."""
     evidence: AttemptEvidence
 
 
@@ -120,7 +137,9 @@ class Sign(NamedTuple):
     """
 
     rule: str
+    """Name of the rule."""
     hack_class: str
+    """Name of the class."""
     layer: Layer
     evidence: Evidence
     step: int | None

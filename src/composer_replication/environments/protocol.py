@@ -63,7 +63,9 @@ class PlainAnswer(NamedTuple):
     """An `Answer` for environments that need no more of their own."""
 
     observation: str | None
+    """What the policy reads next; None after it said that it is done."""
     failed: bool = False
+    """Whether the turn was an error of the policy."""
 
 
 class Episode(Protocol):
@@ -153,7 +155,7 @@ class Observed(NamedTuple):
 
 
 class SimulatedTeacher(NamedTuple):
-    """Name and address of a noisy oracle behind a loopback server."""
+    """`name` and address (`base_url`) of a noisy oracle behind a loopback server."""
 
     name: str
     base_url: str
@@ -163,7 +165,9 @@ class LoggedHint(NamedTuple):
     """What a hint that stood before a turn was about; the hint templates word it."""
 
     kind: str
+    """Of error."""
     facts: Mapping[str, Any]
+    """What its template asks for, by name."""
 
 
 class LoggedTurn(NamedTuple):

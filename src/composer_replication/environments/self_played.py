@@ -52,7 +52,7 @@ Writer = Callable[[ModelCall], WrittenTurn]
 
 
 class TokenSegment(NamedTuple):
-    """The ids of one segment of a trace. `turn_spans` are of the turns that this segment alone trains."""
+    """The `ids` of one segment of a trace. `turn_spans` are of the turns that this segment alone trains."""
 
     ids: list[int]
     turn_spans: list[tuple[int, int]]

@@ -104,7 +104,8 @@ def _number(row: Row, field: str, path: Path) -> float:
     if isinstance(value, list | tuple):
         value = len(value)
     if not isinstance(value, int | float):
-        near = ", ".join(sorted(key for key, other in row.items() if isinstance(other, int | float)))
+        there = {key for key, other in row.items() if isinstance(other, int | float)}
+        near = ", ".join(sorted(there | ({"success"} if "reward" in there else set())))
         reason = f"{path}: task {task_of(row) or 'of a whole run'} has no number {field} (there: {near})"
         raise UsageError(reason, "choose another --metric")
     return float(value)

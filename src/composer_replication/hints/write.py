@@ -26,7 +26,7 @@ REFUSALS = "refused.jsonl.zst"
 
 
 class HintRefusal(StoredRecord):
-    """Why a site has no hint; kept beside the hints, as `REFUSALS`."""
+    """Why a site (`site_id`) has no hint; kept beside the hints, as `REFUSALS`."""
 
     site_id: str
     reason: str

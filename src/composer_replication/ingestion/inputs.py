@@ -36,19 +36,22 @@ class Input(NamedTuple):
 
     path: Path
     format: str
+    """A name of `TRACE_READERS`."""
     licence: str | None = None
+    """As its folder or the user names it."""
     name: str = ""
     """How artefacts call the file: its path below the folder that was given, redacted."""
     state: str = ""
     """Changes when the file does."""
     size: int = 0
+    """Bytes on disk."""
     place: str = ""
     """Which file it is among those of the given paths, whatever other files there are."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Session files that were found, and what could not be opened or was passed over."""
+    """Session `files` that were found, what was `unreadable`, and by reason how many were `skipped`."""
 
     files: list[Input] = field(default_factory=list[Input])
     unreadable: list[Quarantined] = field(default_factory=list[Quarantined])

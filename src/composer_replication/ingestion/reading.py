@@ -37,7 +37,7 @@ BUFFER_BYTES = 1 << 18
 
 @dataclass(frozen=True)
 class Quarantined:
-    """Input that was set aside: the file's name, where in it, and why."""
+    """Input that was set aside: the name of the `file`, where in it, and why."""
 
     file: str
     byte_offset: int
@@ -54,6 +54,7 @@ class ReadingReport:
     unknown: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
     """Census of record types that the reader does not know, by version of the agent."""
     redactions: Counter[str] = field(default_factory=Counter[str])
+    """Secrets that were rewritten, by kind."""
     left_as_is: Counter[str] = field(default_factory=Counter[str])
     """Strings that look random and were not rewritten, by kind."""
 
@@ -111,12 +112,16 @@ class Unredacted:
 
 
 class RawLine(NamedTuple):
+    """A line as it stands in the file, `raw`, from byte `start` to byte `end`."""
+
     raw: bytes
     start: int
     end: int
 
 
 class Document(NamedTuple):
+    """A JSON value, from byte `start` to byte `end` of the file."""
+
     value: Any
     start: int
     end: int
@@ -130,7 +135,9 @@ class InputFile:
     path: Path
     report: ReadingReport
     redact: bool = True
+    """Whether secrets are rewritten."""
     licence: str | None = None
+    """Goes into the source of each trace."""
     name: str = ""
     """How artefacts call the file."""
     subagents: bool = False

@@ -8,7 +8,8 @@ from .pricing import PER_TOKENS, count, is_plausible, usage_of
 
 
 class Rates(NamedTuple):
-    """Micro-dollars per million tokens."""
+    """Micro-dollars per million tokens: `prompt_micros` and `completion_micros`; `cached_micros` for
+    those of the prompt that a cache had, `cache_write_micros` for those put into it."""
 
     prompt_micros: int
     completion_micros: int

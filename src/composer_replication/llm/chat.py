@@ -15,8 +15,11 @@ class ChatReply(NamedTuple):
 
     text: str
     cost_micros: int = 0
+    """Micro-dollars."""
     prompt_tokens: int = 0
+    """As the server counted them."""
     completion_tokens: int = 0
+    """Likewise."""
 
 
 class ChatFailure(Exception):

@@ -26,7 +26,7 @@ MAX_OVERRUN = 20
 
 
 class Prices(NamedTuple):
-    """Per million tokens."""
+    """Micro-dollars per million tokens: `prompt_micros` and `completion_micros`."""
 
     prompt_micros: int
     completion_micros: int

@@ -19,7 +19,7 @@ MOST_RAISED = 100.0
 
 @dataclass(frozen=True)
 class ChannelSchedule:
-    """`weight`, reached linearly over the first share of the steps and given up linearly over the last share."""
+    """`weight`, reached linearly over `warmup_share` of the steps and given up linearly over the last `decay_share`."""
 
     weight: float
     warmup_share: float = 0.1

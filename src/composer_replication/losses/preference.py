@@ -29,6 +29,7 @@ class PreferenceLoss(NamedTuple):
     chosen_logprob: Tensor
     """Mean over pairs; alone it tells whether a growing margin comes from falling on both sides."""
     rejected_logprob: Tensor
+    """Likewise of the rejected actions."""
     chosen_shift: Tensor
     """Mean log π/ref of the chosen action."""
     length_delta_tokens: Tensor

@@ -37,9 +37,13 @@ class StateVerdict(StoredRecord):
     """What became of one state that teachers were asked about; kept beside the pairs, as `VERDICTS`."""
 
     state_id: str
+    """As `Trace.state_id` makes it."""
     trace_id: str
+    """Of its trace."""
     turn: int
+    """Its place in `trace.turns`, from 0."""
     verdict: str
+    """A key of `PairSet.verdicts`."""
 
 
 class PairSet(NamedTuple):

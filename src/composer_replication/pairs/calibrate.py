@@ -58,6 +58,7 @@ class Calibration(Record):
 
     cells: tuple[Cell, ...]
     bar: float = BAR
+    """The lowest that the lower end of a cell's interval may be."""
 
     def cell(self, pair: PreferencePair) -> Cell | None:
         """The kind of vote that a pair belongs to; None where it was never measured."""

@@ -37,6 +37,7 @@ class VoteVerdict(NamedTuple):
     """The action that won, or why none did."""
 
     action: str | None
+    """None where none won."""
     agreement: Agreement | None
     reason: str
 

@@ -36,7 +36,7 @@ MAX_PLAIN_BYTES = 256
 
 
 class SecretFound(NamedTuple):
-    """Characters `start` to `end` of the text that was searched."""
+    """A secret of this `kind`: characters `start` to `end` of the text that was searched."""
 
     kind: str
     start: int

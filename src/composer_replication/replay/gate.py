@@ -35,6 +35,7 @@ class State(NamedTuple):
 
     trace: Trace
     turn: int
+    """Its place in `trace.turns`, from 0."""
 
     @property
     def state_id(self) -> str:

@@ -25,7 +25,7 @@ _DATE = re.compile(r"[-@](20\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])$")
 
 
 class Licence(NamedTuple):
-    """What allows, or forbids, training on a model's output; where that stands, and the day a copy of it was read."""
+    """Whether a model's output is `trainable`; the `source` that says so, and the day it was `checked`."""
 
     name: str
     source: str
@@ -37,8 +37,11 @@ class Teacher(NamedTuple):
     """A model behind a server that speaks one of the dialects."""
 
     model: str
+    """Its name at the server."""
     base_url: str
+    """The server's address."""
     simulated: bool = False
+    """Whether it is a noisy oracle, not a model."""
     key_variable: str | None = None
     """Name of the environment variable that holds the key; None for a server that wants none."""
     prices: Prices | None = None
@@ -48,6 +51,7 @@ class Teacher(NamedTuple):
     cache_write_micros: int | None = None
     """Per million prompt tokens put into the cache; None where that costs what an uncached prompt does."""
     prices_note: str = ""
+    """Where the prices come from."""
     context_tokens: int | None = None
     """Longest prompt, with room for its answer, where that is known."""
     tier: int = 0
@@ -58,6 +62,7 @@ class Teacher(NamedTuple):
     spoken: ChatWire | None = None
     """How it is asked, where that is not what is known of its server and its model."""
     private_network: bool = False
+    """Whether the server may have a private address."""
     served_as: tuple[str, ...] = ()
     """Other names under which its answers are its own."""
     batch: bool = False

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from composer_replication.environments.opening import open_environment
@@ -29,7 +31,7 @@ MODELS = {"before": "policy", "after": "training"}
 def measure(run: Run, progress: Progress) -> None:
     from composer_replication.evaluation.compare import PHASES, Phase
     from composer_replication.evaluation.model_card import write_card
-    from composer_replication.evaluation.session_reading import SessionReader, choose_turns
+    from composer_replication.evaluation.session_reading import SessionReader, TimeLeft, choose_turns
     from composer_replication.training.libraries import load_libraries
 
     load_libraries()
@@ -44,9 +46,13 @@ def measure(run: Run, progress: Progress) -> None:
     keys: dict[tuple[Phase, int], str] = {}
     for phase in PHASES:
         made_with = measured_with(run, MODELS[phase], "ingestion", "sites", "pairs")
-        keys |= {(phase, number): content_id(made_with, phase, number) for number in range(len(turns))}
+        keys |= {
+            (phase, number): content_id(made_with, phase, number, turn.measure, turn.trace.trace_id, turn.turn)
+            for number, turn in enumerate(turns)
+        }
     parts = Parts(stage, keys.values(), "turns", progress)
-    done, skipped = 0, Counter[str]()
+    done, skipped, time_left, left_s = 0, Counter[str](), TimeLeft(), None
+    fits: list[bool] = []
 
     def open_reader(phase: Phase) -> SessionReader:
         policy = load_own(run, MODELS[phase])
@@ -62,14 +68,31 @@ def measure(run: Run, progress: Progress) -> None:
                 records, done = parts.take(keys[phase, number]), done + 1
                 if records is None:
                     reader = reader or open_reader(phase)
+                    if not fits:
+                        fits = [reader.fits(one) for one in turns]
+                        progress.note(what_fits([one.measure for one in turns], fits, config.training.max_tokens))
+                    began = time.monotonic()
                     records = parts.add(keys[phase, number], reader.measure(turn))
-                    progress.step(done, len(keys), f"{phase} training")
+                    if records:
+                        ahead = Counter(turns[n].measure for _, n in list(keys)[done:] if fits[n])
+                        left_s = time_left.after(turn.measure, time.monotonic() - began, ahead)
+                    progress.step(done, len(keys), f"{phase} training", left_s)
                 if not records:
                     not_shown[turn.measure] += 1
             skipped |= not_shown
     counts = {"sessions": len(traces), "turns": len(turns), "skipped": dict(skipped)}
     stage.seal(parts.close(), counts, [run.stage("training"), run.stage("ingestion")], started)
     write_card(run)
+
+
+def what_fits(kinds: Sequence[str], fits: Sequence[bool], max_tokens: int) -> str:
+    """What will be measured, in a line. `kinds`, and whether it fits, of each turn."""
+    fitting = Counter(compress(kinds, fits))
+    each = ", ".join(f"{fitting[kind]} of {number} {kind}" for kind, number in Counter(kinds).items())
+    told = f"sessions: {sum(fits)} of {len(fits)} turns fit and are measured, before and after training: {each}"
+    if 2 * sum(fits) >= len(fits):
+        return told
+    return f"{told}. That is few: a run with more than training.max_tokens = {max_tokens:,} would measure more"
 
 
 def held_out_sessions(run: Run) -> list[Trace]:

@@ -57,6 +57,7 @@ def make_examples(
     stored, skipped, held_out = StoredExamples.in_folder(folder), Counter[str](), held_out_of(run)
     done, total = 0, run.stage("ingestion").require()["records"] if run.stage("ingestion").is_done else 0
     sources: Counter[str] = Counter()
+    what = f"traces looked through, {len(held_out)} of them held out" if held_out else "traces looked through"
     for taught in taught_by_shard(run, held_out, compared):
         added, lost = build_examples(
             policy.tokens,
@@ -74,7 +75,7 @@ def make_examples(
         sources.update(trace.source.agent for trace in taught.traces if trace.trace_id in used)
         skipped += lost
         done += taught.looked_at
-        (progress or Silent()).step(done, total, "traces")
+        (progress or Silent()).step(done, total, what)
     return Examples(stored.by_trace(), sessions, skipped, held_out, sources)
 
 

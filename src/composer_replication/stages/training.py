@@ -72,7 +72,7 @@ def train(
         "backend": backend,
         "environment": environment.name if run.config.training.rollouts else None,
         "steps": len(steps),
-        "stored_traces": len(examples),
+        "stored_traces": sources.total(),
         "sources": dict(sources),
         "held_out_sessions": len(held_out),
         "hinted_sites": sum(len(example.sites) for example in examples),

@@ -96,8 +96,17 @@ def train(
     use_optimizer(made, config.training.optimizer)
     if checkpoint:
         progress.note(f"training goes on from {checkpoint.name}")
-    with telling_of(made, config.training.steps, progress):
-        made.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    try:
+        with telling_of(made, config.training.steps, progress):
+            made.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    except KeyboardInterrupt:
+        saved = latest(scratch)
+        held = saved.name.partition("-")[2] if saved else 0
+        progress.note(
+            f"of {made.state.global_step} steps the last checkpoint holds {held}; what came after it is lost. "
+            "A smaller training.checkpoint_every loses less"
+        )
+        raise
     with all_or_none():
         watchdog.raise_if_stopped()
     if config.hardware.lora_rank:

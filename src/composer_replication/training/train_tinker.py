@@ -224,7 +224,13 @@ class TinkerRun:
             closed(self._environment, episodes)
         rolled = [
             Rolled(
-                trace, one.prompt_ids, one.completion_ids, one.sampled_mask, tuple(one.versions), tuple(one.logprobs)
+                trace,
+                one.prompt_ids,
+                one.completion_ids,
+                one.sampled_mask,
+                tuple(one.versions),
+                tuple(one.logprobs),
+                one.broken,
             )
             for trace, one in zip(traces, rollouts, strict=True)
         ]

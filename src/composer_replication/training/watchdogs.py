@@ -308,6 +308,11 @@ class Watchdog(TrainerCallback):
                 "may help"
             )
             self._say(args, state, "no_gradient", Reading(0.0, 0.0, True, False, sentence))
+        elif state.is_world_process_zero and not all(norms):
+            self._progress.note(
+                f"{sum(map(bool, norms))} of {len(norms)} steps had a gradient; the others moved no weights. On stored "
+                "sessions a larger training.traces_per_step, or require_disfavour = false of channel sdpo, gives more"
+            )
 
     def raise_if_stopped(self) -> None:
         """After `train`: the weights of a run that was ended must not be taken for its result."""

@@ -43,7 +43,7 @@ def export(library: Library, folder: Path, page: Mapping[str, bytes], progress: 
         names[address] = name = f"{len(names):06d}.js"
         (data / name).write_bytes(_script("recompose_data", address, encoded(answer)))
         if len(names) % 100 == 0:
-            progress.note(f"{len(names)} answers written")
+            progress.note(f"{len(names)} views written")
     (data / "index.js").write_bytes(b"recompose_index(" + _inside_script(orjson.dumps(names)) + b");\n")
     return len(names)
 

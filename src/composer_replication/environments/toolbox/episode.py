@@ -43,8 +43,11 @@ class TurnError:
 
     kind: ErrorKind
     message: str
+    """What the agent reads."""
     tool_name: str | None = None
+    """The tool that was called, where one was."""
     secondary_kind: ErrorKind | None = None
+    """Of a further error in the same turn."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ INSTRUCTION = "one json call per turn, then done."
 
 @dataclass(frozen=True)
 class Step:
-    """One planned call of a base tool; `reference` names the argument filled by the previous step's result."""
+    """One planned call of a base `tool`; `reference` is the one of `arguments` that the step before fills."""
 
     tool: str
     arguments: Mapping[str, Value]
@@ -61,7 +61,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Listing:
-    """One tool as this episode shows it: its name here, and the JSON type of each parameter."""
+    """A base `tool` as this episode shows it: `name` here, and `types`, the JSON type of each parameter."""
 
     tool: str
     name: str
@@ -84,7 +84,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class ToolboxTask:
-    """A request, the tools that are listed, and the world before and after."""
+    """A `request`, the tools that are listed, the `plan` that solves it, and the world at `start` and as its `goal`."""
 
     task_id: str
     split: Split

@@ -13,7 +13,7 @@ from typing import Literal
 
 @dataclass
 class World:
-    """Mutable state; two worlds are equal when their files and keys are."""
+    """Mutable state; two worlds are equal when `files` (path -> text) and `keys` (name -> number) are."""
 
     files: dict[str, str] = field(default_factory=dict[str, str])
     keys: dict[str, int] = field(default_factory=dict[str, int])

@@ -229,7 +229,7 @@ class _Clock(Silent):
         self.times = [time.monotonic()]
         self._done = 0
 
-    def step(self, done: int, total: int, detail: str = "") -> None:
+    def step(self, done: int, total: int, detail: str = "", left_s: float | None = None) -> None:
         if done > self._done:  # else it tells of a part of the next one
             self.times.append(time.monotonic())
             self._done = done

@@ -28,6 +28,7 @@ class FeedbackHinter:
 
     def __init__(self, max_tokens: int, sham: bool = False) -> None:
         self._max_tokens, self._sham = max_tokens, sham
+        self.follows = {"hint": "feedback", "sham": sham}
 
     def __call__(self, traces: Sequence[Trace]) -> list[list[HintedTurn]]:
         failures = [

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from composer_replication.errors import UsageError
 from composer_replication.hints import SiblingHintGenerator, write_hints
@@ -26,14 +26,13 @@ MAX_TEACHER_TOKENS = 8192
 
 
 class HintedTurn(NamedTuple):
-    """What a hinter says of a trace."""
+    """What a hinter says of a trace: `turn`, its place in `trace.turns`, which count from 0; `kind`, the kind of error;
+    `hint`, the text that is put before the turn when the policy reads it as its own teacher."""
 
     turn: int
-    """Its place in `trace.turns`, from 0."""
     kind: str
-    """Of error: one of `ErrorKind` or a word of your own. Metrics and `kinds_off` use it."""
+    """Of error: one of `ErrorKind`, which `kinds_off` can leave out, or a word of your own. Metrics use it."""
     hint: str
-    """What is put before the turn when the policy reads it as its own teacher."""
 
 
 class OnlineSite(NamedTuple):
@@ -46,9 +45,11 @@ class OnlineSite(NamedTuple):
     teacher_context: list[int]
     """Ids of the conversation with the hint, up to the turn."""
     turn_ids: list[int]
+    """Ids of the turn itself."""
     turn: int = 0
     """Its place in `trace.turns`, from 0."""
     hint: str = ""
+    """Its text."""
     logprobs: tuple[float, ...] = ()
     """That whoever sampled the turn gave its tokens, where it is known."""
 
@@ -63,13 +64,17 @@ class Rolled(NamedTuple):
 
     trace: Trace
     prompt_ids: list[int]
+    """What stood there before the first turn."""
     completion_ids: list[int]
+    """Sampled turns, and what the environment answered between them."""
     sampled_mask: list[int]
     """1 where the policy sampled the token of `completion_ids`, 0 where the environment wrote it."""
     model_versions: tuple[int, ...] = ()
     """Of the weights that wrote each turn, where a sampler counts them."""
     logprobs: tuple[float, ...] = ()
     """That whoever sampled a token gave it, where it is known; others are 0."""
+    broken: bool = False
+    """Whether the environment itself broke at the last turn, which is no error of the policy."""
 
 
 Hinter = Callable[[Sequence[Trace]], list[list[HintedTurn]]]
@@ -95,6 +100,7 @@ class TraceHinter:
         sibling: Literal["off", "outcome", "call"] = "off",
     ) -> None:
         self._max_tokens, self._sham, self._sibling = max_tokens, sham, sibling
+        self.follows = {"sham": sham, "sibling_hints": sibling}
         self._max_leak_level: LeakLevel = max_leak_level
 
     def __call__(self, traces: Sequence[Trace]) -> list[list[HintedTurn]]:
@@ -121,6 +127,25 @@ class TraceHinter:
         ]
 
 
+def refuse_idle_settings(settings: SdpoSettings, hinter: Hinter, accepts: Accepts | None) -> None:
+    """A control that trains on the true hints unseen would be reported as a control. `hinter.follows` names the
+    settings that a hinter was made with."""
+    follows = getattr(hinter, "follows", {})
+    for name in ("sham", "hint", "sibling_hints"):
+        value = getattr(settings, name)
+        if value not in (SdpoSettings.model_fields[name].default, follows.get(name)):
+            raise UsageError(
+                f"SdpoSettings({name}={value!r}) does nothing with this hinter",
+                "take it out; what a hint says is the hinter's work, also a sham: return another task's hint, "
+                "or make TraceHinter with this option",
+            )
+    if settings.require_acceptance and accepts is None:
+        raise UsageError(
+            "SdpoSettings(require_acceptance=True) does nothing without accepts",
+            "pass accepts=rollouts.accepts, where rollouts are the EnvironmentRollouts",
+        )
+
+
 def find_online_sites(
     rollouts: Sequence[Rolled],
     hinter: Hinter,
@@ -134,10 +159,7 @@ def find_online_sites(
     counts: Counter[str] = Counter()
     found: list[list[tuple[Rolled, HintedTurn, OnlineSite]]] = []
     told = hinter([rolled.trace for rolled in rollouts])
-    if len(told) != len(rollouts):
-        raise UsageError(
-            f"the hinter gave {len(told)} lists for {len(rollouts)} rollouts", "return one list for each, empty or not"
-        )
+    _check_told(told, len(rollouts))
     for rolled, hinted in zip(rollouts, told, strict=True):
         found.append(_sites_of(rolled, hinted, tokens, settings, max_teacher_tokens, counts))
     if accepts:
@@ -146,6 +168,24 @@ def find_online_sites(
         counts["not_accepted"] += sum(not verdict for verdict in verdicts.values())
         found = [[candidate for candidate in row if verdicts[id(candidate)]] for row in found]
     return [[site for _, _, site in row] for row in found], counts
+
+
+def _check_told(told: Any, rollouts: int) -> None:
+    wanted = "return one list for each, empty or not, of HintedTurn(turn, kind, hint)"
+    if not isinstance(told, list | tuple):
+        raise UsageError(f"the hinter gave {type(told).__name__} for {rollouts} rollouts", wanted)
+    rows = cast(Sequence[Any], told)
+    if len(rows) != rollouts:
+        raise UsageError(f"the hinter gave {len(rows)} lists for {rollouts} rollouts", wanted)
+    for row, hinted in enumerate(rows):
+        # A HintedTurn is a tuple too, and must not be read as a list of three.
+        if isinstance(hinted, HintedTurn) or not isinstance(hinted, list | tuple):
+            raise UsageError(f"the hinter gave {type(hinted).__name__} for rollout {row}", wanted)
+        for one in cast(Sequence[Any], hinted):
+            if not isinstance(one, HintedTurn):
+                raise UsageError(f"the hinter gave {type(one).__name__} in the list for rollout {row}", wanted)
+            if not isinstance(cast(Any, one.hint), str):
+                raise UsageError(f"a hint of rollout {row} is {type(one.hint).__name__}, not a text", wanted)
 
 
 def _sites_of(
@@ -169,6 +209,10 @@ def _sites_of(
     for one in sorted(hinted, key=lambda hinted_turn: hinted_turn.turn):
         if one.kind in settings.kinds_off:
             counts["kind_off"] += 1
+        elif rolled.broken and one.turn == len(spans) - 1:
+            counts["environment_broke"] += 1
+        elif not one.hint.strip():
+            counts["empty_hint"] += 1
         elif one.turn in sites:
             counts["second_of_its_turn"] += 1
         elif len(sites) == settings.sites_per_rollout:

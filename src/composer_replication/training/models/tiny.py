@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from composer_replication.hints import HintContext, dispatch
@@ -10,7 +11,8 @@ from composer_replication.hints import HintContext, dispatch
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-SPECIAL = ("<|pad|>", "<|unk|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
+UNKNOWN = "<|unk|>"
+SPECIAL = ("<|pad|>", UNKNOWN, "<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
 CHAT_TEMPLATE = (
     "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] + '<|end|>' }}{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -33,7 +35,7 @@ def build_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = Tokenizer(models.WordLevel(unk_token="<|unk|>"))  # type: ignore[call-arg]
+    tokenizer = Tokenizer(models.WordLevel(unk_token=UNKNOWN))  # type: ignore[call-arg]
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")  # type: ignore[assignment]
     tokenizer.decoder = decoders.Fuse()  # type: ignore[assignment]
     trainer = trainers.WordLevelTrainer(special_tokens=list(SPECIAL), show_progress=False)  # type: ignore[call-arg]
@@ -41,7 +43,7 @@ def build_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="<|pad|>",
-        unk_token="<|unk|>",
+        unk_token=UNKNOWN,
         eos_token="<|end|>",
         additional_special_tokens=list(SPECIAL[3:]),
         chat_template=CHAT_TEMPLATE,
@@ -49,6 +51,19 @@ def build_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
         clean_up_tokenization_spaces=False,
         model_max_length=512,
     )
+
+
+def warn_of_unknown_words(tokenizer: Any, where: str, texts: Iterable[str]) -> None:
+    """The tiny model reads all words that it lacks as one and the same; other tokenizers know how to spell."""
+    if tokenizer.unk_token != UNKNOWN:
+        return
+    words = dict.fromkeys(word for text in texts for word in text.split())
+    if lacking := [word for word in words if tokenizer.unk_token_id in tokenizer(word)["input_ids"]]:
+        warnings.warn(
+            f"{len(lacking)} words in {where} are unknown to the tiny model: {', '.join(lacking[:5])}; next: put them "
+            "into a text of the environment's vocabulary()",
+            stacklevel=2,
+        )
 
 
 def build_model(tokenizer: Any, seed: int) -> LlamaForCausalLM:

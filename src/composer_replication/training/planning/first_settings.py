@@ -38,7 +38,7 @@ BASE: dict[Goal, dict[str, dict[str, object]]] = {
 }  # fmt: skip
 ON_A_CPU: dict[Goal, dict[str, dict[str, object]]] = {
     "sessions": {
-        "training": {"steps": 20, "traces_per_step": 1, "max_tokens": 2048, "checkpoint_every": 5},
+        "training": {"steps": 10, "traces_per_step": 4, "max_tokens": 2048, "checkpoint_every": 1},
         "evaluation": {"tasks": 16, "held_out_sessions": 0.4},
     },
     "tasks": {

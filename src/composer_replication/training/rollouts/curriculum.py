@@ -26,9 +26,14 @@ StandingKind = Literal["waiting", "open", "retired"]
 
 
 class CurriculumSettings(Record):
+    """Which pass rates are wanted, and how they are believed."""
+
     low: float = 0.05
+    """Tasks that are believed to be solved less often are not drawn."""
     high: float = 0.95
+    """Nor are those that are solved more often."""
     retire_after_epochs: int = Field(default=2, ge=1)
+    """Epochs above `high`, one after the other."""
     min_tries: int = Field(default=4, ge=1)
     """Results before a rate is believed."""
     memory: float = Field(default=0.9, gt=0.0, le=1.0)
@@ -42,12 +47,19 @@ class TaskStanding(Record):
 
     task_id: str
     family: str
+    """Tasks on the same thing."""
     rung: str = ""
+    """How hard within the family; texts that sort, the easiest first."""
     standing: StandingKind = "open"
+    """`waiting` for an easier one, `open` to be drawn, or `retired`."""
     passed: float = 0.0
+    """Successes, where old ones count less."""
     tried: float = 0.0
+    """Results, where old ones count less."""
     epochs_above: int = 0
+    """Epochs above `high`, one after the other."""
     total_tried: int = 0
+    """Results, all alike."""
 
 
 class CurriculumState(StoredRecord):

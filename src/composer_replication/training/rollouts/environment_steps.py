@@ -29,7 +29,9 @@ class StepFailure(NamedTuple):
     """An environment that broke. The rollout ends there with reward 0."""
 
     kind: Literal["timeout", "runtime_error"]
+    """Whether it took too long or raised."""
     message: str
+    """What it said."""
 
 
 class StepOutcome(NamedTuple):
@@ -180,9 +182,9 @@ def in_thread(function: Callable[[], Any]) -> asyncio.Future[Any]:
 
 
 def _step(episode: Episode, text: str | None) -> StepOutcome:
-    if text is None:
-        return _outcome(episode, None)
     try:
+        if text is None:
+            return StepOutcome(reward=_ruled_reward(episode))
         answered: Any = episode.step(text)
         if isawaitable(answered):
             raise TypeError("a step that returns an awaitable must be declared async")
@@ -192,14 +194,15 @@ def _step(episode: Episode, text: str | None) -> StepOutcome:
 
 
 def _outcome(episode: Episode, answered: Any) -> StepOutcome:
-    """What a step led to; without an answer the episode is over."""
+    """What a step led to."""
     try:
-        observation = answered.observation if answered is not None else None
-        ended = answered is None or episode.finished
+        if not (hasattr(answered, "observation") and hasattr(answered, "failed")):
+            raise TypeError(f"step returned {type(answered).__name__}; return PlainAnswer(observation, failed)")
+        observation = answered.observation
         return StepOutcome(
             None if observation is None else encodable(str(observation)),
-            _ruled_reward(episode) if ended else None,
-            failed=answered is not None and bool(answered.failed),
+            _ruled_reward(episode) if episode.finished else None,
+            failed=bool(answered.failed),
         )
     except (Exception, SystemExit) as error:
         return StepOutcome(failure=_failure(error))

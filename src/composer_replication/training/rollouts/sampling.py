@@ -18,7 +18,9 @@ class SampledTurn(NamedTuple):
     """What a sampler wrote."""
 
     ids: list[int]
+    """Of its tokens."""
     logprobs: list[float]
+    """One for each of them."""
     version: int = 0
     """How often the weights that wrote it had been refreshed, where the sampler counts that."""
 

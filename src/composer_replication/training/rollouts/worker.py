@@ -66,7 +66,9 @@ class Rollout(Generic[E]):
     """One episode as it was played, with the ids that were sampled and read."""
 
     episode: E
+    """As the environment's `start` made it."""
     prompt_ids: list[int]
+    """What stood there before the first turn."""
     completion_ids: list[int] = field(default_factory=list[int])
     """Sampled turns, and what the environment answered between them."""
     logprobs: list[float] = field(default_factory=list[float])
@@ -95,6 +97,11 @@ class Rollout(Generic[E]):
     def failure(self) -> StepFailure | None:
         """How the environment broke, if it did."""
         return self.turns[-1].failure if self.turns else None
+
+    @property
+    def broken(self) -> bool:
+        """Whether the environment raised; a step that took too long may be the policy's doing."""
+        return self.failure is not None and self.failure.kind == "runtime_error"
 
     @property
     def context_ids(self) -> list[int]:

@@ -28,7 +28,7 @@ NOTHING = Cut()
 
 @dataclass(frozen=True)
 class SiteTokens:
-    """One hinted turn: where it lies in its trace, and the same turn behind the hinted context."""
+    """One hinted turn: `start` to `end` in the ids of its trace; `teacher_context` are the hinted ids before it."""
 
     start: int
     end: int
@@ -42,10 +42,13 @@ class PairTokens:
     prompt: list[int]
     """One list for all pairs of a state."""
     chosen: list[int]
+    """The better turn."""
     rejected: list[int]
+    """The worse one."""
     reference_chosen: float = 0.0
     """Log-probability of the chosen action under the frozen reference; likewise of the rejected one."""
     reference_rejected: float = 0.0
+    """Log-probability of the rejected action under the frozen reference."""
     label_smoothing: float = 0.0
     """The chance that the preference is wrong, where it was measured."""
 
@@ -55,9 +58,11 @@ class TraceExample:
     """A stored trace as ids, with its hinted turns and its pairs."""
 
     ids: list[int]
+    """Of the whole row."""
     response_mask: list[int]
     """1 where the actor wrote the token."""
     reward: float
+    """Of the trace."""
     sites: list[SiteTokens] = field(default_factory=list[SiteTokens])
     pairs: list[PairTokens] = field(default_factory=list[PairTokens])
     advantage: float = 0.0
@@ -65,6 +70,7 @@ class TraceExample:
     logprobs: list[float] = field(default_factory=list[float])
     """With which the ids were sampled, where they were; empty for traces of other models."""
     trace_id: str = ""
+    """Of the trace."""
     cut: Cut = NOTHING
     """What the context lost to fit."""
 

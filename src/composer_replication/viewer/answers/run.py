@@ -31,7 +31,7 @@ FUNNEL = (
 """Noun of a stage, count that it leaves, page, and counts that say why something is gone, with a filter for them."""
 WITHOUT = {"hints": "sites without a hint", "pairs": "sites without a pair"}
 """By noun, what a link calls the sites that a stage left none for."""
-KEPT = ("policy", "answered", "paired")
+KEPT = ("answered", "paired")
 POINTS, MAX_LISTED = 200, 500
 
 

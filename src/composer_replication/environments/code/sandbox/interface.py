@@ -25,11 +25,17 @@ class Limits:
     """Of one command, all its children included; `disk_bytes` is of the sandbox as a whole."""
 
     wall_s: float = 60.0
+    """Seconds by the clock."""
     cpu_s: int = 60
+    """Seconds of processor time."""
     memory_bytes: int = 1024 * MIB
+    """Of all its processes together."""
     processes: int = 64
+    """At a time."""
     open_files: int = 256
+    """Of one process."""
     file_bytes: int = 64 * MIB
+    """The longest file."""
     disk_bytes: int = 256 * MIB
     output_bytes: int = 1 * MIB
     """Of stdout and of stderr; the rest is read and dropped, and the result says so."""
@@ -44,9 +50,11 @@ class SandboxSpec:
     read_only: Mapping[Path, str] = field(default_factory=dict[Path, str])
     """Host folder -> where it appears inside."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variables that commands see; none of the host's."""
     network: NetworkPolicy = "none"
     limits: Limits = field(default_factory=Limits)
     workdir: str = "/work"
+    """The working folder as commands see it."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +64,14 @@ class ExecResult:
     exit_code: int
     """128 + signal where a signal ended it."""
     stdout: bytes
+    """What it printed, up to `Limits.output_bytes`."""
     stderr: bytes
+    """Likewise."""
     ending: Ending
     wall_s: float
+    """Seconds that it took."""
     truncated: bool = False
+    """Whether it printed more than is kept."""
 
     @property
     def ok(self) -> bool:
@@ -71,7 +83,9 @@ class Changes:
     """Files of the working folder against a snapshot. Links, devices and sockets count as files and carry no bytes."""
 
     written: Mapping[str, bytes]
+    """Path -> bytes of new and changed files."""
     removed: tuple[str, ...] = ()
+    """Paths that are gone."""
     special: tuple[str, ...] = ()
     """New links, devices, sockets: named, never followed."""
 

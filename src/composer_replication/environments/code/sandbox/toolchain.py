@@ -53,10 +53,13 @@ class Toolchain:
     """The interpreter and packages that sandboxes show."""
 
     folder: Path
+    """On the host."""
     python: str = f"{INSIDE}/bin/python3"
     """As the sandbox sees it."""
     distributions: tuple[str, ...] = ()
+    """Names of the packages."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variables that commands need."""
 
     @property
     def read_only(self) -> Mapping[Path, str]:

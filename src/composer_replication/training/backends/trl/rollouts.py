@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from composer_replication.records import Trace
 from ...lessons.online_sites import HintedTurn, OnlineSite, Rolled
 from ...models.loading import Policy, device_type
 from ...models.states import evaluating
+from ...models.tiny import warn_of_unknown_words
 from ...planning.refusals import refuse_long_episodes
 from ...rollouts.curriculum import Curriculum
 from ...rollouts.playing import closed, rollout_settings, started
@@ -82,6 +83,7 @@ class EnvironmentRollouts:
         self._worker: RolloutWorker | None = None
         self._open_sampler = open_sampler
         self._seen: Mapping[str, float] = {}
+        self._has_worked = False
         self._is_playing = False
 
     def phase(self) -> str:
@@ -100,12 +102,32 @@ class EnvironmentRollouts:
             with evaluating(unwrapped) as model:
                 self._worker.sampler.refresh(model)
                 rollouts = self._worker.run(episodes, self._generator)
+            self._stop_if_all_broke(rollouts)
             warn_of_failures(rollouts)
+            if trainer.state.global_step == 0:
+                where = "messages or answers of the environment"
+                warn_of_unknown_words(self._policy.tokens.tokenizer, where, _read_by(rollouts))
             self._tell_curriculum(rollouts)
             return self._columns(rollouts, self._worker, trainer.state.global_step + 1)
         finally:
             closed(self._environment, episodes)
             self._is_playing = False
+
+    def check_dataset(self, dataset: Any) -> None:
+        """What names no task is refused before anything is played."""
+        row = next(iter(dataset), None)
+        if row is None or self._curriculum:
+            return
+        prompt = row.get("prompt")
+        if prompt is None:
+            told = f"no column prompt, but {', '.join(row)}"
+        elif isinstance(prompt, str):
+            told = "no messages: the first prompt is str"
+        elif not prompt or prompt[0].get(TASK_ID) is None:
+            told = f"no {TASK_ID} in the first message of its first prompt"
+        else:
+            return
+        raise UsageError(f"the dataset has {told}", "train_dataset=prompts_of(tasks), which EnvironmentRollouts reads")
 
     def accepts(self, candidates: Sequence[tuple[Rolled, HintedTurn, OnlineSite]]) -> list[bool]:
         """For the trainer's `accepts`: whether the environment takes a turn that is sampled behind the hint."""
@@ -187,6 +209,17 @@ class EnvironmentRollouts:
         chosen = self._curriculum.sample(len(prompts) // size)
         return [self._tasks[task_id] for task_id in chosen for _ in range(size)]
 
+    def _stop_if_all_broke(self, rollouts: Sequence[Rollout[Episode]]) -> None:
+        """Once it has worked, one broken task is no reason to stop, even where all rollouts of a step are of it."""
+        tasks = {rollout.episode.task.task_id for rollout in rollouts}
+        first = rollouts[0].failure
+        if first and all(rollout.broken for rollout in rollouts) and (len(tasks) > 1 or not self._has_worked):
+            raise UsageError(
+                f"the environment broke in all {len(rollouts)} rollouts of a step; the first: {first.message}",
+                f"mend {self._environment.name}, and try it with roll_out(…)",
+            )
+        self._has_worked = True
+
     def _tell_curriculum(self, rollouts: Sequence[Rollout[Episode]]) -> None:
         if self._curriculum is None:
             return
@@ -228,6 +261,13 @@ class EnvironmentRollouts:
             return not answer.failed
         finally:
             episode.close()
+
+
+def _read_by(rollouts: Sequence[Rollout[Any]]) -> Iterator[str]:
+    """What the policy got to read; nobody reads the last answer."""
+    for rollout in rollouts:
+        yield from (message["content"] for message in rollout.episode.messages)
+        yield from (turn.observation or "" for turn in rollout.turns[:-1])
 
 
 def warn_of_failures(rollouts: Sequence[Rollout[Any]]) -> None:

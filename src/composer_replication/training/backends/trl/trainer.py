@@ -25,11 +25,20 @@ from composer_replication.objective import GrpoSettings, Schedule, SdpoSettings,
 
 from ...channels import Channel, ReplayPreference, SelfDistillation, schedule_of, scheduled
 from ...lessons.metrics import found_sites, site_metrics
-from ...lessons.online_sites import MAX_TEACHER_TOKENS, Accepts, Hinter, OnlineSite, Rolled, find_online_sites
+from ...lessons.online_sites import (
+    MAX_TEACHER_TOKENS,
+    Accepts,
+    Hinter,
+    OnlineSite,
+    Rolled,
+    find_online_sites,
+    refuse_idle_settings,
+)
 from ...lessons.self_teacher import SelfTeacher
 from ...lessons.token_weights import TokenWeightsFolder, online_row, policy_row
 from ...metrics import count_rollouts, rollout_metrics
 from ...models.states import evaluating
+from ...models.tiny import warn_of_unknown_words
 from ...models.tokens import ChatTokens
 from ...rollouts.samples import RolloutSamples
 from ...step.balance import Balance
@@ -42,6 +51,7 @@ from . import checkpoints
 from .dynamic_sampling import PromptStream, flat_groups, replace_rows, rows_of
 from .engine import AccelerateEngine
 from .environment_traces import trace_of_messages
+from .rollouts import EnvironmentRollouts
 
 
 class ComposerReplicationTrainer(GRPOTrainer):
@@ -61,7 +71,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         accepts: Sites for which it says False are left out of channel 2, as with `require_acceptance`.
         batches: Collated stored traces without end, one per micro-step. Channel 3 and further channels read them, and
             channel 2 where there is no hinter. They must be drawn from a random generator of their own.
-        gradient_ratio_cap: The largest weighted gradient of a channel, as a multiple of the policy's.
+        gradient_ratio_cap: The largest weighted gradient of a channel, as a multiple of the policy's. None: channels
+            keep their whole weight from the first step, and no gradient is measured or logged.
         gradient_ratio_target: Whether smaller gradients are raised to the cap.
         dynamic_sampling_rounds: How often groups with one reward throughout are replaced by groups for
             other prompts.
@@ -94,12 +105,15 @@ class ComposerReplicationTrainer(GRPOTrainer):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        if isinstance(self.rollout_func, EnvironmentRollouts):
+            self.rollout_func.check_dataset(self.train_dataset)
         added = _with_the_origins(channels, alpha_sdpo, beta_replay)
         if batches is None and added.keys() - {SDPO, ReplayPreference.name}:
             raise ValueError("further channels need batches to read")
         self._sdpo, distilling = SdpoSettings(weight=0.0), added[SDPO]
         if hinter and isinstance(distilling, SelfDistillation):
             self._sdpo = distilling.settings
+            refuse_idle_settings(self._sdpo, hinter, accepts)
             del added[SDPO]
         self.alpha_sdpo = self._sdpo.weight
         stored = [channel for channel in added.values() if channel.weight] if batches else []
@@ -222,6 +236,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         sites, dropped = find_online_sites(
             rollouts, self._hinter, self._chat_tokens, self._sdpo, self._accepts, self._max_teacher_tokens
         )
+        if not self.state.global_step:
+            warn_of_unknown_words(self._tokenizer, "hints", (site.hint for found in sites for site in found))
         self._log.note(site_metrics(gather_object([found_sites(sites, dropped)])))
         return sites
 
@@ -250,9 +266,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
             completion_ids = generated["completion_ids"][row][generated["completion_mask"][row].bool()].tolist()
             sampled = sampled_BT[row][: len(completion_ids)].tolist()
             logprobs = self._logprobs(generated, row, len(completion_ids))
-            rollouts.append(
-                Rolled(trace, prompt_ids, completion_ids, sampled, example.get("model_versions", ()), logprobs)
-            )
+            versions, broken = example.get("model_versions", ()), example.get("step_failure") == "runtime_error"
+            rollouts.append(Rolled(trace, prompt_ids, completion_ids, sampled, versions, logprobs, broken))
         return rollouts
 
     def _logprobs(self, generated: dict[str, Any], row: int, number: int) -> tuple[float, ...]:

@@ -144,7 +144,9 @@ class EpisodeQueue:
         if self._find_sites:
             sites, dropped = self._find_sites(
                 [
-                    Rolled(trace, one.prompt_ids, one.completion_ids, one.sampled_mask, logprobs=tuple(one.logprobs))
+                    Rolled(
+                        trace, one.prompt_ids, one.completion_ids, one.sampled_mask, (), tuple(one.logprobs), one.broken
+                    )
                     for trace, one in zip(traces, rollouts, strict=True)
                 ]
             )

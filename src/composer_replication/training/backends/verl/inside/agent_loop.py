@@ -87,7 +87,8 @@ class EpisodePlayer:
         sdpo = self.config.channel(SdpoSettings)
         if not sdpo.weight or sdpo.source != "rollouts":
             return [], Counter()
-        rolled = Rolled(trace, rollout.prompt_ids, rollout.completion_ids, rollout.sampled_mask)
+        ids = rollout.prompt_ids, rollout.completion_ids, rollout.sampled_mask
+        rolled = Rolled(trace, *ids, broken=rollout.broken)
         limit = self.config.training.max_tokens
         (sites,), left_out = find_online_sites([rolled], self.hinter, self.tokens, sdpo, max_teacher_tokens=limit)
         return sites, left_out
