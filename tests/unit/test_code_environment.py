@@ -136,6 +136,7 @@ def test_tasks_that_cannot_be_asked_are_named(tmp_path, shown):
 
 def written(folder, model, *folders, **changes):
     """Settings of a training on these tasks."""
+    changes = {"completion_tokens": 4096, **changes}
     chosen = settings(tasks=[str(each) for each in folders], **changes).model_dump(mode="json", exclude_none=True)
     values = {"model": {"name": str(model)}, "environment": chosen, "channels": [{"name": "grpo"}]}
     write_toml(folder / "my.toml", values)
@@ -181,6 +182,36 @@ def test_a_plan_and_a_doctor_say_how_many_tasks_there_are(tmp_path, shown):
     for words in (("train", tmp_path / "run", "--config", path, "--dry-run"), ("doctor", path)):
         ended = recompose(*words)
         assert ended.returncode == 0 and "1 in train; not asked: several files: 1 (several)" in ended.stdout
+
+
+def test_so_few_held_out_tasks_that_they_tell_nothing_are_no_tick(tmp_path, shown):
+    other = write_sample_task(tmp_path / "other", repository="other", task=named("b", "b"))
+    model = random_model(tmp_path / "model")
+    path = written(tmp_path, model, shown.folder, other.folder, heldout_repositories=("other",))
+    told = "1 in train, 1 in heldout. What is measured on 1 in heldout can tell nothing, below 5: make more tasks"
+    planned = recompose("train", tmp_path / "run", "--config", path, "--dry-run")
+    assert planned.returncode == 0 and f"Tasks: {told}" in planned.stdout
+    assert f"· {'tasks':<20} {told}" in recompose("doctor", path).stdout
+
+
+def test_before_the_tasks_are_made_the_doctor_says_so_once(tmp_path):
+    printed = recompose("doctor", written(tmp_path, random_model(tmp_path / "model"), tmp_path / "none")).stdout
+    assert printed.count("✗") == 1 and f"✗ {'tasks':<20}" in printed and printed.endswith("1 problem\n")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "told"),
+    [
+        (30, "one turn of training.max_turn_tokens = 40 does not fit environment.completion_tokens = 30"),
+        (10**6, "and 1000000 more do not fit the "),
+    ],
+)
+def test_episodes_that_cannot_be_played_are_refused_before_training(tmp_path, shown, tokens, told):
+    path = written(tmp_path, random_model(tmp_path / "model"), shown.folder, completion_tokens=tokens)
+    planned = recompose("train", tmp_path / "run", "--config", path, "--dry-run")
+    assert planned.returncode == 2 and told in planned.stderr
+    looked = recompose("doctor", path)
+    assert looked.returncode == 1 and f"✗ {'episodes':<20}" in looked.stdout and told in looked.stdout
 
 
 def test_folders_that_hold_nothing_are_refused(tmp_path, shown):

@@ -68,7 +68,8 @@ def test_a_folder_can_be_enlarged_and_nothing_is_made_twice(made, tmp_path):
     more = make(source, folder, "--generator", f"{GENERATOR}_shout")
     assert more.returncode == 0, more.stderr
     result = json.loads(more.stdout)
-    assert (result["tried"], result["valid"], result["new"]) == (4, 2, 1)
+    assert (result["tried"], result["valid"], result["new"], result["proposed"]) == (4, 2, 1, 4)
+    assert f"{folder} has 1 tasks already" in more.stderr and "certify: 4/4 2 valid" in more.stderr
     assert old.stat().st_mtime_ns == written and len(read_tasks(folder)) == 2
     verdicts = (folder / "verdicts.jsonl").read_text()
     again = json.loads(make(source, folder, "--seed", "1").stdout)
@@ -77,6 +78,8 @@ def test_a_folder_can_be_enlarged_and_nothing_is_made_twice(made, tmp_path):
     calls = [(call["generators"], call["proposals"]["seed"]) for call in again["calls"]]
     assert calls == [([GENERATOR], 0), ([GENERATOR, f"{GENERATOR}_shout"], 0), ([GENERATOR], 1)]
     assert json.loads((folder / "manifest.json").read_text())["complete"]
+    shown = recompose("env", "make", source, "-o", folder, "--generator", GENERATOR, "--jobs", "1").stdout
+    assert "3    is all that these options find, of at most 100; another --generator" in shown
 
 
 def test_a_task_without_a_verdict_is_no_duplicate_but_the_next_like_it_is(made, tmp_path, monkeypatch):
@@ -110,6 +113,8 @@ def test_verify(made):
     assert ended.returncode == 0, ended.stderr
     result = json.loads(ended.stdout)
     assert (result["tasks"], result["passed"], result["gold_ok"], result["nop_ok"], result["leaks_ok"]) == (1,) * 5
+    shown = recompose("env", "verify", folder).stdout
+    assert f"\nnext: recompose env rollout {folder} --scripted gold -o RUN, or recompose init" in shown
 
 
 def test_verify_fails_on_a_task_that_was_tampered_with(made, tmp_path):
@@ -142,6 +147,7 @@ def test_a_red_suite_leaves_no_folder(tmp_path):
 
 def test_a_repository_without_a_candidate_points_to_no_empty_file(tmp_path, monkeypatch):
     empty = {"valid": 0, "new": 0, "tried": 0, "filtered": {}, "repository": "tiny", "rejected": {}, "yield": 0.0}
+    empty["proposed"] = 0
     monkeypatch.setattr(making, "make", lambda *given: empty)
     with pytest.raises(RecomposeError, match=r"nothing in .* to make a task of") as raised:
         make_command(tmp_path, into=tmp_path / "tasks")

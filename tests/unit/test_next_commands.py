@@ -166,6 +166,7 @@ def test_a_run_with_an_environment_alone_is_led_through_training_to_its_measurem
     planned = recompose("train", "runs/own", "--config", "own.toml", "--dry-run")
     assert planned.returncode == 0 and not Path("runs").exists(), "a dry run changes nothing"
     begin, read = next_of(recompose("train", "runs/own"))
+    assert next_of(recompose("evaluate", "runs/own")) == [begin, read]
     assert read == "ingest PATH --run DIR"
     trained = recompose(*shlex.split(begin.replace("FILE", "own.toml")))
     measure = ["evaluate runs/own"]

@@ -213,10 +213,28 @@ def test_no_simulated_mark_without_simulated_rows() -> None:
     assert "simulated" not in html
 
 
+def test_three_tasks_that_did_not_change_show_no_interval_of_a_difference() -> None:
+    nothing = [0.0] * 3
+    row = ComparisonRow(
+        split="heldout",
+        label="Held-out tasks",
+        before=mean_interval(nothing),
+        after=mean_interval(nothing),
+        difference=paired_difference(nothing, nothing),
+        headline=True,
+    )
+    page = Page(render_report(make_data(comparisons=[row])))
+    assert page.text.count("too few to tell") == 2 and "on the same 3 tasks" in page.text
+    assert "95 % interval 0" not in page.text and ("class", "line delta") not in page.attributes
+    assert row.difference.told() == "too few to tell"
+
+
 def test_verdict_claims_no_more_than_the_interval() -> None:
     assert verdict(Estimate(mean=0.1, lo=0.01, hi=0.2, n=9)) == "better"
     assert verdict(Estimate(mean=-0.1, lo=-0.2, hi=-0.01, n=9)) == "worse"
     assert verdict(Estimate(mean=0.1, lo=0.0, hi=0.2, n=9)) == "no clear change"
+    assert verdict(Estimate(mean=0.5, lo=0.1, hi=0.9, n=4)) == "too few to tell"
+    assert verdict(Estimate(mean=0.0, lo=0.0, hi=0.0, n=90)) == "too few to tell"
 
 
 def test_equal_runs_render_the_same_page() -> None:

@@ -286,6 +286,28 @@ def test_no_more_steps_run_at_once_than_allowed(tiny_tokens, kind):
     assert most == 3
 
 
+def test_a_person_is_told_which_turn_is_sampled_and_when_the_environments_work(tiny_tokens):
+    settings = RolloutSettings(max_turn_tokens=8, temperature=1.0, max_turns=4)
+    seen = []
+
+    class Watched(Script):
+        def sample(self, *args, **options):
+            seen.append(worker.phase())
+            return super().sample(*args, **options)
+
+    class Works(Echo):
+        def step(self, text):
+            seen.append(worker.phase())
+            return super().step(text)
+
+    worker = RolloutWorker(Watched(tiny_tokens), tiny_tokens, settings)
+    worker.run([Works("a", turns=2), Works("b", turns=1)])
+    assert seen[0] == "sampling turn 1 of 4 of 2 rollouts"
+    assert "running and grading 2 of 2 rollouts" in seen
+    assert seen[-2:] == ["sampling turn 2 of 4 of 1 rollouts", "running and grading 1 of 2 rollouts"]
+    assert worker.phase() == "reading rollouts"
+
+
 def test_fast_environments_run_inline_in_one_thread(tiny_tokens):
     episodes = [Echo() for _ in range(3)]
     run(tiny_tokens, episodes)

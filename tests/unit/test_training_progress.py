@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
+import pytest
+
 from composer_replication.cli import progress
-from composer_replication.training.running import ProgressCallback
+from composer_replication.training import running
+from composer_replication.training.running import ProgressCallback, telling_of
 from tests.notes import Notes
 
 
@@ -43,3 +47,18 @@ def test_the_first_step_tells_the_time_that_is_left_also_of_a_run_that_goes_on(m
     clock[0], state.global_step = 620.0, 5
     callback.on_log(None, state, None, {"grad_norm": 1.0, "reward": 0.25, "loss": 0.0})
     assert capsys.readouterr().err.splitlines()[-1].endswith("training: 5/8 reward 0.25, 0:06:00 left")
+
+
+def test_a_step_that_says_nothing_for_long_tells_its_phase_until_it_fails(monkeypatch):
+    monkeypatch.setattr(running, "SECONDS_OF_SILENCE", 0.01)
+    said, phases = Said(), iter(["sampling turn 1 of 3 of 8 rollouts", "learning"])
+    trainer = SimpleNamespace(state=SimpleNamespace(global_step=1), rollout_func=None)
+    trainer.rollout_func = SimpleNamespace(phase=lambda: next(phases, "learning"))
+    with pytest.raises(KeyboardInterrupt), telling_of(trainer, 3, said):
+        while len(said.said) < 2:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    told = len(said.said)
+    assert said.said[:2] == ["1/3 step 2, sampling turn 1 of 3 of 8 rollouts", "1/3 step 2, learning"]
+    time.sleep(0.05)
+    assert len(said.said) == told

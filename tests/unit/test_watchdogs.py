@@ -25,7 +25,9 @@ class Trial:
     def __init__(self, run, step=0, log_history=(), world_zero=True, **options):
         self.notes = Notes()
         self.args = SimpleNamespace(output_dir=str(run / "training" / "scratch"))
-        self.state = SimpleNamespace(global_step=step, log_history=list(log_history), is_world_process_zero=world_zero)
+        self.state = SimpleNamespace(
+            global_step=step, max_steps=10_000, log_history=list(log_history), is_world_process_zero=world_zero
+        )
         self.control = SimpleNamespace(should_training_stop=False, should_save=True)
         self.path = run / "training" / "alarms.jsonl"
         self.watchdog = Watchdog(run, self.notes, **options)
@@ -245,6 +247,18 @@ def test_the_alarm_names_the_checkpoint_to_go_on_from(tmp_path):
             (checkpoint / "composer-0.safetensors").touch()
     trial.log(loss=math.nan)
     assert trial.alarms()[1].resume == f"`recompose train {tmp_path}` goes on from the checkpoint of step 100"
+    trial.state.max_steps = 3
+    assert trial.log(loss=math.nan).alarms()[2].resume == trial.alarms()[1].resume, "a run that was stopped is not over"
+
+
+def test_an_alarm_of_the_last_step_names_the_run_and_sends_nobody_back_to_a_checkpoint(tmp_path):
+    trial = Trial(tmp_path, limits=Thresholds(compared_steps=3))
+    trial.state.max_steps = 3
+    for _ in range(3):
+        trial.log(reward=0.0, frac_reward_zero_std=1.0)
+    (alarm,) = trial.alarms()
+    assert f"`recompose show {tmp_path}` shows rollouts" in alarm.sentence
+    assert alarm.resume == "this was the last step, and training is over"
 
 
 def test_a_channel_that_never_leaves_its_cap_is_told(tmp_path):

@@ -11,16 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from composer_replication.config import Config
-from composer_replication.errors import UsageError
+from composer_replication.errors import UsageError, quoted
 from composer_replication.pipeline import run_stage
 from composer_replication.progress import Progress
-from composer_replication.runs import Run
+from composer_replication.runs import NEW_RUN, Run
 
 from .arguments import Json, RunFolder, Set, Workers
 from .examples import ending
 from .progress import open_progress
 
-__all__ = ["Json", "RunFolder", "Set", "Workers", "begun", "quiet_libraries", "run_one_stage", "tell", "working_on"]
+__all__ = [
+    "Json", "RunFolder", "Set", "Workers", "begun", "quiet_libraries", "refuse_missing_run", "run_one_stage", "tell",
+    "working_on",
+]  # fmt: skip
+
+
+def refuse_missing_run(run: Path) -> None:
+    """For verbs that a run without any session has, too."""
+    if not run.exists():
+        raise UsageError(f"{run} does not exist", f"recompose train {quoted(run)} --config FILE, or {NEW_RUN}")
 
 
 @contextmanager

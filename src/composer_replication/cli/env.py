@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from composer_replication.errors import PartialError, RecomposeError, UsageError
+from composer_replication.errors import PartialError, RecomposeError, UsageError, quoted
 
 from .common import Json
 
@@ -75,7 +75,7 @@ def make(
     if json:
         print(json_module.dumps({"folder": str(into), **result}))
     else:
-        _show_funnel(into, result)
+        _show_funnel(into, result, limit * len(generator))
     if not result["tried"] and not result["filtered"]:
         raise RecomposeError(f"there is nothing in {repository} to make a task of", "add another --generator")
     if not result["valid"]:
@@ -109,6 +109,8 @@ def verify(
             f"{len(result['failed'])} of {result['tasks']} tasks fail, first {name} ({reason})",
             f"remove {tasks / 'tasks' / name} or make the tasks again",
         )
+    if not json:
+        print(f"next: recompose env rollout {quoted(tasks)} --scripted gold -o RUN, or recompose init FILE --on tasks")
 
 
 def _shown(work: Any) -> dict[str, Any]:
@@ -121,13 +123,16 @@ def _shown(work: Any) -> dict[str, Any]:
         progress.close()
 
 
-def _show_funnel(into: Path, result: dict[str, Any]) -> None:
+def _show_funnel(into: Path, result: dict[str, Any], most: int) -> None:
     print(f"{result['valid']} tasks of {result['repository']} in {into}/tasks, {result['new']} of them new")
     for reason, count in result["filtered"].items():
         _show_reason(f"filtered, {reason}", count, reason)
     print(f"  {'tried':<24} {result['tried']}")
     for reason, count in sorted(result["rejected"].items(), key=lambda item: -item[1]):
         _show_reason(reason, count, reason)
+    if result["proposed"] < most:
+        more = "another --generator, --mode, --grain or --level may give more"
+        print(f"  {'candidates':<24} {result['proposed']:<4} is all that these options find, of at most {most}; {more}")
     print(f"  {'yield':<24} {result['yield']:.0%}")
     if result["valid"]:
         print(f"  {'across files':<24} {result['across_files']}")

@@ -12,7 +12,7 @@ from composer_replication.pipeline import run_stage
 from composer_replication.runs import Run
 from composer_replication.stages.ingestion import rollout_tokens
 
-from .common import Json, RunFolder, working_on
+from .common import Json, RunFolder, refuse_missing_run, working_on
 from .compare import ComparisonOptions, compare
 from .probe import probe
 from .result import show_result
@@ -58,6 +58,7 @@ def evaluate(
     if run is None or options not in (None, ComparisonOptions()):
         reason = "no run is named" if run is None else "these options belong to --compare"
         raise UsageError(reason, "recompose evaluate RUN, or recompose evaluate --compare A B")
+    refuse_missing_run(run)
     opened = Run.open(run)
     if on == "tasks" and not opened.config.training.rollouts and not rollout_tokens(opened):
         print(

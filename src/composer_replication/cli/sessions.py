@@ -44,14 +44,13 @@ def evaluate_sessions(run: Run, as_json: bool) -> None:
     console.print(f"{counts['sessions']} sessions that training did not see:")
     table = Table("", "before", "after", "difference [95 %]", "turns", "sessions")
     for row in rows:
-        change, is_too_few = row.difference, row.verdict == "too few to tell"
         table.add_row(
             MEANING[row.measure],
             f"{row.before.mean:.3f}",
             f"{row.after.mean:.3f}",
-            row.verdict if is_too_few else f"{change.mean:+.3g} [{change.lo:+.3g}, {change.hi:+.3g}]",
+            row.difference.told("+.3g"),
             str(row.turns),
-            str(change.n),
+            str(row.difference.n),
         )
     console.print(table)
     for phase, reasons in wrong.items():

@@ -14,7 +14,7 @@ from composer_replication.errors import RecomposeError, UsageError, quoted
 from composer_replication.pipeline import ensure_policy, refuse_stale, run_stage
 from composer_replication.progress import Silent
 from composer_replication.records import ErrorSite, Hint, PreferencePair
-from composer_replication.runs import NEW_RUN, Run, write_atomically
+from composer_replication.runs import Run, write_atomically
 from composer_replication.settings import load_settings
 from composer_replication.stages.degenerate import degenerate
 from composer_replication.stages.held_out import held_out_of
@@ -25,7 +25,7 @@ from composer_replication.training import processes as launched
 from composer_replication.training.backends import BACKENDS, refuse_unknown_backend
 from composer_replication.training.planning.refusals import refuse_for_diloco
 
-from .common import Json, RunFolder, Set, begun, quiet_libraries, run_one_stage, tell, working_on
+from .common import Json, RunFolder, Set, begun, quiet_libraries, refuse_missing_run, run_one_stage, tell, working_on
 from .progress import open_progress
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ def train(
     if changes and not config:
         changed = " ".join(f"--set {quoted(one)}" for one in changes)
         raise UsageError("the settings of a run stay as they are", f"recompose fork {quoted(run)} NEW {changed}")
-    if not config and not run.exists():
-        raise UsageError(f"{run} does not exist", f"recompose train {quoted(run)} --config FILE, or {NEW_RUN}")
+    if not config:
+        refuse_missing_run(run)
     began = begun(run, load_settings(config, changes), dry_run) if config else nullcontext(Run.open(run))
     with began as opened:
         if diloco:
@@ -142,7 +142,7 @@ def _train_together(path: Path, backend: str, anyway: bool, as_json: bool) -> No
 def _plan(run: Run, processes: int, is_sharded: bool, replicas: int, on_gpu: bool, as_json: bool, backend: str) -> None:
     import torch
 
-    from composer_replication.training.planning.plan import Machine, TrainingPlan
+    from composer_replication.training.planning.plan import Machine, TrainingPlan, check_episodes
     from composer_replication.training.planning.refusals import (
         refuse_for_backend,
         refuse_uneven_replicas,
@@ -161,10 +161,15 @@ def _plan(run: Run, processes: int, is_sharded: bool, replicas: int, on_gpu: boo
     with open_environment(run.config) as environment:
         tasks = tell_tasks(environment, run.config)
         planned = TrainingPlan(run, environment, rollout_tokens(run), held_out_of(run))
+        check_episodes(run.config, environment, planned.tokens, planned.shape)
         plan = planned.on(machine)
     habits, useless = degenerate(run), nothing_planned(run, planned)
     if as_json:
-        print(json_module.dumps({**plan, "tasks": tasks, "degenerate": [habit.model_dump() for habit in habits]}))
+        print(
+            json_module.dumps(
+                {**plan, "tasks": tasks and str(tasks), "degenerate": [habit.model_dump() for habit in habits]}
+            )
+        )
     else:
         if tasks:
             print(f"Tasks: {tasks}")

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from composer_replication.evaluation.sessions import FEWEST_TO_TELL
+from composer_replication.environments.protocol import FEWEST_TO_TELL
 
 from .plan_report import clock, rounded
 

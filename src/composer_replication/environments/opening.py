@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Generator, Sized
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from composer_replication.errors import UsageError
 
-from .protocol import TRAIN, Environment, Factory
+from .protocol import FEWEST_TO_TELL, TRAIN, Environment, Factory
 
 if TYPE_CHECKING:
     from composer_replication.config import Config
@@ -33,7 +33,15 @@ def open_environment(config: Config) -> Generator[Environment]:
         environment.close()
 
 
-def tell_tasks(environment: Environment, config: Config) -> str | None:
+class ToldTasks(NamedTuple):
+    counts: str
+    doubt: str = ""
+
+    def __str__(self) -> str:
+        return ". ".join(filter(None, self))
+
+
+def tell_tasks(environment: Environment, config: Config) -> ToldTasks | None:
     """How many tasks of the settings' folders are on which side, and which are not asked. Raises where there is nothing
     to train on or, unless nothing is to be held out, to measure on. None without folders or rollouts."""
     chosen = config.environment
@@ -42,14 +50,22 @@ def tell_tasks(environment: Environment, config: Config) -> str | None:
     is_measured = chosen.heldout_share or chosen.heldout_repositories
     held_out = (config.evaluation.splits or tuple(environment.heldout)) if is_measured else ()
     told: list[str] = []
+    few: list[str] = []
     for split in (TRAIN, *held_out):
         found = environment.tasks(split)
         if isinstance(found, Sized):
             if not found:
                 raise UsageError(f"no task of {', '.join(chosen.tasks)} is in {split}", "set another heldout_share")
             told.append(f"{len(found)} in {split}")
+            if split != TRAIN and len(found) < FEWEST_TO_TELL:
+                few.append(f"{len(found)} in {split}")
     left_out = tell_left_out(environment)
-    return ", ".join(told) + (f"; not asked: {left_out}" if left_out else "")
+    counts = ", ".join(told) + (f"; not asked: {left_out}" if left_out else "")
+    doubt = (
+        f"What is measured on {', '.join(few)} can tell nothing, below {FEWEST_TO_TELL}: make more tasks, or set "
+        "another environment.heldout_share"
+    )
+    return ToldTasks(counts, doubt if few else "")
 
 
 def tell_left_out(environment: Environment) -> str:

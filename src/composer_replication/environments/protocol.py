@@ -112,6 +112,10 @@ class Episode(Protocol):
         ...
 
 
+FEWEST_TO_TELL = 5
+"""Held-out tasks or sessions: of fewer an interval is shown to nobody, as it would look like knowledge."""
+
+
 @dataclass(frozen=True)
 class EpisodeLimits:
     """How far an episode can go, so that memory can be planned before it is played."""

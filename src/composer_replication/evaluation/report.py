@@ -14,7 +14,7 @@ from markupsafe import Markup
 from composer_replication.records import Record
 
 from .charts import line_chart, percent, points, smoothing_window, ticks
-from .stats import Estimate
+from .stats import TOO_FEW, Estimate
 
 SIMULATED_NOTE = "Rows marked “simulated” come from built-in stand-ins, not from real teacher models."
 LABELS = {"policy": "Channel 1 · GRPO", "sdpo": "Channel 2 · SDPO", "replay": "Channel 3 · TR-DPO"}
@@ -108,6 +108,8 @@ def render_report(data: ReportData) -> str:
 
 def verdict(difference: Estimate) -> str:
     """What the interval allows to say, in one word the reader cannot take for more."""
+    if difference.is_too_few:
+        return TOO_FEW
     if difference.lo > 0:
         return "better"
     return "worse" if difference.hi < 0 else "no clear change"

@@ -36,8 +36,6 @@ MEASURES: tuple[Measure, ...] = get_args(Measure)
 TURNS_TO_CORRECT = 3
 """How long after an error a call of the same tool still counts as its correction."""
 FEWEST_SESSIONS = 2
-FEWEST_TO_TELL = 5
-"""Sessions below which an interval is shown to nobody: it would look like knowledge."""
 Verdict = Literal["better", "worse", "not clear", "too few to tell"]
 
 
@@ -63,9 +61,8 @@ class Change(Record):
 
     @property
     def verdict(self) -> Verdict:
-        """An interval of no width says that the sessions were alike, not that all are."""
         change = self.difference
-        if change.n < FEWEST_TO_TELL or change.lo == change.hi:
+        if change.is_too_few:
             return "too few to tell"
         if change.lo <= 0 <= change.hi:
             return "not clear"

@@ -9,8 +9,10 @@ from statistics import NormalDist, fmean
 
 import numpy as np
 
+from composer_replication.environments.protocol import FEWEST_TO_TELL
 from composer_replication.records import Record
 
+TOO_FEW = "too few to tell"
 LEVEL = 0.95
 Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
@@ -22,6 +24,15 @@ class Estimate(Record):
     lo: float
     hi: float
     n: int
+
+    @property
+    def is_too_few(self) -> bool:
+        """An interval of no width says that those measured were alike, not that all are."""
+        return self.n < FEWEST_TO_TELL or self.lo == self.hi
+
+    def told(self, digits: str = "+.3f") -> str:
+        interval = ", ".join(format(end, digits) for end in (self.lo, self.hi))
+        return TOO_FEW if self.is_too_few else f"{format(self.mean, digits)} [{interval}]"
 
 
 def mean_interval(values: Sequence[float]) -> Estimate:

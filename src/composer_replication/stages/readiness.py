@@ -115,37 +115,42 @@ def _settings(config: Config, has_model: bool) -> Iterator[Readiness]:
     yield from (_refused("settings", error) for error in found)
     if not found:
         yield Readiness("settings", "ok", told)
-    yield from _tasks(config)
-    if not found and can_load:
-        yield _template(config)
+    tasks = _tasks(config)
+    yield from tasks
+    if not found and can_load and all(one.status != "problem" for one in tasks):
+        yield from _template(config)
 
 
-def _tasks(config: Config) -> Iterator[Readiness]:
+def _tasks(config: Config) -> list[Readiness]:
     from .training import look_at_tasks
 
     try:
-        if told := look_at_tasks(config):
-            yield Readiness("tasks", "ok", told)
+        told = look_at_tasks(config)
     except UsageError as error:
-        yield _refused("tasks", error)
+        return [_refused("tasks", error)]
+    return [Readiness("tasks", "note" if told.doubt else "ok", str(told))] if told else []
 
 
-def _template(config: Config) -> Readiness:
-    """Whether the chat template can say what training will have to say."""
+def _template(config: Config) -> Iterator[Readiness]:
+    """Whether the chat template can say what training will have to say, and the model hold it."""
     from composer_replication.environments.opening import open_environment
     from composer_replication.training.planning.lengths import find_chat_tokens
+    from composer_replication.training.planning.plan import check_episodes, find_shape
 
+    if config.model.name == "tiny":
+        yield Readiness("template", "ok", "tiny has one of its own")
+        return
+    told = Readiness("template", "note", f"the tokenizer of {config.model.name} is not on this machine")
     try:
         with open_environment(config) as environment:
-            tokens = find_chat_tokens(config.model, None, environment) if config.model.name != "tiny" else None
+            if tokens := find_chat_tokens(config.model, None, environment):
+                calls = "tool calls in its own form" if tokens.call_form else "tool calls as text"
+                place = f"{config.model.name} writes {calls}; a hint goes to the {tokens.hint_place}"
+                told = Readiness("template", "ok", place)
+            yield told
+            check_episodes(config, environment, tokens, find_shape(config, None, tokens))
     except UsageError as error:
-        return _refused("template", error)
-    if config.model.name == "tiny":
-        return Readiness("template", "ok", "tiny has one of its own")
-    if tokens is None:
-        return Readiness("template", "note", f"the tokenizer of {config.model.name} is not on this machine")
-    calls = "tool calls in its own form" if tokens.call_form else "tool calls as text"
-    return Readiness("template", "ok", f"{config.model.name} writes {calls}; a hint goes to the {tokens.hint_place}")
+        yield _refused("episodes" if told.status == "ok" else "template", error)
 
 
 def _refused(name: str, error: UsageError) -> Readiness:

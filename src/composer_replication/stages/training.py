@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel
 
 from composer_replication.config import Config
-from composer_replication.environments.opening import open_environment, tell_tasks
+from composer_replication.environments.opening import ToldTasks, open_environment, tell_tasks
 from composer_replication.errors import UsageError, quoted
 from composer_replication.objective import OwnSettings
 from composer_replication.progress import Progress
@@ -105,7 +105,7 @@ def check(run: Run, anyway: bool = False, **choices: Any) -> None:
     look_at_tasks(run.config)
 
 
-def look_at_tasks(config: Config) -> str | None:
+def look_at_tasks(config: Config) -> ToldTasks | None:
     """`tell_tasks` where there are folders of tasks: only then is an environment opened for it."""
     if not config.environment.tasks:
         return None

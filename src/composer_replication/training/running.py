@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, NamedTuple
 
 import torch
@@ -31,6 +33,7 @@ from .stored.reference import with_reference_logprobs
 from .watchdogs import Thresholds, Watchdog
 
 SHARE_WORTH_TELLING = 0.05
+SECONDS_OF_SILENCE = 60.0
 ENOUGH_STEPS = 5
 """Or a tenth of all, if that is later: from then on a run in which no rollout did better than another is told so."""
 
@@ -140,6 +143,27 @@ class ProgressCallback(TrainerCallback):
             if waited >= SHARE_WORTH_TELLING:
                 what += f", {waited:.0%} of the rollouts' time in the environment"
             self._progress.step(state.global_step, self._total, what)
+
+
+@contextmanager
+def telling_of(trainer: Any, total: int, progress: Progress) -> Generator[None]:
+    """Once a minute, from a thread, what the step is at: on a CPU one turn of all rollouts may take minutes."""
+    over = Event()
+
+    def tell() -> None:
+        while not over.wait(SECONDS_OF_SILENCE):
+            step, rollouts = trainer.state.global_step, getattr(trainer, "rollout_func", None)
+            if step < total:
+                phase = rollouts.phase() if rollouts else "learning"
+                progress.step(step, total, f"step {step + 1}, {phase}")
+
+    thread = Thread(target=tell, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def steps_of(log_history: Iterable[dict[str, Any]]) -> list[TrainingStep]:

@@ -43,7 +43,7 @@ from .planning.refusals import (
 from .processes import all_or_none
 from .rollouts.curriculum import Curriculum, entries_of
 from .rollouts.samples import RolloutSamples
-from .running import prepared, steps_of, trace_hinter, training_tasks, use_optimizer
+from .running import prepared, steps_of, telling_of, trace_hinter, training_tasks, use_optimizer
 from .stored.batches import StoredBatches
 from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
@@ -97,7 +97,8 @@ def train(
     if checkpoint:
         progress.note(f"training goes on from {checkpoint.name}")
     try:
-        made.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        with telling_of(made, config.training.steps, progress):
+            made.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     except KeyboardInterrupt:
         saved = latest(scratch)
         held = saved.name.partition("-")[2] if saved else 0

@@ -154,6 +154,11 @@ def chosen_logprob(history: History, limits: Thresholds) -> Reading | None:
     return _above(-shift, limits.chosen_drop_nats, limits, sentence)
 
 
+RUN = "<RUN>"
+"""Stands in a sentence for the run's folder."""
+OVER = "this was the last step, and training is over"
+
+
 def no_advantage(history: History, limits: Thresholds) -> Reading | None:
     if (steps := limits.compared_steps) is None:
         return None
@@ -162,7 +167,8 @@ def no_advantage(history: History, limits: Thresholds) -> Reading | None:
         return None
     sentence = (
         f"no rollout of the first {steps} steps got any reward, so the policy gradient learns nothing. "
-        "`recompose show RUN` shows rollouts; easier tasks, a larger training.max_turn_tokens or another model may help"
+        f"`recompose show {RUN}` shows rollouts; easier tasks, a larger training.max_turn_tokens or another model may "
+        "help"
     )
     if any(rewards):
         sentence = (
@@ -341,13 +347,14 @@ class Watchdog(TrainerCallback):
             self._say(args, state, "teacher_empty_hint", reading)
 
     def _say(self, args: Any, state: Any, name: str, reading: Reading, stopped: bool = False) -> Alarm:
+        is_over = not stopped and state.global_step >= state.max_steps
         alarm = Alarm(
             name=name,
             step=state.global_step,
             value=reading.value,
             threshold=reading.threshold,
-            sentence=reading.sentence,
-            resume=self._how_to_go_on(Path(args.output_dir)),
+            sentence=reading.sentence.replace(RUN, quoted(self._run)),
+            resume=OVER if is_over else self._how_to_go_on(Path(args.output_dir)),
             stopped=stopped,
         )
         if state.is_world_process_zero:

@@ -227,9 +227,12 @@ class _Clock(Silent):
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self.times = [time.monotonic()]
+        self._done = 0
 
     def step(self, done: int, total: int, detail: str = "", left_s: float | None = None) -> None:
-        self.times += [time.monotonic()] if done else []  # 0 tells that the first one begins
+        if done > self._done:  # else it tells of a part of the next one
+            self.times.append(time.monotonic())
+            self._done = done
         self._progress.step(done, total, detail)
 
     def note(self, text: str) -> None:

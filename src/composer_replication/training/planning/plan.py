@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from .layouts import LOCAL, Link, plan_layout
 from .lengths import ByBytes, ByTokenizer, Item, RunLengths, find_chat_tokens
 from .memory import MOST_AT_ONCE, Workload, estimate_memory, estimate_playing
 from .missing import missing
+from .refusals import refuse_long_episodes
 
 CONTEXT_LENGTHS = tuple(1024 * thousands for thousands in (2, 4, 8, 16, 32, 64, 128))
 OBSERVATION_TOKENS = 32
@@ -69,7 +71,7 @@ class TrainingPlan:
         self._run, self._environment, self._rows = run, environment, rows
         folder = run.path / "policy" / "model"
         self.tokens = find_chat_tokens(run.config.model, folder, environment)
-        self.shape = _find_shape(run.config, folder, self.tokens)
+        self.shape = find_shape(run.config, folder, self.tokens)
         self._lengths, self._source = _measure(run, rows, self.tokens, held_out)
         self._held_out = held_out
         self._room = slot_room(run.config, environment, self.tokens)
@@ -263,6 +265,16 @@ def slot_room(config: Config, environment: Environment, tokens: ChatTokens | Non
     return SlotRoom(prompt, prompt + environment.limits.room(config.training.max_turn_tokens))
 
 
+def check_episodes(
+    config: Config, environment: Environment, tokens: ChatTokens | None, shape: ModelShape | None
+) -> None:
+    """As training would at its first step. Without the tokenizer no prompt is measured."""
+    if config.training.rollouts:
+        most = shape.max_positions if shape and tokens else None
+        turn_tokens, prompt = config.training.max_turn_tokens, slot_room(config, environment, tokens).prompt
+        refuse_long_episodes(environment.limits, turn_tokens, prompt, most, config.model.name)
+
+
 def _prompt_lengths(tasks: Iterable[EnvironmentTask], tokens: ChatTokens | None) -> list[int]:
     if tokens:
         return [len(tokens.prompt(task.messages)) for task in tasks]
@@ -336,12 +348,13 @@ def _stored_tokens(lengths: dict[str, list[Item]], config: Config) -> list[int]:
     return [min(item.tokens, most) for item in usable if item.tokens <= most or item.least_tokens(most) <= most]
 
 
-def _find_shape(config: Config, folder: Any, tokens: ChatTokens | None) -> ModelShape | None:
-    if config.model.name == "tiny" and tokens and not folder.is_dir():
+def find_shape(config: Config, folder: Path | None, tokens: ChatTokens | None) -> ModelShape | None:
+    made = folder if folder and folder.is_dir() else None
+    if config.model.name == "tiny" and tokens and not made:
         from ..models.tiny import build_model
 
         return shape_of(build_model(tokens.tokenizer, config.seed).config)
-    found = find_config(folder) if folder.is_dir() else find_config(place_of(config.model.name), config.model.name)
+    found = find_config(made) if made else find_config(place_of(config.model.name), config.model.name)
     return shape_of(found) if found else None
 
 

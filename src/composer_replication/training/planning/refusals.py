@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from composer_replication.config import Config, HardwareConfig, SamplingConfig, TrainingConfig
+from composer_replication.environments.protocol import EpisodeLimits
 from composer_replication.errors import UsageError
 from composer_replication.objective import GrpoSettings, OwnSettings, SdpoSettings, TrdpoSettings
 
@@ -32,6 +33,23 @@ def refuse_what_would_do_nothing(config: Config, processes: int = 1) -> None:
     _refuse_idle_sampling(config)
     if config.monitor.enabled:
         refuse_what_the_monitor_cannot_do(config, processes)
+
+
+def refuse_long_episodes(limits: EpisodeLimits, turn_tokens: int, prompt: int, most: int | None, model: str) -> None:
+    """`prompt` is that of the longest task, `most` what the model takes; None where that is not known here."""
+    room = limits.completion_tokens
+    if room is None:
+        return
+    if turn_tokens > room:
+        raise UsageError(
+            f"one turn of training.max_turn_tokens = {turn_tokens} does not fit environment.completion_tokens = {room}",
+            "lower the one or raise the other",
+        )
+    if most is not None and prompt + room > most:
+        raise UsageError(
+            f"a task of {prompt} tokens and {room} more do not fit the {most} of {model}",
+            f"set environment.completion_tokens = {max(0, most - prompt)} or less, or choose shorter tasks",
+        )
 
 
 def _refuse_idle_rollouts(config: Config) -> None:

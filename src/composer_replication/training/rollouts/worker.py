@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from inspect import iscoroutinefunction
 from itertools import count
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
 
@@ -223,10 +223,24 @@ class RolloutWorker:
         """Of the last `run`. Sampling is that of all episodes together, each of which may wait for its own turn."""
         self.environment_share = 0.0
         """Of the time of the last `run`, what was spent waiting for environments while nothing was written."""
+        self._playing: Sequence[Rollout[Any]] = ()
+
+    def phase(self) -> str:
+        """What `run` is at, for a person; may be asked from another thread."""
+        playing = self._playing
+        unsettled = [rollout for rollout in playing if rollout.settled_reward is None]
+        if any(isinstance(rollout.episode, SelfPlaying) for rollout in unsettled):
+            return f"playing {len(unsettled)} of {len(playing)} rollouts"
+        writing = [one for one in unsettled if len(one.turns) == len(one.turn_spans) and not one.truncated]
+        if writing:
+            turn = min(len(rollout.turns) for rollout in writing) + 1
+            return f"sampling turn {turn} of {self.settings.max_turns} of {len(writing)} rollouts"
+        return f"running and grading {len(unsettled)} of {len(playing)} rollouts" if unsettled else "reading rollouts"
 
     def run(self, episodes: Sequence[E], generator: torch.Generator | None = None) -> list[Rollout[E]]:
         rollouts = [Rollout(episode, self.tokens.prompt(episode.messages)) for episode in episodes]
         self.check(rollouts)
+        self._playing = rollouts
         started, self.sampling_s = time.monotonic(), 0.0
         if hasattr(self.sampler, "write"):
             asyncio.run(self._play_freely(cast(FreeSampler, self.sampler), rollouts, generator))

@@ -115,11 +115,12 @@ def make(
         (into / "tasks").mkdir(exist_ok=True)
         for left_behind in (into / "tasks").glob(".staging-*"):
             shutil.rmtree(left_behind, ignore_errors=True)
-        earlier, wall_s = list(_verdicts(into).values()), 0.0
-        for job, candidates in _rounds(repository, coverage, setup, settings, into, Path(scratch), progress):
-            total = settings.proposals.limit * len(settings.generators)
+        earlier, wall_s, proposed = list(_verdicts(into).values()), 0.0, Counter[str]()
+        if earlier:
+            progress.note(f"{into} has {sum(line['valid'] for line in earlier)} tasks already, which stay as they are")
+        for job, candidates in _rounds(repository, coverage, setup, settings, into, Path(scratch), progress, proposed):
             progress.stage("certify", f"tasks from {job.repository.name} {job.repository.revision[:10]}".rstrip())
-            wall_s += make_tasks(job, candidates, into, jobs=jobs, total=total, progress=progress)
+            wall_s += make_tasks(job, candidates, into, jobs=jobs, progress=progress)
         decided = list(_verdicts(into).values())
         funnel = _funnel(decided, sum(line["wall_s"] for line in decided) / jobs if earlier else wall_s)
         manifest = {
@@ -131,6 +132,7 @@ def make(
             "survey_cpu_s": round(sum(read_survey(path).cpu_s for path in into.glob("survey*.json")), 2),
             "seconds": round(time.monotonic() - started, 2),
             "jobs": jobs,
+            "proposed": proposed.total(),
             "new": funnel.valid - sum(line["valid"] for line in earlier),
             **funnel.figures,
         }
@@ -144,7 +146,6 @@ def make_tasks(
     into: Path,
     *,
     jobs: int = 1,
-    total: int = 0,
     progress: Progress | None = None,
 ) -> float:
     """Decide every candidate that `into` has no verdict of yet. Tells the seconds that it took."""
@@ -158,13 +159,15 @@ def make_tasks(
             entry = _record(out, rejection, Verdict(rejection, 0.0, 0.0, 0.0, was_tried=False), job.level)
             known[entry["key"]] = entry
 
-        for candidate, verdict in certify_all(job, _undecided(candidates, job.level, known, keys, not_tried), jobs):
+        # All are drawn first: their number is what a person waits for.
+        undecided = list(_undecided(candidates, job.level, known, keys, not_tried))
+        for candidate, verdict in certify_all(job, undecided, jobs):
             if isinstance(verdict.result, TaskFolder) and _has_verdict(verdict.result, known.values()):
                 rejection = Rejection(candidate.name, "duplicate", verdict.result.folder.name)
                 verdict = verdict._replace(result=rejection)
             entry = _record(out, candidate, verdict, job.level)
             known[entry["key"]] = entry
-            _tell(progress, [line for key, line in known.items() if key in keys], total)
+            _tell(progress, [line for key, line in known.items() if key in keys], len(keys))
     return time.monotonic() - started
 
 
@@ -209,9 +212,10 @@ def _rounds(
     into: Path,
     scratch: Path,
     progress: Progress,
+    proposed: Counter[str],
 ) -> Iterator[tuple[Job, Iterator[Candidate | Rejection]]]:
     """The repository as it is; then, for commits, its earlier states until there are enough candidates."""
-    proposals, proposed = settings.proposals, Counter[str]()
+    proposals = settings.proposals
 
     def job(state: Repository, known: CoverageMap) -> Job:
         return Job(state, known, setup, into / "tasks", proposals.level, proposals.seed)
@@ -366,4 +370,4 @@ def _tell(progress: Progress, decided: Collection[dict[str, Any]], total: int) -
     cost = f"{funnel.cpu_s / funnel.valid:.1f} CPU-s per valid task" if funnel.valid else "no valid task yet"
     progress.figures([cost, f"rejected: {sum(funnel.rejected.values())}"])
     done = funnel.tried + sum(funnel.filtered.values())
-    progress.step(done, max(total, done), f"{funnel.valid} valid")
+    progress.step(done, total, f"{funnel.valid} valid")

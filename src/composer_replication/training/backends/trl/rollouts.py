@@ -17,6 +17,7 @@ from ...lessons.online_sites import HintedTurn, OnlineSite, Rolled
 from ...models.loading import Policy, device_type
 from ...models.states import evaluating
 from ...models.tiny import warn_of_unknown_words
+from ...planning.refusals import refuse_long_episodes
 from ...rollouts.curriculum import Curriculum
 from ...rollouts.playing import closed, rollout_settings, started
 from ...rollouts.sampling import FreeSampler, TurnSampler, sample_turns
@@ -83,6 +84,11 @@ class EnvironmentRollouts:
         self._open_sampler = open_sampler
         self._seen: Mapping[str, float] = {}
         self._has_worked = False
+        self._is_playing = False
+
+    def phase(self) -> str:
+        """What the step is at, for a person; may be asked from another thread."""
+        return self._worker.phase() if self._is_playing and self._worker else "learning"
 
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
         """Play one episode for each prompt, and give the columns that TRL takes."""
@@ -90,6 +96,7 @@ class EnvironmentRollouts:
         if self._worker is None:
             self._check_temperature(trainer.args.temperature)
             self._worker = self._make_worker(unwrapped, trainer, len(prompts))
+        self._is_playing = True
         episodes = started(self._environment, self._tasks_of(prompts))
         try:
             with evaluating(unwrapped) as model:
@@ -104,6 +111,7 @@ class EnvironmentRollouts:
             return self._columns(rollouts, self._worker, trainer.state.global_step + 1)
         finally:
             closed(self._environment, episodes)
+            self._is_playing = False
 
     def check_dataset(self, dataset: Any) -> None:
         """What names no task is refused before anything is played."""
@@ -225,12 +233,7 @@ class EnvironmentRollouts:
         longest = max(len(tokens.prompt(task.messages)) for task in self._tasks.values())
         room = longest + limits.room(settings.max_turn_tokens)
         most: int = model.config.max_position_embeddings
-        if limits.completion_tokens is not None and room > most:
-            raise UsageError(
-                f"a task of {longest} tokens and {limits.completion_tokens} more do not fit the {most} of "
-                f"{self._policy.name}",
-                f"set environment.completion_tokens = {max(0, most - longest)} or less, or choose shorter tasks",
-            )
+        refuse_long_episodes(limits, settings.max_turn_tokens, longest, most, self._policy.name)
         opened = self._open_sampler and self._open_sampler(trainer, rows, room)
         sampler = opened or turn_sampler(model, tokens, rows, room)
         return RolloutWorker(sampler, tokens, rollout_settings(limits, settings.max_turn_tokens, settings.temperature))
