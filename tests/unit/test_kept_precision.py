@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import tracemalloc
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from composer_replication.config import Config, EvaluationConfig, HardwareConfig, ModelConfig, WarmupConfig, load_config
 from composer_replication.environments.toolbox.environment import open_toolbox
+from composer_replication.evaluation.compare import TaskOutcome
 from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
 from composer_replication.runs import Run
@@ -177,21 +179,19 @@ def test_before_and_after_are_never_in_memory_together(run, monkeypatch, tmp_pat
         held.append(weakref.ref(policy.model))
         return policy
 
-    class Finished:
-        def require(self):
-            return {}
-
-        def finish(self, outcomes, *rest):
-            self.outcomes = outcomes
-
-    stage = Finished()
+    own = Run.open(shutil.copytree(run.path, tmp_path / "run"))
+    own.stage("training").finish([], {}, [], 0.0)
     monkeypatch.setattr(evaluation, "load_own", load_alone)
-    monkeypatch.setattr(Run, "stage", lambda run, noun: stage)
     for written in ("summary.write_report", "model_card.write_card"):
         monkeypatch.setattr(f"composer_replication.evaluation.{written}", lambda run: None)
-    evaluation.evaluate(run, Silent())
+    evaluation.evaluate(own, Silent())
     assert len(held) == 2
-    assert [outcome.phase for outcome in stage.outcomes] == ["before", "before", "after", "after"]
+    assert [outcome.phase for outcome in own.stage("evaluation").read(TaskOutcome)] == [
+        "before",
+        "before",
+        "after",
+        "after",
+    ]
 
 
 @pytest.mark.parametrize(
