@@ -70,8 +70,11 @@ def test_the_pages_settings_are_those_that_init_writes(tmp_path, monkeypatch):
     assert f"`recompose {' '.join(words)}`" in (ROOT / "README.md").read_text()
     told = done(words, tmp_path, "--gpu-gib", "0").stdout
     written, shown = load_config(tmp_path / "code.toml"), parse_config(tomllib.loads(settings(PAGE)["code.toml"]), PAGE)
-    for section in ("environment", "warmup", "channels", "monitor"):
+    for section in ("warmup", "channels", "monitor"):
         assert getattr(written, section) == getattr(shown, section)
+    fits_smollm2 = {"completion_tokens": written.environment.completion_tokens}
+    assert written.environment == shown.environment.model_copy(update=fits_smollm2)
+    assert f"`completion_tokens = {fits_smollm2['completion_tokens']}`" in (ROOT / PAGE).read_text()
     assert written.training.max_turn_tokens == shown.training.max_turn_tokens
     assert written.model.name == "smollm2" and '`name = "smollm2"`' in (ROOT / PAGE).read_text()
     make, train = (

@@ -295,7 +295,7 @@ def test_a_quickstart_that_could_not_begin_leaves_nothing_behind(tmp_path):
 @pytest.mark.parametrize(
     ("section", "reason"),
     [
-        ('name = "cod"', "there is no environment cod"),
+        ('name = "cod"', "environment.name: no environment cod"),
         ('name = "code"\ntasks = ["nowhere"]', "nowhere holds no tasks; next: recompose env make REPO -o nowhere"),
         ('name = "harbor"\ntasks = ["nowhere"]', "no Harbor tasks in nowhere"),
         ('name = "openenv"\nurl = "http://127.0.0.1:9"', "http://127.0.0.1:9 does not answer"),

@@ -33,8 +33,8 @@ def test_the_page_has_the_same_sentences():
 
 
 def test_a_person_reads_the_sentence_after_the_reason(tmp_path, capsys):
-    result = {"valid": 0, "new": 0, "repository": "r", "tried": 3, "yield": 0.0, "across_files": 0}
-    _show_funnel(tmp_path, {**result, "filtered": {"too_large": 1, "my_own": 2}, "rejected": {"thin_statement": 3}})
+    result = {"valid": 0, "new": 0, "repository": "r", "tried": 3, "yield": 0.0, "across_files": 0, "proposed": 3}
+    _show_funnel(tmp_path, {**result, "filtered": {"too_large": 1, "my_own": 2}, "rejected": {"thin_statement": 3}}, 3)
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert f"thin_statement 3 {REASONS['thin_statement']}" in lines
     assert f"filtered, too_large 1 {REASONS['too_large']}" in lines and "filtered, my_own 2" in lines

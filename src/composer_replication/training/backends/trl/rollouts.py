@@ -114,7 +114,7 @@ class EnvironmentRollouts:
             self._is_playing = False
 
     def check_dataset(self, dataset: Any) -> None:
-        """What names no task is refused before anything is played."""
+        """Refuse `dataset`, the trainer's own, before anything is played if its first row names no task."""
         row = next(iter(dataset), None)
         if row is None or self._curriculum:
             return
