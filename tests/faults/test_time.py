@@ -52,7 +52,7 @@ def test_a_process_that_slept_is_not_taken_for_dead(tmp_path):
         asleep = open_attempts(path)
         other = start(path, provider.base_url, *options)
         assert other.stdout.readline() == "ready\n"
-        wait_for(lambda: settled(path) >= 120 - 8)
+        wait_for(lambda: settled(path) >= 120 - asleep)
         assert (open_attempts(path), settled(path)) == (asleep, 120 - asleep)
         sleeper.send_signal(signal.SIGCONT)
         ended = [result(sleeper), result(other)]
