@@ -373,3 +373,10 @@ def test_quickstart_makes_traces_of_its_own_where_a_file_does_not_say_what_to_re
 def test_values_that_must_break_later_are_refused_at_once(section, key, value):
     with pytest.raises(UsageError, match=f"{section}.{key}"):
         parse_config({section: {key: value}}, "my.toml")
+
+
+def test_settings_know_the_environments_that_can_be_opened():
+    from composer_replication.environments.opening import ENVIRONMENTS
+    from composer_replication.sections import ENVIRONMENT_NAMES
+
+    assert tuple(ENVIRONMENTS) == ENVIRONMENT_NAMES
