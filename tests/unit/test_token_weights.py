@@ -11,7 +11,7 @@ from composer_replication.config import Config, TrainingConfig
 from composer_replication.errors import UsageError
 from composer_replication.losses import generalized_jsd_loss
 from composer_replication.losses.token_weights import logprob_token_weights
-from composer_replication.objective import SdpoSettings
+from composer_replication.objective import SdpoSettings, TrdpoSettings
 from composer_replication.records import Source, Trace
 from composer_replication.runs import read_records
 from composer_replication.training import ComposerDataCollator
@@ -167,6 +167,15 @@ def test_stored_sites_have_the_weights_of_their_loss(settings):
         (gradient,) = torch.autograd.grad(loss, student)
         assert row.weights == pytest.approx([0.0] * start + gradient.norm(dim=-1).tolist(), abs=1e-6)
         assert any(row.weights)
+
+
+def test_imitation_pulls_at_the_chosen_action_alone():
+    batch = ComposerDataCollator(0)(stored_examples(1, range(2)))
+    imitation = ReplayPreference(TrdpoSettings(sft_only=True, nll_weight=1.0))
+    rows = imitation.token_weights(new_model(), batch, 1.0)
+    pulled = {side: [any(row.weights) for row in rows if row.part == side] for side in ("chosen", "rejected")}
+    assert len(rows) == 2 * len(batch["dpo_chosen_input_ids"]) > 0
+    assert all(pulled["chosen"]) and not any(pulled["rejected"])
 
 
 def test_a_batch_without_pairs_has_no_rows():

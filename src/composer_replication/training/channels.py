@@ -158,7 +158,9 @@ class ReplayPreference(OfEntry):
             sums = action_logprobs(model, batch)
         chosen_B, rejected_B = (side.detach().requires_grad_() for side in sums)
         with torch.enable_grad():
-            slopes = torch.autograd.grad(weight * self.of_actions(chosen_B, rejected_B, batch), [chosen_B, rejected_B])
+            loss = weight * self.of_actions(chosen_B, rejected_B, batch)
+        # 0 for a side that the loss does not read, as imitation does not the rejected.
+        slopes = torch.autograd.grad(loss, (chosen_B, rejected_B), allow_unused=True, materialize_grads=True)
         found: list[WeighedRow] = []
         for side, slope_B in zip(("chosen", "rejected"), slopes, strict=True):
             for pair, slope in enumerate(slope_B.tolist()):
