@@ -10,8 +10,9 @@ import pytest
 from composer_replication.config import Config, ReplayConfig, TrainingConfig
 from composer_replication.evaluation.compare import TaskOutcome
 from composer_replication.evaluation.model_card import model_card
+from composer_replication.evaluation.report import render_report
 from composer_replication.evaluation.sessions import TurnMeasure
-from composer_replication.evaluation.summary import report_data
+from composer_replication.evaluation.summary import report_data, summarise
 from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.origin import made_with
 from composer_replication.runs import Run
@@ -120,7 +121,24 @@ def test_what_was_measured_stands_there_with_its_environment(run_of):
     assert "Held-out success in the code environment" in card
     assert "| Held-out tasks | 0.250 | 0.750 | +0.500 [" in card
     assert "On 3 sessions that training did not see (too few to tell)" in card
-    assert "| good turns | -2.000 | -1.500 | +0.500 [" in card
+    assert "| good turns | -2.000 | -1.500 | too few to tell | 3 |" in card
+
+
+def test_too_few_tasks_have_no_interval_in_the_json_the_card_and_the_page(run_of):
+    run = run_of()
+    outcomes = [
+        TaskOutcome(task_id=str(n), split="heldout", phase=phase, reward=reward, turns=1, errors=())
+        for phase, reward in (("before", 0.0), ("after", 1.0))
+        for n in range(3)
+    ]
+    run.stage("evaluation").finish(outcomes, {"labels": {"heldout": "Held-out tasks"}}, [], time.monotonic())
+    told = summarise(run)
+    assert told["difference"] == {"mean": 1.0, "lo": None, "hi": None, "n": 3}
+    assert (told["success_before"]["lo"], told["success_after"]["hi"]) == (None, None)
+    assert "| Held-out tasks | 0.000 | 1.000 | too few to tell | 3 |" in model_card(run)
+    page = render_report(report_data(run))
+    assert page.count('<span class="soft of">too few to tell</span>') == 3
+    assert 'class="line' not in page, "nothing is drawn that looks like an interval"
 
 
 @pytest.mark.parametrize("name", BACKENDS)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from composer_replication.cli.compare import drawing
+from composer_replication.cli.compare import drawing, show_comparison
 from composer_replication.cli.main import main
 from composer_replication.config import quickstart_config
 from composer_replication.errors import UsageError
@@ -285,10 +285,17 @@ class TestPairedTasks:
         assert row.verdict == "cannot be tested"
         assert any("too few tasks differ" in note for note in row.notes)
 
-    def test_no_task_differs_is_no_certainty(self, tmp_path):
+    def test_no_task_differs_is_no_certainty(self, tmp_path, capsys):
         paths = [write_lines(tmp_path / f"{n}.jsonl", outcomes([0, 1] * 30)) for n in "ab"]
-        [row] = compared(paths).comparisons
-        assert (row.difference.lo, row.difference.hi) == (0, 0)
+        result = compared(paths)
+        [row] = result.comparisons
+        told = row.model_dump(mode="json")
+        assert told["difference"] == {"mean": 0.0, "lo": None, "hi": None, "n": 60}
+        assert (told["clustered"]["lo"], told["clustered"]["hi"]) == (None, None)
+        assert result.arms[0].model_dump()["estimate"]["lo"] > 0, "half of 60 tasks has an interval"
+        show_comparison(result, None)
+        assert "+0.000 [none]" in capsys.readouterr().out
+        assert ">no interval<" in contrast_chart(result)
         assert any("up to 5%" in note for note in row.notes)
 
     def test_repositories_are_the_unit_where_they_are_named(self, tmp_path):

@@ -35,6 +35,9 @@ def test_a_kind_is_useful_when_the_hint_makes_a_tenth_more_turns_right():
     assert (type_error.kind, type_error.gap.mean, type_error.useful) == ("type_error", 0.25, True)
     assert (json_decode.gap.mean, json_decode.sham_gap.mean, json_decode.useful) == (0.0, 0.25, False)
     assert kinds_without_use([every, type_error, json_decode]) == ("json_decode",)
+    told = type_error.model_dump()
+    assert told["gap"] == {"mean": 0.25, "lo": None, "hi": None, "n": 20}, "all alike, which is no certainty"
+    assert told["right"]["plain"]["lo"] is None and every.model_dump()["gap"]["lo"] > 0
 
 
 def site_of(config, index=0):

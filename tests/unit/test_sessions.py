@@ -201,6 +201,9 @@ def test_too_few_sessions_get_no_interval(tmp_path, monkeypatch, capsys):
     assert "[+0" not in told and "[0" not in told
     assert "Conclusion: too few to tell" in told and "good turns too few to tell (3 turns, 2 sessions)" in told
     assert told.endswith(f"every turn lies in {run.path / 'sessions'}.")
+    evaluate_sessions(run, as_json=True)
+    (row,) = json.loads(capsys.readouterr().out)["changes"]
+    assert row["difference"] == {"mean": 0.0, "lo": None, "hi": None, "n": 2} and row["verdict"] == "too few to tell"
 
 
 def test_turns_of_all_kinds_come_early_so_that_the_time_left_holds():

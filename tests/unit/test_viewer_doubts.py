@@ -143,7 +143,8 @@ def test_people_are_compared_with_the_vote_blind_and_open_apart(view):
     assert found["blind"]["n"] == 1
     assert found["open"]["mean"] == pytest.approx((0 - 0.25) / 0.75), "the chosen call, another, the actor's, none"
     told = recompose("show", view.run.path).stdout
-    assert "people   kappa 1.000 [" in told
+    assert (found["blind"]["lo"], found["blind"]["hi"]) == (None, None), "one site says nothing of others"
+    assert "people   kappa 1.000 [too few to tell]" in told
     assert "with the teachers' vote, 1 sites, blind votes" in told
 
 

@@ -11,8 +11,9 @@ export interface Ref {
 
 export interface Estimate {
   mean: number;
-  lo: number;
-  hi: number;
+  /** Both null where there is no interval: too few were measured, or all alike. */
+  lo: number | null;
+  hi: number | null;
   n: number;
 }
 

@@ -136,7 +136,7 @@ def _how(row: Comparison) -> str:
 def _interval(estimate: Estimate, signed: bool = False) -> str:
     digits = 3 if max(abs(estimate.lo), abs(estimate.hi)) < 10 else 1
     mean, lo, hi = (_number(value, digits, signed) for value in (estimate.mean, estimate.lo, estimate.hi))
-    return f"{mean} [{lo}, {hi}]"
+    return f"{mean} [{lo}, {hi}]" if estimate.has_width else f"{mean} [none]"
 
 
 def _number(value: float, digits: int, signed: bool = False) -> str:

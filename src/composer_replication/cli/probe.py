@@ -56,6 +56,6 @@ def _show(found: Sequence[KindGap], off: Sequence[str]) -> None:
         right, gap = one.right, one.gap
         print(
             f"{one.kind:<24} {one.sites:>5}  {right['plain'].mean:>9.2f}  {right['hint'].mean:>5.2f}  "
-            f"{right['sham'].mean:>5.2f}  {gap.mean:+.2f} [{gap.lo:+.2f}, {gap.hi:+.2f}]"
+            f"{right['sham'].mean:>5.2f}  {gap.told('+.2f')}"
         )
     print(f"kinds_off = {json_module.dumps(list(off))}  # of the channel sdpo")

@@ -14,7 +14,7 @@ def show_result(result: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(result))
         return
-    from composer_replication.evaluation.stats import Estimate
+    from composer_replication.evaluation.stats import TOO_FEW, Estimate
 
     console = Console(highlight=False)
     teachers = "simulated teachers" if result["simulated_teachers"] else "teachers"
@@ -29,13 +29,13 @@ def show_result(result: Mapping[str, Any], as_json: bool) -> None:
     console.print(f"Measured in {result['environment']}:")
     table = Table("held-out success", "before", "after", "difference [95 %]", "tasks")
     for split, row in {result["split"]: headline, **result["other_splits"]}.items():
-        change = Estimate.model_validate(row["difference"])
+        change = row["difference"]
         table.add_row(
             result["split_names"][split],
             f"{row['before']['mean']:.3f}",
             f"{row['after']['mean']:.3f}",
-            change.told(),
-            str(change.n),
+            TOO_FEW if change["lo"] is None else Estimate.model_validate(change).told(),
+            str(change["n"]),
         )
     console.print(table)
     losses = ", ".join(f"{name} {value:.3g}" for name, value in result["losses"].items() if value is not None)

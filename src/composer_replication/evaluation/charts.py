@@ -104,7 +104,8 @@ def effect_plot(title: str, unit: str, rows: Sequence[EffectRow], factor: float 
             size = max(abs(step) for step in steps)
             change = [_signed(value, size) for value in (row.difference.mean, row.difference.lo, row.difference.hi)]
             out += [_text(WIDTH, y - 1, change[0], "value", "end")]
-            out += [_text(WIDTH, y + 15, f"{change[1]} to {change[2]}", "note", "end")]
+            ends = f"{change[1]} to {change[2]}" if row.difference.has_width else "no interval"
+            out += [_text(WIDTH, y + 15, ends, "note", "end")]
             out += [_text(WIDTH, y + 30, row.verdict, "note", "end")]
     told = [f"{row.label}: {row.estimate.mean:.4g}" for row in scaled]
     return _svg(WIDTH, bottom + 6, title, "; ".join(told), out)

@@ -20,7 +20,7 @@ from .outcomes import Arm
 from .pairing import Pairing
 from .power import detectable_effect, minimum_detectable_share
 from .resampling import bootstrap, hierarchical_bootstrap
-from .stats import Estimate, mean_interval
+from .stats import SaidOfFew, mean_interval
 from .tests_of_difference import ALPHA, holm
 
 ContrastVerdict = Literal["higher", "lower", "no clear difference", "cannot be tested"]
@@ -28,7 +28,7 @@ ContrastVerdict = Literal["higher", "lower", "no clear difference", "cannot be t
 
 class ArmSummary(Record):
     name: str
-    estimate: Estimate
+    estimate: SaidOfFew
     seeds: tuple[str, ...]
     tasks: int
     by_seed: Mapping[str, float]
@@ -41,9 +41,9 @@ class Comparison(Record):
     baseline: str
     paired: Paired
     unit: Unit
-    difference: Estimate
+    difference: SaidOfFew
     interval: str
-    clustered: Estimate | None
+    clustered: SaidOfFew | None
     clustered_by: str | None
     by_seed: Mapping[str, float]
     test: TestOfDifference

@@ -150,8 +150,7 @@ def _measured(run: Run) -> str:
 
 def _table(rows: Iterable[tuple[str, Estimate, Estimate, Estimate]]) -> str:
     lines = [COLUMNS, ("---",) * len(COLUMNS)] + [
-        (label, f"{before.mean:.3f}", f"{after.mean:.3f}", f"{by.mean:+.3f} [{by.lo:+.3f}, {by.hi:+.3f}]", str(by.n))
-        for label, before, after, by in rows
+        (label, f"{before.mean:.3f}", f"{after.mean:.3f}", by.told(), str(by.n)) for label, before, after, by in rows
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

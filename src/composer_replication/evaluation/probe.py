@@ -21,7 +21,7 @@ from composer_replication.objective import SdpoSettings
 from composer_replication.progress import Progress, Silent
 from composer_replication.records import StoredRecord
 
-from .stats import Estimate, mean_interval, paired_difference
+from .stats import Said, mean_interval, paired_difference
 
 if TYPE_CHECKING:
     import torch
@@ -53,12 +53,12 @@ class KindGap(StoredRecord):
 
     kind: str
     sites: int
-    accepted: dict[str, Estimate]
-    right: dict[str, Estimate]
-    gap: Estimate
+    accepted: dict[str, Said]
+    right: dict[str, Said]
+    gap: Said
     """Right with the hint minus right without, paired by site."""
-    sham_gap: Estimate
-    accepted_gap: Estimate
+    sham_gap: Said
+    accepted_gap: Said
     useful: bool
     """Whether `gap` is large enough for channel 2 to teach this kind."""
 

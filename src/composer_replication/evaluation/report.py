@@ -14,7 +14,7 @@ from markupsafe import Markup
 from composer_replication.records import Record
 
 from .charts import line_chart, percent, points, smoothing_window, ticks
-from .stats import TOO_FEW, Estimate
+from .stats import TOO_FEW, Estimate, Said
 
 SIMULATED_NOTE = "Rows marked “simulated” come from built-in stand-ins, not from real teacher models."
 LABELS = {"policy": "Channel 1 · GRPO", "sdpo": "Channel 2 · SDPO", "replay": "Channel 3 · TR-DPO"}
@@ -43,9 +43,9 @@ class ComparisonRow(Record):
 
     split: str
     label: str
-    before: Estimate
-    after: Estimate
-    difference: Estimate
+    before: Said
+    after: Said
+    difference: Said
     headline: bool = False
 
 
@@ -98,6 +98,9 @@ def render_report(data: ReportData) -> str:
         notes=[*([SIMULATED_NOTE] if simulated else []), *data.notes],
         charts=_charts(data),
         place=_place,
+        percent=percent,
+        points=points,
+        too_few=TOO_FEW,
         gains=_gains(data.comparisons),
         errors=_error_rates(data),
         simulated=simulated,

@@ -29,7 +29,7 @@ from composer_replication.records import (
 
 from .clusters import clustered_mean
 from .compare import PHASES, Phase
-from .stats import Estimate
+from .stats import Estimate, Said
 
 Measure = Literal["good turns", "corrections", "preferred", "rewritten"]
 MEASURES: tuple[Measure, ...] = get_args(Measure)
@@ -55,9 +55,9 @@ class Change(Record):
 
     measure: Measure
     turns: int
-    before: Estimate
-    after: Estimate
-    difference: Estimate
+    before: Said
+    after: Said
+    difference: Said
 
     @property
     def verdict(self) -> Verdict:

@@ -6,11 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from statistics import NormalDist, fmean
+from typing import Annotated
 
 import numpy as np
+from pydantic import PlainSerializer
 
 from composer_replication.environments.protocol import FEWEST_TO_TELL
-from composer_replication.records import Record
+from composer_replication.records import JsonObject, Record
 
 TOO_FEW = "too few to tell"
 LEVEL = 0.95
@@ -26,13 +28,35 @@ class Estimate(Record):
     n: int
 
     @property
-    def is_too_few(self) -> bool:
+    def has_width(self) -> bool:
         """An interval of no width says that those measured were alike, not that all are."""
-        return self.n < FEWEST_TO_TELL or self.lo == self.hi
+        return self.lo < self.hi
+
+    @property
+    def is_too_few(self) -> bool:
+        return self.n < FEWEST_TO_TELL or not self.has_width
 
     def told(self, digits: str = "+.3f") -> str:
         interval = ", ".join(format(end, digits) for end in (self.lo, self.hi))
         return TOO_FEW if self.is_too_few else f"{format(self.mean, digits)} [{interval}]"
+
+
+def said(estimate: Estimate) -> JsonObject:
+    """As JSON tells an estimate over tasks, sessions or sites: `lo` and `hi` are null where it has no interval."""
+    return _dumped(estimate, not estimate.is_too_few)
+
+
+def said_of_few(estimate: Estimate) -> JsonObject:
+    """The same where the interval is widened for few units: told from two units on, unless nothing varied."""
+    return _dumped(estimate, estimate.has_width)
+
+
+def _dumped(estimate: Estimate, has_interval: bool) -> JsonObject:
+    return estimate.model_dump() | ({} if has_interval else {"lo": None, "hi": None})
+
+
+Said = Annotated[Estimate, PlainSerializer(said)]
+SaidOfFew = Annotated[Estimate, PlainSerializer(said_of_few)]
 
 
 def mean_interval(values: Sequence[float]) -> Estimate:

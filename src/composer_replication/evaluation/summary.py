@@ -15,12 +15,14 @@ from composer_replication.training.stored.records import Alarm, TrainingStep
 from .compare import TaskOutcome, compare, error_kinds
 from .model_card import SEEDS_DIFFER
 from .report import Example, FunnelRow, LossPoint, ReportData, render_report
+from .stats import said
 
 EXAMPLES = 4
 
 
 def summarise(run: Run) -> dict[str, Any]:
-    """What `--json` prints. Estimates are {mean, lo, hi, n}; losses are means over the last quarter of the steps."""
+    """What `--json` prints. Estimates are {mean, lo, hi, n}, the ends null where too few tasks were measured; losses are
+    means over the last quarter of the steps."""
     counts = defaultdict(dict[str, Any], {stage.noun: stage.counts for stage in run.done_stages()})
     comparisons = compare(run.stage("evaluation").read(TaskOutcome), counts["evaluation"].get("labels", {}))
     steps = run.stage("training").read(TrainingStep)
@@ -36,9 +38,9 @@ def summarise(run: Run) -> dict[str, Any]:
         "steps": counts["training"]["steps"],
         "split": headline.split,
         "split_names": {row.split: row.label for row in comparisons},
-        "success_before": headline.before.model_dump(),
-        "success_after": headline.after.model_dump(),
-        "difference": headline.difference.model_dump(),
+        "success_before": said(headline.before),
+        "success_after": said(headline.after),
+        "difference": said(headline.difference),
         "other_splits": {c.split: c.model_dump(include={"before", "after", "difference"}) for c in comparisons[1:]},
         "losses": {name: late_mean(steps, name) for name in ("policy", *channel_names(steps))},
         "spent_micros": counts["replay"].get("spent_micros", 0),

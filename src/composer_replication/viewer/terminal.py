@@ -265,4 +265,5 @@ def _text(text: str) -> Iterator[str]:
 
 
 def _estimate(value: JsonObject) -> str:
-    return f"{value['mean']:.3f} [{value['lo']:.3f}, {value['hi']:.3f}]"
+    interval = "too few to tell" if value["lo"] is None else f"{value['lo']:.3f}, {value['hi']:.3f}"
+    return f"{value['mean']:.3f} [{interval}]"

@@ -4,7 +4,7 @@ import { useAnswer } from "../answers";
 import { cents, dollars, percent, seconds, whole, when, words } from "../format";
 import { Chart } from "../parts/chart";
 import { Facts, Heading, Section, Waiting, useHere } from "../parts/common";
-import { asDifference, asShare, Interval } from "../parts/estimate";
+import { asDifference, asShare, ends, Interval } from "../parts/estimate";
 import type { Agreement, Estimate, Fields, FunnelRow, RunAnswer, Spend } from "../types";
 
 export function RunPage() {
@@ -203,7 +203,7 @@ function People({ of, how }: { of: Estimate; how: string }) {
     <p class="people">
       People and the teachers' vote, {how} votes: kappa <strong>{of.mean.toFixed(2)}</strong>{" "}
       <span class="number">
-        (95% {of.lo.toFixed(2)} to {of.hi.toFixed(2)}), {whole(of.n)} {of.n === 1 ? "site" : "sites"}
+        (95%: {ends(of, (value) => value.toFixed(2))}), {whole(of.n)} {of.n === 1 ? "site" : "sites"}
       </span>
     </p>
   );

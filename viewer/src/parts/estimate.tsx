@@ -8,12 +8,15 @@ export function Interval({ of, low, high, label }: { of: Estimate; low: number; 
     <svg class="interval" viewBox="0 0 100 12" preserveAspectRatio="none" role="img" aria-label={label}>
       <line class="axis" x1="0" x2="100" y1="6" y2="6" />
       {low < 0 && <line class="axis zero" x1={x(0)} x2={x(0)} y1="0" y2="12" />}
-      <line class="whisker" x1={x(of.lo)} x2={x(of.hi)} y1="6" y2="6" />
+      {of.lo !== null && of.hi !== null && <line class="whisker" x1={x(of.lo)} x2={x(of.hi)} y1="6" y2="6" />}
       <line class="dot" x1={x(of.mean)} x2={x(of.mean)} y1="6" y2="6" />
     </svg>
   );
 }
 
-export const asShare = (of: Estimate) => `${percent(of.mean)} (${percent(of.lo)} to ${percent(of.hi)}), ${of.n} tasks`;
+export const ends = (of: Estimate, told: (value: number) => string) =>
+  of.lo === null || of.hi === null ? "too few to tell" : `${told(of.lo)} to ${told(of.hi)}`;
 
-export const asDifference = (of: Estimate) => `${points(of.mean)} points (${points(of.lo)} to ${points(of.hi)}), ${of.n} tasks`;
+export const asShare = (of: Estimate) => `${percent(of.mean)} (${ends(of, percent)}), ${of.n} tasks`;
+
+export const asDifference = (of: Estimate) => `${points(of.mean)} points (${ends(of, points)}), ${of.n} tasks`;

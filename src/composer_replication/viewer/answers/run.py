@@ -59,7 +59,7 @@ def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
 
 def compare(view: RunView, query: Mapping[str, str], other: RunView | None = None) -> JsonObject:
     """Arms on the same tasks: before and after of one run, or one phase of two runs."""
-    from composer_replication.evaluation.stats import mean_interval, paired_difference
+    from composer_replication.evaluation.stats import mean_interval, paired_difference, said
 
     phases = query.get("phase") or ("after" if other else "before"), query.get("with_phase") or "after"
     arms = list(zip((view, other or view), phases, strict=True))
@@ -77,11 +77,11 @@ def compare(view: RunView, query: Mapping[str, str], other: RunView | None = Non
                 "run": each.name,
                 "phase": phase,
                 "label": f"{each.name}, {phase}",
-                "success": mean_interval(values).model_dump() if values else None,
+                "success": said(mean_interval(values)) if values else None,
             }
             for (each, phase), values in zip(arms, (a, b), strict=True)
         ],
-        "difference": paired_difference(a, b).model_dump() if tasks else None,
+        "difference": said(paired_difference(a, b)) if tasks else None,
         "tasks": [{"task_id": task, "a": x, "b": y} for task, x, y in zip(tasks, a, b, strict=True)],
         "metrics": {"a": training(view, {})["rows"], "b": training(other, {})["rows"] if other else []},
     }
@@ -288,9 +288,9 @@ def _counts(vote: JsonObject, name: str) -> bool:
 def _kappa(items: Sequence[tuple[float, float]]) -> JsonObject | None:
     if not items:
         return None
-    from composer_replication.evaluation.stats import kappa
+    from composer_replication.evaluation.stats import kappa, said
 
-    return kappa(*zip(*items, strict=True)).model_dump()
+    return said(kappa(*zip(*items, strict=True)))
 
 
 def _rewards(view: RunView, phase: str) -> dict[str, dict[str, list[float]]]:
