@@ -17,7 +17,7 @@ from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.origin import made_with
 from composer_replication.runs import Run
 from composer_replication.training.backends import BACKENDS, lost_by
-from composer_replication.training.stored.records import StartingPolicy, TrainingStep
+from composer_replication.training.stored.records import StartingPolicy, TrainingStep, steps_without_advantage
 
 from .test_degenerate import reply
 from .test_replay import failed_trace
@@ -64,14 +64,29 @@ def test_a_channel_that_had_one_is(run_of):
     config = Config(channels=(GrpoSettings(), SdpoSettings()))
     learnt = (step(1, channels={"sdpo": 0.0}, flat_groups=1.0, policy=0.0), step(2, channels={"sdpo": 0.2}, policy=0.0))
     card = model_card(run_of(config, learnt))
-    assert "with GRPO + 0.1 · SDPO in" in card and "learnt nothing" not in card
+    assert "with GRPO + 0.1 · SDPO in" in card
+    assert "In 1 of 2 steps no group had an advantage: channel 1 taught nothing there." in card
 
 
 def test_flat_groups_taught_nothing(run_of):
     flat = [step(n, channels={"sdpo": 0.2}, flat_groups=1.0, policy=0.0) for n in (1, 2)]
     card = model_card(run_of(Config(), flat))
     assert "with GRPO + 0.1 · SDPO in" in card
-    assert "GRPO learnt nothing: in every step all groups ended alike." in card
+    assert "In 2 of 2 steps no group had an advantage: channel 1 taught nothing there." in card
+
+
+@pytest.mark.parametrize(
+    ("grpo", "reward", "number"),
+    [
+        (GrpoSettings(), 1.0, 2),
+        (GrpoSettings(weight=0.0), 1.0, 0),
+        (GrpoSettings(advantage="accepted"), 1.0, 0),
+        (GrpoSettings(advantage="accepted"), 0.0, 2),
+    ],
+)
+def test_steps_without_an_advantage_are_counted_where_channel_1_could_learn(grpo, reward, number):
+    flat = [step(n, flat_groups=1.0, reward=reward) for n in (1, 2)]
+    assert steps_without_advantage([*flat, step(3), step(4, flat_groups=None, reward=None)], grpo) == number
 
 
 def test_without_rollouts_no_environment_is_named(run_of):
@@ -124,14 +139,25 @@ def test_what_was_measured_stands_there_with_its_environment(run_of):
     assert "| good turns | -2.000 | -1.500 | too few to tell | 3 |" in card
 
 
-def test_too_few_tasks_have_no_interval_in_the_json_the_card_and_the_page(run_of):
-    run = run_of()
+def measure_three_tasks(run: Run) -> None:
     outcomes = [
         TaskOutcome(task_id=str(n), split="heldout", phase=phase, reward=reward, turns=1, errors=())
         for phase, reward in (("before", 0.0), ("after", 1.0))
         for n in range(3)
     ]
     run.stage("evaluation").finish(outcomes, {"labels": {"heldout": "Held-out tasks"}}, [], time.monotonic())
+
+
+def test_steps_without_an_advantage_are_counted_in_the_report_and_its_json(run_of):
+    run = run_of(steps=[step(1, flat_groups=1.0), step(2)])
+    measure_three_tasks(run)
+    assert summarise(run)["steps_without_advantage"] == 1
+    assert "In 1 of 2 steps no group had an advantage: channel 1 taught nothing there." in report_data(run).notes
+
+
+def test_too_few_tasks_have_no_interval_in_the_json_the_card_and_the_page(run_of):
+    run = run_of()
+    measure_three_tasks(run)
     told = summarise(run)
     assert told["difference"] == {"mean": 1.0, "lo": None, "hi": None, "n": 3}
     assert (told["success_before"]["lo"], told["success_after"]["hi"]) == (None, None)

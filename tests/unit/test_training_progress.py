@@ -8,6 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from composer_replication.cli import progress
+from composer_replication.config import Config
+from composer_replication.pipeline import run_stage
+from composer_replication.runs import Run
 from composer_replication.training import running
 from composer_replication.training.running import ProgressCallback, telling_of
 from tests.notes import Notes
@@ -62,3 +65,14 @@ def test_a_step_that_says_nothing_for_long_tells_its_phase_until_it_fails(monkey
     assert said.said[:2] == ["1/3 step 2, sampling turn 1 of 3 of 8 rollouts", "1/3 step 2, learning"]
     time.sleep(0.05)
     assert len(said.said) == told
+
+
+def test_a_training_counts_the_steps_in_which_channel_1_had_nothing_to_learn(tmp_path):
+    """A policy that knows nothing gets no reward in any rollout."""
+    training = {"steps": 2, "prompts_per_step": 1, "group_size": 2, "max_turn_tokens": 4}
+    channels = [{"name": "grpo"}, {"name": "sdpo", "source": "rollouts"}]
+    config = Config.model_validate({"warmup": {"steps": 0}, "training": training, "channels": channels})
+    run, said = Run.start(tmp_path / "run", config), Said()
+    run_stage(run, "training", said)
+    assert said.said[-1] == "In 2 of 2 steps no group had an advantage: channel 1 taught nothing there."
+    assert run.stage("training").counts["untaught"] == {"steps without an advantage": 2}

@@ -218,6 +218,12 @@ def test_a_reason_that_no_list_can_show_has_no_link(view):
     assert row["drops"] == [{"reason": "no_majority", "count": 1, "filters": None}]
 
 
+def test_steps_that_taught_channel_1_nothing_stand_in_the_funnel(view):
+    view.run.stage("training").finish([], {"steps": 20, "untaught": {"steps without an advantage": 7}}, [], 0.0)
+    (row,) = [row for row in run(view, {})["funnel"] if row["noun"] == "training"]
+    assert row["drops"] == [{"reason": "steps without an advantage", "count": 7, "filters": None}]
+
+
 def test_a_pair_says_whether_training_read_it_and_what_was_asked(view):
     view.fresh()
     (found,) = view.all("kind = 'pair'")

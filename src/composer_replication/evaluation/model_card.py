@@ -13,7 +13,7 @@ from composer_replication.objective import ChannelSettings, GrpoSettings, SdpoSe
 from composer_replication.records import TeacherReply
 from composer_replication.runs import Run, write_atomically
 from composer_replication.training.backends import lost_by
-from composer_replication.training.stored.records import TrainingStep
+from composer_replication.training.stored.records import TrainingStep, told_without_advantage
 
 from .compare import TaskOutcome, compare
 from .sessions import TurnMeasure, changes, conclusion
@@ -86,9 +86,8 @@ def _training(config: Config, trained: Mapping[str, Any], steps: Sequence[Traini
     where = f"in the {trained.get('environment') or config.environment.name} environment" if played else (
         "on stored traces alone"
     )  # fmt: skip
-    flat = played and config.channel(GrpoSettings).weight and all(step.flat_groups == 1 for step in steps)
-    noted = " GRPO learnt nothing: in every step all groups ended alike." if flat else ""
-    return f"Trained for {done} with {' + '.join(terms)} {where}, seed {config.seed}.{noted}"
+    idle = told_without_advantage(steps, config.channel(GrpoSettings))
+    return f"Trained for {done} with {' + '.join(terms)} {where}, seed {config.seed}.{f' {idle}' if idle else ''}"
 
 
 def _is_idle(entry: ChannelSettings, trained: Mapping[str, Any], steps: Sequence[TrainingStep]) -> bool:

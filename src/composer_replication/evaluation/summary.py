@@ -8,9 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from composer_replication import __version__
+from composer_replication.objective import GrpoSettings
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace, render_action
 from composer_replication.runs import Run, write_atomically
-from composer_replication.training.stored.records import Alarm, TrainingStep
+from composer_replication.training.stored.records import (
+    Alarm,
+    TrainingStep,
+    steps_without_advantage,
+    told_without_advantage,
+)
 
 from .compare import TaskOutcome, compare, error_kinds
 from .model_card import SEEDS_DIFFER
@@ -21,8 +27,8 @@ EXAMPLES = 4
 
 
 def summarise(run: Run) -> dict[str, Any]:
-    """What `--json` prints. Estimates are {mean, lo, hi, n}, the ends null where too few tasks were measured; losses are
-    means over the last quarter of the steps."""
+    """What `--json` prints. Estimates are {mean, lo, hi, n}, the ends null where too few tasks were measured; losses
+    are means over the last quarter of the steps."""
     counts = defaultdict(dict[str, Any], {stage.noun: stage.counts for stage in run.done_stages()})
     comparisons = compare(run.stage("evaluation").read(TaskOutcome), counts["evaluation"].get("labels", {}))
     steps = run.stage("training").read(TrainingStep)
@@ -36,6 +42,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "simulated_teachers": counts["replay"].get("simulated", False),
         "pairs": counts["pairs"].get("pairs", 0),
         "steps": counts["training"]["steps"],
+        "steps_without_advantage": steps_without_advantage(steps, run.config.channel(GrpoSettings)),
         "split": headline.split,
         "split_names": {row.split: row.label for row in comparisons},
         "success_before": said(headline.before),
@@ -198,6 +205,8 @@ def _notes(run: Run) -> list[str]:
     notes = [f"Measured in the environment {_environment(run)}, on tasks that no training saw."]
     trained = run.stage("training").counts
     notes += [f"Trained anyway on degenerate data: {habit['sentence']}." for habit in trained.get("degenerate", ())]
+    if idle := told_without_advantage(run.stage("training").read(TrainingStep), run.config.channel(GrpoSettings)):
+        notes.append(idle)
     alarms = run.path / "training" / "alarms.jsonl"
     told = alarms.read_text(encoding="utf-8").splitlines() if alarms.exists() else []
     notes += [f"Alarm in step {one.step} of training: {one.sentence}." for one in map(Alarm.model_validate_json, told)]

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from composer_replication.config import Config
 from composer_replication.environments.opening import ToldTasks, open_environment, tell_tasks
 from composer_replication.errors import UsageError, quoted
-from composer_replication.objective import OwnSettings
+from composer_replication.objective import GrpoSettings, OwnSettings
 from composer_replication.progress import Progress
 from composer_replication.runs import STORED, Run, StageFolder, needed, write_atomically
 from composer_replication.training.planning.missing import refuse_missing
@@ -45,6 +45,7 @@ def train(
     from composer_replication.training.machine import describe_machine
     from composer_replication.training.models.whole import whole_weights
     from composer_replication.training.stored.examples import summarise_cuts, window_lines
+    from composer_replication.training.stored.records import steps_without_advantage, told_without_advantage
 
     train_policy, config = open_backend(backend), run.config
     if diloco:
@@ -82,6 +83,10 @@ def train(
         "rendered_alone": len(sessions.alone),
         "machine": describe_machine(),
     }
+    grpo = run.config.channel(GrpoSettings)
+    if told := told_without_advantage(steps, grpo):
+        progress.note(told)
+        counts["untaught"] = {"steps without an advantage": steps_without_advantage(steps, grpo)}
     if anyway and (ignored := degenerate(run)):
         counts["degenerate"] = [one.model_dump() for one in ignored]
     if diloco:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from pydantic import ConfigDict, Field
 
+from composer_replication.objective import GrpoSettings
 from composer_replication.records import Message, Record, StoredRecord
 from composer_replication.windows import WHOLE, Level
 
@@ -57,6 +60,18 @@ class TrainingStep(StoredRecord):
     entropy: float | None
     flat_groups: float | None
     """Share of groups whose rollouts all got the same reward, and so taught nothing."""
+
+
+def steps_without_advantage(steps: Iterable[TrainingStep], grpo: GrpoSettings) -> int:
+    """Steps in which every group's rollouts got one reward. Imitation learns there too, from what was accepted."""
+    imitates = grpo.advantage == "accepted"
+    return sum(step.flat_groups == 1 and not (imitates and step.reward) for step in steps) if grpo.weight else 0
+
+
+def told_without_advantage(steps: Sequence[TrainingStep], grpo: GrpoSettings) -> str | None:
+    number = steps_without_advantage(steps, grpo)
+    told = f"In {number} of {len(steps)} steps no group had an advantage: channel 1 taught nothing there."
+    return told if number else None
 
 
 class TokenWeights(StoredRecord):

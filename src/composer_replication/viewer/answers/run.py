@@ -26,7 +26,7 @@ FUNNEL = (
     ("hints", "hints", "hints", {"dropped": None}),
     ("replay", "replies", "replies", {"outcomes": {"page": "replies", "outcome": REASON}, "not_asked": None}),
     ("pairs", "pairs", "pairs", {"verdicts": {"page": "sites", "verdict": REASON}}),
-    ("training", "steps", "training", {"skipped": None}),
+    ("training", "steps", "training", {"skipped": None, "untaught": None}),
 )
 """Noun of a stage, count that it leaves, page, and counts that say why something is gone, with a filter for them."""
 WITHOUT = {"hints": "sites without a hint", "pairs": "sites without a pair"}
