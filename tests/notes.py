@@ -11,3 +11,10 @@ class Notes(Silent):
 
     def note(self, text: str) -> None:
         self.said.append(text)
+
+
+class Lines(Notes):
+    """Steps too, among the notes."""
+
+    def step(self, done: int, total: int, detail: str = "", left_s: float | None = None) -> None:
+        self.said.append(f"{done}/{total} {detail}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import itertools
 import queue
+import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,19 +21,20 @@ from composer_replication.environments.toolbox import Call, ToolboxEpisode, make
 from composer_replication.errors import UsageError
 from composer_replication.losses import generalized_jsd_loss
 from composer_replication.objective import GrpoSettings, SdpoSettings, TrdpoSettings
-from composer_replication.training import train_async
+from composer_replication.training import running, train_async
 from composer_replication.training.backends import trl_async
 from composer_replication.training.backends.trl.rollouts import prompts_of
 from composer_replication.training.backends.trl_async.attention import register_attention, without_a_gpu
 from composer_replication.training.backends.trl_async.samples import queued_samples
 from composer_replication.training.backends.trl_async.trainer import AsyncComposerTrainer
+from composer_replication.training.backends.trl_async.worker import EpisodeQueue
 from composer_replication.training.channels import ReplayPreference
 from composer_replication.training.lessons.online_sites import Rolled, TraceHinter, find_online_sites
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.planning.refusals import refuse_for_backend
 from composer_replication.training.stored.collator import ComposerDataCollator
 from tests.golden.composites.reference import COMPOSITES, Case, Pair, Row, Site
-from tests.unit.test_watchdogs import Notes
+from tests.notes import Lines, Notes
 
 from .gradients import first_step
 
@@ -291,6 +294,38 @@ def test_a_server_is_given_up_by_whoever_asks_it_before_the_players_count_as_dea
         Config.model_validate({"sampling": sampling}), tmp_path, EpisodeLimits(concurrency=1, step_timeout_s=50.0)
     )
     assert made.heartbeat_stale_after_s > 3 * 700 + 2 * 50
+
+
+def test_an_interrupt_says_that_the_steps_are_lost_and_a_long_step_what_waits(
+    make_model, tiny_tokens, tmp_path, monkeypatch
+):
+    class Interrupted:
+        """In place of the trainer: in its third step, until the long step was told of."""
+
+        def __init__(self, **options):
+            self.state = SimpleNamespace(global_step=2)
+
+        def remove_callback(self, callback):
+            pass
+
+        def train(self):
+            while long not in notes.said:
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+
+    notes, long = Lines(), "2/4 step 3, 1 finished rollouts wait in the queue"
+    played = EpisodeQueue.__new__(EpisodeQueue)  # its sampler would ask a server
+    played.rollout_buffer = queue.Queue()
+    played.rollout_buffer.put("a rollout")
+    monkeypatch.setattr(train_async, "episode_queue", lambda *_: played)
+    monkeypatch.setattr(train_async, "AsyncComposerTrainer", Interrupted)
+    monkeypatch.setattr(running, "SECONDS_OF_SILENCE", 0.01)
+    model = make_model(len(tiny_tokens.tokenizer), seed=2)
+    sections = {"sampling": {"server": "http://a", "weight_transfer": "disk"}, "training": {"steps": 4}}
+    config = Config.model_validate(sections)
+    with open_environment(config) as environment, pytest.raises(KeyboardInterrupt):
+        train_async.train(Policy("tiny", model, tiny_tokens), config, environment, [], tmp_path / "training", notes)
+    assert notes.said[-1] == "the 2 steps so far are lost: this backend makes no checkpoints"
 
 
 def test_weights_that_hardly_move_are_told_of_here_too(make_model, tiny_tokens, tmp_path, monkeypatch):

@@ -8,7 +8,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from composer_replication.config import Config, HardwareConfig, MonitorConfig
+from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import RecomposeError, UsageError
+from composer_replication.training import train_tinker
 from composer_replication.training.backends.tinker import server as client
 from composer_replication.training.backends.tinker.contract import DIVISORS, SUM, Contract
 from composer_replication.training.backends.tinker.probe import find_contract
@@ -16,6 +19,7 @@ from composer_replication.training.backends.tinker.server import TinkerServer
 from composer_replication.training.backends.trl import checkpoints
 from composer_replication.training.step.sampled import PulledRow
 from composer_replication.training.train_tinker import TinkerRun
+from tests.notes import Notes
 
 WORDS = 20
 
@@ -153,6 +157,40 @@ def test_a_slow_answer_of_a_healthy_server_is_awaited(monkeypatch):
 
     monkeypatch.setattr(server, "_is_away", healthy)
     assert server.wait([future]) == [7]
+
+
+def test_a_step_is_at_its_rollouts_or_at_the_server():
+    run = TinkerRun.__new__(TinkerRun)
+    run._worker = SimpleNamespace(phase=lambda: "sampling turn 1 of 3 of 8 rollouts")
+    for run._is_playing, phase in ((True, "sampling turn 1 of 3 of 8 rollouts"), (False, "learning on the server")):
+        assert run.phase() == phase
+
+
+def test_an_interrupt_says_which_steps_the_last_checkpoint_holds(new_policy, tmp_path, monkeypatch):
+    class Interrupted:
+        """In place of the steps, which need a server."""
+
+        def __init__(self, *parts):
+            self.trainer_state = SimpleNamespace(global_step=3)
+
+        def phase(self):
+            return "learning on the server"
+
+        def go_on_from(self, checkpoint):
+            assert checkpoint.name == "checkpoint-2"
+
+        def train(self):
+            raise KeyboardInterrupt
+
+    config, said = Config(hardware=HardwareConfig(lora_rank=4), monitor=MonitorConfig(enabled=False)), Notes()
+    (tmp_path / "scratch" / "checkpoint-2").mkdir(parents=True)
+    checkpoints.save(tmp_path / "scratch" / "checkpoint-2", {}, 0, frozenset())
+    server = SimpleNamespace(url="http://a", contract=SimpleNamespace(name="a mean"))
+    monkeypatch.setattr(train_tinker, "opened", lambda *_: (server, "tiny"))
+    monkeypatch.setattr(train_tinker, "TinkerRun", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train_tinker.train(new_policy(), config, open_toolbox(config), [], tmp_path, said)
+    assert said.said[-1].startswith("of 3 steps the last checkpoint holds 2; what came after it is lost")
 
 
 def test_a_checkpoint_whose_save_was_cut_off_is_written_again(tmp_path):

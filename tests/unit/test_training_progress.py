@@ -13,16 +13,11 @@ from composer_replication.pipeline import run_stage
 from composer_replication.runs import Run
 from composer_replication.training import running
 from composer_replication.training.running import ProgressCallback, telling_of
-from tests.notes import Notes
-
-
-class Said(Notes):
-    def step(self, done, total, detail=""):
-        self.said.append(f"{done}/{total} {detail}")
+from tests.notes import Lines
 
 
 def test_a_step_of_several_parts_tells_each():
-    said, args = Said(), SimpleNamespace(gradient_accumulation_steps=3)
+    said, args = Lines(), SimpleNamespace(gradient_accumulation_steps=3)
     state = SimpleNamespace(global_step=4, is_world_process_zero=True)
     callback = ProgressCallback(8, said)
     callback.on_train_begin(args, state, None)
@@ -54,14 +49,14 @@ def test_the_first_step_tells_the_time_that_is_left_also_of_a_run_that_goes_on(m
 
 def test_a_step_that_says_nothing_for_long_tells_its_phase_until_it_fails(monkeypatch):
     monkeypatch.setattr(running, "SECONDS_OF_SILENCE", 0.01)
-    said, phases = Said(), iter(["sampling turn 1 of 3 of 8 rollouts", "learning"])
-    trainer = SimpleNamespace(state=SimpleNamespace(global_step=1), rollout_func=None)
-    trainer.rollout_func = SimpleNamespace(phase=lambda: next(phases, "learning"))
-    with pytest.raises(KeyboardInterrupt), telling_of(trainer, 3, said):
+    said, phases = Lines(), iter(["sampling turn 1 of 3 of 8 rollouts", "learning"])
+    telling = telling_of(said, 3, lambda: 1, lambda: next(phases, "learning"))
+    with pytest.raises(KeyboardInterrupt), telling:
         while len(said.said) < 2:
             time.sleep(0.01)
         raise KeyboardInterrupt
     told = len(said.said)
+    assert said.said[-1] == "the 1 steps so far are lost: this backend makes no checkpoints"
     assert said.said[:2] == ["1/3 step 2, sampling turn 1 of 3 of 8 rollouts", "1/3 step 2, learning"]
     time.sleep(0.05)
     assert len(said.said) == told
@@ -72,7 +67,7 @@ def test_a_training_counts_the_steps_in_which_channel_1_had_nothing_to_learn(tmp
     training = {"steps": 2, "prompts_per_step": 1, "group_size": 2, "max_turn_tokens": 4}
     channels = [{"name": "grpo"}, {"name": "sdpo", "source": "rollouts"}]
     config = Config.model_validate({"warmup": {"steps": 0}, "training": training, "channels": channels})
-    run, said = Run.start(tmp_path / "run", config), Said()
+    run, said = Run.start(tmp_path / "run", config), Lines()
     run_stage(run, "training", said)
     assert said.said[-1] == "In 2 of 2 steps no group had an advantage: channel 1 taught nothing there."
     assert run.stage("training").counts["untaught"] == {"steps without an advantage": 2}

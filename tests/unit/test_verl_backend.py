@@ -1,7 +1,9 @@
 """What the verl backend does without verl: overrides, what each step learns from stored traces, columns, refusals."""
 
 import json
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from composer_replication.environments.protocol import EpisodeLimits
 from composer_replication.errors import UsageError
 from composer_replication.losses.sampled import preference_slopes, sampled_terms
 from composer_replication.objective import SdpoSettings, TrdpoSettings
+from composer_replication.training import running, train_verl
 from composer_replication.training.backends import refuse_unknown_backend
 from composer_replication.training.backends.verl.lesson_rows import (
     Columns,
@@ -23,6 +26,7 @@ from composer_replication.training.backends.verl.stored_steps import read_steps,
 from composer_replication.training.planning.refusals import refuse_for_backend
 from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample
 from composer_replication.training.train_verl import entries_of, reason_in, saved_start
+from tests.notes import Lines
 
 PAIR = PairTokens([1, 2], [3, 4], [5], -1.0, -2.0, 0.1)
 EXAMPLE = TraceExample([1, 2, 3, 4], [0, 0, 1, 1], 0.0, [SiteTokens(2, 4, [1, 9, 2])], [PAIR], trace_id="t")
@@ -193,6 +197,36 @@ def test_a_model_that_was_saved_by_half_is_saved_again(tmp_path):
     assert not (tmp_path / "start").exists()
     for _ in range(2):
         assert sorted(path.name for path in saved_start(policy, tmp_path).iterdir()) == ["config", "weights"]
+
+
+STAND_IN = """
+import os, pathlib, time
+pathlib.Path(os.environ["VERL_FILE_LOGGER_PATH"]).write_text('{"step": 1, "data": {"critic/score/mean": 0.5}}\\n')
+time.sleep(60)
+"""
+
+
+def test_a_long_step_says_where_its_log_is_and_an_interrupt_what_is_kept(tmp_path, monkeypatch):
+    """A stand-in writes one step in place of verl and then nothing, as verl does in a long one."""
+
+    def interrupt_after_a_silence(seconds):
+        if any("1/2 step 2" in one for one in said.said):
+            raise KeyboardInterrupt
+        time.sleep(0.05)
+
+    said = Lines()
+    entry = tmp_path / "stand_in" / "verl" / "trainer" / "main_ppo.py"
+    entry.parent.mkdir(parents=True)
+    entry.write_text(STAND_IN)
+    env = {"PYTHONPATH": str(tmp_path / "stand_in"), "VERL_FILE_LOGGER_PATH": str(tmp_path / "metrics-0.jsonl")}
+    job = VerlJob(tmp_path, tmp_path, 1, 8, EpisodeLimits(), env, False)
+    monkeypatch.setattr(running, "SECONDS_OF_SILENCE", 0.05)
+    monkeypatch.setattr(train_verl, "time", SimpleNamespace(sleep=interrupt_after_a_silence))
+    with pytest.raises(KeyboardInterrupt):
+        train_verl._run([], job, 2, said)
+    assert "1/2 reward 0.50" in said.said
+    assert f"1/2 step 2, verl is at work and writes {tmp_path / 'verl.log'}" in said.said
+    assert said.said[-1].startswith("of 1 steps the last checkpoint holds 0")
 
 
 def test_the_reason_is_of_this_attempt(tmp_path):

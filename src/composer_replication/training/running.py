@@ -146,21 +146,37 @@ class ProgressCallback(TrainerCallback):
 
 
 @contextmanager
-def telling_of(trainer: Any, total: int, progress: Progress) -> Generator[None]:
-    """Once a minute, from a thread, what the step is at: on a CPU one turn of all rollouts may take minutes."""
+def telling_of(
+    progress: Progress,
+    total: int,
+    step: Callable[[], int],
+    phase: Callable[[], str],
+    held: Callable[[], int] | None = None,
+) -> Generator[None]:
+    """Once a minute, from a thread, what the step is at: on a CPU one turn of all rollouts may take minutes.
+
+    At an interrupt, which steps are lost: `held` counts those of the last checkpoint; None where there are none.
+    """
     over = Event()
 
     def tell() -> None:
         while not over.wait(SECONDS_OF_SILENCE):
-            step, rollouts = trainer.state.global_step, getattr(trainer, "rollout_func", None)
-            if step < total:
-                phase = rollouts.phase() if rollouts else "learning"
-                progress.step(step, total, f"step {step + 1}, {phase}")
+            if (done := step()) < total:
+                progress.step(done, total, f"step {done + 1}, {phase()}")
 
     thread = Thread(target=tell, name="progress", daemon=True)
     thread.start()
     try:
         yield
+    except KeyboardInterrupt:
+        lost = (
+            f"the {step()} steps so far are lost: this backend makes no checkpoints"
+            if held is None
+            else f"of {step()} steps the last checkpoint holds {held()}; what came after it is lost. "
+            "A smaller training.checkpoint_every loses less"
+        )
+        progress.note(lost)
+        raise
     finally:
         over.set()
         thread.join()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from composer_replication.progress import Progress
 
 from . import processes
 from .backends.trl.arguments import grpo_config, offline_arguments
-from .backends.trl.checkpoints import latest, made_by
+from .backends.trl.checkpoints import latest, made_by, steps_held
 from .backends.trl.offline import OfflineComposerTrainer
 from .backends.trl.rollouts import REWARD_COLUMNS, EnvironmentRollouts, prompts_of
 from .backends.trl.samplers import sampler_opener
@@ -96,17 +97,10 @@ def train(
     use_optimizer(made, config.training.optimizer)
     if checkpoint:
         progress.note(f"training goes on from {checkpoint.name}")
-    try:
-        with telling_of(made, config.training.steps, progress):
-            made.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    except KeyboardInterrupt:
-        saved = latest(scratch)
-        held = saved.name.partition("-")[2] if saved else 0
-        progress.note(
-            f"of {made.state.global_step} steps the last checkpoint holds {held}; what came after it is lost. "
-            "A smaller training.checkpoint_every loses less"
-        )
-        raise
+    rollouts, held = getattr(made, "rollout_func", None), partial(steps_held, scratch)
+    phase = rollouts.phase if rollouts else lambda: "learning"
+    with telling_of(progress, config.training.steps, lambda: made.state.global_step, phase, held):
+        made.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     with all_or_none():
         watchdog.raise_if_stopped()
     if config.hardware.lora_rank:

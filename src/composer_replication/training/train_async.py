@@ -31,7 +31,7 @@ from .rollouts.server_sampling import ServerSampler
 from .rollouts.weight_folder import FolderTransfer, WeightFolder
 from .rollouts.wire import gives_up_after_s
 from .rollouts.worker import RolloutWorker
-from .running import prepared, steps_of, trace_hinter, training_tasks, use_optimizer
+from .running import prepared, steps_of, telling_of, trace_hinter, training_tasks, use_optimizer
 from .stored.batches import StoredBatches
 from .stored.examples import TraceExample
 from .stored.records import TrainingStep
@@ -70,13 +70,14 @@ def train(
         served = WeightFolder(config.sampling, Path(config.sampling.folder or folder / "served"))
         transfer = FolderTransfer(served, policy.model.config)
     tasks = training_tasks(environment, config)
+    played = episode_queue(policy, config, environment)
     trainer = AsyncComposerTrainer(
         model=str(scratch / START),
         args=async_config(config, scratch, environment.limits),
         train_dataset=prompts_of(tasks),
         processing_class=policy.tokenizer,
         callbacks=watchers,
-        rollout_worker=episode_queue(policy, config, environment),
+        rollout_worker=played,
         weight_transfer=transfer,
         sdpo=config.channel(SdpoSettings) if config.channel(SdpoSettings).source == "rollouts" else None,
         grpo=config.channel(GrpoSettings),
@@ -86,7 +87,8 @@ def train(
     )
     trainer.remove_callback(PrinterCallback)
     use_optimizer(trainer, config.training.optimizer)
-    trainer.train()
+    with telling_of(progress, steps, lambda: trainer.state.global_step, played.phase):
+        trainer.train()
     watchdog.raise_if_stopped()
     policy.model = trainer.accelerator.unwrap_model(trainer.model)
     policy.model.set_attn_implementation("sdpa")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,7 +42,7 @@ from .planning.refusals import refuse_for_backend, refuse_what_would_do_nothing
 from .rollouts.playing import closed, rollout_settings, started
 from .rollouts.samples import RolloutSamples
 from .rollouts.worker import RolloutWorker
-from .running import prepared, steps_of, trace_hinter, training_tasks
+from .running import prepared, steps_of, telling_of, trace_hinter, training_tasks
 from .step.balance import Balance
 from .step.gradients import POLICY
 from .step.online import SDPO
@@ -96,7 +97,9 @@ def train(
         run.go_on_from(checkpoint)
     else:
         server.begin(model, config.hardware.lora_rank or 1, config.seed)
-    run.train()
+    held = partial(checkpoints.steps_held, scratch)
+    with telling_of(progress, config.training.steps, lambda: run.trainer_state.global_step, run.phase, held):
+        run.train()
     watchdog.raise_if_stopped()
     adopt_adapters(server, policy, config, folder, known)
     return steps_of(run.trainer_state.log_history)
@@ -155,7 +158,11 @@ class TinkerRun:
         self.trainer_state, self._control = TrainerState(max_steps=settings.steps), TrainerControl()
         self._arguments: Any = SimpleNamespace(output_dir=str(self._scratch))
         self._callbacks: list[Any] = [*watchers, self._samples, *reads]
-        self._path = ""
+        self._path, self._is_playing = "", False
+
+    def phase(self) -> str:
+        """What the step is at, for a person; may be asked from another thread."""
+        return self._worker.phase() if self._is_playing else "learning on the server"
 
     @property
     def _is_online(self) -> bool:
@@ -214,6 +221,7 @@ class TinkerRun:
         tasks = [
             task for task in self._tasks[first : first + settings.prompts_per_step] for _ in range(settings.group_size)
         ]
+        self._is_playing = True
         self._worker.sampler.refresh(None)
         episodes = started(self._environment, tasks)
         try:
@@ -222,6 +230,7 @@ class TinkerRun:
             observed = self._environment.observe(episodes, traces)
         finally:
             closed(self._environment, episodes)
+        self._is_playing = False
         rolled = [
             Rolled(
                 trace,

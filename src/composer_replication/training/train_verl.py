@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ from .backends.verl.overrides import (
 from .backends.verl.stored_steps import stored_steps, write_steps
 from .models.loading import Policy, load_saved_policy
 from .planning.refusals import refuse_for_backend, refuse_what_would_do_nothing
-from .running import steps_of, training_tasks, warn_of_stuck_weights
+from .running import steps_of, telling_of, training_tasks, warn_of_stuck_weights
 from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
 from .stored.records import TrainingStep
@@ -188,13 +189,15 @@ def _run(chosen: Sequence[str], job: VerlJob, steps: int, progress: Progress) ->
         told = steps_done(job.folder)
         if told:
             progress.note(f"training goes on from step {told}")
+        held = partial(steps_done, job.folder)
         try:
-            while verl.poll() is None:
-                time.sleep(LOOK_S)
-                for entry in entries_of(job.folder):
-                    if entry["step"] > told:
-                        told = entry["step"]
-                        progress.step(told, steps, f"reward {entry.get('reward', 0.0):.2f}")
+            with telling_of(progress, steps, lambda: told, lambda: f"verl is at work and writes {log}", held):
+                while verl.poll() is None:
+                    time.sleep(LOOK_S)
+                    for entry in entries_of(job.folder):
+                        if entry["step"] > told:
+                            told = entry["step"]
+                            progress.step(told, steps, f"reward {entry.get('reward', 0.0):.2f}")
         finally:
             _end(verl)
     if verl.returncode:

@@ -75,6 +75,11 @@ def latest(folder: Path) -> Path | None:
     return max(found, key=lambda path: int(path.name.partition("-")[2]), default=None)
 
 
+def steps_held(folder: Path) -> int:
+    """By the last checkpoint that was finished."""
+    return int(found.name.partition("-")[2]) if (found := latest(folder)) else 0
+
+
 def made_by(folder: Path) -> int:
     """How many processes made the checkpoint."""
     try:

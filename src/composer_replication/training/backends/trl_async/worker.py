@@ -57,6 +57,10 @@ class EpisodeQueue:
         self._alive_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="episode-queue", daemon=True)
 
+    def phase(self) -> str:
+        """How far the next step's rollouts are, for a person."""
+        return f"{self.rollout_buffer.qsize()} finished rollouts wait in the queue"
+
     # What TRL asks of a worker
 
     def start(self) -> None:
