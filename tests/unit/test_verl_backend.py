@@ -202,7 +202,7 @@ def test_a_model_that_was_saved_by_half_is_saved_again(tmp_path):
 STAND_IN = """
 import os, pathlib, time
 pathlib.Path(os.environ["VERL_FILE_LOGGER_PATH"]).write_text('{"step": 1, "data": {"critic/score/mean": 0.5}}\\n')
-time.sleep(60)
+time.sleep(10)
 """
 
 
