@@ -153,6 +153,6 @@ def test_of_many_kinds_of_skipped_lines_the_largest_are_told_and_json_lists_all(
 
 def test_few_kinds_of_skipped_lines_are_all_told(tmp_path, capsys):
     run = Run.start(tmp_path / "run", Config())
-    run.stage("ingestion").finish([], {"skipped": {letter: 1 for letter in "abcde"}}, [], 0.0)
+    run.stage("ingestion").finish([], {"skipped": dict.fromkeys("abcde", 1)}, [], 0.0)
     tell("ingestion", run, as_json=False)
     assert "  skipped        a 1, b 1, c 1, d 1, e 1\n" in capsys.readouterr().out
