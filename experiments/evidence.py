@@ -2,8 +2,8 @@
 
     python experiments/evidence.py
 
-Reads what the rebuilds of 004-ab and 009-rates wrote (results/tables.json) and the held-out attempts of the model that
-was trained on code; writes docs/evidence.md from evidence.md.jinja.
+Reads what the rebuilds of 004-ab, 009-rates and 011-content wrote (results/tables.json) and the held-out attempts of
+the model that was trained on code; writes docs/evidence.md from evidence.md.jinja.
 """
 
 from __future__ import annotations
@@ -23,14 +23,25 @@ from shared.prose import wrapped
 HERE = Path(__file__).parent
 CODE = HERE.parent / "benchmarks" / "results" / "code_training_heldout.jsonl"
 PAGE = HERE.parent / "docs" / "evidence.md"
-SAID = {"H1": "unclear", "H2": "below", "H3": "unclear", "H4": "above", "H5": "above", "H6": "above"}
+RATES, CONTENT = "009-rates", "011-content"
+SAID = {
+    RATES: {"H1": "unclear", "H2": "below", "H3": "unclear", "H4": "above", "H5": "above", "H6": "above"},
+    CONTENT: {"H1": "above", "H2": "above", "H3": "unclear", "H4": "unclear", "H5": "below", "H6": "above"},
+}
 """What the sentences of the page rest on: where the interval of each difference lies."""
 
 
 def main() -> None:
-    ab, rates = (json.loads((HERE / name / "results" / "tables.json").read_text()) for name in ("004-ab", "009-rates"))
-    by_name = {one["name"]: one for one in rates["registered"]}
-    check_prose(by_name)
+    ab, rates, content = (
+        json.loads((HERE / name / "results" / "tables.json").read_text()) for name in ("004-ab", RATES, CONTENT)
+    )
+    tests = {
+        name: {one["name"]: one for one in tables["registered"]}
+        for name, tables in ((RATES, rates), (CONTENT, content))
+    }
+    for name, registered in tests.items():
+        check_prose(name, registered)
+    differences = {(one["sides"], one["number"]): one["interval"] for one in content["differences"]}
     drawn = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -39,21 +50,26 @@ def main() -> None:
         ab={(one["arm"], one["against"]): one for one in ab["regimes"]["main"]["registered"]},
         ab_against_grpo=ab["regimes"]["main"]["against_grpo"],
         rates=rates,
-        by_name=by_name,
+        by_name=tests[RATES],
+        content=content,
+        content_tests=tests[CONTENT],
+        content_differences=differences,
+        content_ends=[differences[f"sdpo − grpo, {regime}", "success at step 20"] for regime in content["regimes"]],
         code=code_facts(CODE),
     )
     write_atomically(PAGE, wrapped(told))
     print(f"wrote {PAGE.name}")
 
 
-def check_prose(by_name: dict[str, Any]) -> None:
+def check_prose(experiment: str, by_name: dict[str, Any]) -> None:
     """The figures are filled in, the sentences around them are not: refuse when they no longer fit."""
-    for name, said in SAID.items():
+    for name, said in SAID[experiment].items():
         bounds = by_name[name]["difference"]["interval"]
         found = "above" if bounds["lo"] > 0 else "below" if bounds["hi"] < 0 else "unclear"
         if found != said:
             raise RecomposeError(
-                f"{name} is {found} 0 and evidence.md.jinja says {said}", "rewrite its sentences, then SAID"
+                f"{name} of {experiment} is {found} 0 and evidence.md.jinja says {said}",
+                "rewrite its sentences, then SAID",
             )
 
 

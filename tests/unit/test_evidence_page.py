@@ -23,13 +23,14 @@ def test_the_page_is_what_the_tables_make(evidence, tmp_path):
     assert page.read_text() == (ROOT / "docs" / "evidence.md").read_text()
 
 
-def test_sentences_that_no_longer_fit_their_figures_are_refused(evidence):
+@pytest.mark.parametrize("experiment", ["009-rates", "011-content"])
+def test_sentences_that_no_longer_fit_their_figures_are_refused(evidence, experiment):
     bounds = {"unclear": (-0.1, 0.1), "above": (0.1, 0.2), "below": (-0.2, -0.1)}
     differences = {
         name: {"difference": {"interval": dict(zip(("lo", "hi"), bounds[said], strict=True))}}
-        for name, said in evidence["SAID"].items()
+        for name, said in evidence["SAID"][experiment].items()
     }
-    evidence["check_prose"](differences)
+    evidence["check_prose"](experiment, differences)
     differences["H3"]["difference"]["interval"]["lo"] = 0.05
-    with pytest.raises(RecomposeError, match="H3 is above 0"):
-        evidence["check_prose"](differences)
+    with pytest.raises(RecomposeError, match=f"H3 of {experiment} is above 0"):
+        evidence["check_prose"](experiment, differences)

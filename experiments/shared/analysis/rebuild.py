@@ -17,6 +17,7 @@ from composer_replication.errors import RecomposeError
 from composer_replication.evaluation.stats import Estimate
 from composer_replication.runs import write_atomically
 from shared.curves_chart import Curve, curves_chart
+from shared.prose import wrapped
 from shared.runner.plan import Plan, read_plan
 from shared.scatter_chart import Cell as Scattered
 from shared.scatter_chart import scatter_chart
@@ -54,7 +55,7 @@ def main(folder: Path, analyse: Callable[[str, Plan, Mapping[str, Cell]], Analys
         sys.exit(str(error))
     tables, shown, drawn = analyse(folder.name, plan, cells)
     write_atomically(given.results / "tables.json", json.dumps(tables, indent=1, default=plain) + "\n")
-    write_atomically(given.results / "tables.md", shown)
+    write_atomically(given.results / "tables.md", wrapped(shown))
     given.figures.mkdir(exist_ok=True)
     for name, picture in drawn.items():
         write_atomically(given.figures / f"{name}.svg", picture)
