@@ -22,9 +22,9 @@ from typing_extensions import TypedDict
 SCHEMA_VERSION: Literal[1] = 1
 
 ErrorKind = Literal[
-    "tool_not_found", "json_decode", "type_error", "runtime_error", "repeated_failure", "exit_code", "edit_mismatch",
-    "edit_precondition", "file_not_found", "timeout", "permission", "limit", "hook_block", "user_rejection",
-    "interruption", "correction", "silent_failure", "style", "communication", "effort",
+    "tool_not_found", "json_decode", "type_error", "runtime_error", "repeated_failure", "no_action", "exit_code",
+    "edit_mismatch", "edit_precondition", "file_not_found", "timeout", "permission", "limit", "hook_block",
+    "user_rejection", "interruption", "correction", "silent_failure", "style", "communication", "effort",
 ]  # fmt: skip
 ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
 Fault = Literal["policy", "user", "harness", "environment"]

@@ -158,21 +158,21 @@ def test_a_server_that_needs_its_own_ids_gets_them_back(task, no_grading):
 
 
 @pytest.mark.parametrize(
-    "said, told",
+    "said, told, kind",
     [
-        (calls(text="I am done."), "did not call a tool"),
-        (calls(("bash", '{"command": ')), "the arguments of bash are no JSON"),
-        (calls(("bash", "[1]")), "no JSON object"),
-        (calls(*[("bash", {"command": "true"})] * 9), "more than 8 calls"),
-        (calls(("bash", '{"command": "\\ud800"}')), "half a surrogate pair"),
+        (calls(text="I am done."), "did not call a tool", "no_action"),
+        (calls(("bash", '{"command": ')), "the arguments of bash are no JSON", "json_decode"),
+        (calls(("bash", "[1]")), "no JSON object", "json_decode"),
+        (calls(*[("bash", {"command": "true"})] * 9), "more than 8 calls", "json_decode"),
+        (calls(("bash", '{"command": "\\ud800"}')), "half a surrogate pair", "json_decode"),
     ],
 )
-def test_a_turn_that_is_no_call_keeps_its_place(task, ledger, no_grading, said, told):
+def test_a_turn_that_is_no_call_keeps_its_place(task, ledger, no_grading, said, told, kind):
     with ScriptedChat(by_turn([said, SUBMIT])) as server, asking(server, ledger) as model:
         made = attempt_task(task, model, 0)
     assert (made.ended, made.steps, len(made.trace.turns)) == ("submitted", 2, 2)
     (site,) = find_sites(made.trace)
-    assert (site.turn, site.error_kind) == (0, "json_decode") and told in site.error_message
+    assert (site.turn, site.error_kind) == (0, kind) and told in site.error_message
     answered = server.requests[1]["messages"][-1]
     assert answered["role"] == "user" and told in answered["content"]
     # A server that keeps its own history must be able to read it back.

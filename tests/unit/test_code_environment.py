@@ -293,7 +293,7 @@ def test_a_wrong_block_is_answered_with_what_fails_and_a_right_one_ends_it(envir
     assert last.observation == "The block was put in, and 10 visible tests pass. The work is handed in."
     trace, evidence = episode.trace("policy", 0), episode.evidence
     episode.close()
-    assert [(site.turn, site.error_kind) for site in find_sites(trace)] == [(0, "runtime_error"), (1, "json_decode")]
+    assert [(site.turn, site.error_kind) for site in find_sites(trace)] == [(0, "runtime_error"), (1, "no_action")]
     assert list(evidence.written) == [SPANS] and evidence.removed == () and evidence.grade.reward == 1.0
 
 

@@ -114,7 +114,7 @@ def test_given_turns_solve_the_task_through_rollout_func(policy, environment, mo
     assert columns["step_failure"] == [None, None]
     first, second = columns["trace"]
     assert [trace.task_id for trace in (first, second)] == ["spanbook-merge", "other"]
-    assert [site.error_kind for site in find_sites(second)] == ["json_decode"]
+    assert [site.error_kind for site in find_sites(second)] == ["no_action"]
     for row in range(2):
         mask, ids = columns["env_mask"][row], columns["completion_ids"][row]
         sampled = policy.tokens.tokenizer.decode([token for token, own in zip(ids, mask, strict=True) if own])
@@ -128,6 +128,8 @@ def test_a_code_block_solves_the_task_through_rollout_func(policy, environment, 
     columns = roll(policy, opened, both(opened), TrainingConfig(max_turn_tokens=3000))
     assert columns["episode_reward"] == [1.0, 0.0] and columns["step_failure"] == [None, None]
     assert [len(trace.turns) for trace in columns["trace"]] == [1, 2]
+    first, *_ = find_sites(columns["trace"][1])
+    assert (first.turn, first.error_kind) == (0, "no_action"), "a turn without a code block"
 
 
 def test_a_random_policy_never_breaks_the_batch(policy, environment):
@@ -139,7 +141,7 @@ def test_a_random_policy_never_breaks_the_batch(policy, environment):
         trace = rollout.trace("random", number)
         assert (rollout.reward, trace.outcome, rollout.failure) == (0.0, 0.0, None)
         assert len(trace.turns) == len(rollout.turn_spans) == 3
-        assert {site.error_kind for site in find_sites(trace)} <= {"json_decode", "repeated_failure"}
+        assert {site.error_kind for site in find_sites(trace)} <= {"no_action", "repeated_failure"}
         assert len(find_sites(trace)) == 3
         spoken = [policy.tokens.text(rollout.completion_ids[a:b]) for a, b in rollout.turn_spans]
         assert spoken == [trace.messages[turn.start]["content"] for turn in trace.turns]

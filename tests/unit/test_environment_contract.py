@@ -102,6 +102,8 @@ class Case(NamedTuple):
     taken: str
     """A turn that is taken and does not end the episode."""
     refused: str
+    refused_as: str
+    """The kind of that error."""
     solving: Callable[[object], Sequence[str]]
     """Turns that solve a task."""
 
@@ -119,18 +121,18 @@ def call(name, **arguments):
 
 
 def sums(folder):
-    return Case(Sums(), "1000", "a lot", lambda task: [str(sum(map(int, task.task_id.split("-")[1:])))])
+    return Case(Sums(), "1000", "a lot", "json_decode", lambda task: [str(sum(map(int, task.task_id.split("-")[1:])))])
 
 
 def agent(folder):
     solving = [call("write_file", path=SPANS, content=SPANS_GOLD), call("submit")]
-    return Case(code_environment(folder, "agent"), call("bash", command="ls"), "hm", lambda task: solving)
+    return Case(code_environment(folder, "agent"), call("bash", command="ls"), "hm", "no_action", lambda task: solving)
 
 
 def definition(folder):
     breaking = "```python\nBROKEN = 1 / 0\n\ndef merge(spans):\n    return []\n\ndef gaps(spans):\n    return []\n```"
     right = f"```python\n{SPANS_GOLD[SPANS_GOLD.index('def merge') :]}\n```"
-    return Case(code_environment(folder, "definition"), breaking, "I do not know.", lambda task: [right])
+    return Case(code_environment(folder, "definition"), breaking, "I do not know.", "no_action", lambda task: [right])
 
 
 def toolbox(folder):
@@ -142,7 +144,7 @@ def toolbox(folder):
             episode.step(said[-1])
         return said
 
-    return Case(open_toolbox(Config()), '{"name":"nothing","arguments":{}}', "no json", solving)
+    return Case(open_toolbox(Config()), '{"name":"nothing","arguments":{}}', "no json", "json_decode", solving)
 
 
 ENVIRONMENTS = {"toolbox": toolbox, "sums": sums, "code, agent": agent, "code, definition": definition}
@@ -237,7 +239,7 @@ def test_a_malformed_turn_keeps_its_place_and_the_episode_ends(case):
     assert [trace.messages[turn.start]["role"] for turn in trace.turns] == ["assistant"] * len(said)
     wrong = [turn for turn, each in enumerate(said) if each == case.refused]
     assert set(wrong) <= {site.turn for site in find_sites(trace)}
-    assert find_sites(trace)[0].error_kind == "json_decode"
+    assert find_sites(trace)[0].error_kind == case.refused_as
     assert Trace.model_validate_json(trace.model_dump_json()) == trace
 
 

@@ -1,6 +1,7 @@
 """The time of a training before it begins, and after its first step: a bound where nothing was measured."""
 
 import json
+import os
 
 import pytest
 
@@ -13,6 +14,17 @@ from composer_replication.training.planning.plan import Machine, plan_training
 from composer_replication.training.stored.records import TokenizedTrace
 
 THREE_BLOCKS = EpisodeLimits(turns=3, observation_tokens=400, completion_tokens=8192)
+
+
+@pytest.fixture(autouse=True)
+def idle(monkeypatch):
+    """Whatever else the machine of the tests does."""
+    set_load(monkeypatch, 0.1)
+
+
+def set_load(monkeypatch, load):
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 99.0, 99.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
 
 
 def planned(tmp_path, capsys, limits=None, rows=(), **training):
@@ -57,3 +69,28 @@ def test_steps_that_were_taken_tell_the_time_that_is_left(tmp_path, capsys):
     found, told = planned(tmp_path, capsys, steps=10)
     assert found["measured_time"] == {"steps": 3, "step_s": 20.0, "left_s": 140.0}
     assert "Measured in this run: 20 s a step over 3 steps, all in; 2 min 20 s left at that pace." in told
+
+
+def test_a_busy_machine_is_told_beside_the_time_that_does_not_know_of_it(tmp_path, capsys, monkeypatch):
+    found, told = planned(tmp_path, capsys)
+    assert found["load"] is None and "is busy" not in told
+    set_load(monkeypatch, 8.2)
+    busy, told = planned(tmp_path, capsys)
+    assert busy["time"] == found["time"]
+    assert busy["load"] == {"processes": 8.2, "cores": 2, "times_as_long": 5.1}
+    line = "This machine is busy: 8.2 processes on 2 cores. Beside them a step may take about 5.1 times as long."
+    assert f"is not counted. {line}" in told
+
+
+def test_the_load_of_this_machine_says_nothing_of_gpus(tmp_path, monkeypatch):
+    set_load(monkeypatch, 8.2)
+    run = Run.start(tmp_path / "run", Config())
+    assert plan_training(run, open_toolbox(run.config), (), Machine(on_gpu=True))["load"] is None
+
+
+def test_a_system_that_keeps_no_load_says_nothing(tmp_path, capsys, monkeypatch):
+    def none():
+        raise OSError
+
+    monkeypatch.setattr(os, "getloadavg", none)
+    assert planned(tmp_path, capsys)[0]["load"] is None

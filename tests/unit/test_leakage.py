@@ -167,6 +167,10 @@ def test_a_sham_of_an_edit_says_nothing_that_would_help_another_edit():
     assert "must be read in this session" in " ".join(shams("exit_code", 90))
 
 
+def test_a_sham_of_a_turn_without_an_action_says_nothing_of_how_calls_are_written():
+    assert "one JSON object" not in " ".join(shams("no_action", 90))
+
+
 def test_shams_differ_between_sites_and_not_between_calls():
     assert len(shams("json_decode", 22)) > 2
     assert shams("json_decode", 22) == shams("json_decode", 22)

@@ -17,6 +17,7 @@ from composer_replication.environments.toolbox import Call, ToolboxEpisode, make
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
 from composer_replication.progress import Silent
+from composer_replication.records import Source, Trace, Turn
 from composer_replication.runs import read_records
 from composer_replication.training import ComposerReplicationTrainer
 from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts
@@ -168,6 +169,17 @@ def test_an_unparsable_turn_that_ran_before_keeps_its_kind(tiny_tokens, scripted
     assert metrics["rollout/error_turns_per_turn/repeated_failure"] == pytest.approx(2 / 3)
     assert metrics["rollout/unparsable_share"] == 0
     assert metrics["rollout/clean_calls"] == 0
+
+
+def test_a_turn_without_an_action_is_unparsable(metrics_of):
+    told = "Your response did not hold a code block: write the definition between ``` marks."
+    messages = (
+        {"role": "user", "content": "Write f."},
+        {"role": "assistant", "content": "Hm."},
+        {"role": "tool", "content": told, "is_error": True},
+    )
+    trace = Trace(trace_id="t", source=Source(agent="code"), messages=messages, turns=(Turn(start=1, end=3),))
+    assert metrics_of(Rolled(trace, [1], [2], [1]))["rollout/unparsable_share"] == 1
 
 
 def test_a_cut_turn_is_truncation(tiny_tokens, scripted, metrics_of):

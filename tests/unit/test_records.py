@@ -192,7 +192,7 @@ def test_one_vendor_is_one_family():
 
 def test_error_kinds_are_the_closed_list():
     assert " ".join(ERROR_KINDS) == (
-        "tool_not_found json_decode type_error runtime_error repeated_failure exit_code edit_mismatch "
+        "tool_not_found json_decode type_error runtime_error repeated_failure no_action exit_code edit_mismatch "
         "edit_precondition file_not_found timeout permission limit hook_block user_rejection interruption "
         "correction silent_failure style communication effort"
     )

@@ -193,6 +193,23 @@ def test_a_tinker_server_loses_distributions_the_cap_and_alarms():
     assert "whole distributions" in told and "gradient-ratio cap" in told and "no alarm" in told
 
 
+@pytest.mark.parametrize(("backend", "hardware"), [("tinker", {"lora_rank": 4}), ("verl", {})])
+def test_what_is_told_of_distributions_is_what_happens(backend, hardware):
+    def with_sdpo(**settings):
+        return Config.model_validate(
+            {"hardware": hardware, "channels": [{"name": "grpo"}, {"name": "sdpo", **settings}]}
+        )
+
+    told = " ".join(lost_by(backend))
+    assert "jsd_beta may be 1 or its default and does nothing" in told
+    for beta in (1, 0.5):
+        refuse_for_backend(with_sdpo(jsd_beta=beta), backend, 1)
+    assert "other values, top_k and token_clip are refused" in told
+    for settings in ({"jsd_beta": 0.2}, {"top_k": 4}, {"token_clip": 1.0}):
+        with pytest.raises(UsageError, match=f"{next(iter(settings))} of the channel sdpo"):
+            refuse_for_backend(with_sdpo(**settings), backend, 1)
+
+
 def test_the_page_on_tinker_lists_what_is_said_at_the_start():
     page = (Path(__file__).parents[2] / "docs" / "engines" / "tinker.md").read_text()
     _, after = page.split("Said at the start of every run and in the model card:\n\n")

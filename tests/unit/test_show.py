@@ -136,3 +136,23 @@ def test_hints_that_need_a_judge_are_told_in_words_and_what_is_not_known_is_left
     tell("hints", run, as_json=False)
     told = " ".join(capsys.readouterr().out.split())
     assert "no rule has words for 37; corrections by the user, say, need a judge" in told and "None" not in told
+
+
+def test_of_many_kinds_of_skipped_lines_the_largest_are_told_and_json_lists_all(tmp_path):
+    sessions = ROOT / "tests/samples"
+    told = recompose("ingest", sessions, "--run", tmp_path / "run").stdout
+    counts = json.loads(recompose("ingest", "--run", tmp_path / "run", "--json").stdout)["skipped"]
+    numbers = sorted(counts.values())
+    (line,) = (line for line in told.splitlines() if line.startswith("  skipped"))
+    assert line.startswith(f"  skipped        progress {counts['progress']}, ") and counts["progress"] == numbers[-1]
+    shown = [int(part.split()[1]) for part in line.removeprefix("  skipped").split(" and ")[0].split(",")]
+    assert shown == numbers[:-6:-1]
+    rest = f"and {len(numbers) - 5} more kinds, {sum(numbers[:-5])} in all"
+    assert line.endswith(f" {rest}: --json lists them")
+
+
+def test_few_kinds_of_skipped_lines_are_all_told(tmp_path, capsys):
+    run = Run.start(tmp_path / "run", Config())
+    run.stage("ingestion").finish([], {"skipped": dict.fromkeys("abcde", 1)}, [], 0.0)
+    tell("ingestion", run, as_json=False)
+    assert "  skipped        a 1, b 1, c 1, d 1, e 1\n" in capsys.readouterr().out

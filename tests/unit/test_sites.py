@@ -352,6 +352,16 @@ OTHER_AGENTS = [
     ("codex", "failed to parse function arguments: expected `,` at line 1", "json_decode"),
     ("codex", "apply_patch verification failed: Failed to find expected lines in a.py", "edit_mismatch"),
     ("swe_agent", "Your proposed edit has introduced new syntax error(s).", "runtime_error"),
+    ("swe_agent", "Your last output did not use any tool calls!", "no_action"),
+    ("swe_agent", "Your output was not formatted correctly.", "json_decode"),
+    ("code_task", "Your response did not hold a code block: write the definition between ``` marks.", "no_action"),
+    ("code_task", "Your response did not define `f`: the code block must hold the whole definition.", "no_action"),
+    ("code_task", "Your response could not be parsed: invalid syntax in line 1 of the code block: `(`", "no_action"),
+    ("code_task", "Your response could not be parsed: the call is no JSON.", "json_decode"),
+    ("openenv", "Your response did not call a tool.", "no_action"),
+    ("mini_swe_agent", "No tool calls found in the response.", "no_action"),
+    ("mini_swe_agent", "Please always provide EXACTLY ONE action in triple backticks, found 0 actions.", "no_action"),
+    ("mini_swe_agent", "Please always provide EXACTLY ONE action in triple backticks, found 2 actions.", "json_decode"),
 ]  # fmt: skip
 
 

@@ -59,6 +59,7 @@ def with_votes(votes, n, tier="exact"):
         (with_votes(1, 1, "single"), ["low agreement"]),
         (make_pair(said(path="a"), said("I would rather ask.")), ["text against call"]),
         (make_pair(said(path="a"), said('{"name": "read"'), kind="json_decode"), []),
+        (make_pair(said(path="a"), said("Hm."), kind="no_action"), []),
         (make_pair(said(path="a" * 500), said(path="b")), ["length"]),
         (make_pair(said(path="a" * 60), said(path="b")), []),
         (make_pair(said(path="a b", n=3), said(path=" a  b ", n=3, x=None)), ["same call"]),

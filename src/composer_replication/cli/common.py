@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ __all__ = [
     "Json", "RunFolder", "Set", "Workers", "begun", "quiet_libraries", "refuse_missing_run", "run_one_stage", "tell",
     "working_on",
 ]  # fmt: skip
+MOST_KINDS = 5
 
 
 def refuse_missing_run(run: Path) -> None:
@@ -72,7 +74,7 @@ def tell(noun: str, run: Run, as_json: bool, more: Mapping[str, Any] | None = No
     print(f"{noun} of {run.path}")
     for name, value in counts.items():
         if value is not None:
-            print(f"  {name:<14} {_plain(value)}")
+            print(f"  {name:<14} {_largest(value) if name == 'skipped' else _plain(value)}")
     print("\n".join(ending(run, noun)))
 
 
@@ -89,6 +91,15 @@ def quiet_libraries() -> None:
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
     warnings.filterwarnings("ignore", module=r"(torch|transformers|trl|accelerate|datasets)\b")
+
+
+def _largest(counts: Mapping[str, int]) -> str:
+    """Sessions of several agents hold dozens of kinds of lines that are no turns."""
+    shown = dict(Counter(counts).most_common(MOST_KINDS))
+    if len(shown) == len(counts):
+        return _plain(counts)
+    rest = f"{len(counts) - len(shown)} more kinds, {sum(counts.values()) - sum(shown.values())} in all"
+    return f"{_plain(shown)} and {rest}: --json lists them"
 
 
 def _plain(value: Any) -> str:

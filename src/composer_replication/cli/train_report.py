@@ -33,6 +33,8 @@ def show_plan(plan: dict[str, Any], habits: Sequence[str] = ()) -> None:
     _show_memory(console, plan["memory"])
     if plan["time"]:
         console.print(told_time(plan["time"], bool(plan["rollout_tokens"] and plan["rollout_tokens"]["at_most"])))
+        if plan["load"]:
+            console.print(_told_load(**plan["load"]))
     if plan["measured_time"]:
         console.print(_told_measured(plan["measured_time"]))
     console.print(f"Tokens of stored rollouts are measured; other traces: {plan['token_counts']}.")
@@ -98,6 +100,13 @@ def told_time(layout: dict[str, Any], is_bound: bool) -> str:
         + " That is with every turn at its limit; shorter ones take less, and the first step tells the time left."
         * is_bound
         + " What the environment itself takes is not counted."
+    )
+
+
+def _told_load(processes: float, cores: int, times_as_long: float) -> str:
+    return (
+        f"This machine is busy: {processes} processes on {cores} cores. "
+        f"Beside them a step may take about {times_as_long} times as long."
     )
 
 

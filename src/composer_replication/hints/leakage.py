@@ -28,7 +28,7 @@ MIN_MARKED_CHARS = 3
 STRETCH = 6
 MIN_STRETCH_WORDS = 3
 # Errors that are about the tool's name or about no call at all: any later success may be the answer.
-UNTIED_KINDS = frozenset({"tool_not_found", "json_decode", "repeated_failure"})
+UNTIED_KINDS = frozenset({"tool_not_found", "json_decode", "no_action", "repeated_failure"})
 
 _PATH = re.compile(rf"[\w.~-]*(?:/[\w.@-]+)+/?(?<=.{{{MIN_QUOTED_CHARS}}})")
 

@@ -9,6 +9,18 @@ from .context import HintContext
 from .wording import ended
 
 
+def _no_action(context: HintContext) -> str:
+    if _ASKS_FOR_CODE.match(context.get("error_message", "")):
+        return (
+            "Reminder: answer with one code block in Python, between ``` marks. "
+            "It has to parse, and to hold the whole of each definition that is asked for."
+        )
+    return "Reminder: an answer must hold a call or a block in the form that was asked for. Text alone does nothing."
+
+
+_ASKS_FOR_CODE = re.compile(r"Your response .*\bcode block\b")
+
+
 def _exit_code(context: HintContext) -> str:
     message, line = context.get("error_message", ""), context.get("error_line")
     if context.get("after_edit"):
@@ -153,6 +165,7 @@ def _effort(context: HintContext) -> str:
 
 
 TEMPLATES: dict[str, Callable[[HintContext], str]] = {
+    "no_action": _no_action,
     "exit_code": _exit_code,
     "edit_mismatch": _edit_mismatch,
     "edit_precondition": _edit_precondition,

@@ -16,6 +16,7 @@ _TEMPLATES = dict(HINT_TEMPLATES)
 _TOOLBOX_KINDS = frozenset({"tool_not_found", "json_decode", "type_error", "runtime_error", "repeated_failure"})
 # Within one of these a reminder for one kind would be good advice for the other.
 _TOPICS = (
+    frozenset({"no_action", "json_decode"}),
     frozenset({"edit_mismatch", "edit_precondition", "file_not_found"}),
     frozenset({"exit_code", "silent_failure", "timeout", "runtime_error", "repeated_failure"}),
     frozenset({"permission", "hook_block", "user_rejection", "interruption", "correction"}),

@@ -51,18 +51,12 @@ _NOT_A_TOOL = re.compile(r"Unknown skill|Skill \S+ is not|Agent type ")
 def _json_decode(context: HintContext) -> str:
     if "multiple commands" in context.get("error_message", ""):
         return "Reminder: this tool takes one command at a time. Join the parts with && or ;, or send them one by one."
-    if _ASKS_FOR_CODE.match(context.get("error_message", "")):
-        return (
-            "Reminder: answer with one code block in Python, between ``` marks. "
-            "It has to parse, and to hold the whole of each definition that is asked for."
-        )
     text = 'Reminder: a call is one JSON object. Close every " and every }.'
     if _PARSER_TALK.search(context.get("error_message", "")):
         return text + ' Inside a text, write a line break as \\n and a quote as \\".'
     return text
 
 
-_ASKS_FOR_CODE = re.compile(r"Your response .*\bcode block\b")
 # What a parser of real calls says. The toolbox only says "json", in small letters.
 _PARSER_TALK = re.compile(r"JSON|delimiter|[Uu]nterminated|control character|parse")
 

@@ -31,7 +31,8 @@ class CellKey(NamedTuple):
 
 
 class Cell(Record):
-    """Pairs of one kind with the same vote. `mean` is what the interval is about; `precision` is what pairs carry."""
+    """Pairs of one `kind` of error for which `votes` of `n` teachers agreed, `right` of `total` with the right action.
+    `mean` is what the interval is about; `precision` is what pairs carry."""
 
     votes: int
     n: int

@@ -85,7 +85,8 @@ CODEX_RULES: tuple[ResultRule, ...] = (
 )  # fmt: skip
 
 MINI_SWE_AGENT_RULES: tuple[ResultRule, ...] = (
-    ResultRule("not_one_action", "json_decode", r"Please always provide EXACTLY ONE action|.*No tool calls found", evident=True),
+    ResultRule("no_action", "no_action", r"Please always provide EXACTLY ONE action[^\n]* found 0 |.*No tool calls found", evident=True),
+    ResultRule("not_one_action", "json_decode", r"Please always provide EXACTLY ONE action", evident=True),
     ResultRule("command_timeout", "timeout", r"The last command.*timed out|(<exception>)?.*timed out (and has been killed|after \d+ seconds)", evident=True),
     ResultRule("output_limit", "limit", r".*The output of your last command was too long", tools="shell", evident=True),
 )  # fmt: skip
@@ -109,8 +110,10 @@ ANY_AGENT_RULES: tuple[ResultRule, ...] = (
          r".{0,40}(unknown|unsupported|invalid|no such) (tool|function)\b(?! call)|.{0,40}\b(tool|function) .{1,80} "
          r"(not found|does not exist|is not (available|registered|defined))|.{0,20}not found in registry", tools="other"),
     ResultRule("many_commands", "json_decode", r".{0,60}Cannot execute multiple commands at once", evident=True),
+    ResultRule("no_action", "no_action",
+         r"Your (last )?(output|response) did not|Your response could not be parsed: [^\n]*\bcode block\b", evident=True, tools="other"),
     ResultRule("format_error", "json_decode",
-         r"Your (last )?(output|response) (was not formatted|did not|could not be parsed)|.{0,60}(failed to|could not|unable to) "
+         r"Your (last )?(output|response) (was not formatted|could not be parsed)|.{0,60}(failed to|could not|unable to) "
          r"pars(e|ing) .{0,30}(json|argument|tool call|action)", evident=True, tools="other"),
     ResultRule("bad_arguments", "type_error",
          r".{0,120}(Missing required (parameter|argument|property)|missing \d+ required|[Rr]equired (parameter|property)|"

@@ -31,7 +31,7 @@ PROJECT = "composer-replication"
 SUMMARY_KEY = "train_runtime"
 """Only the entry that sums up a whole call of `train` has it."""
 ALWAYS_LOGGED_KINDS = ERROR_KINDS[:5]
-UNPARSABLE = "json_decode"
+UNPARSABLE = {"json_decode", "no_action"}
 MAX_TOOLS_LOGGED = 12
 GRAM_TOKENS = 4
 
@@ -159,7 +159,7 @@ def _behaviour(trace: Trace) -> Counter[str]:
     for site in sites:
         if site.fault == "policy":
             kinds.setdefault(site.turn, set()).add(site.error_kind)
-    counts["unparsable"] = len({site.turn for site in sites if UNPARSABLE in (site.error_kind, site.secondary_kind)})
+    counts["unparsable"] = len({site.turn for site in sites if UNPARSABLE & {site.error_kind, site.secondary_kind}})
     for number, turn in enumerate(trace.turns):
         answered = {
             message.get("tool_call_id")

@@ -93,7 +93,7 @@ def _spelled(value: Any) -> Any:
 
 def _text_against_call(pair: Mapping[str, Any]) -> str:
     chosen, rejected = (bool(pair[side].get("tool_calls")) for side in ("chosen", "rejected"))
-    if chosen == rejected or pair["kind"] == "json_decode":  # a call that could not be read is stored as text
+    if chosen == rejected or pair["kind"] in ("json_decode", "no_action"):  # the form is the error there
         return ""
     return f"The chosen side is {_form(chosen)}, the rejected one {_form(rejected)}: the pair may teach the form alone."
 

@@ -29,6 +29,7 @@ from ..stored.records import TokenizedTrace
 from .costs import Costs, Episodes, costs_of
 from .layouts import LOCAL, Link, plan_layout
 from .lengths import ByBytes, ByTokenizer, Item, RunLengths, find_chat_tokens
+from .load import load_here
 from .memory import MOST_AT_ONCE, Workload, estimate_memory, estimate_playing
 from .missing import missing
 from .refusals import refuse_long_episodes
@@ -93,6 +94,7 @@ class TrainingPlan:
             **step.told,
             "memory": _memory(shape, config, work) if shape else None,
             "time": self.layout(machine, costs_of("h200" if machine.on_gpu else "cpu")) if shape else None,
+            "load": None if machine.on_gpu else load_here(),
             "measured_time": _measured_time(run),
             "token_counts": self._source,
             "finished": [noun for noun, stage in STAGE_OF.items() if run.stage(stage).is_done],
