@@ -167,8 +167,10 @@ def _place(
         if not _has(here, part) and not (is_missing and number == len(loc)):
             section = next((kind for kind in candidates if getattr(kind, "TAG", None) == part), section)
             continue
-        path.append(str(part))
         here = here[part] if _has(here, part) else None
+        # An entry of a list is told by its name, as `--set` writes it.
+        named = here.get("name") if isinstance(part, int) and isinstance(here, dict) else None
+        path.append(named if isinstance(named, str) else str(part))
         if part in section.model_fields and number < len(loc):
             candidates = list(_sections_in(section.model_fields[str(part)].annotation))
             section = candidates[0] if len(candidates) == 1 else section
