@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from datasets import Dataset
 
+from composer_replication.config import TrainingConfig
 from composer_replication.environments.protocol import PlainAnswer
 from composer_replication.errors import UsageError
+from composer_replication.objective import SdpoSettings
 from composer_replication.training import ComposerReplicationTrainer
 from composer_replication.training.lessons.online_sites import HintedTurn, TraceHinter
 
@@ -35,6 +37,20 @@ def test_settings_that_the_hinter_does_not_follow_are_refused(new_policy, tmp_pa
 def test_a_hinter_of_the_package_that_follows_the_settings_is_taken(new_policy, tmp_path):
     settings, hinter = every_site(0.1, sham=True, sibling_hints="call"), TraceHinter(sham=True, sibling="call")
     trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, **settings, hinter=hinter)
+
+
+@pytest.mark.parametrize(
+    ("made", "word", "meant"),
+    [
+        (TrainingConfig, "max_turn_token", "max_turn_tokens"),
+        (SdpoSettings, "sites_per_rollouts", "sites_per_rollout"),
+        (ComposerReplicationTrainer, "alpha_spdo", "alpha_sdpo"),
+        (ComposerReplicationTrainer, "reward_func", "reward_funcs"),
+    ],
+)
+def test_a_misspelt_keyword_is_answered_with_the_nearest_right_one(made, word, meant):
+    with pytest.raises(UsageError, match=rf"{made.__name__} has no {word}; next: did you mean {meant}\?"):
+        made(**{word: 1})
 
 
 @pytest.mark.parametrize(

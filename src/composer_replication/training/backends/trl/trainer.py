@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from composer_replication.objective import GrpoSettings, Schedule, SdpoSettings, TrdpoSettings
+from composer_replication.sections import refuse_unknown
 
 from ...channels import Channel, ReplayPreference, SelfDistillation, schedule_of, scheduled
 from ...lessons.metrics import found_sites, site_metrics
@@ -104,6 +106,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         stateful: Mapping[str, checkpoints.Stateful] | None = None,
         **kwargs: Any,
     ) -> None:
+        known = {**signature(ComposerReplicationTrainer).parameters, **signature(GRPOTrainer).parameters}
+        refuse_unknown(kwargs, known, type(self).__name__)
         super().__init__(*args, **kwargs)
         if isinstance(self.rollout_func, EnvironmentRollouts):
             self.rollout_func.check_dataset(self.train_dataset)
