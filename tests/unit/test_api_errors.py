@@ -9,7 +9,13 @@ from composer_replication.config import TrainingConfig
 from composer_replication.environments.protocol import PlainAnswer
 from composer_replication.errors import UsageError
 from composer_replication.objective import SdpoSettings
-from composer_replication.training import ComposerReplicationTrainer
+from composer_replication.training import (
+    ComposerDataCollator,
+    ComposerReplicationTrainer,
+    SelfDistillation,
+    StoredBatches,
+    TraceExample,
+)
 from composer_replication.training.lessons.online_sites import HintedTurn, TraceHinter
 
 from .test_online import every_site, trainer_of
@@ -37,6 +43,27 @@ def test_settings_that_the_hinter_does_not_follow_are_refused(new_policy, tmp_pa
 def test_a_hinter_of_the_package_that_follows_the_settings_is_taken(new_policy, tmp_path):
     settings, hinter = every_site(0.1, sham=True, sibling_hints="call"), TraceHinter(sham=True, sibling="call")
     trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, **settings, hinter=hinter)
+
+
+def without_sites(tiny_tokens):
+    examples = [TraceExample([1, 2], [0, 1], None)]
+    return StoredBatches(examples, ComposerDataCollator(tiny_tokens.tokenizer.pad_token_id), 1, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "way_out"),
+    [
+        ({"alpha_sdpo": 1.0}, "channel sdpo has weight 1.0.*next: pass hinter="),
+        ({"channels": [SelfDistillation(SdpoSettings(weight=0.2))]}, "channel sdpo has weight 0.2.*next: pass hinter="),
+        ({"alpha_sdpo": 1.0, "batches": without_sites}, "channel sdpo has weight 1.0.*next: pass hinter="),
+        ({"beta_replay": 1.0, "hinter": TraceHinter()}, "channel replay has weight 1.0.*next: pass batches="),
+    ],
+    ids=["weight", "channel", "batches without sites", "replay"],
+)
+def test_a_channel_that_is_asked_for_and_cannot_learn_is_refused(new_policy, tiny_tokens, tmp_path, options, way_out):
+    options = {name: one(tiny_tokens) if one is without_sites else one for name, one in options.items()}
+    with pytest.raises(UsageError, match=way_out):
+        trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, **options)
 
 
 @pytest.mark.parametrize(

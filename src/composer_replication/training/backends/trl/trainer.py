@@ -22,6 +22,7 @@ from transformers import TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.grpo_trainer import GRPOTrainer
 
+from composer_replication.errors import UsageError
 from composer_replication.objective import GrpoSettings, Schedule, SdpoSettings, TrdpoSettings
 from composer_replication.sections import refuse_unknown
 
@@ -64,8 +65,9 @@ class ComposerReplicationTrainer(GRPOTrainer):
 
     Args:
         *args: What `GRPOTrainer` takes; so are all further keywords.
-        alpha_sdpo: Weight of channel 2. It works only with a `hinter` or with `batches`.
-        beta_replay: Weight of channel 3. It works only with `batches`.
+        alpha_sdpo: Weight of channel 2, which needs a `hinter` or `batches` with error turns. None: 0.1 where there is
+            one of these, and else 0.
+        beta_replay: Weight of channel 3, which needs `batches`. None: 0.05 where there are some, and else 0.
         channels: Further channels. One that is named `sdpo` or `replay` takes the place of the built-in
             one, with its own settings and weight, as `SelfDistillation(SdpoSettings(teacher="live"))` does.
         grpo: Weight, schedule and advantage of channel 1, where they are not the usual ones.
@@ -89,8 +91,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
     def __init__(
         self,
         *args: Any,
-        alpha_sdpo: float = 0.1,
-        beta_replay: float = 0.05,
+        alpha_sdpo: float | None = None,
+        beta_replay: float | None = None,
         channels: Sequence[Channel] = (),
         grpo: GrpoSettings | None = None,
         hinter: Hinter | None = None,
@@ -111,7 +113,13 @@ class ComposerReplicationTrainer(GRPOTrainer):
         super().__init__(*args, **kwargs)
         if isinstance(self.rollout_func, EnvironmentRollouts):
             self.rollout_func.check_dataset(self.train_dataset)
+        has_batches = batches is not None
+        has_sites: bool = hinter is not None or getattr(batches, "holds_sites", has_batches)
+        alpha_sdpo = 0.1 * has_sites if alpha_sdpo is None else alpha_sdpo
+        beta_replay = 0.05 * has_batches if beta_replay is None else beta_replay
         added = _with_the_origins(channels, alpha_sdpo, beta_replay)
+        _refuse_idle(added[SDPO], has_sites, "hinter=TraceHinter(), or batches with error turns")
+        _refuse_idle(added[ReplayPreference.name], has_batches, "batches=StoredBatches(…)")
         if batches is None and added.keys() - {SDPO, ReplayPreference.name}:
             raise ValueError("further channels need batches to read")
         self._sdpo, distilling = SdpoSettings(weight=0.0), added[SDPO]
@@ -429,6 +437,13 @@ def _with_the_origins(channels: Sequence[Channel], alpha_sdpo: float, beta_repla
         raise TypeError(f"channels takes channels, not {settings[0]}: SelfDistillation({settings[0]}(…)), for example")
     origins = SelfDistillation(SdpoSettings(weight=alpha_sdpo)), ReplayPreference(TrdpoSettings(weight=beta_replay))
     return {channel.name: channel for channel in (*origins, *channels)}
+
+
+def _refuse_idle(channel: Channel, has_source: bool, source: str) -> None:
+    """Plain GRPO would be reported as a channel without effect."""
+    if channel.weight and not has_source:
+        message = f"channel {channel.name} has weight {channel.weight} and nothing to learn from"
+        raise UsageError(message, f"pass {source}, or give it weight 0")
 
 
 class Following(TrainerCallback):
