@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 from datasets import Dataset
 
@@ -16,7 +18,7 @@ from composer_replication.training import (
     StoredBatches,
     TraceExample,
 )
-from composer_replication.training.lessons.online_sites import HintedTurn, TraceHinter
+from composer_replication.training.lessons.online_sites import MAX_TEACHER_TOKENS, HintedTurn, TraceHinter
 
 from .test_online import every_site, trainer_of
 
@@ -106,6 +108,45 @@ def test_an_empty_hint_is_left_out_and_counted(new_policy, tmp_path):
     trainer.train()
     logged = next(entry for entry in trainer.state.log_history if "sdpo/sites" in entry)
     assert (logged["sdpo/sites"], logged["sdpo/dropped/empty_hint"]) == (0, 8)
+
+
+def dropped_told(trainer):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        trainer.train()
+    return [str(one.message) for one in told if "hinted turns were left out" in str(one.message)]
+
+
+def test_a_step_that_lost_all_of_its_sites_is_told_once_with_the_reason(new_policy, tmp_path):
+    trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, 3, **every_site(0.1), hinter=own_hinter)
+    rows = trainer._rollouts
+
+    def one_turn_too_many(generated, scored):
+        return [
+            rolled._replace(
+                trace=rolled.trace.model_copy(update={"turns": (*rolled.trace.turns, rolled.trace.turns[-1])})
+            )
+            for rolled in rows(generated, scored)
+        ]
+
+    trainer._rollouts = one_turn_too_many
+    (line,) = dropped_told(trainer)
+    assert line.startswith("step 1: all 8 hinted turns were left out")
+    assert "(8) the trace has another number of turns than were sampled (sdpo/dropped/turns_do_not_match)" in line
+
+
+def test_a_hint_beyond_the_models_positions_is_left_out(new_policy, tmp_path):
+    policy = new_policy()
+    positions = policy.model.config.max_position_embeddings
+
+    def long_for_one(traces):
+        return [[HintedTurn(0, "mine", "call " * (1 if row else positions))] for row in range(len(traces))]
+
+    assert positions < MAX_TEACHER_TOKENS / 2
+    trainer = trainer_of(ComposerReplicationTrainer, policy, tmp_path, **every_site(0.1), hinter=long_for_one)
+    assert dropped_told(trainer) == [], "some were kept"
+    logged = next(entry for entry in trainer.state.log_history if "sdpo/sites" in entry)
+    assert (logged["sdpo/sites"], logged["sdpo/dropped/too_long"]) == (7, 1)
 
 
 @pytest.mark.parametrize(

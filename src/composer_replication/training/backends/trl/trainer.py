@@ -27,7 +27,7 @@ from composer_replication.objective import GrpoSettings, Schedule, SdpoSettings,
 from composer_replication.sections import refuse_unknown
 
 from ...channels import Channel, ReplayPreference, SelfDistillation, schedule_of, scheduled
-from ...lessons.metrics import found_sites, site_metrics
+from ...lessons.metrics import found_sites, site_metrics, warn_if_all_dropped
 from ...lessons.online_sites import (
     MAX_TEACHER_TOKENS,
     Accepts,
@@ -80,7 +80,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         gradient_ratio_target: Whether smaller gradients are raised to the cap.
         dynamic_sampling_rounds: How often groups with one reward throughout are replaced by groups for
             other prompts.
-        max_teacher_tokens: Hinted contexts that are longer than this are left out of channel 2.
+        max_teacher_tokens: Hinted contexts that are longer than this, or than the model has positions for, are left out
+            of channel 2.
         samples_elsewhere: Take the ratio of channel 1 to the log-probabilities that came with the rollouts, not to the
             policy's own.
         samples: Logs how the rollouts behave, and keeps some of them.
@@ -141,7 +142,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self._balance = Balance(schedules, gradient_ratio_cap, gradient_ratio_target)
         self._stored = StoredChannels(stored, self._balance, self._engine, self._log)
         self._batches, self._hinter, self._accepts, self._samples = batches, hinter, accepts, samples
-        self._max_teacher_tokens, self._sampling_rounds = max_teacher_tokens, dynamic_sampling_rounds
+        self._max_teacher_tokens = min(max_teacher_tokens, _positions(self.model) or max_teacher_tokens)
+        self._sampling_rounds, self._is_told_dropped = dynamic_sampling_rounds, False
         self._token_weights, self._samples_elsewhere = token_weights if samples else None, samples_elsewhere
         self._scored: dict[str, Any] = {}
         self._stateful: dict[str, checkpoints.Stateful] = dict(stateful or {})
@@ -250,7 +252,10 @@ class ComposerReplicationTrainer(GRPOTrainer):
         )
         if not self.state.global_step:
             warn_of_unknown_words(self._tokenizer, "hints", (site.hint for found in sites for site in found))
-        self._log.note(site_metrics(gather_object([found_sites(sites, dropped)])))
+        metrics = site_metrics(gather_object([found_sites(sites, dropped)]))
+        self._log.note(metrics)
+        if not self._is_told_dropped:
+            self._is_told_dropped = warn_if_all_dropped(metrics, self.state.global_step + 1)
         return sites
 
     def _observe(
@@ -425,6 +430,10 @@ def imitating(rewards: Sequence[float], advantages_B: Tensor) -> Tensor:
     1. As large as if the step had no others; without any, 0."""
     accepted_B = advantages_B.new_tensor(rewards) >= 1
     return accepted_B / accepted_B.float().mean().clamp(min=1 / len(rewards))
+
+
+def _positions(model: Any) -> int | None:
+    return getattr(model.config.get_text_config(), "max_position_embeddings", None)
 
 
 def _hints_of(sites: Sequence[Sequence[OnlineSite]]) -> list[dict[int, str]]:
