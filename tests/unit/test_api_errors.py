@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pytest
+import torch
 from datasets import Dataset
 
 from composer_replication.config import TrainingConfig
@@ -147,6 +149,46 @@ def test_a_hint_beyond_the_models_positions_is_left_out(new_policy, tmp_path):
     assert dropped_told(trainer) == [], "some were kept"
     logged = next(entry for entry in trainer.state.log_history if "sdpo/sites" in entry)
     assert (logged["sdpo/sites"], logged["sdpo/dropped/too_long"]) == (7, 1)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (0.5, "float for 8 rollouts"),
+        (None, "NoneType for 8 rollouts"),
+        ("right", "str for 8 rollouts"),
+        ({"reward": 1.0}, "dict for 8 rollouts"),
+        (torch.tensor(0.5), "Tensor for 8 rollouts"),
+        ([1.0], "1 rewards for 8 rollouts"),
+        ([1.0, "right", *[0.0] * 6], "str for rollout 1"),
+    ],
+)
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_reward_function_that_returns_something_else_is_named(new_policy, tmp_path, returned, message, waits):
+    def partial_credit(**columns):
+        return returned
+
+    async def slow_credit(**columns):
+        return returned
+
+    credit = slow_credit if waits else partial_credit
+    trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, rewards=[credit])
+    with pytest.raises(UsageError, match=f"function {credit.__name__} returned {message}; next: return a list of 8"):
+        trainer.train()
+
+
+def test_rewards_of_every_kind_that_trl_takes_are_taken(new_policy, tmp_path):
+    def judged(completions, **columns):
+        return [None, True, 1, torch.tensor(1.0), *np.float32([0, 0, 1, 1])]
+
+    def whole(completions, **columns):
+        return torch.ones(len(completions))
+
+    trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, rewards=[judged, whole])
+    trainer.train()
+    logged = trainer.state.log_history[0]
+    assert logged["rewards/judged/mean"] == pytest.approx(5 / 7)
+    assert logged["rewards/whole/mean"] == 1
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def every_site(weight, **settings):
     return {"channels": [SelfDistillation(sdpo)], "gradient_ratio_cap": None}
 
 
-def trainer_of(kind, policy, folder, steps=1, learning_rate=1e-2, config=None, dataset=None, **options):
+def trainer_of(kind, policy, folder, steps=1, learning_rate=1e-2, config=None, dataset=None, rewards=spread, **options):
     tasks = training_tasks(open_toolbox(CONFIG), CONFIG)
     args = {
         "per_device_train_batch_size": 8,
@@ -49,7 +49,7 @@ def trainer_of(kind, policy, folder, steps=1, learning_rate=1e-2, config=None, d
         model=policy.model,
         processing_class=policy.tokenizer,
         args=args,
-        reward_funcs=spread,
+        reward_funcs=rewards,
         train_dataset=dataset or prompts_of(tasks),
         rollout_func=EnvironmentRollouts(policy, open_toolbox(CONFIG), tasks, played, seed=CONFIG.seed),
         **options,

@@ -54,6 +54,7 @@ from . import checkpoints
 from .dynamic_sampling import PromptStream, flat_groups, replace_rows, rows_of
 from .engine import AccelerateEngine
 from .environment_traces import trace_of_messages
+from .rewards import checked
 from .rollouts import EnvironmentRollouts
 
 
@@ -112,6 +113,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         known = {**signature(ComposerReplicationTrainer).parameters, **signature(GRPOTrainer).parameters}
         refuse_unknown(kwargs, known, type(self).__name__)
         super().__init__(*args, **kwargs)
+        self.reward_funcs = list(map(checked, self.reward_funcs, self.reward_func_names))
         if isinstance(self.rollout_func, EnvironmentRollouts):
             self.rollout_func.check_dataset(self.train_dataset)
         has_batches = batches is not None
