@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import warnings
 
 import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from trl import GRPOConfig
 
-from composer_replication.config import TrainingConfig
+from composer_replication.config import Config, TrainingConfig
 from composer_replication.environments.protocol import PlainAnswer
+from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
 from composer_replication.objective import SdpoSettings
 from composer_replication.training import (
@@ -20,6 +24,7 @@ from composer_replication.training import (
     StoredBatches,
     TraceExample,
 )
+from composer_replication.training.backends.trl.rollouts import READ, READ_ELSEWHERE, EnvironmentRollouts
 from composer_replication.training.lessons.online_sites import MAX_TEACHER_TOKENS, HintedTurn, TraceHinter
 
 from .test_online import every_site, trainer_of
@@ -189,6 +194,38 @@ def test_rewards_of_every_kind_that_trl_takes_are_taken(new_policy, tmp_path):
     logged = trainer.state.log_history[0]
     assert logged["rewards/judged/mean"] == pytest.approx(5 / 7)
     assert logged["rewards/whole/mean"] == 1
+
+
+def test_settings_that_rollouts_do_not_read_are_told_with_their_place(new_policy):
+    environment = open_toolbox(Config())
+
+    def told(**settings):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            EnvironmentRollouts(new_policy(), environment, [], TrainingConfig(**settings), seed=0)
+        return [str(one.message) for one in found]
+
+    (line,) = told(steps=1, gradient_ratio_cap=0.01, leak_penalty="soft", temperature=0.5)
+    assert line.startswith("EnvironmentRollouts does not read gradient_ratio_cap, leak_penalty, steps of its")
+    for place in (
+        "gradient_ratio_cap: ComposerReplicationTrainer(gradient_ratio_cap=…)",
+        "steps: GRPOConfig(max_steps=…)",
+    ):
+        assert place in line
+    assert told(max_turn_tokens=3, temperature=0.5, group_size=4, error_turn_penalty=0.1) == []
+
+
+def test_every_place_that_a_setting_is_told_to_belong_to_is_there():
+    owners = {
+        "GRPOConfig": GRPOConfig,
+        "ComposerReplicationTrainer": ComposerReplicationTrainer,
+        "StoredBatches": StoredBatches,
+    }
+    assert set(re.findall(r"settings\.(\w+)", inspect.getsource(EnvironmentRollouts))) == READ
+    assert READ | READ_ELSEWHERE.keys() <= TrainingConfig.model_fields.keys()
+    for place in READ_ELSEWHERE.values():
+        owner, argument = re.fullmatch(r"(\w+)\((\w+)=…\)", place).groups()
+        assert argument in inspect.signature(owners[owner]).parameters
 
 
 @pytest.mark.parametrize(

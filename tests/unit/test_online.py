@@ -13,7 +13,7 @@ from composer_replication.errors import UsageError
 from composer_replication.losses import generalized_jsd_loss
 from composer_replication.objective import SdpoSettings
 from composer_replication.training import ComposerReplicationTrainer
-from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts
+from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts, only_read
 from composer_replication.training.channels import SelfDistillation
 from composer_replication.training.lessons.online_sites import HintedTurn, TraceHinter, turn_spans
 from composer_replication.training.train import prompts_of, training_tasks
@@ -44,7 +44,7 @@ def trainer_of(kind, policy, folder, steps=1, learning_rate=1e-2, config=None, d
         output_dir=str(folder), seed=CONFIG.seed, beta=0.0, use_cpu=True, bf16=False, gradient_checkpointing=False,
         logging_steps=1, save_strategy="no", report_to=[], disable_tqdm=True, **args,
     )  # fmt: skip
-    played = CONFIG.training.model_copy(update={"temperature": args.temperature})
+    played = only_read(CONFIG.training).model_copy(update={"temperature": args.temperature})
     trainer = kind(
         model=policy.model,
         processing_class=policy.tokenizer,

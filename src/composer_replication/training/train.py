@@ -25,7 +25,7 @@ from . import processes
 from .backends.trl.arguments import grpo_config, offline_arguments
 from .backends.trl.checkpoints import latest, made_by, steps_held
 from .backends.trl.offline import OfflineComposerTrainer
-from .backends.trl.rollouts import REWARD_COLUMNS, EnvironmentRollouts, prompts_of
+from .backends.trl.rollouts import REWARD_COLUMNS, EnvironmentRollouts, only_read, prompts_of
 from .backends.trl.samplers import sampler_opener
 from .backends.trl.trainer import ComposerReplicationTrainer
 from .channels import open_channels
@@ -133,7 +133,7 @@ def _online_trainer(
         policy,
         environment,
         list(environment.tasks(TRAIN, "training")) if curriculum else tasks,
-        settings,
+        only_read(settings),
         seed=config.seed,
         rank=state.process_index,
         watcher=monitor,
