@@ -196,6 +196,20 @@ def test_rewards_of_every_kind_that_trl_takes_are_taken(new_policy, tmp_path):
     assert logged["rewards/whole/mean"] == 1
 
 
+def test_the_alarms_of_training_are_warnings_in_a_script(new_policy, tmp_path):
+    def never(completions, **columns):
+        return [0.0] * len(completions)
+
+    trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, steps=6, rewards=[never])
+    with pytest.warns(UserWarning, match="got any reward") as told:
+        trainer.train()
+    (line,) = {str(one.message) for one in told if "policy gradient" in str(one.message)}
+    assert line.startswith(
+        "step 5: no rollout of the first 5 steps got any reward, so the policy gradient learns nothing;"
+    )
+    assert "recompose" not in line
+
+
 def test_settings_that_rollouts_do_not_read_are_told_with_their_place(new_policy):
     environment = open_toolbox(Config())
 

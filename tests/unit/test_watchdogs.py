@@ -167,6 +167,19 @@ def test_one_rollout_that_does_better_is_enough(tmp_path):
     assert rewarded(tmp_path, [0.0] * 60, imitates=True).names() == ["no_advantage"]
 
 
+def test_a_reward_that_collapses_is_told_and_one_that_is_full_is_not(tmp_path):
+    trial = rewarded(tmp_path / "lost", [0.4] * 12, flat=0.5)
+    for _ in range(20):
+        trial.log(reward=0.0, frac_reward_zero_std=1.0)
+    (alarm,) = trial.alarms()
+    assert (alarm.name, alarm.step) == ("advantage_lost", 19)
+    assert "the reward fell from 0.40 to 0.00, and in the last 7 logged steps" in alarm.sentence
+    solved = rewarded(tmp_path / "solved", [0.4] * 12, flat=0.5)
+    for _ in range(20):
+        solved.log(reward=1.0, frac_reward_zero_std=1.0)
+    assert solved.names() == []
+
+
 def test_one_wild_step_says_nothing(tmp_path):
     trial = Trial(tmp_path)
     for step in range(60):

@@ -8,6 +8,7 @@ the trainer keeps in its checkpoints, so a resumed run knows what it has said.
 from __future__ import annotations
 
 import math
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ from composer_replication.progress import Progress
 from .backends.trl.checkpoints import latest
 from .metrics import StepLines
 from .stored.records import Alarm
+
+COMPARED_STEPS = 5
+"""Or a tenth of a run, if that is later: from then on training in which no rollout did better than another is told."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +160,8 @@ def chosen_logprob(history: History, limits: Thresholds) -> Reading | None:
 
 RUN = "<RUN>"
 """Stands in a sentence for the run's folder."""
+SHOW = f"; `recompose show {RUN}` shows rollouts"
+"""A script has no run to show."""
 OVER = "this was the last step, and training is over"
 
 
@@ -166,9 +172,8 @@ def no_advantage(history: History, limits: Thresholds) -> Reading | None:
     if rewards is None or flat is None:
         return None
     sentence = (
-        f"no rollout of the first {steps} steps got any reward, so the policy gradient learns nothing. "
-        f"`recompose show {RUN}` shows rollouts; easier tasks, a larger training.max_turn_tokens or another model may "
-        "help"
+        f"no rollout of the first {steps} steps got any reward, so the policy gradient learns nothing{SHOW}; easier "
+        "tasks, a larger training.max_turn_tokens or another model may help"
     )
     if any(rewards):
         sentence = (
@@ -178,6 +183,25 @@ def no_advantage(history: History, limits: Thresholds) -> Reading | None:
         )
     is_flat = min(flat) == 1 and not (limits.imitates and any(rewards))
     return Reading(min(flat), 1.0, is_flat, not is_flat, sentence)
+
+
+def advantage_lost(history: History, limits: Thresholds) -> Reading | None:
+    if (steps := limits.compared_steps) is None:
+        return None
+    before, rewards = history.first("reward", steps), history.last("reward", limits.window)
+    flat_before = history.first("frac_reward_zero_std", steps)
+    flat = history.last("frac_reward_zero_std", limits.window)
+    # What never was there is `no_advantage`.
+    if not before or not rewards or not flat or not flat_before or min(flat_before) == 1:
+        return None
+    start, now = fmean(before), fmean(rewards)
+    sentence = (
+        f"the reward fell from {start:.2f} to {now:.2f}, and in the last {limits.window} logged steps all rollouts of "
+        "a task got the same, so the policy gradient learns nothing any more; a smaller learning rate may help"
+    )
+    # A policy that solves everything has flat groups too.
+    is_lost = min(flat) == 1 and now < start and not (limits.imitates and any(rewards))
+    return Reading(min(flat), 1.0, is_lost, not is_lost, sentence)
 
 
 def capped(history: History, limits: Thresholds, channel: str) -> Reading | None:
@@ -248,10 +272,53 @@ CHECKS: dict[str, Check] = {
         "tool calls per turn fell from {start:.2f} to {now:.2f}: the policy stops acting",
     ),
     "no_advantage": no_advantage,
+    "advantage_lost": advantage_lost,
 }  # fmt: skip
 
 
-class Watchdog(TrainerCallback):
+class AlarmWarnings(TrainerCallback):
+    """Raises alarms as Python warnings, for a script that has no run folder."""
+
+    def __init__(self, limits: Thresholds | None = None, jsd_beta: float = 0.5) -> None:
+        self.limits = limits or Thresholds()
+        self._checks = CHECKS | {"teacher_divergence": divergence_at_its_limit(jsd_beta)}
+        if self.limits.canary_rate is not None:
+            self._checks["canary_hits"] = canary_hits
+        self._history = History(self.limits)
+        self._raised: set[str] = set()
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._history, self._raised = History(self.limits), set()
+        for entry in state.log_history:
+            self._newly_raised(entry)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        for name, reading in self._newly_raised(logs or {}):
+            self._say(args, state, name, reading)
+
+    def _newly_raised(self, entry: Mapping[str, Any]) -> list[tuple[str, Reading]]:
+        self._history.add(entry)
+        found = [(name, check(self._history, self.limits)) for name, check in self._checks.items()]
+        found += [
+            (f"capped_{channel}", capped(self._history, self.limits, channel))
+            for channel in self._history.capped_channels()
+        ]
+        return [(name, reading) for name, reading in found if reading and self._is_new(name, reading)]
+
+    def _is_new(self, name: str, reading: Reading) -> bool:
+        if reading.raised and name not in self._raised:
+            self._raised.add(name)
+            return True
+        if reading.cleared:
+            self._raised.discard(name)
+        return False
+
+    def _say(self, args: Any, state: Any, name: str, reading: Reading, stopped: bool = False) -> Any:
+        if state.is_world_process_zero:
+            warnings.warn(f"step {state.global_step}: {reading.sentence.replace(SHOW, '')}", stacklevel=2)
+
+
+class Watchdog(AlarmWarnings):
     """Raises alarms into `RUN/training/alarms.jsonl` and on the screen; ends the run where a number is not finite.
 
     `empty_hint_divergence` compares the teacher's weights behind an empty hint with the same weights without any hint,
@@ -267,22 +334,16 @@ class Watchdog(TrainerCallback):
         jsd_beta: float = 0.5,
         empty_hint_divergence: Callable[[], float] | None = None,
     ) -> None:
-        self.limits = limits or Thresholds()
+        super().__init__(limits, jsd_beta)
         self.stopped: Alarm | None = None
         self._run, self._progress, self._empty_hint_divergence = run, progress, empty_hint_divergence
         self._lines = StepLines(run / "training" / "alarms.jsonl")
-        self._checks = CHECKS | {"teacher_divergence": divergence_at_its_limit(jsd_beta)}
-        if self.limits.canary_rate is not None:
-            self._checks["canary_hits"] = canary_hits
-        self._history = History(self.limits)
-        self._raised: set[str] = set()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:
             self._lines.begin(state.global_step)
-        self.stopped, self._history, self._raised = None, History(self.limits), set()
-        for entry in state.log_history:
-            self._newly_raised(entry)
+        self.stopped = None
+        super().on_train_begin(args, state, control)
         self._try_teacher(args, state)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -290,9 +351,8 @@ class Watchdog(TrainerCallback):
             self._try_teacher(args, state)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        super().on_log(args, state, control, logs)
         entry = logs or {}
-        for name, reading in self._newly_raised(entry):
-            self._say(args, state, name, reading)
         if key := not_finite(entry):
             value = math.nan if entry[key] is None else float(entry[key])
             reading = Reading(value, math.inf, True, False, f"{key} is not a finite number, so the run ends here")
@@ -319,23 +379,6 @@ class Watchdog(TrainerCallback):
         if self.stopped:
             message = f"step {self.stopped.step}: {self.stopped.sentence}; {self.stopped.resume}"
             raise RecomposeError(message, f"recompose train {quoted(self._run)}")
-
-    def _newly_raised(self, entry: Mapping[str, Any]) -> list[tuple[str, Reading]]:
-        self._history.add(entry)
-        found = [(name, check(self._history, self.limits)) for name, check in self._checks.items()]
-        found += [
-            (f"capped_{channel}", capped(self._history, self.limits, channel))
-            for channel in self._history.capped_channels()
-        ]
-        return [(name, reading) for name, reading in found if reading and self._is_new(name, reading)]
-
-    def _is_new(self, name: str, reading: Reading) -> bool:
-        if reading.raised and name not in self._raised:
-            self._raised.add(name)
-            return True
-        if reading.cleared:
-            self._raised.discard(name)
-        return False
 
     def _try_teacher(self, args: Any, state: Any) -> None:
         if self._empty_hint_divergence is None:

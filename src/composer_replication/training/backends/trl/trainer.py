@@ -50,6 +50,7 @@ from ...step.log import StepLog
 from ...step.online import SDPO, Lesson, OnlineDistillation, RolloutRows, with_lesson
 from ...step.stored import StoredChannels
 from ...stored.collator import Batch
+from ...watchdogs import COMPARED_STEPS, AlarmWarnings, Thresholds
 from . import checkpoints
 from .dynamic_sampling import PromptStream, flat_groups, replace_rows, rows_of
 from .engine import AccelerateEngine
@@ -63,6 +64,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
 
     With a `hinter` channel 2 works on the error turns of each step's own rollouts: those of `environment_factory` as
     TRL records them, or those of a `rollout_func` that returns one `Trace` per row as `trace`.
+
+    The alarms of training are Python warnings, each said once.
 
     Args:
         *args: What `GRPOTrainer` takes; so are all further keywords.
@@ -159,6 +162,11 @@ class ComposerReplicationTrainer(GRPOTrainer):
             self.add_callback(Following(self._online.teacher))
         if self._balance.is_capped:
             self._stateful["balance"] = self._balance
+        if not any(isinstance(one, AlarmWarnings) for one in self.callback_handler.callbacks):
+            compared = COMPARED_STEPS if policy.weight else None
+            self.add_callback(
+                AlarmWarnings(Thresholds(compared_steps=compared, imitates=self._imitates), self._sdpo.jsd_beta)
+            )
         self._prompts: PromptStream | None = None
         if dynamic_sampling_rounds:
             self._prompts = self._prompt_stream()
