@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from composer_replication.errors import RecomposeError
+from composer_replication.training.alarms import Thresholds
 from composer_replication.training.stored.records import Alarm
-from composer_replication.training.watchdogs import Thresholds, Watchdog
+from composer_replication.training.watchdogs import Watchdog
 from tests.notes import Notes
 
 COLLAPSE_STEP = 60

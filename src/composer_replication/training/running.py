@@ -21,6 +21,7 @@ from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.progress import Progress
 from composer_replication.runs import needed
 
+from .alarms import COMPARED_STEPS, Thresholds
 from .lessons.feedback import FeedbackHinter
 from .lessons.online_sites import Hinter, TraceHinter
 from .metrics import MetricsFile
@@ -30,7 +31,7 @@ from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
 from .stored.records import TrainingStep
 from .stored.reference import with_reference_logprobs
-from .watchdogs import COMPARED_STEPS, Thresholds, Watchdog
+from .watchdogs import Watchdog
 
 SHARE_WORTH_TELLING = 0.05
 SECONDS_OF_SILENCE = 60.0

@@ -26,6 +26,7 @@ from composer_replication.errors import UsageError
 from composer_replication.objective import GrpoSettings, Schedule, SdpoSettings, TrdpoSettings
 from composer_replication.sections import refuse_unknown
 
+from ...alarms import COMPARED_STEPS, AlarmWarnings, Thresholds
 from ...channels import Channel, ReplayPreference, SelfDistillation, schedule_of, scheduled
 from ...lessons.metrics import found_sites, site_metrics, warn_if_all_dropped
 from ...lessons.online_sites import (
@@ -50,7 +51,6 @@ from ...step.log import StepLog
 from ...step.online import SDPO, Lesson, OnlineDistillation, RolloutRows, with_lesson
 from ...step.stored import StoredChannels
 from ...stored.collator import Batch
-from ...watchdogs import COMPARED_STEPS, AlarmWarnings, Thresholds
 from . import checkpoints
 from .dynamic_sampling import PromptStream, flat_groups, replace_rows, rows_of
 from .engine import AccelerateEngine
