@@ -10,6 +10,7 @@ import composer_replication.config  # noqa: F401  before autodoc, which loads mo
 SECTIONS = {
     "Start": [
         *("docs/quickstart", "docs/your-sessions", "docs/your-repository", "docs/from-python"),
+        "docs/own-environment",
         *("docs/reference", "docs/reference-*", "docs/glossary"),
     ],
     "Pages": ["docs/[!s]*", "docs/s*", "docs/engines/*"],
@@ -105,7 +106,7 @@ ARGUMENTS = {
     "turn: str": "What the policy wrote, without its thoughts.",
     "turn_ids": "Ids of one turn.",
 }
-MOST_SHOWN = 60  # characters of a default
+MOST_SHOWN = 64  # characters of a default
 gc.set_threshold(100_000, 50)  # pages are trees of many nodes, most of which stay
 
 project = "composer-replication"
