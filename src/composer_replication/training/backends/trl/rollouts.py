@@ -49,9 +49,9 @@ class EnvironmentRollouts:
     """TRL's `rollout_func`. Random generators are its own, and their state belongs into checkpoints.
 
     A reward function gets one value per rollout as `episode_reward`, `trace`, `truncated`, `step_failure` (a kind or
-    None), `penalty`, `charge`, `model_versions` and what `watcher` adds, beside TRL's own columns. `penalty` counts only
-    where a reward function adds it, as those of `reward_functions` do. `env_mask` is 1 on sampled tokens. There is one
-    row per prompt, whatever its environment did.
+    None), `penalty`, `charge`, `model_versions` and what `watcher` adds, beside TRL's own columns. `penalty` counts
+    only where a reward function adds it, as those of `reward_functions` do. `env_mask` is 1 on sampled tokens. There is
+    one row per prompt, whatever its environment did.
 
     Args:
         tasks: Those that the dataset of `prompts_of` was made of.
