@@ -14,6 +14,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Literal, Required, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -196,8 +197,7 @@ def turns_of(messages: Sequence[Message], first: int, source_model: str) -> tupl
         first: How many messages the task itself has: assistant messages among them are examples, not turns.
     """
     starts = [place for place in range(first, len(messages)) if messages[place]["role"] == "assistant"]
-    ends, family = [*starts[1:], len(messages)], family_of(source_model)
-    spans = zip(starts, ends, strict=True)
+    spans, family = pairwise([*starts, len(messages)]), family_of(source_model)
     return tuple(Turn(start=start, end=end, source_model=source_model, family=family) for start, end in spans)
 
 
