@@ -106,7 +106,7 @@ ARGUMENTS = {
     "turn: str": "What the policy wrote, without its thoughts.",
     "turn_ids": "Ids of one turn.",
 }
-MOST_SHOWN = 64  # characters of a default
+MOST_SHOWN = 60  # characters of a default
 gc.set_threshold(100_000, 50)  # pages are trees of many nodes, most of which stay
 
 project = "composer-replication"

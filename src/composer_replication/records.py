@@ -157,7 +157,7 @@ class Trace(StoredRecord):
     messages: tuple[Message, ...]
     turns: tuple[Turn, ...]
     segments: tuple[Segment, ...] = (Segment(start=0),)
-    """Leave it out where nothing was compacted or rewound: one segment is the default."""
+    """Leave it out where nothing was compacted or rewound. Default: `(Segment(start=0),)`."""
     tools: tuple[JsonObject, ...] = ()
     """Listed to the actor, as OpenAI lists them."""
     tools_inferred: bool = False
