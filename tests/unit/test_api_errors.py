@@ -37,8 +37,8 @@ def own_hinter(traces):
 @pytest.mark.parametrize(
     ("settings", "hinter", "way_out"),
     [
-        ({"sham": True}, own_hinter, "return another task's hint"),
-        ({"sham": True}, TraceHinter(), "return another task's hint"),
+        ({"sham": True}, own_hinter, "return a text without help"),
+        ({"sham": True}, TraceHinter(), "return a text without help"),
         ({"hint": "feedback"}, own_hinter, "the hinter's work"),
         ({"sibling_hints": "call"}, own_hinter, "the hinter's work"),
         ({"require_acceptance": True}, own_hinter, "accepts=rollouts.accepts"),

@@ -66,15 +66,17 @@ def _marked(task: EnvironmentTask) -> list[dict[str, Any]]:
 class EnvironmentRollouts:
     """TRL's `rollout_func`. Random generators are its own, and their state belongs into checkpoints.
 
-    A reward function gets one value per rollout as `episode_reward`, `truncated` and `step_failure` (a kind or None).
-    `trace` reaches the trainer. `env_mask` is 1 on sampled tokens. There is one row per prompt, whatever its
-    environment did.
+    A reward function gets one value per rollout as `episode_reward`, `trace`, `truncated`, `step_failure` (a kind or
+    None), `penalty`, `charge`, `model_versions` and what `watcher` adds, beside TRL's own columns. `penalty` counts
+    only where a reward function adds it, as those of `reward_functions` do. `env_mask` is 1 on sampled tokens. There is
+    one row per prompt, whatever its environment did.
 
     Args:
         tasks: Those that the dataset of `prompts_of` was made of.
         settings: Of these it reads `max_turn_tokens`, `temperature`, `group_size` and `error_turn_penalty`; others that
             a script sets are warned of.
-        watcher: Sees the rollouts of a step together before their episodes are closed, and may add columns.
+        watcher: Sees the rollouts of a step together before their episodes are closed, and may add columns, such as a
+            partial credit for a reward function.
         curriculum: Chooses the tasks; the prompts then only say how many groups there are.
         open_sampler: Where turns are sampled; without it from the policy in this process.
     """
