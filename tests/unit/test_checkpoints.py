@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from composer_replication.errors import UsageError
 from composer_replication.progress import Silent
 from composer_replication.training.backends.trl import checkpoints
 from composer_replication.training.train import train
-from tests.notes import Notes
+from tests.notes import Lines, Notes
 
 
 def config_of(**training):
@@ -74,6 +76,41 @@ def test_an_interrupted_training_says_which_steps_are_lost(new_policy, examples,
     with pytest.raises(KeyboardInterrupt):
         train(new_policy(), config, open_toolbox(config), examples, tmp_path, said)
     assert said.said[-1].startswith(f"of 3 steps the last checkpoint holds {held}; what came after it is lost")
+
+
+class Told(Lines):
+    def __init__(self, scratch):
+        super().__init__()
+        self.scratch, self.held = scratch, {}
+
+    def step(self, done, total, detail=""):
+        if "reward" in detail or "loss" in detail:
+            self.held[done] = checkpoints.steps_held(self.scratch)
+
+
+def test_a_step_is_told_when_its_checkpoint_is_whole(new_policy, examples, tmp_path):
+    config, said = config_of(steps=3, sdpo_from="stored"), Told(tmp_path / "scratch")
+    train(new_policy(), config, open_toolbox(config), examples, tmp_path, said)
+    assert said.held == {1: 0, 2: 2, 3: 3}
+
+
+def test_an_interrupt_waits_until_a_checkpoint_is_whole(new_policy, examples, tmp_path, monkeypatch):
+    """It comes when the checkpoint before is gone and the last file of this one is not there."""
+    config, saved = config_of(checkpoint_every=1, sdpo_from="stored"), checkpoints.save
+
+    def interrupted(folder, *rest):
+        if folder.name == "checkpoint-2":
+            os.kill(os.getpid(), signal.SIGINT)
+        saved(folder, *rest)
+
+    monkeypatch.setattr(checkpoints, "save", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            train(new_policy(), config, open_toolbox(config), examples, tmp_path, Silent())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert checkpoints.steps_held(tmp_path / "scratch") == 2
 
 
 def test_a_checkpoint_holds_no_pickle_of_ours(new_policy, examples, tmp_path):

@@ -6,9 +6,10 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from transformers import TrainerControl
 
 from composer_replication.cli import progress
-from composer_replication.config import Config
+from composer_replication.config import Config, TrainingConfig
 from composer_replication.pipeline import run_stage
 from composer_replication.runs import Run
 from composer_replication.training import running
@@ -19,7 +20,7 @@ from tests.notes import Lines
 def test_a_step_of_several_parts_tells_each():
     said, args = Lines(), SimpleNamespace(gradient_accumulation_steps=3)
     state = SimpleNamespace(global_step=4, is_world_process_zero=True)
-    callback = ProgressCallback(8, said)
+    callback = ProgressCallback(TrainingConfig(steps=8), said)
     callback.on_train_begin(args, state, None)
     for _ in range(2):
         callback.on_substep_end(args, state, None)
@@ -39,12 +40,28 @@ def test_the_first_step_tells_the_time_that_is_left_also_of_a_run_that_goes_on(m
     lines = progress.PlainLines()
     lines.stage("training", "take steps")
     state = SimpleNamespace(global_step=4, is_world_process_zero=True)
-    callback = ProgressCallback(8, lines)
+    callback = ProgressCallback(TrainingConfig(steps=8), lines)
     clock[0] = 500.0
     callback.on_train_begin(None, state, None)
     clock[0], state.global_step = 620.0, 5
-    callback.on_log(None, state, None, {"grad_norm": 1.0, "reward": 0.25, "loss": 0.0})
+    callback.on_log(None, state, TrainerControl(), {"grad_norm": 1.0, "reward": 0.25, "loss": 0.0})
     assert capsys.readouterr().err.splitlines()[-1].endswith("training: 5/8 reward 0.25, 0:06:00 left")
+
+
+@pytest.mark.parametrize(
+    ("rates", "told"),
+    [
+        ((1.0, 1.0), ", each rollout had a turn cut off at max_turn_tokens, 96, no answer could be parsed"),
+        ((0.75, 1.0), ", no answer could be parsed"),
+        ((0.75, 0.5), ""),
+    ],
+)
+def test_a_step_tells_that_all_its_rollouts_were_cut_off_or_none_could_be_parsed(rates, told):
+    said, state = Lines(), SimpleNamespace(global_step=1)
+    logs = dict(zip(("rollout/truncation_rate", "rollout/unparsable_share"), rates, strict=True))
+    callback = ProgressCallback(TrainingConfig(steps=3, max_turn_tokens=96), said)
+    callback.on_log(None, state, TrainerControl(), {"grad_norm": 1.0, "reward": 0.0, "loss": 0.0, **logs})
+    assert said.said == [f"1/3 reward 0.00{told}"]
 
 
 def test_a_step_that_says_nothing_for_long_tells_its_phase_until_it_fails(monkeypatch):

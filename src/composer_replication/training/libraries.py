@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import importlib
-import signal
 import sys
 import threading
 from importlib.util import find_spec
+
+from .interrupts import held_back
 
 NAMES = ("torch", "transformers", "accelerate", "datasets", "trl")
 
@@ -20,19 +21,15 @@ def load_libraries() -> None:
     """
     if threading.current_thread() is not threading.main_thread():
         return
-    received: list[int] = []
     installed = [name for name in NAMES if find_spec(name)]
     is_first = not sys.modules.keys() >= set(installed) and gc.isenabled()
     if is_first:
         gc.disable()
-    before = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
     try:
-        for name in installed:
-            importlib.import_module(name)
+        with held_back():
+            for name in installed:
+                importlib.import_module(name)
     finally:
-        signal.signal(signal.SIGINT, before)
         if is_first:
             gc.freeze()
             gc.enable()
-    if received:
-        raise KeyboardInterrupt

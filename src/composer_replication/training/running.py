@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from transformers import TrainerCallback
 
-from composer_replication.config import Config
+from composer_replication.config import Config, TrainingConfig
 from composer_replication.environments.protocol import TRAIN, Environment, EnvironmentTask
 from composer_replication.errors import UsageError
 from composer_replication.objective import GrpoSettings, SdpoSettings
@@ -77,7 +77,7 @@ def prepared(
         jsd_beta=config.channel(SdpoSettings).jsd_beta,
         empty_hint_divergence=empty_hint_divergence,
     )
-    said = [ProgressCallback(config.training.steps, progress), MetricsFile(folder / "metrics.jsonl")]
+    said = [ProgressCallback(config.training, progress), MetricsFile(folder / "metrics.jsonl")]
     return Prepared(collator, stored, watchdog, [*said, watchdog, *callbacks])
 
 
@@ -115,10 +115,11 @@ def trace_hinter(config: Config) -> Hinter:
 
 
 class ProgressCallback(TrainerCallback):
-    """Says where training is."""
+    """Says where training is; of a step that makes a checkpoint, when that is whole."""
 
-    def __init__(self, total: int, progress: Progress) -> None:
-        self._total, self._progress, self._parts = total, progress, 0
+    def __init__(self, settings: TrainingConfig, progress: Progress) -> None:
+        self._settings, self._total, self._progress, self._parts = settings, settings.steps, progress, 0
+        self._unsaved = ""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:
@@ -138,10 +139,27 @@ class ProgressCallback(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         if logs and "grad_norm" in logs:
             what = f"reward {logs['reward']:.2f}" if logs.get("reward") is not None else f"loss {logs['loss']:.3g}"
+            if logs.get("rollout/truncation_rate") == 1:
+                what += f", each rollout had a turn cut off at max_turn_tokens, {self._settings.max_turn_tokens}"
+            if logs.get("rollout/unparsable_share") == 1:
+                what += ", no answer could be parsed"
             waited = logs.get("rollout/environment_share", 0.0)
             if waited >= SHARE_WORTH_TELLING:
                 what += f", {waited:.0%} of the rollouts' time in the environment"
-            self._progress.step(state.global_step, self._total, what)
+            self._unsaved = what
+            if not control.should_save:
+                self._tell(state)
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._tell(state)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._tell(state)
+
+    def _tell(self, state: Any) -> None:
+        if self._unsaved:
+            self._progress.step(state.global_step, self._total, self._unsaved)
+        self._unsaved = ""
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from .backends.tinker.sampler import TinkerSampler
 from .backends.tinker.server import Adam, TinkerServer
 from .backends.trl import checkpoints
 from .channels import scheduled
+from .interrupts import held_back
 from .lessons.metrics import found_sites, site_metrics
 from .lessons.online_sites import Rolled, find_online_sites
 from .metrics import ReadFile, count_rollouts, rollout_metrics
@@ -176,10 +177,13 @@ class TinkerRun:
             self.trainer_state.global_step += 1
             self._tell("on_step_end")
             self.trainer_state.log_history.append({**entry, "step": self.trainer_state.global_step})
-            self._tell("on_log", logs=dict(entry))
             every = settings.checkpoint_every
-            if every and self.trainer_state.global_step % every == 0 and not self._control.should_training_stop:
-                self._save()
+            self._control.should_save = bool(every) and self.trainer_state.global_step % every == 0
+            self._tell("on_log", logs=dict(entry))
+            if self._control.should_save:
+                with held_back():
+                    self._save()
+                self._tell("on_save")
 
     def go_on_from(self, checkpoint: Path) -> None:
         checkpoints.load(checkpoint, self._parts, 0, frozenset())

@@ -12,6 +12,7 @@ from transformers import Trainer
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from ...channels import Channel, schedule_of
+from ...interrupts import held_back
 from ...planning.refusals import refuse_stored_traces_in_several
 from ...step.balance import Balance
 from ...step.log import StepLog
@@ -56,9 +57,11 @@ class OfflineComposerTrainer(Trainer):
         self._values[name].append(value)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
-        folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        checkpoints.save(folder, {}, 0, frozenset())
+        # The last checkpoint goes before this one is whole.
+        with held_back():
+            super()._save_checkpoint(model, trial)
+            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            checkpoints.save(folder, {}, 0, frozenset())
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         means = {name: sum(values) / len(values) for name, values in self._values.items() if values}

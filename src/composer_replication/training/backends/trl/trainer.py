@@ -28,6 +28,7 @@ from composer_replication.sections import refuse_unknown
 
 from ...alarms import COMPARED_STEPS, AlarmWarnings, Thresholds
 from ...channels import Channel, ReplayPreference, SelfDistillation, schedule_of, scheduled
+from ...interrupts import held_back
 from ...lessons.metrics import found_sites, site_metrics, warn_if_all_dropped
 from ...lessons.online_sites import (
     MAX_TEACHER_TOKENS,
@@ -389,10 +390,12 @@ class ComposerReplicationTrainer(GRPOTrainer):
     # Checkpoints
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
-        folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        place = (self.accelerator.process_index, self._shared_parts, self.accelerator.num_processes)
-        checkpoints.save(folder, self._stateful, *place)
+        # The last checkpoint goes before this one is whole.
+        with held_back():
+            super()._save_checkpoint(model, trial)
+            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            place = (self.accelerator.process_index, self._shared_parts, self.accelerator.num_processes)
+            checkpoints.save(folder, self._stateful, *place)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
