@@ -7,19 +7,14 @@ from itertools import pairwise
 import pytest
 
 from composer_replication.config import Config, EnvironmentConfig
-from composer_replication.environments.code.environment import (
-    HELDOUT,
-    TRAIN,
-    CodeEnvironment,
-    by_repository,
-    by_symbol,
-    roots,
-)
+from composer_replication.environments.code.environment import CodeEnvironment
 from composer_replication.environments.code.episodes.definition import question
 from composer_replication.environments.code.episodes.visible_tests import visible_tests
 from composer_replication.environments.code.grading.grader import GradingProcesses
+from composer_replication.environments.code.splits import HELDOUT, by_repository, by_symbol, roots, smallest_share
 from composer_replication.environments.code.tasks.task import Grade, Symbol
-from composer_replication.environments.opening import open_environment
+from composer_replication.environments.opening import open_environment, tell_tasks
+from composer_replication.environments.protocol import TRAIN
 from composer_replication.errors import UsageError
 from composer_replication.hints.write import write_hints
 from composer_replication.sites import find_sites
@@ -97,6 +92,40 @@ def test_no_symbol_is_on_both_sides_of_one_repository():
         seen[by_symbol(task, 0.4)] |= roots(task)
     assert seen[TRAIN] and seen[HELDOUT] and seen[None]
     assert not seen[TRAIN] & seen[HELDOUT]
+
+
+def test_the_smallest_share_holds_out_enough_and_none_below_it_does():
+    tasks = [about(f"f{number}") for number in range(12)]
+    share = smallest_share(tasks, 5, by_symbol)
+    below = round(share - 0.01, 2)
+    assert [sum(by_symbol(task, one) == HELDOUT for task in tasks) >= 5 for one in (share, below)] == [True, False]
+    assert smallest_share(tasks, 12, by_symbol) is None, "some are to train on"
+
+
+@pytest.fixture(scope="module")
+def seven(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("seven")
+    for number in range(7):
+        symbols = [Symbol(file=SPANS, name=f"f{number}")]
+        write_sample_task(folder / f"{number}", task=named(f"Write f{number}.", f"t{number}"), symbols=symbols)
+    return folder
+
+
+def test_too_few_held_out_tasks_name_the_share_that_gives_enough(seven):
+    def told(share, tasks=256):
+        chosen = {"name": "code", "answer": "agent", "tasks": [str(seven / str(n)) for n in range(7)]}
+        chosen["heldout_share"] = share
+        config = Config.model_validate({"environment": chosen, "evaluation": {"tasks": tasks}})
+        with open_environment(config) as environment:
+            return tell_tasks(environment, config)
+
+    doubt = told(0.25).doubt
+    share = float(doubt.partition("heldout_share = ")[2].partition(",")[0])
+    assert share > 0.25 and told(share).doubt == ""
+    assert told(share, tasks=4).doubt == (
+        "What is measured on the 4 tasks that evaluation.tasks allows can tell nothing, below 5: "
+        "set evaluation.tasks to 5 or more"
+    )
 
 
 def test_sides_of_an_environment(tmp_path):

@@ -45,6 +45,13 @@ def test_the_funnel(made):
     assert len(list((folder / "tasks").iterdir())) == 1
 
 
+def test_the_summary_says_how_many_tasks_are_held_out(made):
+    source, folder, _ = made
+    ended = recompose("env", "make", source, "-o", folder, "--generator", GENERATOR, "--jobs", "1")
+    told = next(line for line in ended.stdout.splitlines() if line.startswith("  held out"))
+    assert told.split()[2] in "01" and told.endswith("the default; fewer than 5 tell nothing: make more tasks")
+
+
 def test_a_second_call_goes_on_where_the_first_stopped(made):
     source, folder, result = made
     verdicts = (folder / "verdicts.jsonl").read_text()

@@ -234,7 +234,13 @@ def test_verdict_claims_no_more_than_the_interval() -> None:
     assert verdict(Estimate(mean=-0.1, lo=-0.2, hi=-0.01, n=9)) == "worse"
     assert verdict(Estimate(mean=0.1, lo=0.0, hi=0.2, n=9)) == "no clear change"
     assert verdict(Estimate(mean=0.5, lo=0.1, hi=0.9, n=4)) == "too few to tell"
-    assert verdict(Estimate(mean=0.0, lo=0.0, hi=0.0, n=90)) == "too few to tell"
+    assert verdict(Estimate(mean=0.0, lo=0.0, hi=0.0, n=90)) == "all alike"
+
+
+def test_what_is_alike_is_not_called_few() -> None:
+    """One threshold: what the dry run calls enough is not too few here."""
+    assert Estimate(mean=0.0, lo=0.0, hi=0.0, n=5).told() == "all alike"
+    assert Estimate(mean=0.0, lo=0.0, hi=0.0, n=4).told() == "too few to tell"
 
 
 def test_equal_runs_render_the_same_page() -> None:

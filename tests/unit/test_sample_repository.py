@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from composer_replication.environments.code.environment import HELDOUT, TRAIN, by_symbol
 from composer_replication.environments.code.quickstart import SETTINGS, code_quickstart_config
+from composer_replication.environments.code.splits import HELDOUT, by_symbol
 from composer_replication.environments.code.tasks.loading import load_repository
 from composer_replication.environments.code.tasks.symbols import source_index
+from composer_replication.environments.protocol import TRAIN
 from tests.hacks.sample_task import code_task
 
 SOURCE = Path(str(files("composer_replication").joinpath("data/sample_repository")))

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from composer_replication.cli.result import show_result
+from composer_replication.config import TrainingConfig
 from composer_replication.progress import Silent
 
 
@@ -19,7 +20,8 @@ def test_small_losses_are_printed_with_their_digits(capsys):
 
     running = pytest.importorskip("composer_replication.training.running")
     logs = {"loss": 0.0000421234, "grad_norm": 1.0}
-    running.ProgressCallback(3, Said()).on_log(None, SimpleNamespace(global_step=1), None, logs)
+    settings, control = TrainingConfig(steps=3), SimpleNamespace(should_save=False)
+    running.ProgressCallback(settings, Said()).on_log(None, SimpleNamespace(global_step=1), control, logs)
     assert said == ["loss 4.21e-05"]
     result = dict.fromkeys(("traces", "sites", "hints", "replies", "pairs", "steps", "spent_micros", "seconds"), 0)
     estimate = {"mean": 0.0, "lo": 0.0, "hi": 0.0, "n": 1}

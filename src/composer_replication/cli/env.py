@@ -137,7 +137,26 @@ def _show_funnel(into: Path, result: dict[str, Any], most: int) -> None:
     if result["valid"]:
         print(f"  {'across files':<24} {result['across_files']}")
         print(f"  {'CPU-s per valid task':<24} {result['cpu_s_per_valid']}")
+        _show_held_out(into)
         print(f"next: recompose env verify {into}")
+
+
+def _show_held_out(into: Path) -> None:
+    """With the settings that `init --on tasks` leaves as they are."""
+    from composer_replication.config import EnvironmentConfig
+    from composer_replication.environments.code.splits import HELDOUT, by_symbol, smallest_share
+    from composer_replication.environments.code.tasks.store import read_tasks
+    from composer_replication.environments.protocol import FEWEST_TO_TELL
+
+    share = EnvironmentConfig().heldout_share
+    tasks = [folder.code_task for folder in read_tasks(into)]
+    held_out = sum(by_symbol(task, share) == HELDOUT for task in tasks)
+    told = f"with heldout_share = {share}, the default"
+    if held_out < FEWEST_TO_TELL:
+        enough = smallest_share(tasks, FEWEST_TO_TELL, by_symbol)
+        cure = f"set environment.heldout_share = {enough}, or make more tasks" if enough else "make more tasks"
+        told += f"; fewer than {FEWEST_TO_TELL} tell nothing: {cure}"
+    print(f"  {'held out':<24} {held_out:<4} {told}")
 
 
 def _show_reason(label: str, count: int, reason: str) -> None:

@@ -14,7 +14,7 @@ def show_result(result: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(result))
         return
-    from composer_replication.evaluation.stats import TOO_FEW, Estimate
+    from composer_replication.evaluation.stats import Estimate, no_interval
 
     console = Console(highlight=False)
     teachers = "simulated teachers" if result["simulated_teachers"] else "teachers"
@@ -34,7 +34,7 @@ def show_result(result: Mapping[str, Any], as_json: bool) -> None:
             result["split_names"][split],
             f"{row['before']['mean']:.3f}",
             f"{row['after']['mean']:.3f}",
-            TOO_FEW if change["lo"] is None else Estimate.model_validate(change).told(),
+            no_interval(change["n"]) if change["lo"] is None else Estimate.model_validate(change).told(),
             str(change["n"]),
         )
     console.print(table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Generator, Sized
+from collections.abc import Generator, Sequence, Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -59,13 +59,20 @@ def tell_tasks(environment: Environment, config: Config) -> ToldTasks | None:
             told.append(f"{len(found)} in {split}")
             if split != TRAIN and len(found) < FEWEST_TO_TELL:
                 few.append(f"{len(found)} in {split}")
+    if held_out and not few and config.evaluation.tasks < FEWEST_TO_TELL:
+        few.append(f"the {config.evaluation.tasks} tasks that evaluation.tasks allows")
     left_out = tell_left_out(environment)
     counts = ", ".join(told) + (f"; not asked: {left_out}" if left_out else "")
-    doubt = (
-        f"What is measured on {', '.join(few)} can tell nothing, below {FEWEST_TO_TELL}: make more tasks, or set "
-        "another environment.heldout_share"
-    )
-    return ToldTasks(counts, doubt if few else "")
+    return ToldTasks(counts, _doubt(environment, config, few) if few else "")
+
+
+def _doubt(environment: Environment, config: Config, few: Sequence[str]) -> str:
+    cure = "make more tasks, or set another environment.heldout_share"
+    if config.evaluation.tasks < FEWEST_TO_TELL:
+        cure = f"set evaluation.tasks to {FEWEST_TO_TELL} or more"
+    elif share := environment.share_holding_out(FEWEST_TO_TELL):
+        cure = f"make more tasks, or set environment.heldout_share = {share}, the smallest that holds out as many"
+    return f"What is measured on {', '.join(few)} can tell nothing, below {FEWEST_TO_TELL}: {cure}"
 
 
 def tell_left_out(environment: Environment) -> str:

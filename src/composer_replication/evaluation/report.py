@@ -14,7 +14,7 @@ from markupsafe import Markup
 from composer_replication.records import Record
 
 from .charts import line_chart, percent, points, smoothing_window, ticks
-from .stats import TOO_FEW, Estimate, Said
+from .stats import Estimate, Said, no_interval
 
 SIMULATED_NOTE = "Rows marked “simulated” come from built-in stand-ins, not from real teacher models."
 LABELS = {"policy": "Channel 1 · GRPO", "sdpo": "Channel 2 · SDPO", "replay": "Channel 3 · TR-DPO"}
@@ -100,7 +100,7 @@ def render_report(data: ReportData) -> str:
         place=_place,
         percent=percent,
         points=points,
-        too_few=TOO_FEW,
+        no_interval=no_interval,
         gains=_gains(data.comparisons),
         errors=_error_rates(data),
         simulated=simulated,
@@ -112,7 +112,7 @@ def render_report(data: ReportData) -> str:
 def verdict(difference: Estimate) -> str:
     """What the interval allows to say, in one word the reader cannot take for more."""
     if difference.is_too_few:
-        return TOO_FEW
+        return no_interval(difference.n)
     if difference.lo > 0:
         return "better"
     return "worse" if difference.hi < 0 else "no clear change"

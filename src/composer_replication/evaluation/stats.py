@@ -15,6 +15,8 @@ from composer_replication.environments.protocol import FEWEST_TO_TELL
 from composer_replication.records import JsonObject, Record
 
 TOO_FEW = "too few to tell"
+ALIKE = "all alike"
+"""Enough were measured, but nothing varied, so there is no interval."""
 LEVEL = 0.95
 Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
@@ -38,7 +40,12 @@ class Estimate(Record):
 
     def told(self, digits: str = "+.3f") -> str:
         interval = ", ".join(format(end, digits) for end in (self.lo, self.hi))
-        return TOO_FEW if self.is_too_few else f"{format(self.mean, digits)} [{interval}]"
+        return no_interval(self.n) if self.is_too_few else f"{format(self.mean, digits)} [{interval}]"
+
+
+def no_interval(n: int) -> str:
+    """Why an estimate over `n` has none."""
+    return TOO_FEW if n < FEWEST_TO_TELL else ALIKE
 
 
 def said(estimate: Estimate) -> JsonObject:

@@ -11,8 +11,7 @@ ones is on neither side, so that no symbol is ever on both.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from composer_replication.errors import UsageError
 from composer_replication.records import Message, TraceState, canonical_json, content_id
 
 from ..opening import tell_left_out
-from ..protocol import TRAIN, Environment, EpisodeLimits, Judged, Use
+from ..protocol import FEWEST_TO_TELL, TRAIN, Environment, EpisodeLimits, Judged, Use
 from .episodes.definition import CannotBeAnswered, DefinitionEpisode, question
 from .episodes.session import SessionLimits
 from .episodes.text_episode import AgentEpisode, TextEpisode
@@ -30,6 +29,7 @@ from .episodes.visible_tests import MOST_CHARS, VisibleTestsOf
 from .generators.difficulty import LEVELS, difficulty_score
 from .grading.grader import GradingProcesses
 from .harness.opening import open_harness
+from .splits import HELDOUT, by_repository, by_symbol, roots, smallest_share
 from .tasks.store import read_tasks
 from .tasks.task import AskedTask, CodeTask, TaskFolder
 
@@ -46,7 +46,6 @@ HARDEST = "4 very hard"
 WALL_S = 1800.0
 ANSWER_TOKENS = {"agent": 600, "definition": MOST_CHARS // 3}
 """Of one answer, for planning."""
-HELDOUT = "heldout"
 
 
 def open_code(config: Config) -> CodeEnvironment:
@@ -77,11 +76,11 @@ class CodeEnvironment(Environment):
         unique = {each.code_task.task.task_id: each for each in folders}
         self._repositories = {each.code_task.repository for each in unique.values()}
         self._check_names()
-        several = len(self._repositories) > 1 or bool(settings.heldout_repositories)
+        self._several = several = len(self._repositories) > 1 or bool(settings.heldout_repositories)
         self.heldout = {HELDOUT: "unseen repositories" if several else "unseen functions"}
         self._splits: dict[str, list[AskedTask]] = {TRAIN: [], HELDOUT: []}
         for folder in sorted(unique.values(), key=lambda each: content_id("order", each.code_task.task.task_id)):
-            self._take_in(folder, several)
+            self._take_in(folder)
 
     def tasks(self, split: str, use: Use = "training") -> Sequence[AskedTask]:
         """The same for every use: there are only so many. The order mixes repositories."""
@@ -97,13 +96,25 @@ class CodeEnvironment(Environment):
                 f'no task of {names} can be asked with answer = "{self.settings.answer}" ({left_out})',
                 'recompose env make REPO -o DIR --mode stub --grain symbol, or set answer = "agent"',
             )
-        more = "recompose env make REPO -o DIR --seed 1 adds tasks to the folder; or set another heldout_share"
+        enough = self.share_holding_out(FEWEST_TO_TELL)
+        share = f"heldout_share = {enough}" if enough else "another heldout_share"
+        more = f"recompose env make REPO -o DIR --seed 1 adds tasks to the folder; or set {share}"
         if len(self._repositories) > 1:
-            more = f"choose heldout_repositories among {names}, or set another heldout_share"
+            more = f"choose heldout_repositories among {names}, or set {share}"
         train_only = ", 0 to train without measuring" if split != TRAIN else ""
         return UsageError(
             f"none of {len(self._tasks)} tasks of {names} is in {split} ({left_out})", f"{more}{train_only}"
         )
+
+    def share_holding_out(self, number: int) -> float | None:
+        if self.settings.heldout_repositories:
+            return None
+        return smallest_share([task.folder.code_task for task in self._tasks.values()], number, self._side)
+
+    def _side(self, task: CodeTask, share: float) -> str | None:
+        if self._several:
+            return by_repository(task, share, self.settings.heldout_repositories)
+        return by_symbol(task, share)
 
     def task(self, task_id: str) -> AskedTask:
         if task_id not in self._tasks:
@@ -163,19 +174,15 @@ class CodeEnvironment(Environment):
         limits = SessionLimits(steps=chosen.max_steps, wall_s=self._wall_s)
         return AgentEpisode(task, chosen.sandbox, limits, self._graders.grade)
 
-    def _take_in(self, folder: TaskFolder, several: bool) -> None:
-        known, chosen = folder.code_task, self.settings
-        if several:
-            split = by_repository(known, chosen.heldout_share, chosen.heldout_repositories)
-        else:
-            split = by_symbol(known, chosen.heldout_share)
+    def _take_in(self, folder: TaskFolder) -> None:
+        split = self._side(folder.code_task, self.settings.heldout_share)
         if self._harness and (leak := self._harness.leak(folder)):
             return self._leave_out(f"the harness's runtime tells the solution: {leak}", folder)
         try:
             messages = self._opening(folder)
         except CannotBeAnswered as reason:
             return self._leave_out(str(reason), folder)
-        asked = AskedTask(folder, tuple(messages), labels_of(known))
+        asked = AskedTask(folder, tuple(messages), labels_of(folder.code_task))
         key = _prompt_key(messages)
         if key in self._by_prompt:
             return self._leave_out("same prompt as another task", folder)
@@ -225,29 +232,6 @@ def _prompt_key(messages: Sequence[Message]) -> str:
     return canonical_json([[message["role"], message["content"]] for message in before])
 
 
-def roots(task: CodeTask) -> frozenset[str]:
-    """The functions and classes of modules that a task is about; a method belongs to its class."""
-    return frozenset(f"{symbol.file}:{symbol.name.partition('.')[0]}" for symbol in task.symbols)
-
-
 def family(task: CodeTask) -> str:
     """Tasks on the same code, whatever their level, mode and generator."""
     return f"{task.repository}/{'+'.join(sorted(roots(task)))}"
-
-
-def by_repository(task: CodeTask, share: float, named: Collection[str]) -> str:
-    """`named` repositories are held out, or, without any, about `share` of all there may be."""
-    is_out = task.repository in named if named else _is_drawn(f"repository {task.repository}", share)
-    return HELDOUT if is_out else TRAIN
-
-
-def by_symbol(task: CodeTask, share: float) -> str | None:
-    """None for a task that is on neither side."""
-    sides = {_is_drawn(f"symbol {task.repository} {root}", share) for root in roots(task)}
-    if len(sides) != 1:
-        return None
-    return HELDOUT if sides.pop() else TRAIN
-
-
-def _is_drawn(name: str, share: float) -> bool:
-    return int(hashlib.sha256(name.encode()).hexdigest()[:12], 16) < share * 16**12
