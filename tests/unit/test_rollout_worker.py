@@ -286,6 +286,20 @@ def test_no_more_steps_run_at_once_than_allowed(tiny_tokens, kind):
     assert most == 3
 
 
+def test_a_person_is_told_which_token_is_sampled(new_policy):
+    seen = []
+    policy = new_policy()
+    sampler = DynamicSampler(policy.model, policy.tokens)
+    settings = RolloutSettings(max_turn_tokens=3, temperature=1.0, max_turns=4)
+    worker = RolloutWorker(sampler, policy.tokens, settings)
+    handle = policy.model.register_forward_hook(lambda *_: seen.append(worker.phase()))
+    try:
+        worker.run([Echo("a", turns=1), Echo("b", turns=1)])
+    finally:
+        handle.remove()
+    assert seen[:2] == [f"sampling turn 1 of 4 of 2 rollouts, token {token} of 3" for token in (1, 2)]
+
+
 def test_a_person_is_told_which_turn_is_sampled_and_when_the_environments_work(tiny_tokens):
     settings = RolloutSettings(max_turn_tokens=8, temperature=1.0, max_turns=4)
     seen = []

@@ -97,7 +97,8 @@ class DynamicSampler:
     max_tokens = None
 
     def __init__(self, model: Any, tokens: ChatTokens, batch: int = 512) -> None:
-        self.batch = batch
+        self.batch, self.token = batch, 0
+        """`token` is the place in the turns that are being written; may be asked from another thread."""
         self._model, self._tokens = model, tokens
 
     def refresh(self, model: Any) -> None:
@@ -111,8 +112,12 @@ class DynamicSampler:
             contexts,
             end_of_turn_id=self._tokens.end_of_turn_id,
             pad_id=self._tokens.tokenizer.pad_token_id,
+            on_token=self._at,
             **options,
         )
+
+    def _at(self, token: int) -> None:
+        self.token = token
 
 
 @torch.no_grad()
@@ -126,6 +131,7 @@ def sample_turns(
     temperature: float,
     generator: torch.Generator | None = None,
     on_turn: OnTurn | None = None,
+    on_token: Callable[[int], None] = lambda _: None,
 ) -> list[SampledTurn]:
     """One turn per context. Temperature 0 is greedy; log-probabilities are then those at temperature 1.
 
@@ -134,7 +140,9 @@ def sample_turns(
         end_of_turn_id: `policy.tokens.end_of_turn_id`.
         pad_id: `policy.tokenizer.pad_token_id`.
         on_turn: Is told of each turn when it ends.
+        on_token: Is told which token of the turns comes next, from 1 on.
     """
+    on_token(1)
     ids_BT, mask_BT = left_pad(contexts, pad_id, model.device)
     position_B1 = mask_BT.sum(1, keepdim=True)
     positions_BT = (mask_BT.cumsum(1) - 1).clamp(min=0)
@@ -147,6 +155,7 @@ def sample_turns(
         alive_B = alive_B & (next_B != end_of_turn_id)
         if not written.tell_ended(alive_B):
             break
+        on_token(min(step + 2, max_new_tokens))
         mask_BT = torch.cat([mask_BT, mask_BT.new_ones(len(contexts), 1)], 1)
         output = model(
             next_B[:, None],

@@ -234,7 +234,10 @@ class RolloutWorker:
         writing = [one for one in unsettled if len(one.turns) == len(one.turn_spans) and not one.truncated]
         if writing:
             turn = min(len(rollout.turns) for rollout in writing) + 1
-            return f"sampling turn {turn} of {self.settings.max_turns} of {len(writing)} rollouts"
+            # Servers and the samplers of a GPU do not tell it.
+            token = getattr(self.sampler, "token", 0)
+            told = f", token {token} of {self.settings.max_turn_tokens}" if token else ""
+            return f"sampling turn {turn} of {self.settings.max_turns} of {len(writing)} rollouts{told}"
         return f"running and grading {len(unsettled)} of {len(playing)} rollouts" if unsettled else "reading rollouts"
 
     def run(self, episodes: Sequence[E], generator: torch.Generator | None = None) -> list[Rollout[E]]:
