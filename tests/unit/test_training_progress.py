@@ -87,4 +87,6 @@ def test_a_training_counts_the_steps_in_which_channel_1_had_nothing_to_learn(tmp
     run, said = Run.start(tmp_path / "run", config), Lines()
     run_stage(run, "training", said)
     assert said.said[-1] == "In 2 of 2 steps no group had an advantage: channel 1 taught nothing there."
-    assert run.stage("training").counts["untaught"] == {"steps without an advantage": 2}
+    counts = run.stage("training").counts
+    assert counts["untaught"] == {"steps without an advantage": 2}
+    assert counts["hinted_sites"] == 0 and counts["rollout_sites"] == 4, "one of each rollout"

@@ -161,6 +161,14 @@ def test_a_training_says_at_its_end_how_many_steps_moved_nothing(tmp_path, norms
     assert all(words in note for words, note in zip(told, trial.notes.said, strict=True))
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_only_who_reads_stored_sessions_is_told_to_read_more(tmp_path, stored):
+    trial = Trial(tmp_path, reads_stored=stored)
+    trial.log(grad_norm=0.0).log(grad_norm=1e-4)
+    trial.watchdog.on_train_end(trial.args, trial.state, trial.control)
+    assert ["traces_per_step" in note for note in trial.notes.said] == [stored]
+
+
 def test_one_rollout_that_does_better_is_enough(tmp_path):
     assert rewarded(tmp_path, [0.0] * 11 + [0.1] + [0.0] * 40, flat=0.9).names() == []
     assert rewarded(tmp_path, [0.0] * 11).names() == [], "too early"

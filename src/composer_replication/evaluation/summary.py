@@ -150,7 +150,8 @@ def _funnel(run: Run) -> list[FunnelRow]:
         FunnelRow(
             label="steps",
             count=training["steps"],
-            note=f"with {training['hinted_sites']} hinted turns and {training['pairs']} pairs of stored traces",
+            note=f"with {training.get('rollout_sites', 0)} hinted turns of rollouts, and {training['hinted_sites']} "
+            f"hinted turns and {training['pairs']} pairs of stored traces",
         ),
     ]
 

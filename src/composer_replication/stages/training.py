@@ -43,6 +43,7 @@ def train(
     from composer_replication.evaluation.model_card import write_card
     from composer_replication.training.backends import open_backend
     from composer_replication.training.machine import describe_machine
+    from composer_replication.training.metrics import StepLines
     from composer_replication.training.models.whole import whole_weights
     from composer_replication.training.stored.examples import summarise_cuts, window_lines
     from composer_replication.training.stored.records import steps_without_advantage, told_without_advantage
@@ -77,6 +78,7 @@ def train(
         "sources": dict(sources),
         "held_out_sessions": len(held_out),
         "hinted_sites": sum(len(example.sites) for example in examples),
+        "rollout_sites": round(sum(line.get("sdpo/sites", 0) for line in StepLines(folder / "metrics.jsonl").read())),
         "pairs": sum(len(example.pairs) for example in examples),
         "skipped": dict(skipped),
         "windowed": summarise_cuts(examples),

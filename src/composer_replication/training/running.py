@@ -75,6 +75,7 @@ def prepared(
             imitates=grpo.advantage == "accepted",
         ),
         jsd_beta=config.channel(SdpoSettings).jsd_beta,
+        reads_stored=bool(stored),
         empty_hint_divergence=empty_hint_divergence,
     )
     said = [ProgressCallback(config.training, progress), MetricsFile(folder / "metrics.jsonl")]

@@ -32,11 +32,13 @@ class Watchdog(AlarmWarnings):
         *,
         limits: Thresholds | None = None,
         jsd_beta: float = 0.5,
+        reads_stored: bool = False,
         empty_hint_divergence: Callable[[], float] | None = None,
     ) -> None:
         super().__init__(limits, jsd_beta)
         self.stopped: Alarm | None = None
         self._run, self._progress, self._empty_hint_divergence = run, progress, empty_hint_divergence
+        self._reads_stored = reads_stored
         self._lines = StepLines(run / "training" / "alarms.jsonl")
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -69,10 +71,13 @@ class Watchdog(AlarmWarnings):
             )
             self._say(args, state, "no_gradient", Reading(0.0, 0.0, True, False, sentence))
         elif state.is_world_process_zero and not all(norms):
-            self._progress.note(
-                f"{sum(map(bool, norms))} of {len(norms)} steps had a gradient; the others moved no weights. On stored "
-                "sessions a larger training.traces_per_step, or require_disfavour = false of channel sdpo, gives more"
+            more = (
+                ". A larger training.traces_per_step, or require_disfavour = false of channel sdpo, gives more"
+                if self._reads_stored
+                else ""
             )
+            told = f"{sum(map(bool, norms))} of {len(norms)} steps had a gradient; the others moved no weights"
+            self._progress.note(f"{told}{more}")
 
     def raise_if_stopped(self) -> None:
         """After `train`: the weights of a run that was ended must not be taken for its result."""
