@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from composer_replication.evaluation.charts import line_chart, points, ticks
+from composer_replication.evaluation.compare import TaskOutcome, compare, rows_left_out
 from composer_replication.evaluation.report import (
     ComparisonRow,
     Example,
@@ -164,7 +165,7 @@ def test_page_asks_for_nothing() -> None:
 
 def test_every_chart_has_a_title() -> None:
     page = Page(render_report(make_data()))
-    assert page.tags.count("svg") == 4
+    assert page.tags.count("svg") == 3
     assert page.tags.count("title") == page.tags.count("svg") + 1
     assert page.tags.count("desc") == page.tags.count("svg")
 
@@ -235,6 +236,35 @@ def test_verdict_claims_no_more_than_the_interval() -> None:
     assert verdict(Estimate(mean=0.1, lo=0.0, hi=0.2, n=9)) == "no clear change"
     assert verdict(Estimate(mean=0.5, lo=0.1, hi=0.9, n=4)) == "too few to tell"
     assert verdict(Estimate(mean=0.0, lo=0.0, hi=0.0, n=90)) == "all alike"
+
+
+def test_panels_that_hold_nothing_are_left_out() -> None:
+    losses = [LossPoint(step=i, losses={"policy": 0.1, "sdpo": 0.2}, reward=0.5) for i in range(3)]
+    text = Page(render_report(make_data(examples=[], funnel=[FunnelRow(label="steps", count=3)], losses=losses))).text
+    assert "Channel 2 · SDPO loss" in text and "Reward · mean" in text and "TR-DPO" not in text
+    assert "A few error sites" not in text and "From traces" not in text and "Training steps" in text
+    stored = Page(render_report(make_data(losses=[LossPoint(step=1, losses={"own": 0.1})]))).text
+    assert "Channel 4 · own loss" in stored and "Reward · mean" not in stored
+
+
+def test_rates_of_few_turns_are_not_shown() -> None:
+    few = Page(render_report(make_data(turns_before=200, turns_after=29))).text
+    assert "200 turns before and\n    29 after" in few and "Rates are shown from 30 turns on" in few
+    assert "type_error" not in few and "type_error" in Page(render_report(make_data(turns_after=30))).text
+
+
+def outcome(task: str, phase: str, **labels: str) -> TaskOutcome:
+    return TaskOutcome(task_id=task, split="heldout", phase=phase, reward=0.0, turns=1, errors=(), labels=labels)
+
+
+def test_rows_of_few_tasks_and_rows_that_repeat_another_are_left_out() -> None:
+    outcomes = [
+        outcome(f"t{n}", phase, mode="stub", difficulty="easy" if n < 6 else "hard", grain="one" if n < 6 else "two")
+        for n in range(9)
+        for phase in ("before", "after")
+    ]
+    assert [row.split for row in compare(outcomes, {})] == ["heldout", "heldout, difficulty easy"]
+    assert rows_left_out(outcomes) == 3, "two of three tasks, and one that repeats"
 
 
 def test_what_is_alike_is_not_called_few() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from pydantic import Field
 
 from composer_replication.config import Config
-from composer_replication.environments.protocol import Environment, EnvironmentTask, Episode
+from composer_replication.environments.protocol import FEWEST_TO_TELL, Environment, EnvironmentTask, Episode
 from composer_replication.progress import Progress
 from composer_replication.records import ErrorKind, StoredRecord
 from composer_replication.sites import find_sites
@@ -32,8 +32,6 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 MEASURING_SEED = 7
 FOR_THE_CURRICULUM = ("family", "rung")
 """Labels that say which tasks belong together, too fine for rows."""
-FEWEST_TASKS = 2
-"""Of a label, for a row of its own."""
 
 
 class TaskOutcome(StoredRecord):
@@ -106,15 +104,30 @@ def _finer_rows(outcomes: Sequence[TaskOutcome], split: str, name: str) -> Itera
         yield _row(outcomes, f"{split}, pass@{samples}", f"{name}, pass@{samples}", _passed_once)
     if any(outcome.reward not in (0.0, 1.0) for outcome in outcomes):
         yield _row(outcomes, f"{split}, mean reward", f"{name}, mean reward", fmean)
+    for label, own in _labelled(outcomes)[0].items():
+        yield _row(own, f"{split}, {label}", f"{name}, {label}", _passed)
+
+
+def rows_left_out(outcomes: Sequence[TaskOutcome]) -> int:
+    """Labels without a row of their own in `compare`: of too few tasks, or of the tasks of another row."""
+    splits = dict.fromkeys(outcome.split for outcome in outcomes)
+    return sum(_labelled([outcome for outcome in outcomes if outcome.split == split])[1] for split in splits)
+
+
+def _labelled(outcomes: Sequence[TaskOutcome]) -> tuple[dict[str, list[TaskOutcome]], int]:
+    """Those of each label that tells something of its own, and the number of other labels."""
     groups: dict[tuple[str, str], list[TaskOutcome]] = defaultdict(list)
     for outcome in outcomes:
         for label in outcome.labels.items():
             if label[0] not in FOR_THE_CURRICULUM:
                 groups[label].append(outcome)
-    for (label, value), own in sorted(groups.items()):
-        enough = len({outcome.task_id for outcome in own}) >= FEWEST_TASKS
-        if enough and len(own) < len(outcomes):
-            yield _row(own, f"{split}, {label} {value}", f"{name}, {label} {value}", _passed)
+    told: dict[frozenset[str], tuple[str, list[TaskOutcome]]] = {}
+    parts = {label: own for label, own in sorted(groups.items()) if len(own) < len(outcomes)}
+    for (label, value), own in parts.items():
+        tasks = frozenset(outcome.task_id for outcome in own)
+        if len(tasks) >= FEWEST_TO_TELL:
+            told.setdefault(tasks, (f"{label} {value}", own))
+    return dict(told.values()), len(parts) - len(told)
 
 
 def _row(

@@ -18,6 +18,8 @@ from .stats import Estimate, Said, no_interval
 
 SIMULATED_NOTE = "Rows marked “simulated” come from built-in stand-ins, not from real teacher models."
 LABELS = {"policy": "Channel 1 · GRPO", "sdpo": "Channel 2 · SDPO", "replay": "Channel 3 · TR-DPO"}
+FEWEST_TURNS = 30
+"""Before and after: rates per 100 turns of fewer would look like a change."""
 REWARD = "Reward · mean over rollouts"
 
 
@@ -105,7 +107,8 @@ def render_report(data: ReportData) -> str:
         errors=_error_rates(data),
         simulated=simulated,
         window=smoothing_window(len(data.losses)),
-        channels=[*((f"loss_{name}", label) for name, label in _channels(data).items()), ("reward", REWARD)],
+        channels=_panels(data),
+        fewest_turns=FEWEST_TURNS,
     )
 
 
@@ -154,10 +157,17 @@ def _style(channel: str) -> str:
     return channel if channel in LABELS else "own"
 
 
+def _panels(data: ReportData) -> list[tuple[str, str]]:
+    rewarded = any(point.reward is not None for point in data.losses)
+    return [*((f"loss_{name}", label) for name, label in _channels(data).items()), *[("reward", REWARD)] * rewarded]
+
+
 def _channels(data: ReportData) -> dict[str, str]:
-    """The three of the recipe, whether they were on or off, and then any other by the name that it gives itself."""
+    """Those that had a loss: of the three of the recipe, and then any other by the name that it gives itself."""
+    had = {name for point in data.losses for name in point.losses}
     names = dict.fromkeys([*LABELS, *(name for point in data.losses for name in point.losses)])
-    return {name: f"{LABELS.get(name, f'Channel {number} · {name}')} loss" for number, name in enumerate(names, 1)}
+    labels = {name: LABELS.get(name, f"Channel {number} · {name}") for number, name in enumerate(names, 1)}
+    return {name: f"{label} loss" for name, label in labels.items() if name in had}
 
 
 def _error_rates(data: ReportData) -> list[tuple[str, float, float]]:

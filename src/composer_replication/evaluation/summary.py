@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from composer_replication import __version__
+from composer_replication.environments.protocol import FEWEST_TO_TELL
 from composer_replication.objective import GrpoSettings
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace, render_action
 from composer_replication.runs import Run, write_atomically
@@ -18,7 +19,7 @@ from composer_replication.training.stored.records import (
     told_without_advantage,
 )
 
-from .compare import TaskOutcome, compare, error_kinds
+from .compare import TaskOutcome, compare, error_kinds, rows_left_out
 from .model_card import SEEDS_DIFFER
 from .report import Example, FunnelRow, LossPoint, ReportData, render_report
 from .stats import said
@@ -30,7 +31,8 @@ def summarise(run: Run) -> dict[str, Any]:
     """What `--json` prints. Estimates are {mean, lo, hi, n}, the ends null where too few tasks were measured; losses
     are means over the last quarter of the steps."""
     counts = defaultdict(dict[str, Any], {stage.noun: stage.counts for stage in run.done_stages()})
-    comparisons = compare(run.stage("evaluation").read(TaskOutcome), counts["evaluation"].get("labels", {}))
+    outcomes = run.stage("evaluation").read(TaskOutcome)
+    comparisons = compare(outcomes, counts["evaluation"].get("labels", {}))
     steps = run.stage("training").read(TrainingStep)
     headline = comparisons[0]
     return {
@@ -49,6 +51,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "success_after": said(headline.after),
         "difference": said(headline.difference),
         "other_splits": {c.split: c.model_dump(include={"before", "after", "difference"}) for c in comparisons[1:]},
+        "rows_left_out": rows_left_out(outcomes),
         "losses": {name: late_mean(steps, name) for name in ("policy", *channel_names(steps))},
         "spent_micros": counts["replay"].get("spent_micros", 0),
         "seconds": round(sum(_seconds(run).values()), 1),
@@ -59,6 +62,12 @@ def summarise(run: Run) -> dict[str, Any]:
         "run": str(run.path),
         "report": str(run.path / "report.html"),
     }
+
+
+def told_rows_left_out(rows: int) -> list[str]:
+    """One sentence, where there are any."""
+    few = f"fewer than {FEWEST_TO_TELL} tasks, or the same tasks as another row"
+    return [f"Labels of tasks without a row of their own: {rows} ({few})."] if rows else []
 
 
 def conclude(run: Run) -> dict[str, Any]:
@@ -115,7 +124,7 @@ def report_data(run: Run) -> ReportData:
         skipped=_skipped(run),
         spent_micros=_counts(run, "replay").get("spent_micros", 0),
         stage_seconds=_seconds(run),
-        notes=_notes(run),
+        notes=[*_notes(run), *told_rows_left_out(rows_left_out(outcomes))],
     )
 
 
@@ -130,7 +139,7 @@ def _funnel(run: Run) -> list[FunnelRow]:
         _counts(run, noun) for noun in ("ingestion", "sites", "hints", "replay", "pairs", "training")
     )
     simulated = replay.get("simulated", False)
-    return [
+    rows = [
         FunnelRow(
             label="traces",
             count=ingestion.get("traces", 0),
@@ -154,6 +163,7 @@ def _funnel(run: Run) -> list[FunnelRow]:
             f"hinted turns and {training['pairs']} pairs of stored traces",
         ),
     ]
+    return rows if ingestion.get("traces") else rows[-1:]
 
 
 def _examples(run: Run) -> list[Example]:
