@@ -75,11 +75,11 @@ class Run:
                 change = _first_difference(run.config.model_dump(mode="json"), config.model_dump(mode="json"))
                 raise UsageError(
                     f"{path} belongs to another config ({change})",
-                    f"choose another --run folder, or recompose fork {quoted(path)} NEW --set KEY=VALUE",
+                    f"choose another folder for the run, or recompose fork {quoted(path)} NEW --set KEY=VALUE",
                 )
             return run
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UsageError(f"{path} exists and is not a run", "choose another --run folder")
+            raise UsageError(f"{path} exists and is not a run", "choose another folder for the run")
         if is_dry:
             return cls(path, config)
         began = {

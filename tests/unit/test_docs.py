@@ -70,7 +70,8 @@ def test_what_the_readme_installs_and_makes_is_there():
             if words[0] == "make":
                 assert words[1] in targets
             if words[0] == "pip":
-                assert words[1:3] == ["install", "--editable"] and words[3].strip(".[]") in extras
+                assert words[1:5] == ["install", "--constraint", "constraints.txt", "--editable"]
+                assert words[5].strip(".[]") in extras
 
 
 def test_the_quickstarts_page_shows_the_results_that_are_kept():
