@@ -1,22 +1,27 @@
 // Lists of records, one table of columns per kind.
 import type { ComponentChildren } from "preact";
+import { useAnswer } from "../answers";
 import { callLine, cents, percent, plain, seconds, short, words } from "../format";
-import { Heading } from "../parts/common";
+import { Heading, useHere } from "../parts/common";
 import { type Column, Table } from "../parts/table";
-import type { Fields, Json } from "../types";
+import type { Fields, Json, RunAnswer } from "../types";
 
 interface Listing {
   kind: string;
   title: string;
   sub: string;
   id: (row: Fields) => [string, string];
-  columns: Column[];
+  columns: ListColumn[];
 }
+
+/** A column that stays empty until a stage is done is left out till then. */
+type ListColumn = Column & { needs?: string };
 
 const own = (kind: string, field: string) => (row: Fields): [string, string] => [kind, String(row[field])];
 const asWords = (value: Json) => (value === null ? "–" : words(String(value)));
 const asCall = (value: Json): ComponentChildren => <span class="mono">{callLine(value)}</span>;
 const asMono = (value: Json): ComponentChildren => <span class="mono">{plain(value)}</span>;
+const noHint = (reason: Json): ComponentChildren => <span class="faint">{reason === null ? "–" : `none: ${words(String(reason))}`}</span>;
 const count = (field: string, wide = true): Column => ({ field, width: "4.5rem", number: true, wide, sorts: false });
 
 export const LISTS: Record<string, Listing> = {
@@ -45,21 +50,24 @@ export const LISTS: Record<string, Listing> = {
       { field: "error_kind", title: "kind", width: "9rem", show: asWords },
       { field: "error_message", title: "message", width: "minmax(10rem, 3fr)", show: asMono },
       { field: "tool_name", title: "tool", width: "8rem", wide: true },
-      { field: "detector", width: "minmax(8rem, 1fr)", wide: true },
       { field: "fault", width: "5rem", wide: true },
       { field: "turn", width: "4rem", number: true, wide: true },
-      count("replies"),
-      count("pairs", false),
+      { field: "hint", width: "minmax(8rem, 2fr)", wide: true, sorts: false, show: (value, row) => (value ? plain(value) : noHint(row.no_hint ?? null)) },
+      { field: "held_out", title: "held out", width: "4.5rem", wide: true, sorts: false, show: (value) => (value ? "yes" : "–") },
+      { ...count("replies"), needs: "replay" },
+      { ...count("pairs", false), needs: "replay" },
     ],
   },
   hints: {
     kind: "hint",
     title: "Hints",
-    sub: "What would have helped, and a sham of the same length.",
+    sub: "What would have helped. A hint's own page has its sham, of the same length.",
     id: own("hint", "hint_id"),
     columns: [
-      { field: "text", title: "hint", width: "minmax(10rem, 2fr)" },
-      { field: "sham_text", title: "sham", width: "minmax(10rem, 2fr)", wide: true, show: plain },
+      { field: "error_kind", title: "kind", width: "9rem", sorts: false, show: asWords },
+      { field: "text", title: "hint", width: "minmax(10rem, 4fr)", show: plain },
+      { field: "trace_id", title: "trace", width: "7rem", wide: true, sorts: false },
+      { field: "turn", width: "4rem", number: true, wide: true, sorts: false },
       { field: "layer", width: "6rem", wide: true },
       { field: "leak_level", title: "leak", width: "4rem" },
       { field: "tokens", width: "5rem", number: true, wide: true },
@@ -113,10 +121,13 @@ export const LISTS: Record<string, Listing> = {
 
 export function ListPage({ of }: { of: string }) {
   const listing = LISTS[of]!;
+  const { run } = useHere();
+  const { answer } = useAnswer<RunAnswer>(run, "run");
+  const columns = listing.columns.filter(({ needs }) => !needs || answer?.stages.some(({ noun, done }) => noun === needs && done));
   return (
     <div class="fill">
       <Heading title={listing.title} sub={listing.sub} />
-      <Table kind={listing.kind} id={listing.id} columns={listing.columns} />
+      <Table kind={listing.kind} id={listing.id} columns={columns} />
     </div>
   );
 }
