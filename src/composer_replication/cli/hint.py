@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from composer_replication.errors import quoted
 from composer_replication.pipeline import run_stage
-from composer_replication.records import ErrorSite, Hint
+from composer_replication.records import ErrorSite, Hint, JsonObject
 from composer_replication.runs import Run
 from composer_replication.viewer.visible import visible
 
@@ -36,7 +36,7 @@ def hint(
     print(f"to leave one out: recompose fork {quoted(run)} NEW --set 'hints.drop=[\"ID\"]'")
 
 
-def _listed(run: Run) -> list[dict[str, str | int]]:
+def _listed(run: Run) -> list[JsonObject]:
     sites = {site.site_id: site for site in run.stage("sites").stream(ErrorSite)}
     return [
         {
