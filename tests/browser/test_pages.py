@@ -419,6 +419,9 @@ def test_lists_of_hints_and_sites_say_what_trains(open_page, page):
     expect(head.get_by_role("columnheader", name="held out")).to_be_visible()
     expect(page.locator("[aria-rowindex='1']")).to_contain_text("Reminder:")
     expect(head.get_by_role("columnheader", name="replies")).to_be_visible()
+    open_page("sites?lacks=replies")
+    expect(page.locator(".filters .total")).to_have_text("1")
+    expect(head.get_by_role("columnheader", name="replies")).to_have_count(0)
 
 
 def test_a_supplied_system_prompt_is_marked_and_teachers_who_were_not_asked_are_not_counted(open_page, page, first):

@@ -1,21 +1,17 @@
 // Lists of records, one table of columns per kind.
 import type { ComponentChildren } from "preact";
-import { useAnswer } from "../answers";
 import { callLine, cents, percent, plain, seconds, short, words } from "../format";
-import { Heading, useHere } from "../parts/common";
+import { Heading } from "../parts/common";
 import { type Column, Table } from "../parts/table";
-import type { Fields, Json, RunAnswer } from "../types";
+import type { Fields, Json } from "../types";
 
 interface Listing {
   kind: string;
   title: string;
   sub: string;
   id: (row: Fields) => [string, string];
-  columns: ListColumn[];
+  columns: Column[];
 }
-
-/** A column that stays empty until a stage is done is left out till then. */
-type ListColumn = Column & { needs?: string };
 
 const own = (kind: string, field: string) => (row: Fields): [string, string] => [kind, String(row[field])];
 const asWords = (value: Json) => (value === null ? "–" : words(String(value)));
@@ -54,8 +50,8 @@ export const LISTS: Record<string, Listing> = {
       { field: "turn", width: "4rem", number: true, wide: true },
       { field: "hint", width: "minmax(8rem, 2fr)", wide: true, sorts: false, show: (value, row) => (value ? plain(value) : noHint(row.no_hint ?? null)) },
       { field: "held_out", title: "held out", width: "4.5rem", wide: true, sorts: false, show: (value) => (value ? "yes" : "–") },
-      { ...count("replies"), needs: "replay" },
-      { ...count("pairs", false), needs: "replay" },
+      { ...count("replies"), optional: true },
+      { ...count("pairs", false), optional: true },
     ],
   },
   hints: {
@@ -121,13 +117,10 @@ export const LISTS: Record<string, Listing> = {
 
 export function ListPage({ of }: { of: string }) {
   const listing = LISTS[of]!;
-  const { run } = useHere();
-  const { answer } = useAnswer<RunAnswer>(run, "run");
-  const columns = listing.columns.filter(({ needs }) => !needs || answer?.stages.some(({ noun, done }) => noun === needs && done));
   return (
     <div class="fill">
       <Heading title={listing.title} sub={listing.sub} />
-      <Table kind={listing.kind} id={listing.id} columns={columns} />
+      <Table kind={listing.kind} id={listing.id} columns={listing.columns} />
     </div>
   );
 }
