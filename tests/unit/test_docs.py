@@ -11,7 +11,6 @@ import pytest
 
 from composer_replication.config import Config, quickstart_config
 from composer_replication.objective import OLD_KEYS
-from tests.command_line import recompose
 from tests.pages import commands
 
 ROOT = Path(__file__).parents[2]
@@ -49,18 +48,6 @@ def test_pages_name_settings_as_they_are_now():
     old = re.compile(rf"\b({'|'.join(OLD_KEYS.keys() - symbols)})\b")
     found = [(page.name, key) for page in PAGES for key in old.findall(page.read_text())]
     assert found == [("training.md", "sdpo_from")], "where it tells what older files have"
-
-
-def test_the_pages_about_sessions_show_what_init_writes(tmp_path):
-    assert recompose("init", "my.toml", "--on", "sessions", "--gpu-gib", "24", cwd=tmp_path).returncode == 0
-    written = tomllib.loads((tmp_path / "my.toml").read_text())
-    page, readme = (
-        tomllib.loads(re.findall(r"```toml\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)[0])
-        for name in ("docs/your-sessions.md", "README.md")
-    )
-    assert page == written
-    training = readme.pop("training")
-    assert training and training.items() <= written["training"].items() and readme.items() <= written.items()
 
 
 def test_the_readme_has_at_most_700_words():
