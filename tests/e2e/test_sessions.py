@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from composer_replication.cli.evaluate import evaluate
+from composer_replication.cli.fork import fork
 from composer_replication.cli.main import main
+from composer_replication.cli.train import train as train_verb
 from composer_replication.config import Config, EvaluationConfig, ToolboxConfig, TrainingConfig, WarmupConfig
 from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
 from composer_replication.errors import UsageError
@@ -257,6 +259,38 @@ def test_a_turn_that_takes_long_tells_its_tokens(trained, tmp_path, monkeypatch)
     first = next(line for line in said.said if " tokens" in line)
     assert re.fullmatch(rf"{read}/{len(found)} writing turn 1 of {written}, after training: \d+ of 32 tokens", first)
     assert said.said[-1] == f"{len(found)}/{len(found)} "
+
+
+def test_the_time_is_told_before_training_and_before_measuring(trained, whole, tmp_path, capsys):
+    path, held_out = run_of(tmp_path / "run", 0.5), trained.stage("training").counts["held_out_sessions"]
+    run_stage(Run.open(path), "sites", Silent())
+    train_verb(path, dry_run=True, json=True)
+    before = json.loads(capsys.readouterr().out)["sessions_time"]
+    assert (before["turns"], before["written"]) == (3 * held_out, held_out)
+    assert before["writing_s"] > before["reading_s"] > 0
+    evaluate(whole[0], on="sessions", dry_run=True, json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert {key: found[key] for key in before} == before
+    evaluate(whole[0], on="sessions", dry_run=True)
+    told = capsys.readouterr().out
+    assert f"until {2 * held_out} turns are read" in told and f"until {held_out} are written." in told
+    with pytest.raises(UsageError, match="--dry-run is for --on sessions"):
+        evaluate(whole[0], dry_run=True)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_fork_that_measures_fewer_turns_measures_none_again(trained, whole, tmp_path, monkeypatch, capsys, is_whole):
+    path = whole[0] if is_whole else stopped(trained, tmp_path / "run", whole[1])
+    turns = len(Run.open(whole[0]).stage("sessions").read(TurnMeasure)) - (not is_whole)
+    fork(path, tmp_path / "fewer", changes=("evaluation.tasks=3",))
+    assert f"kept       {turns} measured turns of sessions\n" in capsys.readouterr().out
+    fork(path, tmp_path / "other", changes=("evaluation.samples=3",))
+    assert f"dropped    {turns} measured turns of sessions, which are measured again" in capsys.readouterr().out
+    asked = watch(monkeypatch)
+    evaluate(tmp_path / "fewer", on="sessions")
+    assert not asked
+    found = Run.open(tmp_path / "fewer").stage("sessions").read(TurnMeasure)
+    assert len(found) == 2 * 3 * 3 and set(found) < set(Run.open(whole[0]).stage("sessions").read(TurnMeasure))
 
 
 class Notes(Silent):
