@@ -31,7 +31,7 @@ ORDER: tuple[tuple[Phase, bool], ...] = (("before", False), ("after", False), ("
 of a real size would not fit into memory at once: the second one stays for its other turns, the first comes again."""
 
 
-class Step(NamedTuple):
+class TurnStep(NamedTuple):
     """A turn under one of the two policies."""
 
     phase: Phase
@@ -62,7 +62,7 @@ def measure(run: Run, progress: Progress) -> None:
         judge = _judge(stack.enter_context(open_environment(config)) if any(t.task_id for t in traces) else None)
         parts = stack.enter_context(Parts(stage, TurnMeasure, [step.key for step in steps], "turns", progress))
         progress.note(what_fits(kinds, fitting, config.training.max_tokens))
-        place = Place(steps, parts, most, progress)
+        place = MeasuringPlace(steps, parts, most, progress)
         stack.enter_context(repeating(place.tell, SECONDS_OF_SILENCE))
         try:
             for number, step in enumerate(steps):
@@ -85,23 +85,23 @@ def measure(run: Run, progress: Progress) -> None:
     write_card(run)
 
 
-def _steps(run: Run, turns: Sequence[TurnToMeasure]) -> list[Step]:
+def _steps(run: Run, turns: Sequence[TurnToMeasure]) -> list[TurnStep]:
     made_with = {phase: measured_with(run, noun, "ingestion", "sites", "pairs") for phase, noun in MODELS.items()}
-    steps: list[Step] = []
+    steps: list[TurnStep] = []
     for phase, is_written in ORDER:
         own = [one for one in turns if one.shown.is_written == is_written]
         for number, one in enumerate(own, start=1):
             turn = one.shown.turn
             key = content_id(made_with[phase], phase, turn.measure, turn.trace.trace_id, turn.turn, turn.actions)
             doing = "writing" if is_written else "reading"
-            steps.append(Step(phase, one, key, f"{doing} turn {number} of {len(own)}, {phase} training"))
+            steps.append(TurnStep(phase, one, key, f"{doing} turn {number} of {len(own)}, {phase} training"))
     return steps
 
 
-class Place:
+class MeasuringPlace:
     """Where a measurement is, and how long the rest of it takes."""
 
-    def __init__(self, steps: Sequence[Step], parts: Parts[TurnMeasure], most: int, progress: Progress) -> None:
+    def __init__(self, steps: Sequence[TurnStep], parts: Parts[TurnMeasure], most: int, progress: Progress) -> None:
         """`most` tokens has a turn that is written."""
         from composer_replication.evaluation.session_reading import TimeLeft
 
