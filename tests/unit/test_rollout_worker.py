@@ -297,7 +297,7 @@ def test_a_person_is_told_which_token_is_sampled(new_policy):
         worker.run([Echo("a", turns=1), Echo("b", turns=1)])
     finally:
         handle.remove()
-    assert seen[:2] == [f"sampling turn 1 of 4 of 2 rollouts, token {token} of 3" for token in (1, 2)]
+    assert seen[:2] == [f"sampling turn 1 of 4 of 2 rollouts, token {token} of 3" for token in (0, 1)]
 
 
 def test_a_person_is_told_which_turn_is_sampled_and_when_the_environments_work(tiny_tokens):

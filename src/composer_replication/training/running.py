@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +17,7 @@ from composer_replication.config import Config, TrainingConfig
 from composer_replication.environments.protocol import TRAIN, Environment, EnvironmentTask
 from composer_replication.errors import UsageError
 from composer_replication.objective import GrpoSettings, SdpoSettings
-from composer_replication.progress import Progress
+from composer_replication.progress import Progress, repeating
 from composer_replication.runs import needed
 
 from .alarms import COMPARED_STEPS, Thresholds
@@ -175,17 +174,14 @@ def telling_of(
 
     At an interrupt, which steps are lost: `held` counts those of the last checkpoint; None where there are none.
     """
-    over = Event()
 
     def tell() -> None:
-        while not over.wait(SECONDS_OF_SILENCE):
-            if (done := step()) < total:
-                progress.step(done, total, f"step {done + 1}, {phase()}")
+        if (done := step()) < total:
+            progress.step(done, total, f"step {done + 1}, {phase()}")
 
-    thread = Thread(target=tell, name="progress", daemon=True)
-    thread.start()
     try:
-        yield
+        with repeating(tell, SECONDS_OF_SILENCE):
+            yield
     except KeyboardInterrupt:
         lost = (
             f"the {step()} steps so far are lost: this backend makes no checkpoints"
@@ -195,9 +191,6 @@ def telling_of(
         )
         progress.note(lost)
         raise
-    finally:
-        over.set()
-        thread.join()
 
 
 def steps_of(log_history: Iterable[dict[str, Any]]) -> list[TrainingStep]:

@@ -107,6 +107,7 @@ class DynamicSampler:
     def sample(
         self, slots: Sequence[int], contexts: Sequence[Sequence[int]], **options: Unpack[SamplingOptions]
     ) -> list[SampledTurn]:
+        self.token = 0
         return sample_turns(
             self._model,
             contexts,
@@ -131,7 +132,7 @@ def sample_turns(
     temperature: float,
     generator: torch.Generator | None = None,
     on_turn: OnTurn | None = None,
-    on_token: Callable[[int], None] = lambda _: None,
+    on_token: Callable[[int], None] = lambda done: None,
 ) -> list[SampledTurn]:
     """One turn per context. Temperature 0 is greedy; log-probabilities are then those at temperature 1.
 
@@ -140,9 +141,8 @@ def sample_turns(
         end_of_turn_id: `policy.tokens.end_of_turn_id`.
         pad_id: `policy.tokenizer.pad_token_id`.
         on_turn: Is told of each turn when it ends.
-        on_token: Is told which token of the turns comes next, from 1 on.
+        on_token: Is told how many tokens the longest turn has so far.
     """
-    on_token(1)
     ids_BT, mask_BT = left_pad(contexts, pad_id, model.device)
     position_B1 = mask_BT.sum(1, keepdim=True)
     positions_BT = (mask_BT.cumsum(1) - 1).clamp(min=0)
@@ -152,10 +152,10 @@ def sample_turns(
     for step in range(max_new_tokens):
         next_B, logprob_B = choose_tokens(output.logits[:, -1], temperature, generator)
         written.add(step, torch.where(alive_B, next_B, -1), logprob_B)
+        on_token(step + 1)
         alive_B = alive_B & (next_B != end_of_turn_id)
         if not written.tell_ended(alive_B):
             break
-        on_token(min(step + 2, max_new_tokens))
         mask_BT = torch.cat([mask_BT, mask_BT.new_ones(len(contexts), 1)], 1)
         output = model(
             next_B[:, None],

@@ -235,8 +235,8 @@ class RolloutWorker:
         if writing:
             turn = min(len(rollout.turns) for rollout in writing) + 1
             # Servers and the samplers of a GPU do not tell it.
-            token = getattr(self.sampler, "token", 0)
-            told = f", token {token} of {self.settings.max_turn_tokens}" if token else ""
+            token = getattr(self.sampler, "token", None)
+            told = "" if token is None else f", token {token} of {self.settings.max_turn_tokens}"
             return f"sampling turn {turn} of {self.settings.max_turns} of {len(writing)} rollouts{told}"
         return f"running and grading {len(unsettled)} of {len(playing)} rollouts" if unsettled else "reading rollouts"
 
