@@ -225,8 +225,8 @@ TAKEN = {
     "verl": {
         "training": {
             "steps", "prompts_per_step", "group_size", "learning_rate", "rate_warmup_steps", "temperature",
-            "max_turn_tokens", "max_tokens", "traces_per_step", "checkpoint_every", "reference_kl", "error_turn_penalty",
-            "leak_penalty", "leak_penalty_weight", "leak_ways_known",
+            "max_turn_tokens", "max_tokens", "traces_per_step", "checkpoint_every", "reference_kl",
+            "error_turn_penalty", "leak_penalty", "leak_penalty_weight", "leak_ways_known",
         },
         "hardware": {"rollouts_per_device", "rollouts_at_once", "weights", "autocast", "gradient_checkpointing"},
         "sampling": set[str](),
