@@ -21,10 +21,11 @@ from composer_replication.evaluation.sessions import TurnMeasure
 from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
-from composer_replication.records import ErrorSite
+from composer_replication.records import ErrorSite, Trace
 from composer_replication.runs import Run
 from composer_replication.stages import evaluation as evaluation_stage
 from composer_replication.stages import sessions as sessions_stage
+from composer_replication.stages.held_out import held_out_of
 from composer_replication.training.models import states
 from composer_replication.training.rollouts import state_samples
 
@@ -146,12 +147,18 @@ def test_both_policies_are_measured_on_the_same_turns(trained, capsys):
     assert told["sessions"] == rows["good turns"]["difference"]["n"] == held_out
     assert rows["good turns"]["difference"]["mean"] != 0
     for row in rows.values():
-        assert row["difference"]["lo"] <= row["difference"]["mean"] <= row["difference"]["hi"]
+        # Where all sessions are alike there is no interval.
+        has_none = row["difference"]["lo"] is None
+        assert has_none == (row["verdict"] == "too few to tell") and not (has_none and row["measure"] == "good turns")
+        assert has_none or row["difference"]["lo"] <= row["difference"]["mean"] <= row["difference"]["hi"]
         assert row["difference"]["mean"] == pytest.approx(row["after"]["mean"] - row["before"]["mean"])
     found = trained.stage("sessions").read(TurnMeasure)
     assert all((one.reason is None) == (one.value == 0) for one in found if one.measure == "rewritten")
     evaluate(trained.path, on="sessions")
     shown = capsys.readouterr().out
+    known = held_out_of(trained)
+    turns = sum(len(one.turns) for one in trained.stage("ingestion").read(Trace) if one.trace_id in known and one.tools)
+    assert told["tools_not_shown"] == turns > 0, "the template of tiny writes no tools"
     assert f"{held_out} sessions that training did not see" in shown and "Not measured: preferred" in shown
     last = " ".join(shown.split("Conclusion: ")[1].split())
     assert last.startswith(f"{told['conclusion']} on sessions that training did not see (good turns ")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from itertools import compress
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from composer_replication.sites.marking import failed_calls
 
 from .held_out import held_out_of, sessions_of
 from .parts import Parts, measured_with
-from .policy import load_own, policy_room
+from .policy import load_own, model_folder, policy_room
 from .training import read_done
 
 if TYPE_CHECKING:
@@ -80,9 +80,25 @@ def measure(run: Run, progress: Progress) -> None:
                 if not records:
                     not_shown[turn.measure] += 1
             skipped |= not_shown
-    counts = {"sessions": len(traces), "turns": len(turns), "skipped": dict(skipped)}
+    counts = {
+        "sessions": len(traces),
+        "turns": len(turns),
+        "skipped": dict(skipped),
+        "tools_not_shown": states_without_tools(run, traces),
+    }
     stage.seal(parts.close(), counts, [run.stage("training"), run.stage("ingestion")], started)
     write_card(run)
+
+
+def states_without_tools(run: Run, traces: Iterable[Trace]) -> int:
+    """At which the policy does not see the tools that the actor had, because its chat template does not write any."""
+    from transformers import AutoTokenizer
+
+    from composer_replication.training.models.tokens import ChatTokens
+    from composer_replication.training.planning.lengths import ByTokenizer
+
+    tokens = ChatTokens(AutoTokenizer.from_pretrained(model_folder(run)), None, run.config.model.chat_template_kwargs)
+    return 0 if ByTokenizer(tokens).knows_tools else sum(len(trace.turns) for trace in traces if trace.tools)
 
 
 def what_fits(kinds: Sequence[str], fits: Sequence[bool], max_tokens: int) -> str:
