@@ -149,6 +149,13 @@ def sampling_work(shape: ModelShape, config: Config, work: Workload, episodes: E
     )
 
 
+def turn_s(shape: ModelShape, config: Config, costs: Costs, read_tokens: int, written_tokens: int) -> float:
+    """Of one turn alone: what is read at once, and what is then written token by token."""
+    tokens = read_tokens + written_tokens
+    work = Workload(rows=1, row_tokens=tokens, sampled_rows=1, on_gpu=costs.kind != "cpu")
+    return costs.sampling_s(sampling_work(shape, config, work, Episodes(1, written_tokens, read_tokens, tokens)))
+
+
 def training_work(shape: ModelShape, config: Config, work: Workload, sites: float, wire_bytes: float) -> TrainingWork:
     """`sites`: hinted turns of the rollouts of one process, each of which the teacher reads once."""
     hardware, sdpo = config.hardware, config.channel(SdpoSettings)

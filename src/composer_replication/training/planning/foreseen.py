@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from composer_replication.config import Config
 
 from ..models.shape import ModelShape
-from .costs import Costs, Episodes, sampling_work
+from .costs import Costs, Episodes, turn_s
 from .layouts import plan_layout
 from .plan import Machine, workload
 
@@ -24,11 +22,5 @@ def training_s(shape: ModelShape, config: Config, costs: Costs) -> float:
 def measuring_s(shape: ModelShape, config: Config, costs: Costs) -> float:
     """Before and after: of each kind as many turns as `evaluation.tasks`. A good turn is read once, a correction and
     its error too, and an error turn is written again."""
-    turns, written = config.evaluation.tasks, config.training.max_turn_tokens
-    return 2 * turns * (3 * _turn_s(shape, config, costs, 0) + _turn_s(shape, config, costs, written))
-
-
-def _turn_s(shape: ModelShape, config: Config, costs: Costs, written: int) -> float:
-    read = config.training.max_tokens
-    work = replace(workload(config, 0, 0, Machine()), rows=1, sampled_rows=1, row_tokens=read + written)
-    return costs.sampling_s(sampling_work(shape, config, work, Episodes(1, written, read, read + written)))
+    turns, read, written = config.evaluation.tasks, config.training.max_tokens, config.training.max_turn_tokens
+    return 2 * turns * (3 * turn_s(shape, config, costs, read, 0) + turn_s(shape, config, costs, read, written))
