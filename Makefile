@@ -12,7 +12,10 @@ export HF_HUB_OFFLINE ?= 1
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: quickstart test docs browser engines engines-tinker engines-verl engines-diloco engines-monarch viewer core faults benchmarks mutants audit audit-dependencies lint types structure evidence experiment-000 clean
+.PHONY: setup quickstart test docs browser engines engines-tinker engines-verl engines-diloco engines-monarch viewer core faults benchmarks mutants audit audit-dependencies lint types structure evidence experiment-000 clean
+
+# All that a script or the command needs: `source .venv/bin/activate` afterwards.
+setup: .venv/train-installed
 
 quickstart: .venv/train-installed
 	$(BIN)/recompose quickstart

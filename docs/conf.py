@@ -10,6 +10,7 @@ import composer_replication.config  # noqa: F401  before autodoc, which loads mo
 SECTIONS = {
     "Start": [
         *("docs/quickstart", "docs/your-sessions", "docs/your-repository", "docs/from-python"),
+        "docs/own-environment",
         *("docs/reference", "docs/reference-*", "docs/glossary"),
     ],
     "Pages": ["docs/[!s]*", "docs/s*", "docs/engines/*"],

@@ -19,7 +19,7 @@ from trl import GRPOConfig
 
 from composer_replication.config import TrainingConfig
 from composer_replication.environments.protocol import Environment, EpisodeLimits, PlainAnswer
-from composer_replication.records import Source, Trace, Turn, content_id
+from composer_replication.records import Source, Trace, content_id, turns_of
 from composer_replication.training import (
     ComposerReplicationTrainer,
     EnvironmentRollouts,
@@ -61,12 +61,13 @@ class Answering:
 
     def trace(self, source_model, sample):
         told = {"role": "tool", "content": "right" if self.reward else "wrong", "is_error": not self.reward}
+        messages = [*self.messages, {"role": "assistant", "content": self.said}, told]
         return Trace(
             trace_id=content_id(self.task.task_id, source_model, sample, self.said),
             source=Source(agent="animals"),
             task_id=self.task.task_id,
-            messages=(*self.messages, {"role": "assistant", "content": self.said}, told),
-            turns=(Turn(start=1, end=3, source_model=source_model),),
+            messages=messages,
+            turns=turns_of(messages, len(self.messages), source_model),
             outcome=self.reward,
         )
 

@@ -252,10 +252,9 @@ def _channels_of_before(training: Mapping[str, Any]) -> tuple[dict[str, Any], li
 def in_old_words(written: str) -> str:
     """Of a key in an entry that an old key stands for, that key."""
     for key, (name, own) in OLD_KEYS.items():
-        place = [kind.name for kind in DEFAULT_CHANNELS].index(name)
-        written = re.sub(rf"^channels\.{place}\.{own}\b", f"training.{key}", written)
+        written = re.sub(rf"^channels\.{name}\.{own}\b", f"training.{key}", written)
     for key, own in OLD_SCHEDULE.items():
-        written = re.sub(rf"^channels\.\d\.schedule\.{own}$", f"training.{key}", written)
+        written = re.sub(rf"^channels\.\w+\.schedule\.{own}$", f"training.{key}", written)
     return written
 
 

@@ -14,6 +14,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Literal, Required, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -156,7 +157,7 @@ class Trace(StoredRecord):
     messages: tuple[Message, ...]
     turns: tuple[Turn, ...]
     segments: tuple[Segment, ...] = (Segment(start=0),)
-    """One where nothing was compacted or rewound."""
+    """Leave it out where nothing was compacted or rewound. Default: `(Segment(start=0),)`."""
     tools: tuple[JsonObject, ...] = ()
     """Listed to the actor, as OpenAI lists them."""
     tools_inferred: bool = False
@@ -186,6 +187,18 @@ class Trace(StoredRecord):
     def states(self) -> Iterator[TraceState]:
         """One for each turn."""
         return (self.state(turn) for turn in range(len(self.turns)))
+
+
+def turns_of(messages: Sequence[Message], first: int, source_model: str) -> tuple[Turn, ...]:
+    """One for each assistant message from `messages[first]` on, with all that follows it up to the next one.
+
+    Args:
+        messages: Of the whole rollout; answers of the environment stand behind the turn that they answer.
+        first: How many messages the task itself has: assistant messages among them are examples, not turns.
+    """
+    starts = [place for place in range(first, len(messages)) if messages[place]["role"] == "assistant"]
+    spans, family = pairwise([*starts, len(messages)]), family_of(source_model)
+    return tuple(Turn(start=start, end=end, source_model=source_model, family=family) for start, end in spans)
 
 
 def seen_before(segments: Sequence[Segment], turn: Turn) -> tuple[list[int], set[int]]:

@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -19,6 +19,8 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+
+from .errors import UsageError
 
 
 def _no_truth_value(value: object) -> object:
@@ -65,6 +67,12 @@ Flag = Annotated[bool, Strict()]
 
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __new__(cls, **values: Any) -> Self:
+        """Has `values` only where Python code makes one: those of a file are validated later, all mistakes at once."""
+        if cls.model_config.get("extra") == "forbid":
+            refuse_unknown(values, cls.model_fields, cls.__name__)
+        return super().__new__(cls)
 
 
 class WarmupConfig(Section):
@@ -167,8 +175,10 @@ def _place(
         if not _has(here, part) and not (is_missing and number == len(loc)):
             section = next((kind for kind in candidates if getattr(kind, "TAG", None) == part), section)
             continue
-        path.append(str(part))
         here = here[part] if _has(here, part) else None
+        # An entry of a list is told by its name, as `--set` writes it.
+        named = here.get("name") if isinstance(part, int) and isinstance(here, dict) else None
+        path.append(named if isinstance(named, str) else str(part))
         if part in section.model_fields and number < len(loc):
             candidates = list(_sections_in(section.model_fields[str(part)].annotation))
             section = candidates[0] if len(candidates) == 1 else section
@@ -204,6 +214,12 @@ def told_gone(values: Any) -> dict[str, str]:
 def nearest(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
+
+
+def refuse_unknown(given: Iterable[str], known: Iterable[str], owner: str) -> None:
+    """Of keywords of a call in Python, the first that is none of `known`."""
+    if unknown := [name for name in given if name not in known]:
+        raise UsageError(f"{owner} has no {unknown[0]}", nearest(unknown[0], known))
 
 
 def _sections_in(annotation: Any) -> Iterable[type[BaseModel]]:

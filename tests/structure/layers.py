@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "progress": (),
     "special_functions": (),
     "syntax": (),
-    "sections": (),
+    "sections": ("errors",),
     "objective": ("records", "sections"),
     "config": ("records", "errors", "sections", "objective"),
     "settings": ("errors", "sections", "objective", "config"),

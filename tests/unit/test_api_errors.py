@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-import pytest
-from datasets import Dataset
+import inspect
+import re
+import warnings
 
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from trl import GRPOConfig
+
+from composer_replication.config import Config, TrainingConfig
 from composer_replication.environments.protocol import PlainAnswer
+from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
-from composer_replication.training import ComposerReplicationTrainer
-from composer_replication.training.lessons.online_sites import HintedTurn, TraceHinter
+from composer_replication.objective import SdpoSettings
+from composer_replication.training import (
+    ComposerDataCollator,
+    ComposerReplicationTrainer,
+    SelfDistillation,
+    StoredBatches,
+    TraceExample,
+)
+from composer_replication.training.backends.trl.rollouts import READ, READ_ELSEWHERE, EnvironmentRollouts
+from composer_replication.training.lessons.online_sites import MAX_TEACHER_TOKENS, HintedTurn, TraceHinter
 
 from .test_online import every_site, trainer_of
 
@@ -20,8 +37,8 @@ def own_hinter(traces):
 @pytest.mark.parametrize(
     ("settings", "hinter", "way_out"),
     [
-        ({"sham": True}, own_hinter, "return another task's hint"),
-        ({"sham": True}, TraceHinter(), "return another task's hint"),
+        ({"sham": True}, own_hinter, "return a text without help"),
+        ({"sham": True}, TraceHinter(), "return a text without help"),
         ({"hint": "feedback"}, own_hinter, "the hinter's work"),
         ({"sibling_hints": "call"}, own_hinter, "the hinter's work"),
         ({"require_acceptance": True}, own_hinter, "accepts=rollouts.accepts"),
@@ -35,6 +52,41 @@ def test_settings_that_the_hinter_does_not_follow_are_refused(new_policy, tmp_pa
 def test_a_hinter_of_the_package_that_follows_the_settings_is_taken(new_policy, tmp_path):
     settings, hinter = every_site(0.1, sham=True, sibling_hints="call"), TraceHinter(sham=True, sibling="call")
     trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, **settings, hinter=hinter)
+
+
+def without_sites(tiny_tokens):
+    examples = [TraceExample([1, 2], [0, 1], None)]
+    return StoredBatches(examples, ComposerDataCollator(tiny_tokens.tokenizer.pad_token_id), 1, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "way_out"),
+    [
+        ({"alpha_sdpo": 1.0}, "channel sdpo has weight 1.0.*next: pass hinter="),
+        ({"channels": [SelfDistillation(SdpoSettings(weight=0.2))]}, "channel sdpo has weight 0.2.*next: pass hinter="),
+        ({"alpha_sdpo": 1.0, "batches": without_sites}, "channel sdpo has weight 1.0.*next: pass hinter="),
+        ({"beta_replay": 1.0, "hinter": TraceHinter()}, "channel replay has weight 1.0.*next: pass batches="),
+    ],
+    ids=["weight", "channel", "batches without sites", "replay"],
+)
+def test_a_channel_that_is_asked_for_and_cannot_learn_is_refused(new_policy, tiny_tokens, tmp_path, options, way_out):
+    options = {name: one(tiny_tokens) if one is without_sites else one for name, one in options.items()}
+    with pytest.raises(UsageError, match=way_out):
+        trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, **options)
+
+
+@pytest.mark.parametrize(
+    ("made", "word", "meant"),
+    [
+        (TrainingConfig, "max_turn_token", "max_turn_tokens"),
+        (SdpoSettings, "sites_per_rollouts", "sites_per_rollout"),
+        (ComposerReplicationTrainer, "alpha_spdo", "alpha_sdpo"),
+        (ComposerReplicationTrainer, "reward_func", "reward_funcs"),
+    ],
+)
+def test_a_misspelt_keyword_is_answered_with_the_nearest_right_one(made, word, meant):
+    with pytest.raises(UsageError, match=rf"{made.__name__} has no {word}; next: did you mean {meant}\?"):
+        made(**{word: 1})
 
 
 @pytest.mark.parametrize(
@@ -63,6 +115,131 @@ def test_an_empty_hint_is_left_out_and_counted(new_policy, tmp_path):
     trainer.train()
     logged = next(entry for entry in trainer.state.log_history if "sdpo/sites" in entry)
     assert (logged["sdpo/sites"], logged["sdpo/dropped/empty_hint"]) == (0, 8)
+
+
+def dropped_told(trainer):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        trainer.train()
+    return [str(one.message) for one in told if "hinted turns were left out" in str(one.message)]
+
+
+def test_a_step_that_lost_all_of_its_sites_is_told_once_with_the_reason(new_policy, tmp_path):
+    trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, 3, **every_site(0.1), hinter=own_hinter)
+    rows = trainer._rollouts
+
+    def one_turn_too_many(generated, scored):
+        return [
+            rolled._replace(
+                trace=rolled.trace.model_copy(update={"turns": (*rolled.trace.turns, rolled.trace.turns[-1])})
+            )
+            for rolled in rows(generated, scored)
+        ]
+
+    trainer._rollouts = one_turn_too_many
+    (line,) = dropped_told(trainer)
+    assert line.startswith("step 1: all 8 hinted turns were left out")
+    assert "(8) the trace has another number of turns than were sampled (sdpo/dropped/turns_do_not_match)" in line
+
+
+def test_a_hint_beyond_the_models_positions_is_left_out(new_policy, tmp_path):
+    policy = new_policy()
+    positions = policy.model.config.max_position_embeddings
+
+    def long_for_one(traces):
+        return [[HintedTurn(0, "mine", "call " * (1 if row else positions))] for row in range(len(traces))]
+
+    assert positions < MAX_TEACHER_TOKENS / 2
+    trainer = trainer_of(ComposerReplicationTrainer, policy, tmp_path, **every_site(0.1), hinter=long_for_one)
+    assert dropped_told(trainer) == [], "some were kept"
+    logged = next(entry for entry in trainer.state.log_history if "sdpo/sites" in entry)
+    assert (logged["sdpo/sites"], logged["sdpo/dropped/too_long"]) == (7, 1)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (0.5, "float for 8 rollouts"),
+        (None, "NoneType for 8 rollouts"),
+        ("right", "str for 8 rollouts"),
+        ({"reward": 1.0}, "dict for 8 rollouts"),
+        (torch.tensor(0.5), "Tensor for 8 rollouts"),
+        ([1.0], "1 rewards for 8 rollouts"),
+        ([1.0, "right", *[0.0] * 6], "str for rollout 1"),
+    ],
+)
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_reward_function_that_returns_something_else_is_named(new_policy, tmp_path, returned, message, waits):
+    def partial_credit(**columns):
+        return returned
+
+    async def slow_credit(**columns):
+        return returned
+
+    credit = slow_credit if waits else partial_credit
+    trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, rewards=[credit])
+    with pytest.raises(UsageError, match=f"function {credit.__name__} returned {message}; next: return a list of 8"):
+        trainer.train()
+
+
+def test_rewards_of_every_kind_that_trl_takes_are_taken(new_policy, tmp_path):
+    def judged(completions, **columns):
+        return [None, True, 1, torch.tensor(1.0), *np.float32([0, 0, 1, 1])]
+
+    def whole(completions, **columns):
+        return torch.ones(len(completions))
+
+    trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, rewards=[judged, whole])
+    trainer.train()
+    logged = trainer.state.log_history[0]
+    assert logged["rewards/judged/mean"] == pytest.approx(5 / 7)
+    assert logged["rewards/whole/mean"] == 1
+
+
+def test_the_alarms_of_training_are_warnings_in_a_script(new_policy, tmp_path):
+    def never(completions, **columns):
+        return [0.0] * len(completions)
+
+    trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, steps=6, rewards=[never])
+    with pytest.warns(UserWarning, match="got any reward") as told:
+        trainer.train()
+    (line,) = {str(one.message) for one in told if "policy gradient" in str(one.message)}
+    assert line.startswith(
+        "step 5: no rollout of the first 5 steps got any reward, so the policy gradient learns nothing;"
+    )
+    assert "recompose" not in line
+
+
+def test_settings_that_rollouts_do_not_read_are_told_with_their_place(new_policy):
+    environment = open_toolbox(Config())
+
+    def told(**settings):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            EnvironmentRollouts(new_policy(), environment, [], TrainingConfig(**settings), seed=0)
+        return [str(one.message) for one in found]
+
+    (line,) = told(steps=1, gradient_ratio_cap=0.01, leak_penalty="soft", temperature=0.5)
+    assert line.startswith("EnvironmentRollouts does not read gradient_ratio_cap, leak_penalty, steps of its")
+    for place in (
+        "gradient_ratio_cap: ComposerReplicationTrainer(gradient_ratio_cap=…)",
+        "steps: GRPOConfig(max_steps=…)",
+    ):
+        assert place in line
+    assert told(max_turn_tokens=3, temperature=0.5, group_size=4, error_turn_penalty=0.1) == []
+
+
+def test_every_place_that_a_setting_is_told_to_belong_to_is_there():
+    owners = {
+        "GRPOConfig": GRPOConfig,
+        "ComposerReplicationTrainer": ComposerReplicationTrainer,
+        "StoredBatches": StoredBatches,
+    }
+    assert set(re.findall(r"settings\.(\w+)", inspect.getsource(EnvironmentRollouts))) == READ
+    assert READ | READ_ELSEWHERE.keys() <= TrainingConfig.model_fields.keys()
+    for place in READ_ELSEWHERE.values():
+        owner, argument = re.fullmatch(r"(\w+)\((\w+)=…\)", place).groups()
+        assert argument in inspect.signature(owners[owner]).parameters
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,52 @@ class TestPairedSeeds:
         assert first.minimum_detectable_effect is None
         assert any("above 0.0125, where Holm starts with 4 arms" in note for note in first.notes)
 
+    def numbers(self, tmp_path, **by_arm):
+        """One number for each run."""
+        for arm, values in by_arm.items():
+            write_lines(tmp_path / f"{arm}.jsonl", [{"seed": seed, "score": at} for seed, at in enumerate(values)])
+        return [tmp_path / f"{arm}.jsonl" for arm in by_arm]
+
+    def test_an_interval_without_0_and_a_verdict_that_is_not_clear_are_explained(self, tmp_path):
+        gained = [1.0, 1.1, 0.9, 1.2, 0.8, 1.0, 1.3, -0.1]
+        paths = self.numbers(tmp_path, a=[0.0] * 8, b=gained, c=[0.3, -0.2] * 4, d=[0.1, -0.3] * 4, e=[0.2, -0.1] * 4)
+        row, *others = compared(paths, metric="score").comparisons
+        assert row.difference.lo > 0 and row.test.p == 0.015625 and row.verdict == "no clear difference"
+        [note] = [note for note in row.notes if "interval" in note]
+        assert note == (
+            "The interval leaves out 0, but is of this arm alone. The verdict counts all 4 arms: p = 0.0156, and "
+            "0.0625 after Holm."
+        )
+        assert not any("leaves out 0" in note for other in others for note in other.notes)
+        [alone] = compared(paths[:2], metric="score").comparisons
+        assert alone.verdict == "higher" and alone.notes == ()
+
+    def test_an_interval_and_a_test_of_one_arm_that_disagree_are_explained(self, tmp_path):
+        [row] = compared(self.numbers(tmp_path, a=[0.0] * 6, b=[1, 1, 1, 1, 1, -0.2]), metric="score").comparisons
+        assert row.difference.lo > 0 and row.verdict == "no clear difference"
+        assert row.notes == (
+            "The interval leaves out 0, but the test does not: p = 0.0625. The verdict is the test's.",
+        )
+
+    def test_a_clear_verdict_beside_an_interval_with_0_is_explained(self, tmp_path):
+        noisy = [[0.0, 1.0] * 2, [1.0, 0.0] * 2]
+        for arm, shift in (("a", 0.0), ("b", 0.05)):
+            for seed in range(8):
+                rewards = [value + shift for value in noisy[(seed + (arm == "b")) % 2]]
+                write_lines(tmp_path / arm / f"seed-{seed}.jsonl", outcomes(rewards))
+        [row] = compared([tmp_path / "a", tmp_path / "b"], metric="reward").comparisons
+        assert row.difference.lo < 0 and row.verdict == "higher"
+        assert (
+            "The interval holds 0, but the test tells the difference from 0: p = 0.00781. The verdict is the test's."
+            in row.notes
+        )
+
+    def test_seeds_that_are_tied_and_what_they_cost_are_told(self, tmp_path):
+        paths = self.numbers(tmp_path, a=[0.5] * 8, b=[0.7, 0.8, 0.9, 0.6, 0.7, 0.8, 0.9, 0.5])
+        [row] = compared(paths, metric="score").comparisons
+        assert row.test.floor == 2 ** (1 - 7) and row.verdict == "higher"
+        assert row.notes == ("1 of 8 seeds is tied and says nothing: the smallest possible p is that of 7 seeds.",)
+
     def test_missing_seeds_are_named_not_dropped(self, tmp_path):
         paths = [write_arm(tmp_path / "a", 0.2, 8), write_arm(tmp_path / "b", 0.8, 6, salt=1)]
         with pytest.raises(UsageError, match="b lacks seed 6, 7"):

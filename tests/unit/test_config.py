@@ -66,11 +66,11 @@ def test_values_of_a_file_override_defaults(tmp_path):
     [
         ("sed = 1", "sed", "seed"),
         ("[trainning]\nsteps = 1", "trainning", "training"),
-        ('[[channels]]\nname = "sdpo"\nwieght = 1', "channels.0.wieght", "weight"),
-        ('[[channels]]\nname = "grpo"\n[[channels]]\nname = "trdpo"\nbta = 1', "channels.1.bta", "beta"),
+        ('[[channels]]\nname = "sdpo"\nwieght = 1', "channels.sdpo.wieght", "weight"),
+        ('[[channels]]\nname = "grpo"\n[[channels]]\nname = "trdpo"\nbta = 1', "channels.trdpo.bta", "beta"),
         (
             '[[channels]]\nname = "sdpo"\nschedule = {warmup = 1}',
-            "channels.0.schedule.warmup",
+            "channels.sdpo.schedule.warmup",
             "warmup_share",
         ),
         ("[evaluation]\ntask = 5", "evaluation.task", "tasks"),
@@ -133,8 +133,8 @@ def test_all_mistakes_are_told_at_once_each_by_its_own_key(tmp_path):
         "unknown key training.stepps, did you mean steps?",
         "training.group_size: Input should be greater than or equal to 2",
         "monitor.penalty_weight = 0.1 is gone: hard evidence",
-        "channels.0.length_normalised: Input should be a valid boolean or input should be 'auto'",
-        "unknown key channels.1.wieght, did you mean weight?",
+        "channels.trdpo.length_normalised: Input should be a valid boolean or input should be 'auto'",
+        "unknown key channels.sdpo.wieght, did you mean weight?",
         "environment.name: no environment tolbox, no package.module:factory, did you mean toolbox?",
     ):
         assert mistake in told

@@ -80,7 +80,7 @@ def test_an_empty_training_section_is_not_of_before():
         ({"channels": [{"name": "grpo"}, {"name": "grpo"}]}, "grpo stands there twice"),
         ({"channels": [{"name": "sdop", "weight": 1}]}, "no channel sdop, did you mean sdpo?"),
         ({"channels": [{"weight": 1}]}, "channels.0.name: Field required"),
-        ({"channels": [{"name": "package.module:Own"}]}, "channels.0.weight: Field required"),
+        ({"channels": [{"name": "package.module:Own"}]}, "channels.package.module:Own.weight: Field required"),
         ({"channels": [{"name": "sdpo", "schedule": {"warmup_share": 0.7, "decay_share": 0.7}}]}, "fit into one run"),
         ({"training": {"sdpo_kinds_off": ["nosuchkind"]}}, "training.sdpo_kinds_off.0: "),
         ({"training": {"alpha_sdpo": -1}}, "training.alpha_sdpo: "),

@@ -13,7 +13,7 @@ from composer_replication.errors import UsageError
 from composer_replication.losses import generalized_jsd_loss
 from composer_replication.objective import SdpoSettings
 from composer_replication.training import ComposerReplicationTrainer
-from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts
+from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts, only_read
 from composer_replication.training.channels import SelfDistillation
 from composer_replication.training.lessons.online_sites import HintedTurn, TraceHinter, turn_spans
 from composer_replication.training.train import prompts_of, training_tasks
@@ -29,7 +29,7 @@ def every_site(weight, **settings):
     return {"channels": [SelfDistillation(sdpo)], "gradient_ratio_cap": None}
 
 
-def trainer_of(kind, policy, folder, steps=1, learning_rate=1e-2, config=None, dataset=None, **options):
+def trainer_of(kind, policy, folder, steps=1, learning_rate=1e-2, config=None, dataset=None, rewards=spread, **options):
     tasks = training_tasks(open_toolbox(CONFIG), CONFIG)
     args = {
         "per_device_train_batch_size": 8,
@@ -44,12 +44,12 @@ def trainer_of(kind, policy, folder, steps=1, learning_rate=1e-2, config=None, d
         output_dir=str(folder), seed=CONFIG.seed, beta=0.0, use_cpu=True, bf16=False, gradient_checkpointing=False,
         logging_steps=1, save_strategy="no", report_to=[], disable_tqdm=True, **args,
     )  # fmt: skip
-    played = CONFIG.training.model_copy(update={"temperature": args.temperature})
+    played = only_read(CONFIG.training).model_copy(update={"temperature": args.temperature})
     trainer = kind(
         model=policy.model,
         processing_class=policy.tokenizer,
         args=args,
-        reward_funcs=spread,
+        reward_funcs=rewards,
         train_dataset=dataset or prompts_of(tasks),
         rollout_func=EnvironmentRollouts(policy, open_toolbox(CONFIG), tasks, played, seed=CONFIG.seed),
         **options,

@@ -30,6 +30,7 @@ from composer_replication.records import (
     content_id,
     family_of,
     render_action,
+    turns_of,
 )
 
 
@@ -231,3 +232,12 @@ def test_nested_records_and_messages_refuse_unknown_fields():
             type(record).model_validate(values)
     with pytest.raises(ValidationError, match="surprise"):
         Trace(trace_id="t", source=Source(agent="a"), turns=(), messages=({**MESSAGES[0], "surprise": 1},))
+
+
+def test_turns_of_a_rollout_begin_behind_the_task_and_hold_their_answers():
+    asked, said, told = ({"role": role, "content": "x"} for role in ("user", "assistant", "tool"))
+    shown = [asked, said, asked]
+    assert turns_of(shown, 3, "m") == (), "an example in the task is no turn"
+    found = turns_of([*shown, said, told, told, said, said], 3, "Qwen/Qwen3-0.6B")
+    assert [(turn.start, turn.end) for turn in found] == [(3, 6), (6, 7), (7, 8)]
+    assert {(turn.source_model, turn.family) for turn in found} == {("Qwen/Qwen3-0.6B", "qwen")}

@@ -97,6 +97,7 @@ def test_a_channel_is_changed_by_its_name_and_keeps_its_place():
     ("changes", "told"),
     [
         (["training.stepps=4", "seed=-1"], r"--set: 2 mistakes: .*unknown key training.stepps, did you mean steps\?"),
+        (["channels.sdpo.weigth=0.2"], r"--set: unknown key channels.sdpo.weigth, did you mean weight\?"),
         (["training.steps"], "--set training.steps is not KEY=VALUE"),
         (["=4"], "--set =4 is not KEY=VALUE"),
         (["training=4"], "--set: training: Input should be a valid dictionary"),

@@ -17,7 +17,7 @@ from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.objective import SdpoSettings, TrdpoSettings
 from composer_replication.progress import Silent
 from composer_replication.training import ComposerDataCollator, ComposerReplicationTrainer
-from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts
+from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts, only_read
 from composer_replication.training.channels import ReplayPreference, SelfDistillation
 from composer_replication.training.stored.batches import StoredBatches
 from composer_replication.training.stored.reference import with_reference_logprobs
@@ -60,7 +60,9 @@ def trainer_of(kind, policy, folder, accumulation=1, learning_rate=1e-2, steps=S
         args=args,
         reward_funcs=spread,
         train_dataset=prompts_of(tasks),
-        rollout_func=EnvironmentRollouts(policy, open_toolbox(CONFIG), tasks, CONFIG.training, seed=CONFIG.seed),
+        rollout_func=EnvironmentRollouts(
+            policy, open_toolbox(CONFIG), tasks, only_read(CONFIG.training), seed=CONFIG.seed
+        ),
         **channels,
     )
     trainer.remove_callback(PrinterCallback)

@@ -17,6 +17,7 @@ from composer_replication.monitor.features import NAMES
 from composer_replication.monitor.judge import Judgement, Models
 from composer_replication.monitor.penalty import Weights
 from composer_replication.progress import Silent
+from composer_replication.training.alarms import Thresholds
 from composer_replication.training.rollouts import monitoring
 from composer_replication.training.rollouts.monitoring import (
     Consequence,
@@ -27,7 +28,6 @@ from composer_replication.training.rollouts.monitoring import (
 )
 from composer_replication.training.rollouts.worker import Rollout
 from composer_replication.training.train import refuse_what_would_do_nothing, train
-from composer_replication.training.watchdogs import Thresholds
 
 from .monitor_cases import HARD_HIT, SOFT_HIT, evidence, trace
 from .test_watchdogs import Trial

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from composer_replication.errors import RecomposeError
+from composer_replication.training.alarms import Thresholds
 from composer_replication.training.stored.records import Alarm
-from composer_replication.training.watchdogs import Thresholds, Watchdog
+from composer_replication.training.watchdogs import Watchdog
 from tests.notes import Notes
 
 COLLAPSE_STEP = 60
@@ -171,6 +172,19 @@ def test_one_rollout_that_does_better_is_enough(tmp_path):
     assert rewarded(tmp_path, [0.0] * 11).names() == [], "too early"
     assert rewarded(tmp_path, [0.5] * 60, imitates=True).names() == [], "full rewards are imitated"
     assert rewarded(tmp_path, [0.0] * 60, imitates=True).names() == ["no_advantage"]
+
+
+def test_a_reward_that_collapses_is_told_and_one_that_is_full_is_not(tmp_path):
+    trial = rewarded(tmp_path / "lost", [0.4] * 12, flat=0.5)
+    for _ in range(20):
+        trial.log(reward=0.0, frac_reward_zero_std=1.0)
+    (alarm,) = trial.alarms()
+    assert (alarm.name, alarm.step) == ("advantage_lost", 19)
+    assert "the reward fell from 0.40 to 0.00, and in the last 7 logged steps" in alarm.sentence
+    solved = rewarded(tmp_path / "solved", [0.4] * 12, flat=0.5)
+    for _ in range(20):
+        solved.log(reward=1.0, frac_reward_zero_std=1.0)
+    assert solved.names() == []
 
 
 def test_one_wild_step_says_nothing(tmp_path):

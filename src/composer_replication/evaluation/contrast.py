@@ -101,7 +101,7 @@ def _summary(arm: Arm) -> ArmSummary:
 
 def _comparison(first: Arm, arm: Arm, found: FoundDifference, p_holm: float, family: int) -> Comparison:
     test, step = found.tests[0], ALPHA / family
-    notes = list(found.notes)
+    notes = [*found.notes, *_ties(found)]
     if test.floor > ALPHA:
         notes.append(_no_test(test, found.unit))
     elif test.floor > step:
@@ -111,6 +111,7 @@ def _comparison(first: Arm, arm: Arm, found: FoundDifference, p_holm: float, fam
     wide = found.clustered.estimate if found.clustered else None
     if wide and found.clustered_by == "seed and task" and p_holm <= ALPHA and wide.lo <= 0 <= wide.hi:
         notes.append("The seeds agree on these tasks; counting the tasks as drawn too, 0 is inside the interval.")
+    verdict = _verdict(test, p_holm, found.difference.mean)
     return Comparison(
         arm=arm.name,
         baseline=first.name,
@@ -125,8 +126,8 @@ def _comparison(first: Arm, arm: Arm, found: FoundDifference, p_holm: float, fam
         other_tests=tuple(found.tests[1:]),
         p_holm=p_holm,
         minimum_detectable_effect=None if test.floor > step else _detectable(found, step),
-        verdict=_verdict(test, p_holm, found.difference.mean),
-        notes=tuple(notes),
+        verdict=verdict,
+        notes=(*notes, *_disagreement(found, verdict, p_holm, family)),
     )
 
 
@@ -146,11 +147,40 @@ def _verdict(test: TestOfDifference, p_holm: float, difference: float) -> Contra
     return "higher" if difference > 0 else "lower"
 
 
+def _ties(found: FoundDifference) -> list[str]:
+    """Seeds with a difference of 0, which the sign-flip test cannot use."""
+    tied = sum(difference == 0 for difference in found.by_seed.values())
+    if not tied or not found.tests[0].exact:
+        return []
+    n, says = len(found.by_seed), "is tied and says" if tied == 1 else "are tied and say"
+    return [f"{tied} of {n} seeds {says} nothing: the smallest possible p is that of {n - tied} seeds."]
+
+
+def _disagreement(found: FoundDifference, verdict: ContrastVerdict, p_holm: float, family: int) -> list[str]:
+    """The interval is of one arm alone and by another method than the test: the two may differ."""
+    estimate, p = found.difference, found.tests[0].p
+    if verdict == "cannot be tested" or not estimate.has_width:
+        return []
+    leaves_out, clear = not estimate.lo <= 0 <= estimate.hi, verdict != "no clear difference"
+    if leaves_out == clear:
+        return []
+    if clear:
+        return [
+            f"The interval holds 0, but the test tells the difference from 0: p = {p:.3g}. The verdict is the test's."
+        ]
+    if p > ALPHA:
+        return [f"The interval leaves out 0, but the test does not: p = {p:.3g}. The verdict is the test's."]
+    return [
+        f"The interval leaves out 0, but is of this arm alone. The verdict counts all {family} arms: p = {p:.3g}, and "
+        f"{p_holm:.3g} after Holm."
+    ]
+
+
 def _no_test(test: TestOfDifference, unit: str) -> str:
     if unit == "seed":
         return (
             f"{test.name} cannot come below p = {test.floor:.3g} with {test.n} seeds, whatever the effect: not a test. "
-            "It takes 6 paired seeds for 0.05."
+            "It takes 6 paired seeds that differ for 0.05."
         )
     return f"{test.name} cannot come below p = {test.floor:.3g}: too few {unit}s differ to test anything."
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .models.tokens import ChatTokens
     from .rollouts.environment_steps import StepFailure
     from .rollouts.playing import roll_out
-    from .rollouts.sampling import FreeSampler, SampledTurn, TurnSampler
+    from .rollouts.sampling import FreeSampler, SampledTurn, TurnSampler, sample_turns
     from .rollouts.worker import Rollout, TurnRecord
     from .stored.batches import StoredBatches
     from .stored.collator import ComposerDataCollator
@@ -45,6 +45,7 @@ __all__ = [
     "load_policy",
     "prompts_of",
     "roll_out",
+    "sample_turns",
 ]
 _PLACES = {
     "Channel": "channels",
@@ -71,6 +72,7 @@ _PLACES = {
     "load_policy": "models.loading",
     "prompts_of": "backends.trl.rollouts",
     "roll_out": "rollouts.playing",
+    "sample_turns": "rollouts.sampling",
 }
 
 

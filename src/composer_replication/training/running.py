@@ -21,6 +21,7 @@ from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.progress import Progress
 from composer_replication.runs import needed
 
+from .alarms import COMPARED_STEPS, Thresholds
 from .lessons.feedback import FeedbackHinter
 from .lessons.online_sites import Hinter, TraceHinter
 from .metrics import MetricsFile
@@ -30,12 +31,10 @@ from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
 from .stored.records import TrainingStep
 from .stored.reference import with_reference_logprobs
-from .watchdogs import Thresholds, Watchdog
+from .watchdogs import Watchdog
 
 SHARE_WORTH_TELLING = 0.05
 SECONDS_OF_SILENCE = 60.0
-ENOUGH_STEPS = 5
-"""Or a tenth of all, if that is later: from then on a run in which no rollout did better than another is told so."""
 
 
 class Prepared(NamedTuple):
@@ -72,7 +71,7 @@ def prepared(
         progress,
         limits=Thresholds(
             canary_rate=config.monitor.alarm_rate if config.monitor.enabled else None,
-            compared_steps=min(steps, max(ENOUGH_STEPS, math.ceil(steps / 10))) if grpo.weight else None,
+            compared_steps=min(steps, max(COMPARED_STEPS, math.ceil(steps / 10))) if grpo.weight else None,
             imitates=grpo.advantage == "accepted",
         ),
         jsd_beta=config.channel(SdpoSettings).jsd_beta,

@@ -18,14 +18,14 @@ from transformers import PrinterCallback, TrainerCallback
 from composer_replication.config import Config
 from composer_replication.environments.protocol import TRAIN, Environment
 from composer_replication.errors import UsageError, quoted
-from composer_replication.objective import GrpoSettings, SdpoSettings, TrdpoSettings
+from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.progress import Progress
 
 from . import processes
 from .backends.trl.arguments import grpo_config, offline_arguments
 from .backends.trl.checkpoints import latest, made_by, steps_held
 from .backends.trl.offline import OfflineComposerTrainer
-from .backends.trl.rollouts import REWARD_COLUMNS, EnvironmentRollouts, prompts_of
+from .backends.trl.rollouts import REWARD_COLUMNS, EnvironmentRollouts, only_read, prompts_of
 from .backends.trl.samplers import sampler_opener
 from .backends.trl.trainer import ComposerReplicationTrainer
 from .channels import open_channels
@@ -133,7 +133,7 @@ def _online_trainer(
         policy,
         environment,
         list(environment.tasks(TRAIN, "training")) if curriculum else tasks,
-        settings,
+        only_read(settings),
         seed=config.seed,
         rank=state.process_index,
         watcher=monitor,
@@ -144,7 +144,8 @@ def _online_trainer(
     weighs = settings.token_weights is not False and state.num_processes == 1
     weights_folder = TokenWeightsFolder(folder / "token_weights", lambda token: policy.tokenizer.decode([token]))
     reads = [ReadFile(folder / "read.jsonl", batches)] if batches else []
-    hinter = trace_hinter(config)
+    hinter = trace_hinter(config) if sdpo.source == "rollouts" else None
+    has_sites = hinter or (batches and batches.holds_sites)
     return trainer(
         model=policy.model,
         processing_class=policy.tokenizer,
@@ -155,11 +156,11 @@ def _online_trainer(
         samples=samples,
         token_weights=weights_folder if weighs else None,
         callbacks=[*callbacks, samples, *([monitor] if monitor else []), *reads],
-        alpha_sdpo=sdpo.weight,
-        beta_replay=config.channel(TrdpoSettings).weight,
-        channels=[channel for channel in open_channels(config) if batches or channel.name == "sdpo"],
+        alpha_sdpo=0.0,
+        beta_replay=0.0,
+        channels=[one for one in open_channels(config) if (has_sites if one.name == "sdpo" else batches)],
         grpo=config.channel(GrpoSettings),
-        hinter=hinter if sdpo.source == "rollouts" else None,
+        hinter=hinter,
         accepts=rollouts.accepts if sdpo.require_acceptance else None,
         batches=batches,
         gradient_ratio_cap=settings.gradient_ratio_cap,

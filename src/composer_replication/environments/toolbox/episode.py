@@ -17,10 +17,9 @@ from composer_replication.records import (
     Message,
     Source,
     Trace,
-    Turn,
     canonical_json,
     content_id,
-    family_of,
+    turns_of,
 )
 
 from ..calls import Call, CallError, parse_call, without_thought
@@ -188,17 +187,14 @@ def _say(error: CallError) -> str:
 def trace_of(episode: ToolboxEpisode, source_model: str, sample: int) -> Trace:
     """The whole episode, failed and unparsable turns included."""
     messages: list[Message] = list(episode.task.messages)
-    turns: list[Turn] = []
     for number, result in enumerate(episode.turns):
-        start = len(messages)
         messages += _messages_of(result, f"call_{number}")
-        turns.append(Turn(start=start, end=len(messages), source_model=source_model, family=family_of(source_model)))
     return Trace(
         trace_id=content_id(AGENT, episode.task.task_id, source_model, sample, messages),
         source=Source(agent=AGENT),
         task_id=episode.task.task_id,
         messages=tuple(messages),
-        turns=tuple(turns),
+        turns=turns_of(messages, len(episode.task.messages), source_model),
         tools=episode.task.tool_schemas,
         outcome=episode.reward,
     )

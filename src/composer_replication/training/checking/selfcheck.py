@@ -31,7 +31,7 @@ from composer_replication.environments.protocol import Environment
 from composer_replication.progress import Progress, Silent
 
 from ..backends.trl.arguments import grpo_config
-from ..backends.trl.rollouts import EnvironmentRollouts, prompts_of
+from ..backends.trl.rollouts import EnvironmentRollouts, only_read, prompts_of
 from ..backends.trl.trainer import ComposerReplicationTrainer
 from ..machine import MIB, MemoryMeter, describe_machine
 from ..models.loading import Policy
@@ -188,7 +188,7 @@ def _digest_after(
     kind: Callable[..., GRPOTrainer], policy: Policy, config: Config, environment: Environment, scratch: Path
 ) -> str:
     tasks = training_tasks(environment, config)
-    rollouts = EnvironmentRollouts(policy, environment, tasks, config.training, seed=config.seed)
+    rollouts = EnvironmentRollouts(policy, environment, tasks, only_read(config.training), seed=config.seed)
     weights: dict[str, Any] = {"alpha_sdpo": 0.0, "beta_replay": 0.0} if kind is ComposerReplicationTrainer else {}
     # Adapters begin at random, before the trainer sets its own seed.
     set_seed(config.seed)

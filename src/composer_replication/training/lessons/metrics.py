@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -30,8 +31,34 @@ def site_metrics(processes: Sequence[Found]) -> dict[str, float]:
         "sdpo/sites": kinds.total(),
         "sdpo/sites_per_rollout": kinds.total() / rollouts,
         **{f"sdpo/sites/{kind}": count for kind, count in sorted(kinds.items())},
-        **{f"sdpo/dropped/{reason}": count for reason, count in sorted(dropped.items())},
+        **{f"{DROPPED}{reason}": count for reason, count in sorted(dropped.items())},
     }
+
+
+DROPPED = "sdpo/dropped/"
+WHY_DROPPED = {
+    "turns_do_not_match": "the trace has another number of turns than were sampled",
+    "kind_off": "kinds_off names their kind of error",
+    "environment_broke": "the environment itself broke there",
+    "empty_hint": "the hint is empty",
+    "too_long": "hinted context and turn are longer than max_teacher_tokens or than the model has positions for",
+    "not_accepted": "the environment refused what was sampled behind the hint",
+}
+"""The reasons for which a rollout can lose all of its sites."""
+
+
+def warn_if_all_dropped(metrics: Mapping[str, float], step: int) -> bool:
+    """Whether channel 2 lost every hinted turn of a step."""
+    dropped = {name.removeprefix(DROPPED): count for name, count in metrics.items() if name.startswith(DROPPED)}
+    if metrics["sdpo/sites"] or not dropped:
+        return False
+    most = max(WHY_DROPPED, key=lambda reason: dropped.get(reason, 0))
+    warnings.warn(
+        f"step {step}: all {sum(dropped.values())} hinted turns were left out, so channel 2 taught nothing; most often "
+        f"({dropped[most]}) {WHY_DROPPED[most]} ({DROPPED}{most}). Said once; the metrics count every step",
+        stacklevel=2,
+    )
+    return True
 
 
 def distilled_metrics(distilled: Distilled, kinds: Sequence[str]) -> dict[str, Tensor]:

@@ -136,7 +136,7 @@ def refuse_idle_settings(settings: SdpoSettings, hinter: Hinter, accepts: Accept
         if value not in (SdpoSettings.model_fields[name].default, follows.get(name)):
             raise UsageError(
                 f"SdpoSettings({name}={value!r}) does nothing with this hinter",
-                "take it out; what a hint says is the hinter's work, also a sham: return another task's hint, "
+                "take it out; what a hint says is the hinter's work, also a sham: return a text without help, "
                 "or make TraceHinter with this option",
             )
     if settings.require_acceptance and accepts is None:

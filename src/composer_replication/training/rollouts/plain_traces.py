@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from composer_replication.environments.protocol import Answer, EnvironmentTask
-from composer_replication.records import Message, Source, Trace, Turn, content_id, family_of
+from composer_replication.records import Message, Source, Trace, content_id, turns_of
 
 
 class PlainTurn(NamedTuple):
@@ -56,18 +56,16 @@ def plain_trace(messages: Sequence[Message], turns: Sequence[PlainTurn], source_
 
 def with_turns(trace: Trace, turns: Sequence[PlainTurn], source_model: str) -> Trace:
     """`trace` with more turns at its end."""
-    messages, spans = list(trace.messages), list(trace.turns)
+    messages = list(trace.messages)
     for turn in turns:
-        start = len(messages)
         messages.append({"role": "assistant", "content": turn.text})
         if turn.answer is not None:
             answer: Message = {"role": "tool", "content": turn.answer}
             messages.append({**answer, "is_error": True} if turn.failed else answer)
-        spans.append(Turn(start=start, end=len(messages), source_model=source_model, family=family_of(source_model)))
     return trace.model_copy(
         update={
             "trace_id": content_id(trace.trace_id, [list(turn) for turn in turns]),
             "messages": tuple(messages),
-            "turns": tuple(spans),
+            "turns": (*trace.turns, *turns_of(messages, len(trace.messages), source_model)),
         }
     )

@@ -127,7 +127,14 @@ def sample_turns(
     generator: torch.Generator | None = None,
     on_turn: OnTurn | None = None,
 ) -> list[SampledTurn]:
-    """One turn per context. Temperature 0 is greedy; log-probabilities are then those at temperature 1."""
+    """One turn per context. Temperature 0 is greedy; log-probabilities are then those at temperature 1.
+
+    Args:
+        contexts: Ids up to and including the header of the turn, as `ChatTokens.splice_hint` gives them.
+        end_of_turn_id: `policy.tokens.end_of_turn_id`.
+        pad_id: `policy.tokenizer.pad_token_id`.
+        on_turn: Is told of each turn when it ends.
+    """
     ids_BT, mask_BT = left_pad(contexts, pad_id, model.device)
     position_B1 = mask_BT.sum(1, keepdim=True)
     positions_BT = (mask_BT.cumsum(1) - 1).clamp(min=0)

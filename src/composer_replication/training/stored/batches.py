@@ -92,6 +92,11 @@ class StoredBatches:
         self._traces += [example.trace_id for example in batch]
         return batch
 
+    @property
+    def holds_sites(self) -> bool:
+        """Whether channel 2 finds an error turn in any of them."""
+        return any(example.sites for example in self._examples)
+
     def take_traces(self) -> list[str]:
         """Ids of the traces in all batches since it was last asked, each once."""
         traces, self._traces = sorted(set(self._traces)), []

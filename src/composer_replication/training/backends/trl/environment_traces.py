@@ -11,7 +11,7 @@ from typing import Any
 
 from transformers.utils.chat_template_utils import get_json_schema
 
-from composer_replication.records import Message, Source, ToolCall, Trace, Turn, canonical_json, content_id
+from composer_replication.records import Message, Source, ToolCall, Trace, canonical_json, content_id, turns_of
 
 AGENT = "environment"
 
@@ -21,30 +21,26 @@ def trace_of_messages(
 ) -> Trace:
     """Each assistant message of the completion is a turn. `tools` are functions or schemas, as TRL takes them."""
     messages: list[Message] = [_plain(message) for message in prompt]
-    starts: list[int] = []
+    spoken = 0
     waiting: list[ToolCall] = []
     for message in completion:
         plain = _plain(message)
         if plain["role"] == "assistant":
-            waiting = _calls(message, len(starts))
+            waiting = _calls(message, spoken)
             if waiting:
                 plain["tool_calls"] = list(waiting)
-            starts.append(len(messages))
+            spoken += 1
         elif plain["role"] == "tool":
             plain["tool_call_id"] = _take_call(waiting, message.get("name"))
             raised = _raised(plain["content"])
             if raised is not None:
                 plain["content"], plain["is_error"] = raised, True
         messages.append(plain)
-    ends = [*starts[1:], len(messages)]
     return Trace(
         trace_id=content_id(AGENT, messages),
         source=Source(agent=AGENT),
         messages=tuple(messages),
-        turns=tuple(
-            Turn(start=start, end=end, source_model="policy", family="policy")
-            for start, end in zip(starts, ends, strict=True)
-        ),
+        turns=turns_of(messages, len(prompt), "policy"),
         tools=tuple((get_json_schema(tool) if callable(tool) else tool) for tool in tools),
     )
 

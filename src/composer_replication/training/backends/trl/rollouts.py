@@ -31,6 +31,24 @@ OpenSampler = Callable[[Any, int, int], TurnSampler | FreeSampler]
 TASK_ID = "task_id"
 REWARD_COLUMNS = ("episode_reward", "penalty", "charge")
 """All that add up to a rollout's reward, before a monitor's penalty."""
+READ = frozenset({"max_turn_tokens", "temperature", "group_size", "error_turn_penalty"})
+"""Of a `TrainingConfig`; those of a whole run have other readers too."""
+READ_ELSEWHERE = {
+    "steps": "GRPOConfig(max_steps=…)",
+    "prompts_per_step": "GRPOConfig(per_device_train_batch_size=…)",
+    "learning_rate": "GRPOConfig(learning_rate=…)",
+    "optimizer": "GRPOConfig(optim=…)",
+    "reference_kl": "GRPOConfig(beta=…)",
+    "report_to": "GRPOConfig(report_to=…)",
+    "checkpoint_every": "GRPOConfig(save_steps=…)",
+    "gradient_ratio_cap": "ComposerReplicationTrainer(gradient_ratio_cap=…)",
+    "gradient_ratio_target": "ComposerReplicationTrainer(gradient_ratio_target=…)",
+    "dynamic_sampling_rounds": "ComposerReplicationTrainer(dynamic_sampling_rounds=…)",
+    "token_weights": "ComposerReplicationTrainer(token_weights=…)",
+    "max_tokens": "ComposerReplicationTrainer(max_teacher_tokens=…)",
+    "traces_per_step": "StoredBatches(size=…)",
+}
+"""The others, and where a script says them; what is missing here belongs to runs of the command line."""
 
 
 def prompts_of(tasks: Sequence[EnvironmentTask]) -> Any:
@@ -48,14 +66,17 @@ def _marked(task: EnvironmentTask) -> list[dict[str, Any]]:
 class EnvironmentRollouts:
     """TRL's `rollout_func`. Random generators are its own, and their state belongs into checkpoints.
 
-    A reward function gets one value per rollout as `episode_reward`, `truncated` and `step_failure` (a kind or None).
-    `trace` reaches the trainer. `env_mask` is 1 on sampled tokens. There is one row per prompt, whatever its
-    environment did.
+    A reward function gets one value per rollout as `episode_reward`, `trace`, `truncated`, `step_failure` (a kind or
+    None), `penalty`, `charge`, `model_versions` and what `watcher` adds, beside TRL's own columns. `penalty` counts
+    only where a reward function adds it, as those of `reward_functions` do. `env_mask` is 1 on sampled tokens. There is
+    one row per prompt, whatever its environment did.
 
     Args:
         tasks: Those that the dataset of `prompts_of` was made of.
-        settings: Of these it reads `max_turn_tokens`, `temperature`, `group_size` and `error_turn_penalty`.
-        watcher: Sees the rollouts of a step together before their episodes are closed, and may add columns.
+        settings: Of these it reads `max_turn_tokens`, `temperature`, `group_size` and `error_turn_penalty`; others that
+            a script sets are warned of.
+        watcher: Sees the rollouts of a step together before their episodes are closed, and may add columns, such as a
+            partial credit for a reward function.
         curriculum: Chooses the tasks; the prompts then only say how many groups there are.
         open_sampler: Where turns are sampled; without it from the policy in this process.
     """
@@ -73,6 +94,7 @@ class EnvironmentRollouts:
         curriculum: Curriculum | None = None,
         open_sampler: OpenSampler | None = None,
     ) -> None:
+        warn_of_unread(settings)
         self._policy, self._environment, self._settings, self._watcher = policy, environment, settings, watcher
         self._tasks, self._curriculum = {task.task_id: task for task in tasks}, curriculum
         # Not the model's: before it is sharded, all processes but one hold it on the CPU.
@@ -261,6 +283,21 @@ class EnvironmentRollouts:
             return not answer.failed
         finally:
             episode.close()
+
+
+def only_read(settings: TrainingConfig) -> TrainingConfig:
+    """For a caller that reads the other settings itself."""
+    return TrainingConfig.model_validate(settings.model_dump(include=set(READ)))
+
+
+def warn_of_unread(settings: TrainingConfig) -> None:
+    if unread := sorted(settings.model_fields_set - READ):
+        places = [f"{key}: {READ_ELSEWHERE.get(key, 'only recompose train')}" for key in unread]
+        warnings.warn(
+            f"EnvironmentRollouts does not read {', '.join(unread)} of its TrainingConfig; say it where it is read ("
+            f"{', '.join(places)})",
+            stacklevel=3,
+        )
 
 
 def _read_by(rollouts: Sequence[Rollout[Any]]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,13 @@ from transformers import TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.grpo_trainer import GRPOTrainer
 
+from composer_replication.errors import UsageError
 from composer_replication.objective import GrpoSettings, Schedule, SdpoSettings, TrdpoSettings
+from composer_replication.sections import refuse_unknown
 
+from ...alarms import COMPARED_STEPS, AlarmWarnings, Thresholds
 from ...channels import Channel, ReplayPreference, SelfDistillation, schedule_of, scheduled
-from ...lessons.metrics import found_sites, site_metrics
+from ...lessons.metrics import found_sites, site_metrics, warn_if_all_dropped
 from ...lessons.online_sites import (
     MAX_TEACHER_TOKENS,
     Accepts,
@@ -51,6 +55,7 @@ from . import checkpoints
 from .dynamic_sampling import PromptStream, flat_groups, replace_rows, rows_of
 from .engine import AccelerateEngine
 from .environment_traces import trace_of_messages
+from .rewards import checked
 from .rollouts import EnvironmentRollouts
 
 
@@ -60,10 +65,13 @@ class ComposerReplicationTrainer(GRPOTrainer):
     With a `hinter` channel 2 works on the error turns of each step's own rollouts: those of `environment_factory` as
     TRL records them, or those of a `rollout_func` that returns one `Trace` per row as `trace`.
 
+    The alarms of training are Python warnings, each said once.
+
     Args:
         *args: What `GRPOTrainer` takes; so are all further keywords.
-        alpha_sdpo: Weight of channel 2. It works only with a `hinter` or with `batches`.
-        beta_replay: Weight of channel 3. It works only with `batches`.
+        alpha_sdpo: Weight of channel 2, which needs a `hinter` or `batches` with error turns. None: 0.1 where there is
+            one of these, and else 0.
+        beta_replay: Weight of channel 3, which needs `batches`. None: 0.05 where there are some, and else 0.
         channels: Further channels. One that is named `sdpo` or `replay` takes the place of the built-in
             one, with its own settings and weight, as `SelfDistillation(SdpoSettings(teacher="live"))` does.
         grpo: Weight, schedule and advantage of channel 1, where they are not the usual ones.
@@ -76,7 +84,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         gradient_ratio_target: Whether smaller gradients are raised to the cap.
         dynamic_sampling_rounds: How often groups with one reward throughout are replaced by groups for
             other prompts.
-        max_teacher_tokens: Hinted contexts that are longer than this are left out of channel 2.
+        max_teacher_tokens: Hinted contexts that are longer than this, or than the model has positions for, are left out
+            of channel 2.
         samples_elsewhere: Take the ratio of channel 1 to the log-probabilities that came with the rollouts, not to the
             policy's own.
         samples: Logs how the rollouts behave, and keeps some of them.
@@ -87,8 +96,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
     def __init__(
         self,
         *args: Any,
-        alpha_sdpo: float = 0.1,
-        beta_replay: float = 0.05,
+        alpha_sdpo: float | None = None,
+        beta_replay: float | None = None,
         channels: Sequence[Channel] = (),
         grpo: GrpoSettings | None = None,
         hinter: Hinter | None = None,
@@ -104,10 +113,19 @@ class ComposerReplicationTrainer(GRPOTrainer):
         stateful: Mapping[str, checkpoints.Stateful] | None = None,
         **kwargs: Any,
     ) -> None:
+        known = {**signature(ComposerReplicationTrainer).parameters, **signature(GRPOTrainer).parameters}
+        refuse_unknown(kwargs, known, type(self).__name__)
         super().__init__(*args, **kwargs)
+        self.reward_funcs = list(map(checked, self.reward_funcs, self.reward_func_names))
         if isinstance(self.rollout_func, EnvironmentRollouts):
             self.rollout_func.check_dataset(self.train_dataset)
+        has_batches = batches is not None
+        has_sites: bool = hinter is not None or getattr(batches, "holds_sites", has_batches)
+        alpha_sdpo = 0.1 * has_sites if alpha_sdpo is None else alpha_sdpo
+        beta_replay = 0.05 * has_batches if beta_replay is None else beta_replay
         added = _with_the_origins(channels, alpha_sdpo, beta_replay)
+        _refuse_idle(added[SDPO], has_sites, "hinter=TraceHinter(), or batches with error turns")
+        _refuse_idle(added[ReplayPreference.name], has_batches, "batches=StoredBatches(…)")
         if batches is None and added.keys() - {SDPO, ReplayPreference.name}:
             raise ValueError("further channels need batches to read")
         self._sdpo, distilling = SdpoSettings(weight=0.0), added[SDPO]
@@ -129,7 +147,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self._balance = Balance(schedules, gradient_ratio_cap, gradient_ratio_target)
         self._stored = StoredChannels(stored, self._balance, self._engine, self._log)
         self._batches, self._hinter, self._accepts, self._samples = batches, hinter, accepts, samples
-        self._max_teacher_tokens, self._sampling_rounds = max_teacher_tokens, dynamic_sampling_rounds
+        self._max_teacher_tokens = min(max_teacher_tokens, _positions(self.model) or max_teacher_tokens)
+        self._sampling_rounds, self._is_told_dropped = dynamic_sampling_rounds, False
         self._token_weights, self._samples_elsewhere = token_weights if samples else None, samples_elsewhere
         self._scored: dict[str, Any] = {}
         self._stateful: dict[str, checkpoints.Stateful] = dict(stateful or {})
@@ -143,6 +162,11 @@ class ComposerReplicationTrainer(GRPOTrainer):
             self.add_callback(Following(self._online.teacher))
         if self._balance.is_capped:
             self._stateful["balance"] = self._balance
+        if not any(isinstance(one, AlarmWarnings) for one in self.callback_handler.callbacks):
+            compared = COMPARED_STEPS if policy.weight else None
+            self.add_callback(
+                AlarmWarnings(Thresholds(compared_steps=compared, imitates=self._imitates), self._sdpo.jsd_beta)
+            )
         self._prompts: PromptStream | None = None
         if dynamic_sampling_rounds:
             self._prompts = self._prompt_stream()
@@ -238,7 +262,10 @@ class ComposerReplicationTrainer(GRPOTrainer):
         )
         if not self.state.global_step:
             warn_of_unknown_words(self._tokenizer, "hints", (site.hint for found in sites for site in found))
-        self._log.note(site_metrics(gather_object([found_sites(sites, dropped)])))
+        metrics = site_metrics(gather_object([found_sites(sites, dropped)]))
+        self._log.note(metrics)
+        if not self._is_told_dropped:
+            self._is_told_dropped = warn_if_all_dropped(metrics, self.state.global_step + 1)
         return sites
 
     def _observe(
@@ -415,6 +442,10 @@ def imitating(rewards: Sequence[float], advantages_B: Tensor) -> Tensor:
     return accepted_B / accepted_B.float().mean().clamp(min=1 / len(rewards))
 
 
+def _positions(model: Any) -> int | None:
+    return getattr(model.config.get_text_config(), "max_position_embeddings", None)
+
+
 def _hints_of(sites: Sequence[Sequence[OnlineSite]]) -> list[dict[int, str]]:
     return [{site.turn: site.hint for site in found} for found in sites]
 
@@ -425,6 +456,13 @@ def _with_the_origins(channels: Sequence[Channel], alpha_sdpo: float, beta_repla
         raise TypeError(f"channels takes channels, not {settings[0]}: SelfDistillation({settings[0]}(…)), for example")
     origins = SelfDistillation(SdpoSettings(weight=alpha_sdpo)), ReplayPreference(TrdpoSettings(weight=beta_replay))
     return {channel.name: channel for channel in (*origins, *channels)}
+
+
+def _refuse_idle(channel: Channel, has_source: bool, source: str) -> None:
+    """Plain GRPO would be reported as a channel without effect."""
+    if channel.weight and not has_source:
+        message = f"channel {channel.name} has weight {channel.weight} and nothing to learn from"
+        raise UsageError(message, f"pass {source}, or give it weight 0")
 
 
 class Following(TrainerCallback):
