@@ -37,6 +37,7 @@ READ_ELSEWHERE = {
     "steps": "GRPOConfig(max_steps=…)",
     "prompts_per_step": "GRPOConfig(per_device_train_batch_size=…)",
     "learning_rate": "GRPOConfig(learning_rate=…)",
+    "rate_warmup_steps": "GRPOConfig(warmup_steps=…)",
     "optimizer": "GRPOConfig(optim=…)",
     "reference_kl": "GRPOConfig(beta=…)",
     "report_to": "GRPOConfig(report_to=…)",
@@ -292,7 +293,7 @@ def only_read(settings: TrainingConfig) -> TrainingConfig:
 
 def warn_of_unread(settings: TrainingConfig) -> None:
     if unread := sorted(settings.model_fields_set - READ):
-        places = [f"{key}: {READ_ELSEWHERE.get(key, 'only recompose train')}" for key in unread]
+        places = [f"{key}: {READ_ELSEWHERE.get(key, 'only recompose train RUN')}" for key in unread]
         warnings.warn(
             f"EnvironmentRollouts does not read {', '.join(unread)} of its TrainingConfig; say it where it is read ("
             f"{', '.join(places)})",
