@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from threading import Event, Thread
 from typing import Protocol
 
 
@@ -58,3 +60,21 @@ class LongerWork(Silent):
 
     def note(self, text: str) -> None:
         self._progress.note(text)
+
+
+@contextmanager
+def repeating(tell: Callable[[], None], every_s: float) -> Generator[None]:
+    """Meanwhile `tell` is called again and again, from a thread."""
+    over = Event()
+
+    def repeat() -> None:
+        while not over.wait(every_s):
+            tell()
+
+    thread = Thread(target=repeat, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,11 +15,14 @@ from pathlib import Path
 import pytest
 
 from composer_replication.cli.evaluate import evaluate
+from composer_replication.cli.fork import fork
+from composer_replication.cli.main import main
+from composer_replication.cli.train import train as train_verb
 from composer_replication.config import Config, EvaluationConfig, ToolboxConfig, TrainingConfig, WarmupConfig
 from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
 from composer_replication.errors import UsageError
 from composer_replication.evaluation import compare
-from composer_replication.evaluation.sessions import TurnMeasure
+from composer_replication.evaluation.sessions import TurnMeasure, changes
 from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
@@ -26,8 +31,10 @@ from composer_replication.runs import Run
 from composer_replication.stages import evaluation as evaluation_stage
 from composer_replication.stages import sessions as sessions_stage
 from composer_replication.stages.held_out import held_out_of
+from composer_replication.training import running
 from composer_replication.training.models import states
-from composer_replication.training.rollouts import state_samples
+from composer_replication.training.rollouts import sampling, state_samples
+from tests.notes import Lines
 
 SESSIONS = 12
 KILLED = """
@@ -147,10 +154,10 @@ def test_both_policies_are_measured_on_the_same_turns(trained, capsys):
     assert told["sessions"] == rows["good turns"]["difference"]["n"] == held_out
     assert rows["good turns"]["difference"]["mean"] != 0
     for row in rows.values():
-        # Where all sessions are alike there is no interval.
-        has_none = row["difference"]["lo"] is None
-        assert has_none == (row["verdict"] == "too few to tell") and not (has_none and row["measure"] == "good turns")
-        assert has_none or row["difference"]["lo"] <= row["difference"]["mean"] <= row["difference"]["hi"]
+        if row["difference"]["lo"] is None:
+            assert row["difference"]["mean"] == 0 and row["verdict"] == "too few to tell"
+        else:
+            assert row["difference"]["lo"] <= row["difference"]["mean"] <= row["difference"]["hi"]
         assert row["difference"]["mean"] == pytest.approx(row["after"]["mean"] - row["before"]["mean"])
     found = trained.stage("sessions").read(TurnMeasure)
     assert all((one.reason is None) == (one.value == 0) for one in found if one.measure == "rewritten")
@@ -194,9 +201,101 @@ def test_a_measurement_that_was_stopped_and_killed_goes_on(trained, whole, tmp_p
     assert f"of {2 * turns} turns are measured already" in capsys.readouterr().err
     # Twice a turn was stopped, and a correction asks twice.
     assert total <= 3 + (total // 2 - 1) + len(asked) <= total + 2
-    assert loaded == ["training"], "nothing is left for the model before training"
+    assert loaded == ["training", "policy"], "the first comes again to write, with nothing left to read"
     assert measured(path) == measured(whole[0])
     assert not (path / "sessions" / "unfinished").exists()
+
+
+def test_what_is_read_is_told_before_anything_is_written(trained, whole, tmp_path, monkeypatch):
+    run = Run.open(shutil.copytree(whole[0], tmp_path / "run", ignore=shutil.ignore_patterns("sessions")))
+    said = Lines()
+    real, rows_first = state_samples.sample_greedily, []
+
+    def sample(*given):
+        rows_first.append([line for line in said.said if line.startswith("so far: ")])
+        return real(*given)
+
+    monkeypatch.setattr(state_samples, "sample_greedily", sample)
+    sessions_stage.measure(run, said)
+    good, corrected = rows_first[0]
+    final = {row.measure: row.sentence for row in changes(run.stage("sessions").read(TurnMeasure))[0]}
+    assert (good, corrected) == (f"so far: {final['good turns']}", f"so far: {final['corrections']}")
+    assert len(rows_first) == 2 * final_turns(run, "rewritten")
+    assert run.stage("sessions").read(TurnMeasure) == Run.open(whole[0]).stage("sessions").read(TurnMeasure)
+
+
+def final_turns(run, measure):
+    return len({(one.trace_id, one.turn) for one in run.stage("sessions").read(TurnMeasure) if one.measure == measure})
+
+
+def test_an_interrupt_tells_the_rows_and_how_many_turns_are_kept(trained, whole, tmp_path, monkeypatch, capsys):
+    path = shutil.copytree(trained.path, tmp_path / "run", ignore=shutil.ignore_patterns("sessions"))
+    turns = len(Run.open(whole[0]).stage("sessions").read(TurnMeasure))
+    watch(monkeypatch, whole[1], interrupt)
+    monkeypatch.setattr(sys, "argv", ["recompose", "evaluate", str(path), "--on", "sessions"])
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = capsys.readouterr().err
+    assert ended.value.code == 130
+    assert f"error: interrupted, {turns - 1} of {turns} turns are kept; next: run the same command again" in told
+    # Of the last kind all turns but one were measured under both.
+    assert f"so far: rewritten {1.0:.3f} before" in told
+    assert f"({final_turns(Run.open(whole[0]), 'rewritten') - 1} turns" in told.split("so far: rewritten")[1]
+
+
+def test_a_turn_that_takes_long_tells_its_tokens(trained, tmp_path, monkeypatch):
+    run = Run.open(shutil.copytree(trained.path, tmp_path / "run", ignore=shutil.ignore_patterns("sessions")))
+    said, choose = Lines(), sampling.choose_tokens
+
+    def slowly(*given):
+        deadline = time.monotonic() + 5
+        while not any(" tokens" in line for line in said.said) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return choose(*given)
+
+    monkeypatch.setattr(running, "SECONDS_OF_SILENCE", 0.01)
+    monkeypatch.setattr(sampling, "choose_tokens", slowly)
+    watch(monkeypatch, None)
+    sessions_stage.measure(run, said)
+    found = run.stage("sessions").read(TurnMeasure)
+    written, read = final_turns(run, "rewritten"), sum(one.measure != "rewritten" for one in found)
+    first = next(line for line in said.said if " tokens" in line)
+    assert re.fullmatch(rf"{read}/{len(found)} writing turn 1 of {written}, after training: \d+ of 32 tokens", first)
+    assert said.said[-1] == f"{len(found)}/{len(found)} "
+
+
+def test_the_time_is_told_before_training_and_before_measuring(trained, whole, tmp_path, capsys):
+    path, held_out = run_of(tmp_path / "run", 0.5), trained.stage("training").counts["held_out_sessions"]
+    for noun in ("sites", "hints"):
+        run_stage(Run.open(path), noun, Silent())
+    train_verb(path, dry_run=True, json=True)
+    before = json.loads(capsys.readouterr().out)["sessions_time"]
+    assert (before["turns"], before["written"]) == (3 * held_out, held_out)
+    assert before["writing_s"] > before["reading_s"] > 0
+    evaluate(whole[0], on="sessions", dry_run=True, json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert {key: found[key] for key in before} == before
+    evaluate(whole[0], on="sessions", dry_run=True)
+    told = capsys.readouterr().out
+    assert f"until {2 * held_out} turns are read" in told and f"until {held_out} are written." in told
+    with pytest.raises(UsageError, match="--dry-run is for --on sessions"):
+        evaluate(whole[0], dry_run=True)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_fork_that_measures_fewer_turns_measures_none_again(trained, whole, tmp_path, monkeypatch, capsys, is_whole):
+    path = whole[0] if is_whole else stopped(trained, tmp_path / "run", whole[1])
+    turns = len(Run.open(whole[0]).stage("sessions").read(TurnMeasure)) - (not is_whole)
+    fork(path, tmp_path / "fewer", changes=("evaluation.tasks=3",))
+    assert f"kept       {turns} measured turns of sessions\n" in capsys.readouterr().out
+    fork(path, tmp_path / "other", changes=("evaluation.samples=3",))
+    assert f"dropped    {turns} measured turns of sessions, which are measured again" in capsys.readouterr().out
+    asked = watch(monkeypatch)
+    evaluate(tmp_path / "fewer", on="sessions")
+    assert not asked
+    found = Run.open(tmp_path / "fewer").stage("sessions").read(TurnMeasure)
+    assert len(found) == 2 * 3 * 3 and set(found) < set(Run.open(whole[0]).stage("sessions").read(TurnMeasure))
 
 
 class Notes(Silent):
@@ -208,7 +307,7 @@ class Notes(Silent):
 
 
 def test_what_was_measured_otherwise_is_not_found(trained, whole, tmp_path, monkeypatch):
-    path = stopped(trained, tmp_path / "run", whole[1] // 2)
+    path = stopped(trained, tmp_path / "run", whole[1] // 4)
     asked = watch(monkeypatch, 1, interrupt)
     for change, is_found in (("nothing", True), ("model", False), ("setting", False), ("turns", False)):
         run = Run.open(shutil.copytree(path, tmp_path / change))

@@ -29,6 +29,8 @@ TOOLS = (
     {"type": "function", "function": {"name": "list", "parameters": {"type": "object"}}},
 )  # fmt: skip
 
+READ, WRITTEN = False, True
+
 
 def said(text="", *calls):
     message = {"role": "assistant", "content": text}
@@ -207,21 +209,25 @@ def test_too_few_sessions_get_no_interval(tmp_path, monkeypatch, capsys):
     assert row["difference"] == {"mean": 0.0, "lo": None, "hi": None, "n": 2} and row["verdict"] == "too few to tell"
 
 
-def test_turns_of_all_kinds_come_early_so_that_the_time_left_holds():
+def test_turns_that_are_written_come_last_and_the_others_take_turns():
     traces = [session(str(number), read("x"), read("y"), *[said("done")] * 9) for number in range(4)]
     turns = choose_turns(traces, [error(trace, 0) for trace in traces], [], 16)
     assert Counter(turn.measure for turn in turns) == {"rewritten": 4, "corrections": 4, "good turns": 16}
-    assert {turn.measure for turn in turns[:3]} == {"rewritten", "corrections", "good turns"}
-    assert turns[0].measure == "rewritten" and "rewritten" in {turn.measure for turn in turns[-6:]}
+    assert [turn.measure for turn in turns[-4:]] == ["rewritten"] * 4
+    assert {turn.measure for turn in turns[:3]} == {turn.measure for turn in turns[-9:-4]}
 
 
-def test_the_time_left_weighs_each_kind():
+def test_the_time_left_weighs_each_kind_by_what_is_foreseen():
     left = TimeLeft()
-    assert left.after("rewritten", 60.0, {"rewritten": 1, "good turns": 2}) == 180
-    assert left.after("good turns", 2.0, {"rewritten": 1, "good turns": 1}) == 62
+    assert left.left({READ: 1.0}) is None
+    left.add(READ, foreseen_s=2.0, took_s=6.0)
+    assert left.left({READ: 10.0, WRITTEN: 40.0}) == 3 * 50
+    left.add(WRITTEN, foreseen_s=40.0, took_s=20.0)
+    assert left.left({READ: 10.0, WRITTEN: 40.0}) == 3 * 10 + 40 / 2
 
 
 def test_what_fits_is_told_first_and_few_are_warned_of():
-    told = what_fits(["rewritten", "good turns", "good turns"], [True, True, False], 2048)
+    kinds = Counter({"rewritten": 1, "good turns": 2})
+    told = what_fits(kinds, Counter({"rewritten": 1, "good turns": 1}), 2048)
     assert "2 of 3 turns fit" in told and told.endswith(": 1 of 1 rewritten, 1 of 2 good turns")
-    assert "That is few" in what_fits(["rewritten", "good turns", "good turns"], [False, True, False], 2048)
+    assert "That is few" in what_fits(kinds, Counter({"good turns": 1}), 2048)

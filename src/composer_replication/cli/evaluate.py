@@ -16,7 +16,7 @@ from .common import Json, RunFolder, refuse_missing_run, working_on
 from .compare import ComparisonOptions, compare
 from .probe import probe
 from .result import show_result
-from .sessions import evaluate_sessions
+from .sessions import evaluate_sessions, foresee_sessions
 
 
 def evaluate(
@@ -41,6 +41,7 @@ def evaluate(
         bool, Parameter(name="--probe", negative="", help="Only measure what hints change for the starting policy.")
     ] = False,
     sites: Annotated[int, Parameter(help="Error turns that --probe looks at.")] = 256,
+    dry_run: Annotated[bool, Parameter(negative="", help="With --on sessions: only tell how long it takes.")] = False,
     json: Json = False,
 ) -> None:
     """Compare the policy of RUN before and after training on held-out tasks, and write RUN/report.html.
@@ -59,6 +60,8 @@ def evaluate(
         reason = "no run is named" if run is None else "these options belong to --compare"
         raise UsageError(reason, "recompose evaluate RUN, or recompose evaluate --compare A B")
     refuse_missing_run(run)
+    if dry_run and on != "sessions":
+        raise UsageError("--dry-run is for --on sessions", f"recompose evaluate {quoted(run)} --on sessions --dry-run")
     opened = Run.open(run)
     if on == "tasks" and not opened.config.training.rollouts and not rollout_tokens(opened):
         print(
@@ -70,7 +73,7 @@ def evaluate(
         probe(opened, sites, json)
         return
     if on == "sessions":
-        evaluate_sessions(opened, json)
+        (foresee_sessions if dry_run else evaluate_sessions)(opened, json)
         return
     from composer_replication.evaluation.summary import conclude
 

@@ -110,7 +110,9 @@ def main() -> None:
         sys.exit(_fail(f"{error}; next: check the path and its permissions", 1))
     except KeyboardInterrupt as error:
         word, code = ("terminated", 143) if isinstance(error, Terminated) else ("interrupted", 130)
-        _fail(f"{word}, finished stages are saved; next: run the same command again", code)
+        # A stage that keeps its parts says how many.
+        saved = error.args[0] if error.args else "finished stages are saved"
+        _fail(f"{word}, {saved}; next: run the same command again", code)
         sys.stderr.flush()
         atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
         # Where an interrupt hits code compiled from text, CPython overrides every other exit code with the signal's.

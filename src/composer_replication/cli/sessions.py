@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from composer_replication.environments.opening import open_environment
+from composer_replication.errors import UsageError
 from composer_replication.pipeline import run_stage
 from composer_replication.runs import Run
+from composer_replication.stages.session_turns import time_foreseen
 
-from .common import working_on
+from .common import quiet_libraries, working_on
+from .train_report import told_load, told_sessions_time
 
 if TYPE_CHECKING:
     from composer_replication.evaluation.sessions import Measure
@@ -23,6 +27,28 @@ MEANING: dict[Measure, str] = {
     "preferred": "of what teachers prefer, over what they reject (higher is better)",
     "rewritten": "share of error turns that are wrong when written again (lower is better)",
 }
+
+
+def foresee_sessions(run: Run, as_json: bool) -> None:
+    from composer_replication.training.models.loading import device_type
+    from composer_replication.training.planning.load import load_here
+
+    quiet_libraries()
+    on_gpu = device_type() == "cuda"
+    with open_environment(run.config) as environment:
+        found = time_foreseen(run, environment, on_gpu)
+    if found is None:
+        raise UsageError(
+            f"{run.path}: no session is held out, or the config of {run.config.model.name} is not on this machine",
+            "start a run with more sessions, or with a larger evaluation.held_out_sessions; recompose doctor",
+        )
+    load = None if on_gpu else load_here()
+    if as_json:
+        print(json_module.dumps({**found, "load": load}))
+        return
+    print(told_sessions_time(**found))
+    if load:
+        print(told_load(**load, what="it"))
 
 
 def evaluate_sessions(run: Run, as_json: bool) -> None:

@@ -20,6 +20,7 @@ from composer_replication.stages.degenerate import degenerate
 from composer_replication.stages.held_out import held_out_of
 from composer_replication.stages.ingestion import rollout_tokens
 from composer_replication.stages.policy import load_model, model_folder
+from composer_replication.stages.session_turns import time_foreseen
 from composer_replication.stages.training import check, nothing_planned
 from composer_replication.training import processes as launched
 from composer_replication.training.backends import BACKENDS, refuse_unknown_backend
@@ -162,7 +163,7 @@ def _plan(run: Run, processes: int, is_sharded: bool, replicas: int, on_gpu: boo
         tasks = tell_tasks(environment, run.config)
         planned = TrainingPlan(run, environment, rollout_tokens(run), held_out_of(run))
         check_episodes(run.config, environment, planned.tokens, planned.shape)
-        plan = planned.on(machine)
+        plan = {**planned.on(machine), "sessions_time": time_foreseen(run, environment, machine.on_gpu)}
     habits, useless = degenerate(run), nothing_planned(run, planned)
     if as_json:
         print(

@@ -28,9 +28,11 @@ def show_plan(plan: dict[str, Any], habits: Sequence[str] = ()) -> None:
     if plan["time"]:
         console.print(told_time(plan["time"], bool(plan["rollout_tokens"] and plan["rollout_tokens"]["at_most"])))
         if plan["load"]:
-            console.print(_told_load(**plan["load"]))
+            console.print(told_load(**plan["load"]))
     if plan["measured_time"]:
         console.print(_told_measured(plan["measured_time"]))
+    if plan.get("sessions_time"):
+        console.print(told_sessions_time(**plan["sessions_time"]))
     _show_memory(console, plan["memory"], plays=plan["rollout_tokens"] is not None)
     if plan["refused"]:
         console.print(f"`recompose train` refuses these settings: {plan['refused']}", markup=False)
@@ -102,10 +104,17 @@ def told_time(layout: dict[str, Any], is_bound: bool) -> str:
     )
 
 
-def _told_load(processes: float, cores: int, times_as_long: float) -> str:
+def told_sessions_time(turns: int, written: int, reading_s: float, writing_s: float, hardware: str) -> str:
+    return (
+        f"Time of `evaluate --on sessions`: about {clock(reading_s)} on {hardware} until {turns - written} turns are "
+        f"read before and after training, then at most {clock(writing_s)} until {written} are written."
+    )
+
+
+def told_load(processes: float, cores: int, times_as_long: float, what: str = "a step") -> str:
     return (
         f"This machine is busy: {processes} processes on {cores} cores. "
-        f"Beside them a step may take about {times_as_long} times as long."
+        f"Beside them {what} may take about {times_as_long} times as long."
     )
 
 

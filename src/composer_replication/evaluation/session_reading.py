@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from composer_replication.records import ErrorSite, Message, PreferencePair, Trace, content_id
@@ -13,6 +13,7 @@ from .compare import Phase
 from .sessions import Measure, TurnMeasure, TwoActions, corrections, error_turns, good_turns, preferred, what_is_wrong
 
 if TYPE_CHECKING:
+    from composer_replication.training.models.loading import Policy
     from composer_replication.training.stored.sessions import RenderedSessions, SessionTokens
 
 Judge = Callable[[Trace, int, str], bool | None]
@@ -31,12 +32,25 @@ class HeldOutTurn(NamedTuple):
     """Of a turn that is written again."""
 
 
+class ShownTurn(NamedTuple):
+    """A turn as token ids."""
+
+    turn: HeldOutTurn
+    context: list[int]
+    """In a window where what the actor saw is too long."""
+    actions: list[list[int]]
+
+    @property
+    def is_written(self) -> bool:
+        return self.turn.site is not None
+
+
 def choose_turns(
     traces: Sequence[Trace], sites: Sequence[ErrorSite], pairs: Sequence[PreferencePair], at_most: int
 ) -> list[HeldOutTurn]:
     """Up to `at_most` turns of each kind, the same in every run.
 
-    Kinds take turns, those to be written first: they cost many times as much, so a pace of one kind would mislead.
+    Kinds take turns. Those to be written come last: they cost many times as much, and the others tell something alone.
     """
     good = (
         HeldOutTurn("good turns", trace, turn, (trace.messages[trace.turns[turn].start],))
@@ -45,9 +59,9 @@ def choose_turns(
     by_actor = (_compared("corrections", one) for one in corrections(traces, sites))
     by_teachers = (_compared("preferred", one) for one in preferred(traces, pairs))
     wrong = (HeldOutTurn("rewritten", trace, site.turn, site=site) for trace, site in error_turns(traces, sites))
-    chosen = [sorted(kind, key=_order)[:at_most] for kind in (wrong, by_actor, by_teachers, good)]
-    placed = [(place / len(kind), turn) for kind in chosen for place, turn in enumerate(kind)]
-    return [turn for _, turn in sorted(placed, key=itemgetter(0))]
+    written, *read = (sorted(kind, key=_order)[:at_most] for kind in (wrong, by_actor, by_teachers, good))
+    placed = [(place / len(kind), turn) for kind in read for place, turn in enumerate(kind)]
+    return [*(turn for _, turn in sorted(placed, key=itemgetter(0))), *written]
 
 
 def _compared(measure: Measure, two: TwoActions) -> HeldOutTurn:
@@ -58,85 +72,98 @@ def _order(one: HeldOutTurn) -> str:
     return content_id(one.site.site_id) if one.site else content_id(one.trace.trace_id, one.turn)
 
 
+def show_turns(
+    turns: Sequence[HeldOutTurn],
+    sessions: RenderedSessions,
+    failed_calls: Mapping[str, set[str]],
+    max_turn_tokens: int,
+) -> list[ShownTurn]:
+    """Those that the policy can be shown."""
+    from composer_replication.training.stored.lines import CannotRenderError, fitting_context
+
+    opened: dict[str, SessionTokens] = {}
+    shown: list[ShownTurn] = []
+    for one in turns:
+        trace = one.trace
+        if trace.trace_id not in opened:
+            failed = failed_calls.get(trace.trace_id, set())
+            opened[trace.trace_id] = sessions.open(trace, range(len(trace.turns)), failed)
+        tokens = opened[trace.trace_id]
+        try:
+            actions = [tokens.written(action) for action in one.actions]
+            extra = max_turn_tokens if one.site else max(map(len, actions))
+            found = fitting_context(tokens, one.turn, extra, sessions.max_tokens)
+        except CannotRenderError:
+            continue
+        if found:
+            shown.append(ShownTurn(one, found.ids, actions))
+    return shown
+
+
 class TimeLeft:
-    """By the mean of each kind; of one that was not measured yet, by that of the others."""
+    """As foreseen, times what turns of the same kind took so far over what was foreseen of them; of a kind of which
+    none was measured yet, as the others."""
 
     def __init__(self) -> None:
-        self._took: dict[str, list[float]] = {}
+        self._foreseen, self._took = defaultdict[bool, float](float), defaultdict[bool, float](float)
 
-    def after(self, measure: str, seconds: float, ahead: Mapping[str, int]) -> float:
-        """Seconds, once a turn of `measure` took `seconds` and turns are `ahead`, by kind."""
-        self._took.setdefault(measure, []).append(seconds)
-        means = {kind: fmean(took) for kind, took in self._took.items()}
-        return sum(number * means.get(kind, fmean(means.values())) for kind, number in ahead.items())
+    def add(self, is_written: bool, foreseen_s: float, took_s: float) -> None:
+        self._foreseen[is_written] += foreseen_s
+        self._took[is_written] += took_s
+
+    def left(self, ahead: Mapping[bool, float]) -> float | None:
+        """Seconds, where what is `ahead` was foreseen to take so long; None where nothing was measured yet."""
+        known, took = self._foreseen, self._took
+        if not known:
+            return None
+        overall = sum(took.values()) / sum(known.values())
+        return sum(
+            foreseen_s * (took[kind] / known[kind] if kind in known else overall) for kind, foreseen_s in ahead.items()
+        )
 
 
 class SessionReader:
-    """Shows the policy what the actor saw, in a window where that is too long."""
+    """Shows one policy what the actor saw."""
 
-    def __init__(
-        self, sessions: RenderedSessions, failed_calls: Mapping[str, set[str]], phase: Phase, max_turn_tokens: int,
-        judge: Judge,
-    ) -> None:  # fmt: skip
-        self._sessions, self._failed_calls, self._policy = sessions, failed_calls, sessions.policy
-        self._max_turn_tokens, self._judge = max_turn_tokens, judge
+    def __init__(self, policy: Policy, phase: Phase, max_turn_tokens: int, judge: Judge) -> None:
+        self._policy, self._max_turn_tokens, self._judge = policy, max_turn_tokens, judge
         self.phase: Phase = phase
-        self._opened: dict[str, SessionTokens] = {}
+        self.tokens_written = 0
+        """Of the turn that is being written."""
 
-    def fits(self, one: HeldOutTurn) -> bool:
-        return self._shown(one) is not None
-
-    def measure(self, one: HeldOutTurn) -> list[TurnMeasure]:
-        """None where the policy cannot be shown the turn."""
+    def measure(self, shown: ShownTurn) -> TurnMeasure:
         from composer_replication.training.models.states import turn_logprob
 
-        shown = self._shown(one)
-        if shown is None:
-            return []
-        before, written = shown
+        one, reason = shown.turn, None
         if one.site is not None:
-            return self._rewritten(one.trace, one.site, before)
-        # Per token, so that long turns do not decide; all behind the same context.
-        likely = [turn_logprob(self._policy, before, ids) / len(ids) for ids in written]
-        return self._row(one.measure, one.trace, one.turn, likely[0] - sum(likely[1:]))
+            reason = self._what_is_wrong(one.trace, one.site, shown.context)
+            value = float(reason is not None)
+        else:
+            # Per token, so that long turns do not decide; all behind the same context.
+            likely = [turn_logprob(self._policy, shown.context, ids) / len(ids) for ids in shown.actions]
+            value = likely[0] - sum(likely[1:])
+        return TurnMeasure(
+            measure=one.measure,
+            trace_id=one.trace.trace_id,
+            turn=one.turn,
+            phase=self.phase,
+            value=value,
+            reason=reason,
+        )
 
-    def _rewritten(self, trace: Trace, site: ErrorSite, before: list[int]) -> list[TurnMeasure]:
+    def _what_is_wrong(self, trace: Trace, site: ErrorSite, context: Sequence[int]) -> str | None:
+        """With what the policy writes there."""
         from composer_replication.training.rollouts.state_samples import read_turn, sample_greedily
 
-        text = sample_greedily(self._policy, before, self._max_turn_tokens, trace.tools)
-        taken = None if text is None else self._judge(trace, site.turn, text)
+        text = sample_greedily(self._policy, context, self._max_turn_tokens, trace.tools, self._count)
+        self.tokens_written = 0
         if text is None:
-            reason = "cut off"
-        elif taken is not None:
-            reason = None if taken else "refused by the environment"
-        else:
-            failed = trace.messages[trace.turns[site.turn].start]
-            reason = what_is_wrong(read_turn(text), failed, site.call_id, trace.tools)
-        return self._row("rewritten", trace, site.turn, float(reason is not None), reason)
+            return "cut off"
+        taken = self._judge(trace, site.turn, text)
+        if taken is not None:
+            return None if taken else "refused by the environment"
+        failed = trace.messages[trace.turns[site.turn].start]
+        return what_is_wrong(read_turn(text), failed, site.call_id, trace.tools)
 
-    def _shown(self, one: HeldOutTurn) -> tuple[list[int], list[list[int]]] | None:
-        """The context, and the actions that are read behind it."""
-        from composer_replication.training.stored.lines import CannotRenderError, fitting_context
-
-        tokens = self._tokens(one.trace)
-        try:
-            written = [tokens.written(action) for action in one.actions]
-            extra = self._max_turn_tokens if one.site else max(map(len, written))
-            found = fitting_context(tokens, one.turn, extra, self._sessions.max_tokens)
-        except CannotRenderError:
-            return None
-        return (found.ids, written) if found else None
-
-    def _tokens(self, trace: Trace) -> SessionTokens:
-        if trace.trace_id not in self._opened:
-            failed = self._failed_calls.get(trace.trace_id, set())
-            self._opened[trace.trace_id] = self._sessions.open(trace, range(len(trace.turns)), failed)
-        return self._opened[trace.trace_id]
-
-    def _row(
-        self, measure: Measure, trace: Trace, turn: int, value: float, reason: str | None = None
-    ) -> list[TurnMeasure]:
-        own = TurnMeasure(
-            measure=measure, trace_id=trace.trace_id, turn=turn, phase=self.phase, value=value, reason=reason
-        )
-        return [own]
+    def _count(self, tokens: int) -> None:
+        self.tokens_written = tokens

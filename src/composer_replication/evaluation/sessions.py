@@ -68,6 +68,13 @@ class Change(Record):
             return "not clear"
         return "better" if (change.lo > 0) == (self.measure != "rewritten") else "worse"
 
+    @property
+    def sentence(self) -> str:
+        return (
+            f"{self.measure} {self.before.mean:.3f} before, {self.after.mean:.3f} after: "
+            f"{self.difference.told('+.3g')} ({self.turns} turns, {self.difference.n} sessions)"
+        )
+
 
 class TwoActions(NamedTuple):
     """Two actions at one state, the first the better one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 
 from composer_replication.environments.opening import open_environment
 from composer_replication.environments.protocol import Environment
@@ -16,13 +17,14 @@ from .policy import NOUN, load_own
 
 
 def evaluate(run: Run, progress: Progress) -> None:
-    from composer_replication.evaluation.compare import PHASES, Phase, evaluate_policy, held_out_tasks
+    from composer_replication.evaluation.compare import PHASES, Phase, TaskOutcome, evaluate_policy, held_out_tasks
     from composer_replication.evaluation.model_card import write_card
     from composer_replication.evaluation.summary import write_report
 
     started, stage, noun_of = time.monotonic(), run.stage("evaluation"), {"before": NOUN, "after": "training"}
     run.stage("training").require()
-    with open_environment(run.config) as environment:
+    with ExitStack() as stack:
+        environment = stack.enter_context(open_environment(run.config))
         splits = held_out(environment, run.config.evaluation.splits)
         tasks = {split: held_out_tasks(environment, run.config, split) for split in splits}
         keys: dict[tuple[Phase, str], str] = {}
@@ -31,7 +33,7 @@ def evaluate(run: Run, progress: Progress) -> None:
             for split, own in tasks.items():
                 told = [(task.task_id, task.messages, dict(task.labels)) for task in own]
                 keys[phase, split] = content_id(made_with, phase, split, told)
-        parts = Parts(stage, keys.values(), "parts", progress)
+        parts = stack.enter_context(Parts(stage, TaskOutcome, keys.values(), "parts", progress))
         total, done = len(PHASES) * sum(map(len, tasks.values())) * run.config.evaluation.samples, 0
         for phase in PHASES:
             # One after the other: two models need not fit at once.
@@ -43,7 +45,7 @@ def evaluate(run: Run, progress: Progress) -> None:
                     part = LongerWork(progress, done, total, f"episodes, now {split} {phase} training")
                     outcomes = evaluate_policy(policy, run.config, environment, phase, split, part)
                     records = parts.add(keys[phase, split], outcomes)
-                done += records
+                done += len(records)
         counts = {
             "episodes": done,
             "environment": environment.name,

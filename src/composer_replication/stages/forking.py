@@ -16,9 +16,12 @@ from composer_replication.config import Config
 from composer_replication.errors import UsageError
 from composer_replication.llm.inherited import inherit
 from composer_replication.runs import Run
-from composer_replication.store import UNFINISHED
+from composer_replication.settings import differences
+from composer_replication.store import UNFINISHED, kept_shards
 
 LEDGER = "ledger.sqlite"
+HOW_MUCH = ["evaluation.tasks"]
+"""The settings that change no value of a turn of sessions, only how many are measured."""
 REPLACED_WHOLE = (".zst", ".safetensors")
 """Files that a stage which is done again puts in place of those that are there."""
 PASSING = (UNFINISHED, "checkpoint-*", ".*")
@@ -40,12 +43,21 @@ def fork(run: Run, path: Path, config: Config, keep: Iterable[str], changes: Seq
                 copy_function=_link_or_copy,
                 ignore=shutil.ignore_patterns(*PASSING),
             )
+        if measured_turns(run) and differences(run.config, config) == HOW_MUCH:
+            shutil.copytree(
+                run.stage("sessions").path, building / "sessions", ignore=shutil.ignore_patterns("manifest.json")
+            )
         answers = inherit(run.path / LEDGER, building / LEDGER) if (run.path / LEDGER).exists() else 0
         building.rename(path)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
     return answers
+
+
+def measured_turns(run: Run) -> int:
+    """Of held-out sessions, also where that measurement was stopped."""
+    return len(kept_shards(run.stage("sessions").path))
 
 
 def _link_or_copy(source: str, target: str) -> str:

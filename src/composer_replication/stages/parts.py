@@ -5,15 +5,14 @@ Its key names all that its values depend on: parts of other weights, settings, i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-
-from pydantic import BaseModel
+from typing import Generic, Self
 
 from composer_replication.progress import Progress
 from composer_replication.records import content_id
 from composer_replication.runs import Run, StageFolder, Written, encoded
-from composer_replication.store import DAMAGED, write_shard
+from composer_replication.store import DAMAGED, AnyRecord, write_shard
 
 from .policy import model_folder
 from .sharding import key_of
@@ -27,30 +26,55 @@ def measured_with(run: Run, noun: str, *inputs: str) -> str:
     made_from = [stage.whole() for stage in map(run.stage, inputs) if stage.is_done]
     # Not its card, which every measurement writes again.
     files = sorted(file for file in model_folder(run, noun).rglob("*") if file.is_file() and file.suffix != ".md")
-    return content_id(key_of(*made_from), run.config.hash, hash_of(files), describe_machine())
+    return content_id(key_of(*made_from), _settings(run), hash_of(files), describe_machine())
 
 
-class Parts:
-    """Those of the stage, in the order in which they are taken or added."""
+def _settings(run: Run) -> str:
+    """All but how much is measured, which changes no value."""
+    evaluation = run.config.evaluation.model_copy(update={"tasks": 0})
+    return run.config.model_copy(update={"evaluation": evaluation}).hash
 
-    def __init__(self, stage: StageFolder, keys: Collection[str], what: str, progress: Progress) -> None:
-        self._writer = stage.write_shards()
-        found = sum(self._writer.find(key) is not None for key in keys)
+
+class Parts(Generic[AnyRecord]):
+    """Those of the stage, in the order in which they are taken or added. An interrupt says how many there are."""
+
+    def __init__(
+        self, stage: StageFolder, kind: type[AnyRecord], keys: Collection[str], what: str, progress: Progress
+    ) -> None:
+        self._writer, self._kind, self._all, self._what = stage.write_shards(), kind, len(keys), what
+        self._number = 0
+        self.records: list[AnyRecord] = []
+        """Of all parts so far."""
+        found = sum(map(self.is_kept, keys))
         if found:
             progress.note(f"{stage.noun}: goes on, as {found} of {len(keys)} {what} are measured already")
 
-    def take(self, key: str) -> int | None:
-        """The number of records that an earlier call left; None where the part is to be made."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            error.args = (f"{self._number} of {self._all} {self._what} are kept",)
+
+    def is_kept(self, key: str) -> bool:
+        return self._writer.find(key) is not None
+
+    def take(self, key: str) -> Sequence[AnyRecord] | None:
+        """What an earlier call left; None where the part is to be made."""
         if found := self._writer.find(key):
             with suppress(*DAMAGED):
                 self._writer.add(found)
-                return found.records
+                return self._added(list(found.read(self._kind)))
         return None
 
-    def add(self, key: str, records: Iterable[BaseModel]) -> int:
-        made = write_shard(self._writer.scratch / "part.shard", key, encoded(records), None)
-        self._writer.add(made)
-        return made.records
+    def add(self, key: str, records: Sequence[AnyRecord]) -> Sequence[AnyRecord]:
+        self._writer.add(write_shard(self._writer.scratch / "part.shard", key, encoded(records), None))
+        return self._added(records)
 
     def close(self) -> Written:
         return self._writer.close()
+
+    def _added(self, records: Sequence[AnyRecord]) -> Sequence[AnyRecord]:
+        self._number += 1
+        self.records += records
+        return records

@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +17,7 @@ from composer_replication.config import Config
 from composer_replication.environments.protocol import TRAIN, Environment, EnvironmentTask
 from composer_replication.errors import UsageError
 from composer_replication.objective import GrpoSettings, SdpoSettings
-from composer_replication.progress import Progress
+from composer_replication.progress import Progress, repeating
 from composer_replication.runs import needed
 
 from .alarms import COMPARED_STEPS, Thresholds
@@ -156,23 +155,17 @@ def telling_of(
 
     At an interrupt, what is kept: `held` counts the steps of the last checkpoint; None where this backend makes none.
     """
-    over = Event()
 
     def tell() -> None:
-        while not over.wait(SECONDS_OF_SILENCE):
-            if (done := step()) < total:
-                progress.step(done, total, f"step {done + 1}, {phase()}")
+        if (done := step()) < total:
+            progress.step(done, total, f"step {done + 1}, {phase()}")
 
-    thread = Thread(target=tell, name="progress", daemon=True)
-    thread.start()
     try:
-        yield
+        with repeating(tell, SECONDS_OF_SILENCE):
+            yield
     except KeyboardInterrupt:
         progress.note(_told_kept(step(), held and held()))
         raise
-    finally:
-        over.set()
-        thread.join()
 
 
 def _told_kept(done: int, held: int | None) -> str:

@@ -201,7 +201,9 @@ def _has_json_calls(message: Message) -> bool:
     return True
 
 
-def find_chat_tokens(model: ModelConfig, policy_folder: Path | None, environment: Environment) -> ChatTokens | None:
+def find_chat_tokens(
+    model: ModelConfig, policy_folder: Path | None, environment: Environment | None
+) -> ChatTokens | None:
     """The tokenizer of the run's policy, if it lies here. Nothing is downloaded."""
     from transformers import AutoTokenizer
 

@@ -126,6 +126,7 @@ def sample_turns(
     temperature: float,
     generator: torch.Generator | None = None,
     on_turn: OnTurn | None = None,
+    on_token: Callable[[int], None] = lambda done: None,
 ) -> list[SampledTurn]:
     """One turn per context. Temperature 0 is greedy; log-probabilities are then those at temperature 1.
 
@@ -134,6 +135,7 @@ def sample_turns(
         end_of_turn_id: `policy.tokens.end_of_turn_id`.
         pad_id: `policy.tokenizer.pad_token_id`.
         on_turn: Is told of each turn when it ends.
+        on_token: Is told how many tokens the longest turn has so far.
     """
     ids_BT, mask_BT = left_pad(contexts, pad_id, model.device)
     position_B1 = mask_BT.sum(1, keepdim=True)
@@ -144,6 +146,7 @@ def sample_turns(
     for step in range(max_new_tokens):
         next_B, logprob_B = choose_tokens(output.logits[:, -1], temperature, generator)
         written.add(step, torch.where(alive_B, next_B, -1), logprob_B)
+        on_token(step + 1)
         alive_B = alive_B & (next_B != end_of_turn_id)
         if not written.tell_ended(alive_B):
             break

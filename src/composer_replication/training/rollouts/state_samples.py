@@ -59,7 +59,11 @@ def sample_states(
 
 
 def sample_greedily(
-    policy: Policy, context: Sequence[int], max_new_tokens: int, tools: Sequence[JsonObject] = ()
+    policy: Policy,
+    context: Sequence[int],
+    max_new_tokens: int,
+    tools: Sequence[JsonObject] = (),
+    on_token: Callable[[int], None] = lambda done: None,
 ) -> str | None:
     """The likeliest turn, without thoughts; None where it does not end."""
     (turn,) = sample_turns(
@@ -69,6 +73,7 @@ def sample_greedily(
         pad_id=policy.tokenizer.pad_token_id,
         max_new_tokens=max_new_tokens,
         temperature=0.0,
+        on_token=on_token,
     )
     return policy.tokens.said(context, turn.ids, tools) if _ended(turn, policy) else None
 
