@@ -6,7 +6,15 @@ BIN := .venv/bin
 # Python compiles what it first imports, a tenth of what is installed; pip would compile all of it, on one core.
 INSTALL := $(BIN)/pip install --no-input --no-compile --progress-bar off --constraint constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
-COLLECTED := sed -un 's/^Collecting \([^ (]*\).*/  \1/p'
+# Pip names dozens of packages: one line that is overwritten on a terminal, else a line for every twenty.
+COLLECTED := { found=0; while read -r what name rest; do \
+	case $$what in \
+	ERROR:) echo "$$what $$name $$rest" ;; \
+	Collecting) found=$$((found + 1)); \
+		if test -t 1; then printf '\r\033[K  %d packages: %s' $$found "$$name"; \
+		elif test $$((found % 20)) = 0; then echo "  $$found packages"; fi ;; \
+	esac; done; \
+	if test -t 1; then printf '\r\033[K'; fi; if test $$found != 0; then echo "  $$found packages in all"; fi; }
 
 export HF_HUB_OFFLINE ?= 1
 export HF_HUB_DISABLE_TELEMETRY ?= 1

@@ -154,6 +154,8 @@ class HintsConfig(Section):
     """A longer hint is not used."""
     max_leak_level: Literal["L0", "L1", "L2"] = "L1"
     """L0 the error only, L1 also facts that the context holds, L2 also the answer. A hint above it is not used."""
+    drop: tuple[Annotated[str, Field(pattern="^[0-9a-f]{8,64}$")], ...] = ()
+    """Hints to leave out, each by the first 8 or more characters of its id or of its site's."""
     sibling: Literal["off", "outcome", "call"] = "off"
     """For rollouts: tell that another attempt at the task succeeded (L1), or show its call (L2)."""
     judge_base_url: Address | None = None

@@ -389,3 +389,44 @@ def test_an_old_address_names_the_next_command(browser, served):
         expect(page.get_by_role("alert")).to_contain_text("open the address that recompose view printed")
     finally:
         context.close()
+
+
+def test_faults_are_no_subtraction_and_of_many_reasons_five_are_shown(open_page, page):
+    answered = {"noun": "ingestion", "label": "traces", "count": 9, "page": "traces", "links": []}
+    many = [{"reason": f"kind_{number}", "count": 60 - number, "filters": None} for number in range(8)]
+
+    def with_many(route):
+        answer = route.fetch().json()
+        answer["funnel"][0] = {**answered, "drops": many}
+        route.fulfill(json=answer)
+
+    page.route(re.compile(r"/api/run/run$"), with_many)
+    open_page("run")
+    expect(page.locator(".funnel .drop:visible").filter(has_text="kind")).to_have_count(5)
+    page.get_by_text("3 more kinds").click()
+    expect(page.locator(".funnel .drop:visible").filter(has_text="kind")).to_have_count(8)
+    expect(page.locator(".funnel .part").first).to_contain_text("policy")
+
+
+def test_lists_of_hints_and_sites_say_what_trains(open_page, page):
+    open_page("hints")
+    head = page.locator(".row.head")
+    for title in ("kind", "trace", "turn"):
+        expect(head.get_by_role("columnheader", name=title, exact=True)).to_be_visible()
+    expect(head.get_by_role("columnheader", name="sham")).to_have_count(0)
+    expect(page.locator("[aria-rowindex='1']")).to_contain_text("type error")
+    open_page("sites")
+    expect(head.get_by_role("columnheader", name="held out")).to_be_visible()
+    expect(page.locator("[aria-rowindex='1']")).to_contain_text("Reminder:")
+    expect(head.get_by_role("columnheader", name="replies")).to_be_visible()
+    open_page("sites?lacks=replies")
+    expect(page.locator(".filters .total")).to_have_text("1")
+    expect(head.get_by_role("columnheader", name="replies")).to_have_count(0)
+
+
+def test_a_supplied_system_prompt_is_marked_and_teachers_who_were_not_asked_are_not_counted(open_page, page, first):
+    open_page(f"site/{first('site', lacks='replies')['site_id']}")
+    expect(page.locator("main")).to_contain_text("No teacher was asked about this state.")
+    expect(page.locator("main")).not_to_contain_text("families agree")
+    open_page(f"trace/{first('trace', agent='claude_code')['trace_id']}")
+    expect(page.locator(".message.system .role").first).to_contain_text("supplied: in no file of yours")

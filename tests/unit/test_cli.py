@@ -215,15 +215,42 @@ def test_a_session_file_that_is_called_like_a_stage_is_no_stage(tmp_path, sessio
     assert recompose("sites", run).returncode == 0
 
 
-def test_partly_readable_input_is_saved_and_exits_4(tmp_path, session):
+def test_a_line_that_cannot_be_read_is_told_and_is_no_failure(tmp_path, session):
     broken = tmp_path / "broken.jsonl"
     broken.write_bytes(b"{broken\n" + session.read_bytes())
     done = recompose("ingest", broken, "--run", tmp_path / "run")
-    assert done.returncode == 4
-    assert "1 × not JSON" in done.stderr
+    assert done.returncode == 0
+    assert "lines set aside: 1 × not JSON" in done.stderr and "error" not in done.stderr
     [item] = map(json.loads, (tmp_path / "run" / "ingestion" / "quarantine.jsonl").read_text().splitlines())
     assert (item["file"], item["byte_offset"]) == ("broken.jsonl", 0)
     assert recompose("sites", tmp_path / "run").returncode == 0
+
+
+def test_a_file_that_cannot_be_read_ends_with_4_and_with_what_is_next(tmp_path, session):
+    run, folder = tmp_path / "run", tmp_path / "sessions"
+    folder.mkdir()
+    shutil.copy(session, folder)
+    (folder / "binary.jsonl").write_bytes(bytes(range(256)) * 8)
+    done = recompose("ingest", folder, "--run", run)
+    assert done.returncode == 4
+    assert done.stderr.splitlines()[-1].endswith(f"the rest is saved; next: recompose sites {run}")
+    assert "1 × is not text" in done.stderr
+    assert recompose("sites", run).returncode == 0
+    again = recompose("ingest", folder, "--run", run)
+    assert again.returncode == 4
+    for told in (again.stdout, again.stderr):
+        assert told.splitlines()[-1].endswith(f"next: recompose hint {run}")
+
+
+def test_the_summary_says_why_there_are_fewer_traces_than_files(tmp_path, session):
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    for name in ("one.jsonl", "two.jsonl"):
+        shutil.copy(session, folder / name)
+    lines = recompose("ingest", folder, "--run", tmp_path / "run").stdout.splitlines()
+    assert "  left_out       duplicate_session 1 (files and sessions that gave no trace)" in lines
+    (skipped,) = (line for line in lines if line.startswith("  skipped"))
+    assert "duplicate_session" not in skipped
 
 
 def test_not_a_run(tmp_path):

@@ -260,6 +260,7 @@ OTHER_VALUES = {
     "judge_base_url": "http://127.0.0.1:1/v1",
     "judge_model": "other",
     "sibling": "outcome",
+    "drop": ["01234567"],
     "rule": "majority",
     "prices": {"x": [1, 2]},
     "key_variable": "X_KEY",

@@ -114,7 +114,7 @@ def test_verify(made):
     result = json.loads(ended.stdout)
     assert (result["tasks"], result["passed"], result["gold_ok"], result["nop_ok"], result["leaks_ok"]) == (1,) * 5
     shown = recompose("env", "verify", folder).stdout
-    assert f"\nnext: recompose env rollout {folder} --scripted gold -o RUN, or recompose init" in shown
+    assert f"\nnext: recompose env rollout {folder} --scripted gold --run RUN, or recompose init" in shown
 
 
 def test_verify_fails_on_a_task_that_was_tampered_with(made, tmp_path):

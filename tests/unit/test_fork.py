@@ -203,7 +203,7 @@ def test_attempts_of_env_rollout_are_not_made_again_by_ingest(tmp_path):
     run = Run.start(tmp_path / "run", with_changes(Config(), ["environment.name=code"]))
     run.stage("ingestion").finish([], {}, [], 0.0, {"tasks": "t", "settings": "s"})
     ended = recompose("fork", run.path, tmp_path / "new", "--set", "model.name=x")
-    assert ended.returncode == 2 and "`env rollout` made them; next: recompose env rollout TASKS -o" in ended.stderr
+    assert ended.returncode == 2 and "`env rollout` made them; next: recompose env rollout TASKS --run" in ended.stderr
     assert forked(run, tmp_path / "new", "training.steps=3")["kept"] == ["ingestion"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from starlette.testclient import TestClient
@@ -184,6 +185,7 @@ def test_view_prints_one_address_with_a_token(tmp_path, monkeypatch):
     assert client.get("/api/run/run").json()["run"] == "run"
     exported = recompose("view", run.path, "--export", tmp_path / "out")
     assert exported.returncode == 0 and " views of the run (lists, records, charts)" in exported.stdout
+    assert re.search(r", \d+ MB: a snapshot of now\n", exported.stdout)
     assert (tmp_path / "out/data/index.js").exists()
     assert recompose("view", run.path, "--port", "70000").returncode == 2
 

@@ -21,7 +21,7 @@ export interface RunCard {
   run: string;
   path: string;
   created: string | null;
-  environment: string;
+  trained_on: string;
   model: string;
   seed: number;
 }
@@ -105,6 +105,8 @@ export interface Message {
   tool_calls?: Call[];
   tool_call_id?: string;
   is_error?: boolean;
+  /** A system prompt that is in none of the user's files. */
+  supplied?: boolean;
   cut: number;
 }
 

@@ -73,8 +73,10 @@ def tell(noun: str, run: Run, as_json: bool, more: Mapping[str, Any] | None = No
         return
     print(f"{noun} of {run.path}")
     for name, value in counts.items():
-        if value is not None:
-            print(f"  {name:<14} {_largest(value) if name == 'skipped' else _plain(value)}")
+        if name == "skipped" and noun == "ingestion":
+            _tell_skipped(value)
+        elif value is not None:
+            print(f"  {name:<14} {_plain(value)}")
     print("\n".join(ending(run, noun)))
 
 
@@ -91,6 +93,17 @@ def quiet_libraries() -> None:
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
     warnings.filterwarnings("ignore", module=r"(torch|transformers|trl|accelerate|datasets)\b")
+
+
+def _tell_skipped(counts: Mapping[str, int]) -> None:
+    """Files and sessions, which explain the number of traces, apart from lines within them."""
+    from composer_replication.ingestion.inputs import is_whole_file
+
+    without_trace = {reason: count for reason, count in counts.items() if is_whole_file(reason)}
+    if without_trace:
+        print(f"  {'left_out':<14} {_plain(without_trace)} (files and sessions that gave no trace)")
+    lines = {reason: count for reason, count in counts.items() if reason not in without_trace}
+    print(f"  {'skipped':<14} {_largest(lines)}")
 
 
 def _largest(counts: Mapping[str, int]) -> str:

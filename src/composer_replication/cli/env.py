@@ -110,7 +110,8 @@ def verify(
             f"remove {tasks / 'tasks' / name} or make the tasks again",
         )
     if not json:
-        print(f"next: recompose env rollout {quoted(tasks)} --scripted gold -o RUN, or recompose init FILE --on tasks")
+        played = f"recompose env rollout {quoted(tasks)} --scripted gold --run RUN"
+        print(f"next: {played}, or recompose init FILE --on tasks")
 
 
 def _shown(work: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`recompose env rollout TASKS -o RUN`"""
+"""`recompose env rollout TASKS --run RUN`"""
 
 from __future__ import annotations
 

@@ -41,10 +41,20 @@ def ending(run: Run, noun: str) -> Iterator[str]:
     counts = run.stage(noun).counts
     if noun == "hints" and "judge" not in counts and (unsaid := counts["dropped"].get("no_layer")):
         yield f"  no_layer: no rule has words for {unsaid}; corrections by the user, say, need a judge (docs/hints.md)"
+    if noun == "hints" and counts["hints"]:
+        yield f"read them all, and leave wrong ones out: recompose hint {quoted(run.path)} --all"
     if noun in OF:
         yield from _examples(run, noun)
-    if then := run.next_command(IN_ORDER[: IN_ORDER.index(noun) + 1]):
+    if then := next_after(run, noun):
         yield f"next: {then}"
+
+
+def next_after(run: Run, noun: str) -> str | None:
+    """Later stages that are done are not next, unless they were made from something else than what is there now."""
+    place = IN_ORDER.index(noun) + 1
+    later = (run.stage(each) for each in IN_ORDER[place:])
+    done = [stage.noun for stage in later if stage.is_done and not stage.made_from_another(IN_ORDER)]
+    return run.next_command([*IN_ORDER[:place], *done])
 
 
 def _examples(run: Run, noun: str) -> Iterator[str]:

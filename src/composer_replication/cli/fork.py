@@ -43,7 +43,7 @@ def fork(
     if "ingestion" in dropped and SETTINGS in opened.stage("ingestion").require()["inputs"]:
         raise UsageError(
             f"the attempts of {run} depend on {dropped['ingestion']}, and `env rollout` made them",
-            f"recompose env rollout TASKS -o {quoted(new)}",
+            f"recompose env rollout TASKS --run {quoted(new)}",
         )
     kept = [stage.noun for stage in STAGES if opened.stage(stage.noun).is_done and stage.noun not in dropped]
     answers = fork_run(opened, new, config, kept, changes)

@@ -24,7 +24,7 @@ Goal = Literal["sessions", "tasks", "toolbox"]
 Answer = TypeVar("Answer", str, float)
 GIB = 1 << 30
 NEXT: dict[Goal, str] = {
-    "sessions": "recompose ingest PATH -o runs/mine --config {}",
+    "sessions": "recompose ingest PATH --run runs/mine --config {}",
     "tasks": "recompose env make REPOSITORY -o tasks --mode stub --grain symbol, "
     "then recompose train runs/code --config {}",
     "toolbox": "recompose quickstart --config {}",

@@ -53,7 +53,9 @@ def view(
             number = write_export(library, export, page, progress)
         finally:
             progress.close()
-        print(f"{number} views of the run (lists, records, charts), each in a file; open {export / 'index.html'}")
+        size = sum(file.stat().st_size for file in export.rglob("*")) / 1e6
+        print(f"{number} views of the run (lists, records, charts), each in a file, {size:.0f} MB: a snapshot of now")
+        print(f"open {export / 'index.html'}; when the run has gone on, export it again into another folder")
         return
     with _listening(port) as listener:
         port, token = listener.getsockname()[1], secrets.token_urlsafe(24)

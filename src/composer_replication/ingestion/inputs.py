@@ -29,6 +29,11 @@ ALWAYS_SESSIONS = (".jsonl", ".traj")
 EVENT_FOLDER = "events"
 RUN_FILES = {"config.json", "manifest.json"}
 NEXT_COMMAND = "recompose ingest PATH --run DIR"
+WHOLE_FILES = (
+    "duplicate_session", "session_without_turns", "subagent", "subagent_file", "unrecognised_file", "link",
+    "linked_folder", "not_a_file", "run_folder",
+)  # fmt: skip
+"""Of what is skipped, files and sessions that gave no trace; all else are lines and turns of those that did."""
 
 
 class Input(NamedTuple):
@@ -58,6 +63,10 @@ class Inputs:
     skipped: Counter[str] = field(default_factory=Counter[str])
     subagents: bool = False
     """Whether sessions of subagents are wanted."""
+
+
+def is_whole_file(reason: str) -> bool:
+    return reason.partition("/")[0] in WHOLE_FILES
 
 
 class InputCandidate(NamedTuple):

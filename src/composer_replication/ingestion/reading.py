@@ -33,6 +33,12 @@ HEAD_BYTES = 1 << 16
 HEAD_RECORDS = 50
 _LABEL = re.compile(r"[\w./:@+ -]*")
 BUFFER_BYTES = 1 << 18
+OF_A_LINE = ("not JSON", "not a JSON object", "nested too deeply", "line longer than")
+"""How reasons begin for which one line or row is set aside, and not its file."""
+
+
+def is_of_a_line(reason: str) -> bool:
+    return reason.startswith(OF_A_LINE)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from composer_replication.config import HintsConfig
-from composer_replication.errors import RecomposeError, quoted
+from composer_replication.errors import RecomposeError, UsageError, quoted
 from composer_replication.hints import HintGenerator, HintSet, SiblingHintGenerator, write_hints
 from composer_replication.hints.write import REFUSALS, HintRefusal
 from composer_replication.progress import Progress
@@ -44,6 +44,7 @@ def hint(run: Run, progress: Progress, workers: int | None = None) -> None:
     ingestion, sites = run.stage("ingestion"), run.stage("sites")
     writer, totals = stage.write_shards(), Counter[str]()
     refused: list[tuple[str, str]] = []
+    unnamed = set(config.drop)
     groups = {name: Counter[str]() for name in ("layers", "leak_levels", "dropped")}
     solved: list[Trace] = []
     if config.sibling != "off":
@@ -70,12 +71,16 @@ def hint(run: Run, progress: Progress, workers: int | None = None) -> None:
         for counted in make_shards(writer, ingestion, jobs, make, progress, number):
             totals["hints"] += counted["hints"]
             refused += counted["refused"]
+            unnamed -= set(counted["named"])
             for name, group in groups.items():
                 group.update(counted[name])
     if judge and judge.tally.sites and judge.tally.failed.total() == judge.tally.sites:
         reason = next(iter(judge.tally.failed))
         next_command = f"check the server, then recompose hint {quoted(run.path)}"
         raise RecomposeError(f"no judge call was answered: {reason}", next_command)
+    if unnamed:
+        remedy = f"recompose hint {quoted(run.path)} --all lists those of a run without hints.drop"
+        raise UsageError(f"hints.drop names no hint: {', '.join(sorted(unnamed))}", remedy)
     counts: dict[str, Any] = {"hints": totals["hints"], **{name: dict(group) for name, group in groups.items()}}
     counts |= {"judge": judge.tally.counts()} if judge else {}
     written = writer.close()
@@ -89,7 +94,7 @@ def _make(job: HintsJob, judge: HintGenerator | None, solved: Sequence[Trace]) -
     by_trace: dict[str, list[ErrorSite]] = defaultdict(list)
     for site in stage.stream(ErrorSite, job.sites):
         by_trace[site.trace_id].append(site)
-    written, refused = HintSet([], Counter()), list[HintRefusal]()
+    written, refused, left_out = HintSet([], Counter()), list[HintRefusal](), set[str]()
     for trace in ingestion.stream(Trace, job.traces, only=by_trace) if by_trace else ():
         sibling = SiblingHintGenerator([*solved, trace], show_call=job.config.sibling == "call")
         found = write_hints(
@@ -101,9 +106,16 @@ def _make(job: HintsJob, judge: HintGenerator | None, solved: Sequence[Trace]) -
             max_leak_level=job.config.max_leak_level,
             on_refusal=refused.append,
         )
-        written.hints.extend(found.hints)
         written.dropped.update(found.dropped)
+        for made in found.hints:
+            named = {name for name in job.config.drop if made.hint_id.startswith(name) or made.site_id.startswith(name)}
+            left_out |= named
+            if named:
+                written.dropped["left_out"] += 1
+                refused.append(HintRefusal(site_id=made.site_id, reason="left_out"))
+            else:
+                written.hints.append(made)
     if by_trace:
         raise stage.damaged()
-    about = written.counts() | {"refused": [(one.site_id, one.reason) for one in refused]}
+    about = written.counts() | {"refused": [(one.site_id, one.reason) for one in refused], "named": sorted(left_out)}
     return write_shard(job.shard, job.key, encoded(written.hints), about)

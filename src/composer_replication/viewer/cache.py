@@ -23,7 +23,7 @@ import zstandard
 from composer_replication.records import JsonObject
 from composer_replication.runs import Run
 
-VERSION = 5
+VERSION = 6
 CHUNK = 64
 """Messages, or turns, that are stored and read together."""
 BUSY_TIMEOUT_S = 600.0

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, RootModel
 
+from composer_replication.evaluation.held_out import opening_of
 from composer_replication.records import (
     ErrorSite,
     Finding,
@@ -61,6 +62,7 @@ def _trace(trace: Trace) -> CacheEntry:
         "task_id": trace.task_id,
         "outcome": trace.outcome,
         "title": _short(first),
+        "opening": opening_of(trace),
     }
     turns = [turn.model_dump(mode="json", exclude_defaults=True) for turn in trace.turns]
     return CacheEntry("trace", trace.trace_id, facts, head, trace.trace_id, parts=(("m", trace.messages), ("t", turns)))
@@ -131,6 +133,10 @@ def _verdict(record: AnyFields) -> CacheEntry:
     return CacheEntry("verdict", body["trace_id"], body, {}, body["trace_id"])
 
 
+def _refused_hint(record: AnyFields) -> CacheEntry:
+    return CacheEntry("refusal", record.root["site_id"], record.root, {}, parent=record.root["site_id"])
+
+
 def _evidence(record: AnyFields) -> CacheEntry:
     return CacheEntry("evidence", record.root["trace_id"], {}, record.root, record.root["trace_id"])
 
@@ -178,6 +184,7 @@ STAGES = {
 FILES = {
     "monitor/verdicts.jsonl.zst": _verdict,
     "ingestion/evidence.jsonl.zst": _evidence,
+    "hints/refused.jsonl.zst": _refused_hint,
     "replay/states.jsonl.zst": _asked,
     "pairs/verdicts.jsonl.zst": _ended,
     "training/samples/step_*.jsonl.zst": _rollout,

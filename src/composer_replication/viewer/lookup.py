@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from composer_replication.errors import UsageError, quoted
+from composer_replication.evaluation.held_out import held_out
 from composer_replication.records import JsonObject, content_id
 from composer_replication.runs import Run
 
@@ -51,6 +52,26 @@ _VERDICT = (
     " WHERE other.state_id = records.state_id AND other.kind = 'ended')"
 )
 """What became of the state of a site; rows of sites carry it, and `verdict=` filters by it."""
+
+
+def _beside(kind: str, place: str, value: str) -> str:
+    return f"(SELECT {value} FROM records other WHERE {place} AND other.kind = '{kind}' LIMIT 1)"  # noqa: S608
+
+
+_OF_SITE = "other.id = records.parent"
+_BESIDE = {
+    "site": {
+        "verdict": _VERDICT,
+        "hint": _beside("hint", "other.parent = records.id", "other.facts ->> 'text'"),
+        "no_hint": _beside("refusal", "other.parent = records.id", "other.facts ->> 'reason'"),
+    },
+    "hint": {
+        "error_kind": _beside("site", _OF_SITE, "other.facts ->> 'error_kind'"),
+        "trace_id": _beside("site", _OF_SITE, "other.trace_id"),
+        "turn": _beside("site", _OF_SITE, "other.turn"),
+    },
+}
+"""What rows of a list carry of other records, by kind."""
 
 
 @dataclass
@@ -108,6 +129,12 @@ class RunView:
         query = f"SELECT facts FROM records WHERE {where}"  # noqa: S608
         return [orjson.loads(row[0]) for row in self.cache.rows(query, *values)]
 
+    def held_out(self) -> set[str]:
+        """Sessions that training leaves alone, by their ids; what the policy played itself comes from no file."""
+        share = self.run.config.evaluation.held_out_sessions
+        query = "SELECT id, facts ->> 'opening' FROM records WHERE kind = 'trace' AND facts ->> 'file' IS NOT NULL"
+        return held_out({str(trace_id): str(opening) for trace_id, opening in self.cache.rows(query)}, share)
+
     def missing(self, what: str) -> UsageError:
         return UsageError(f"{self.place} has no {what}", f"recompose show {quoted(self.place)}")
 
@@ -159,8 +186,7 @@ def listing(view: RunView, query: Mapping[str, str]) -> JsonObject:
     ((total,),) = cache.rows(f"SELECT COUNT(*) FROM records WHERE {where}", *values)  # noqa: S608
     counted = {name: how for (of, name), how in _JOINS.items() if of == kind}
     joins = {name: f"(SELECT COUNT(*) FROM records other WHERE {how})" for name, how in counted.items()}  # noqa: S608
-    if kind == "site":
-        joins["verdict"] = _VERDICT
+    joins |= _BESIDE.get(kind, {})
     joined = "".join(f", {column}" for column in joins.values())
     order, by = _order(sort)
     found = cache.rows(
@@ -168,6 +194,9 @@ def listing(view: RunView, query: Mapping[str, str]) -> JsonObject:
         *values, *by, limit, offset,
     )  # fmt: skip
     rows = [{**orjson.loads(facts), **dict(zip(joins, values, strict=True))} for facts, *values in found]
+    if kind == "site":
+        left_alone = view.held_out()
+        rows = [{**row, "held_out": row["trace_id"] in left_alone} for row in rows]
     facets = {field: _facet(cache, field, where, values) for field in FACETS[kind]}
     return {"kind": kind, "total": total, "offset": offset, "rows": rows, "facets": facets}
 

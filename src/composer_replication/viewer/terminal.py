@@ -37,8 +37,7 @@ def as_json(value: JsonObject) -> str:
 def funnel(view: RunView) -> Iterator[str]:
     """The whole run, with the commands that go deeper."""
     answer = run_answer(view, {})
-    trained_on = answer["environment"] if view.run.config.training.rollouts else "sessions"
-    yield f"{view.run.path}: {trained_on}, {answer['model']}, seed {answer['seed']}"
+    yield f"{view.run.path}: {answer['trained_on']}, {answer['model']}, seed {answer['seed']}"
     kept = 0 if view.run.stage("training").is_done else _steps_kept(view)
     for row in answer["funnel"]:
         drops = ", ".join(f"{drop['reason']} {drop['count']}" for drop in row["drops"][:6])

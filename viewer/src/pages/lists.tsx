@@ -17,6 +17,7 @@ const own = (kind: string, field: string) => (row: Fields): [string, string] => 
 const asWords = (value: Json) => (value === null ? "–" : words(String(value)));
 const asCall = (value: Json): ComponentChildren => <span class="mono">{callLine(value)}</span>;
 const asMono = (value: Json): ComponentChildren => <span class="mono">{plain(value)}</span>;
+const noHint = (reason: Json): ComponentChildren => <span class="faint">{reason === null ? "–" : `none: ${words(String(reason))}`}</span>;
 const count = (field: string, wide = true): Column => ({ field, width: "4.5rem", number: true, wide, sorts: false });
 
 export const LISTS: Record<string, Listing> = {
@@ -45,21 +46,24 @@ export const LISTS: Record<string, Listing> = {
       { field: "error_kind", title: "kind", width: "9rem", show: asWords },
       { field: "error_message", title: "message", width: "minmax(10rem, 3fr)", show: asMono },
       { field: "tool_name", title: "tool", width: "8rem", wide: true },
-      { field: "detector", width: "minmax(8rem, 1fr)", wide: true },
       { field: "fault", width: "5rem", wide: true },
       { field: "turn", width: "4rem", number: true, wide: true },
-      count("replies"),
-      count("pairs", false),
+      { field: "hint", width: "minmax(8rem, 2fr)", wide: true, sorts: false, show: (value, row) => (value ? plain(value) : noHint(row.no_hint ?? null)) },
+      { field: "held_out", title: "held out", width: "4.5rem", wide: true, sorts: false, show: (value) => (value ? "yes" : "–") },
+      { ...count("replies"), optional: true },
+      { ...count("pairs", false), optional: true },
     ],
   },
   hints: {
     kind: "hint",
     title: "Hints",
-    sub: "What would have helped, and a sham of the same length.",
+    sub: "What would have helped. A hint's own page has its sham, of the same length.",
     id: own("hint", "hint_id"),
     columns: [
-      { field: "text", title: "hint", width: "minmax(10rem, 2fr)" },
-      { field: "sham_text", title: "sham", width: "minmax(10rem, 2fr)", wide: true, show: plain },
+      { field: "error_kind", title: "kind", width: "9rem", sorts: false, show: asWords },
+      { field: "text", title: "hint", width: "minmax(10rem, 4fr)", show: plain },
+      { field: "trace_id", title: "trace", width: "7rem", wide: true, sorts: false },
+      { field: "turn", width: "4rem", number: true, wide: true, sorts: false },
       { field: "layer", width: "6rem", wide: true },
       { field: "leak_level", title: "leak", width: "4rem" },
       { field: "tokens", width: "5rem", number: true, wide: true },

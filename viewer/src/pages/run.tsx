@@ -5,7 +5,7 @@ import { cents, dollars, percent, seconds, whole, when, words } from "../format"
 import { Chart } from "../parts/chart";
 import { Facts, Heading, Section, Waiting, useHere } from "../parts/common";
 import { asDifference, asShare, ends, Interval } from "../parts/estimate";
-import type { Agreement, Estimate, Fields, FunnelRow, RunAnswer, Spend } from "../types";
+import type { Agreement, Drop, Estimate, Fields, FunnelRow, RunAnswer, Spend } from "../types";
 
 export function RunPage() {
   const { run } = useHere();
@@ -14,7 +14,7 @@ export function RunPage() {
     <Waiting asked={asked}>
       {(answer) => (
         <div class="column">
-          <Heading title={answer.run} sub={`${answer.environment}, ${answer.model}, seed ${answer.seed}, made ${when(answer.created)}`} />
+          <Heading title={answer.run} sub={`${answer.trained_on}, ${answer.model}, seed ${answer.seed}, made ${when(answer.created)}`} />
           {answer.next && (
             <p class="next">
               Next: <code>{answer.next}</code>
@@ -39,6 +39,9 @@ export function RunPage() {
   );
 }
 
+/** Sessions of several agents hold dozens of kinds of lines that are no turns. */
+const SHOWN = 5;
+
 function listOf(run: string, row: FunnelRow, filters: Record<string, string>): string {
   const { page = row.page, ...rest } = filters;
   return link(run, page, "", rest);
@@ -59,15 +62,17 @@ function Funnel({ rows, run }: { rows: FunnelRow[]; run: string }) {
           </a>
           <span class="drops">
             {row.count === null && <span class="faint">not done yet</span>}
-            {row.drops.map(({ reason, count, filters }) => {
-              const text = `${words(reason)} ${whole(count)}`;
-              if (!filters) return <span class="drop">{text}</span>;
-              return (
-                <a class="drop" href={listOf(run, row, filters)}>
-                  {text}
-                </a>
-              );
-            })}
+            {row.drops.slice(0, SHOWN).map((drop) => (
+              <Reason of={drop} row={row} run={run} />
+            ))}
+            {row.drops.length > SHOWN && (
+              <details>
+                <summary>{row.drops.length - SHOWN} more kinds</summary>
+                {row.drops.slice(SHOWN).map((drop) => (
+                  <Reason of={drop} row={row} run={run} />
+                ))}
+              </details>
+            )}
             {row.links.map(({ reason, count, filters }) => (
               <a href={listOf(run, row, filters ?? {})}>
                 {reason}: {whole(count)}
@@ -77,6 +82,18 @@ function Funnel({ rows, run }: { rows: FunnelRow[]; run: string }) {
         </li>
       ))}
     </ol>
+  );
+}
+
+/** Sites by whose fault they are stay in the run; all other reasons say what is gone. */
+function Reason({ of, row, run }: { of: Drop; row: FunnelRow; run: string }) {
+  const text = `${words(of.reason)} ${whole(of.count)}`;
+  const kind = row.noun === "sites" ? "part" : "drop";
+  if (!of.filters) return <span class={kind}>{text}</span>;
+  return (
+    <a class={kind} href={listOf(run, row, of.filters)}>
+      {text}
+    </a>
   );
 }
 

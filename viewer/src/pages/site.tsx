@@ -98,7 +98,7 @@ function Site({ answer, isBlind, voted }: { answer: SiteAnswer; isBlind: boolean
         note={
           isHidden
             ? "names, cost and agreement come after your vote"
-            : agreement && `${agreement.largest} of ${agreement.families} families agree, ${agreement.needed} needed${missing(agreement.without_vote)}`
+            : agreement && replies.length > 0 && `${agreement.largest} of ${agreement.families} families agree, ${agreement.needed} needed${missing(agreement.without_vote)}`
         }
       >
         {replies.length ? (

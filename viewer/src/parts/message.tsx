@@ -25,7 +25,7 @@ export function MessageView({ run, trace, message, isRaw }: { run: string; trace
   return (
     <div class={`message ${message.role}${message.is_error ? " wrong" : ""}`}>
       <div class="role">
-        {message.is_error ? "✕ error" : message.role}
+        {message.is_error ? "✕ error" : message.supplied ? "system, supplied: in no file of yours" : message.role}
         <span class="faint number">{message.n}</span>
       </div>
       <div class="body">

@@ -19,6 +19,8 @@ export interface Column {
   /** Not shown on a phone. */
   wide?: boolean;
   sorts?: boolean;
+  /** Left out while none of the first rows has it: nobody was asked. */
+  optional?: boolean;
 }
 
 const PART = 100;
@@ -43,14 +45,15 @@ export function Table(props: { kind: string; id: (row: Fields) => [string, strin
     { key: "k", does: "previous row", act: () => move(-1) },
     { key: "Enter", does: "open the row", act: () => open(rows.get(current)) },
   ]);
-  const grid = { "--columns": props.columns.map(({ width }) => width).join(" "), "--narrow": narrow(props.columns) };
+  const columns = props.columns.filter(({ field, optional }) => !optional || rows.first?.rows.some((row) => row[field]));
+  const grid = { "--columns": columns.map(({ width }) => width).join(" "), "--narrow": narrow(columns) };
   if (rows.failure) return <Failed failure={rows.failure} />;
   return (
     <div class="table" style={grid}>
       <FilterBar here={here} first={rows.first} keep={props.keep ?? []} />
       <div class="rows" role="table" aria-label={`${props.kind}s`} aria-rowcount={rows.total}>
         <div class="row head" role="row">
-          {props.columns.map((column) => (
+          {columns.map((column) => (
             <HeadCell column={column} here={here} />
           ))}
         </div>
@@ -68,7 +71,7 @@ export function Table(props: { kind: string; id: (row: Fields) => [string, strin
             if (!row) return <div class="row">…</div>;
             return (
               <div class={`row${place === current ? " current" : ""}`} role="row" aria-rowindex={place + 1}>
-                {props.columns.map((column, number) => (
+                {columns.map((column, number) => (
                   <span role="cell" class={`${column.number ? "number " : ""}${column.wide ? "wide" : ""}`}>
                     {number === 0 ? <a href={linkTo(here.run, ...props.id(row))}>{cell(column, row)}</a> : cell(column, row)}
                   </span>

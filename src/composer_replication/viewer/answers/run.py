@@ -11,6 +11,7 @@ from typing import Any
 
 from composer_replication import __version__
 from composer_replication.errors import UsageError, quoted
+from composer_replication.ingestion.inputs import is_whole_file
 from composer_replication.records import JsonObject
 from composer_replication.runs import NEXT_COMMAND
 
@@ -45,7 +46,7 @@ def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
         "run": view.name,
         "path": view.place,
         **{name: origin.get(name) for name in ("created", "version")},
-        "environment": config.environment.name,
+        "trained_on": _trained_on(view),
         "model": config.model.name,
         "seed": config.seed,
         "config": config.model_dump(mode="json"),
@@ -133,13 +134,17 @@ def about(views: Sequence[RunView]) -> JsonObject:
             "run": view.name,
             "path": view.place,
             "created": (_json_file(view, "manifest.json") or {}).get("created"),
-            "environment": view.run.config.environment.name,
+            "trained_on": _trained_on(view),
             "model": view.run.config.model.name,
             "seed": view.run.config.seed,
         }
         for view in views
     ]
     return {"version": __version__, "is_export": False, "runs": shown}
+
+
+def _trained_on(view: RunView) -> str:
+    return view.run.config.environment.name if view.run.config.training.rollouts else "sessions"
 
 
 def _stage(noun: str, manifest: JsonObject | None) -> JsonObject:
@@ -162,6 +167,7 @@ def _funnel_row(
         if count and reason not in KEPT
         for drop in _drops(view, reason, count, filters)
     ]
+    drops.sort(key=lambda drop: (not is_whole_file(drop["reason"]), -drop["count"]))
     row = {"noun": noun, "label": label, "count": own and own.get(label, 0), "page": page, "drops": drops}
     return {**row, "links": _links(view, noun) if own else []}
 

@@ -61,7 +61,7 @@ def saw(view: RunView, query: Mapping[str, str]) -> JsonObject:
     seen, cleared = seen_before(segments, Turn(**turn[0]))
     start = min(number(query.get("from", ""), max(0, len(seen) - 20)), len(seen))
     end = min(number(query.get("to", ""), start + MAX_TURNS), start + MAX_TURNS, len(seen))
-    shown = [shown_message(_seen(view, found.id, n, n in cleared), n) for n in seen[start:end]]
+    shown = [_marked(found, shown_message(_seen(view, found.id, n, n in cleared), n)) for n in seen[start:end]]
     return {"total": len(seen), "from": start, "to": end, "messages": shown}
 
 
@@ -113,7 +113,13 @@ def _window(
 def _before(view: RunView, found: CachedRecord, stored: list[JsonObject]) -> list[JsonObject]:
     """Messages ahead of the first turn."""
     end = stored[0]["start"] if stored else found.facts["messages"]
-    return [shown_message(each, place) for place, each in enumerate(view.cache.part(found.id, "m", 0, end))]
+    messages = enumerate(view.cache.part(found.id, "m", 0, end))
+    return [_marked(found, shown_message(each, place)) for place, each in messages]
+
+
+def _marked(found: CachedRecord, message: JsonObject) -> JsonObject:
+    """A system prompt that is in no file of the user's is said to be supplied."""
+    return {**message, "supplied": True} if found.body["system_is_ours"] and message["n"] == 0 else message
 
 
 def _mark(each: CachedRecord) -> JsonObject:

@@ -293,7 +293,7 @@ def only_read(settings: TrainingConfig) -> TrainingConfig:
 
 def warn_of_unread(settings: TrainingConfig) -> None:
     if unread := sorted(settings.model_fields_set - READ):
-        places = [f"{key}: {READ_ELSEWHERE.get(key, 'only recompose train RUN')}" for key in unread]
+        places = [f"{key}: {READ_ELSEWHERE.get(key, 'only the verb train')}" for key in unread]
         warnings.warn(
             f"EnvironmentRollouts does not read {', '.join(unread)} of its TrainingConfig; say it where it is read ("
             f"{', '.join(places)})",
