@@ -283,7 +283,9 @@ class TrainingConfig(Section):
     group_size: Several = 8
     """Rollouts per task; their rewards are compared with each other."""
     learning_rate: AboveZero = 8e-4
-    """Constant after three steps of warm-up, the first of them at 0."""
+    """Constant after the warm-up of the rate."""
+    rate_warmup_steps: Count = Field(default=3, exclude_if=lambda steps: steps == 3)
+    """The rate rises over so many steps, the first of them at 0; with 0 the first step moves weights too."""
     optimizer: Literal["adamw", "muon"] = Field(default="adamw", exclude_if=lambda name: name == "adamw")
     """`muon` takes the matrices of the hidden layers, at this learning rate, and leaves the rest to AdamW."""
     temperature: AboveZero = 1.0

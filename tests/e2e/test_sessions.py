@@ -26,10 +26,11 @@ from composer_replication.evaluation.sessions import TurnMeasure, changes
 from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
-from composer_replication.records import ErrorSite
+from composer_replication.records import ErrorSite, Trace
 from composer_replication.runs import Run
 from composer_replication.stages import evaluation as evaluation_stage
 from composer_replication.stages import sessions as sessions_stage
+from composer_replication.stages.held_out import held_out_of
 from composer_replication.training import running
 from composer_replication.training.models import states
 from composer_replication.training.rollouts import sampling, state_samples
@@ -162,6 +163,9 @@ def test_both_policies_are_measured_on_the_same_turns(trained, capsys):
     assert all((one.reason is None) == (one.value == 0) for one in found if one.measure == "rewritten")
     evaluate(trained.path, on="sessions")
     shown = capsys.readouterr().out
+    known = held_out_of(trained)
+    turns = sum(len(one.turns) for one in trained.stage("ingestion").read(Trace) if one.trace_id in known and one.tools)
+    assert told["tools_not_shown"] == turns > 0, "the template of tiny writes no tools"
     assert f"{held_out} sessions that training did not see" in shown and "Not measured: preferred" in shown
     last = " ".join(shown.split("Conclusion: ")[1].split())
     assert last.startswith(f"{told['conclusion']} on sessions that training did not see (good turns ")
@@ -263,7 +267,8 @@ def test_a_turn_that_takes_long_tells_its_tokens(trained, tmp_path, monkeypatch)
 
 def test_the_time_is_told_before_training_and_before_measuring(trained, whole, tmp_path, capsys):
     path, held_out = run_of(tmp_path / "run", 0.5), trained.stage("training").counts["held_out_sessions"]
-    run_stage(Run.open(path), "sites", Silent())
+    for noun in ("sites", "hints"):
+        run_stage(Run.open(path), noun, Silent())
     train_verb(path, dry_run=True, json=True)
     before = json.loads(capsys.readouterr().out)["sessions_time"]
     assert (before["turns"], before["written"]) == (3 * held_out, held_out)

@@ -327,7 +327,7 @@ def test_an_interrupt_says_that_the_steps_are_lost_and_a_long_step_what_waits(
     with open_environment(config) as environment, pytest.raises(KeyboardInterrupt):
         train_async.train(Policy("tiny", model, tiny_tokens), config, environment, [], tmp_path / "training", notes)
     assert long in notes.said
-    assert notes.said[-1] == "the 2 steps so far are lost: this backend makes no checkpoints"
+    assert notes.said[-1] == "2 steps finished, 0 kept: this backend makes no checkpoints"
 
 
 def test_weights_that_hardly_move_are_told_of_here_too(make_model, tiny_tokens, tmp_path, monkeypatch):

@@ -47,7 +47,7 @@ def test_few_short_turns_do_not_fill_an_episode(tmp_path, capsys, turn_tokens, a
 def test_a_time_that_nothing_was_measured_for_is_called_a_bound(tmp_path, capsys):
     found, told = planned(tmp_path, capsys, THREE_BLOCKS)
     assert found["rollout_tokens"]["at_most"]
-    assert f"128 rollouts, at most {found['tokens_per_step']:,} tokens each" in told
+    assert f"128 rollouts, at most {found['tokens_per_step']:,} tokens per step" in told
     assert "Time: at most about" in told and "the first step tells the time left" in told
 
 

@@ -65,3 +65,13 @@ def test_what_training_will_miss_is_told_when_the_settings_are_fixed(tmp_path):
     read = recompose("ingest", SESSIONS, "--run", tmp_path / "run", "--set", f"model.name={tmp_path / 'nowhere'}")
     assert read.returncode == 0
     assert f"before training: there is no model folder {tmp_path / 'nowhere'}; next: give a folder" in read.stdout
+
+
+def test_a_model_that_only_a_hub_could_give_is_told_when_the_settings_are_fixed(tmp_path, monkeypatch):
+    for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(variable, raising=False)
+    run = tmp_path / "run"
+    read = recompose("ingest", SESSIONS, "--run", run, "--set", "model.name=nobody/has-this-model")
+    assert read.returncode == 0
+    told = f"nobody/has-this-model is not on this machine; next: recompose doctor {run} asks the hub"
+    assert f"before training: {told}" in read.stdout

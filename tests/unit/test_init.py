@@ -8,11 +8,13 @@ import tomllib
 import pytest
 
 import composer_replication.cli.init as verb
-from composer_replication.config import load_config
+from composer_replication.config import EvaluationConfig, load_config
 from composer_replication.environments.code.environment import ANSWER_TOKENS
 from composer_replication.training.models.shape import ModelShape
+from composer_replication.training.planning.costs import costs_of
 from composer_replication.training.planning.first_settings import MODELS, Device, first_settings, proposed_model
 from composer_replication.training.planning.fitting import PROMPT_TOKENS, known_shape
+from composer_replication.training.planning.foreseen import measuring_s, training_s
 from composer_replication.training.planning.refusals import refuse_what_would_do_nothing
 from tests.command_line import recompose
 
@@ -49,6 +51,28 @@ def test_a_cpu_gets_settings_that_end(tmp_path):
         assert cpu["checkpoint_every"] < cpu["steps"]
         # One trace alone often has no site that teaches; and a step of minutes is not to be lost.
         assert goal == "tasks" or (cpu["traces_per_step"], cpu["checkpoint_every"]) == (4, 1)
+
+
+def test_a_first_run_on_sessions_takes_about_ten_minutes_on_a_cpu_and_says_so(tmp_path):
+    found = first_settings("sessions", "smollm2", Device(24, on_gpu=False), known_shape("smollm2"))
+    assert found.time_s is not None and 300 <= found.time_s <= 780
+    assert "train about 5 min and evaluate" in found.text.splitlines()[0]
+    (tmp_path / "my.toml").write_text(found.text)
+    config = load_config(tmp_path / "my.toml")
+    costs = costs_of("cpu")
+    shape = known_shape("smollm2")
+    assert training_s(shape, config, costs) + measuring_s(shape, config, costs) == pytest.approx(found.time_s, rel=0.01)
+    twice = config.model_copy(update={"evaluation": EvaluationConfig(tasks=2 * config.evaluation.tasks)})
+    assert measuring_s(shape, twice, costs) == pytest.approx(2 * measuring_s(shape, config, costs))
+
+
+@pytest.mark.parametrize("goal", ["sessions", "tasks"])
+def test_no_step_of_a_short_first_run_goes_at_a_rate_of_zero(goal):
+    cpu, gpu = (
+        tomllib.loads(first_settings(goal, "x/y", Device(100, on_gpu), SMALL).text)["training"]
+        for on_gpu in (False, True)
+    )
+    assert cpu["rate_warmup_steps"] == 0 and "rate_warmup_steps" not in gpu
 
 
 def test_code_tasks_fit_the_length_of_the_model_that_a_cpu_gets(tmp_path):

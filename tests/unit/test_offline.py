@@ -45,6 +45,15 @@ def test_training_needs_no_rollouts_and_can_go_on(new_policy, examples, tmp_path
     assert all(map(torch.equal, policy.model.parameters(), resumed.model.parameters()))
 
 
+@pytest.mark.parametrize(("rising", "moves"), [(3, False), (0, True)])
+def test_without_a_warm_up_of_the_rate_the_first_step_moves_weights(new_policy, examples, tmp_path, rising, moves):
+    training = CONFIG.training.model_copy(update={"steps": 1, "rate_warmup_steps": rising})
+    config, policy = CONFIG.model_copy(update={"training": training}), new_policy()
+    start = [parameter.detach().clone() for parameter in policy.model.parameters()]
+    train(policy, config, open_toolbox(config), examples, tmp_path, Silent())
+    assert moves != all(map(torch.equal, start, policy.model.parameters()))
+
+
 @pytest.mark.parametrize(
     ("training", "sdpo", "message"),
     [

@@ -25,6 +25,7 @@ from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.muon import muon_with_adamw
 from composer_replication.training.models.shape import find_config, shape_of
 from composer_replication.training.models.tokens import ChatTokens
+from composer_replication.training.planning.doubts import doubts
 from composer_replication.training.planning.lengths import ByBytes, ByTokenizer, Item, RunLengths
 from composer_replication.training.planning.memory import Workload, estimate_memory, layer_activations
 from composer_replication.training.planning.plan import Machine, plan_training, shares
@@ -327,21 +328,23 @@ def test_a_plan_needs_a_process(tmp_path, processes):
 
 def test_the_report_marks_the_length_of_the_run_and_tells_none_from_none_yet(tmp_path, capsys):
     found = planned_run(tmp_path)
-    found["finished"] = ["pairs"]
+    found["finished"], found["max_positions"] = ["pairs"], 32_768
     show_plan(found)
     out = capsys.readouterr().out
     rows = [line for line in out.splitlines() if re.match(r"│ +[\d,]+\*? +│", line)]
     assert [re.findall(r"[\d,]+\*?", row)[0] for row in rows][:3] == ["2,048*", "4,096", "8,192"]
-    assert len(rows) == 7
+    assert len(rows) == 5, "no row is longer than the model"
     assert [cell.strip() for cell in rows[0].split("│")[2:5]] == ["none yet", "none yet", "none"]
     assert "*: training.max_tokens of this run" in " ".join(out.split())
 
 
 def test_the_report_of_a_training_without_rollouts_speaks_of_stored_traces(tmp_path, capsys):
-    show_plan(planned_run(tmp_path, rollouts=False, max_tokens=3000))
+    found = planned_run(tmp_path, rollouts=False, max_tokens=3000)
+    show_plan({**found, "max_positions": None})
     out = " ".join(capsys.readouterr().out.split())
     assert "28 steps of up to 8 stored traces" in out
     assert "128 rollouts" not in out
+    assert "tokens per step; no rollouts" in out and "rollouts at once" not in out
     assert out.index("2,048") < out.index("3,000*") < out.index("4,096")
 
 
@@ -385,7 +388,8 @@ def test_most_sites_of_the_sample_sessions_can_be_used_at_8k():
 def test_the_report_tells_how_many_sites_can_be_used(tmp_path, capsys, hinted, said):
     found = planned_run(tmp_path)
     items = [item(1000, 500), item(9000, 4000), item(100, 100, "no_hint")] if hinted else []
-    for row in found["contexts"]:
+    found["max_positions"] = None
+    for row in (*found["contexts"], found["at_max_tokens"]):
         row["sites"] = shares(items, row["max_tokens"], None)
     show_plan(found)
     told = " ".join(capsys.readouterr().out.split())
@@ -453,3 +457,46 @@ def test_the_page_lists_every_setting_with_its_default(section):
     for name, field in section.model_fields.items():
         default = None if rows[name] == "none" else tomllib.loads(f"x = {rows[name]}")["x"]
         assert default == (list(field.default) if isinstance(field.default, tuple) else field.default), name
+
+
+def told_of(run, capsys, **training):
+    show_plan(planned_run(run, **training))
+    return capsys.readouterr().out
+
+
+def test_the_report_tells_only_settings_that_were_set(tmp_path, capsys):
+    out = told_of(tmp_path, capsys, rollouts=False, steps=30)
+    (line,) = (line for line in out.splitlines() if line.startswith("Set: "))
+    assert "training.rollouts=False" in line and "training.steps=30" in line
+    assert "prompts_per_step" not in out and "lora_alpha" not in out
+
+
+@pytest.mark.parametrize(
+    ("training", "doubted"),
+    [({"steps": 4}, True), ({"steps": 4, "rate_warmup_steps": 0}, False), ({"steps": 20}, False)],
+)
+def test_a_short_run_is_told_that_its_first_step_moves_nothing(tmp_path, capsys, training, doubted):
+    out = told_of(tmp_path, capsys, **training)
+    assert doubted == ("Doubtful: the first of 4 steps has a learning rate of 0" in out)
+
+
+def test_stored_sessions_are_doubted_for_tools_that_are_not_written_and_for_gates():
+    config = Config.model_validate({"training": {"rollouts": False}, "channels": [{"name": "sdpo"}]})
+    tools, gate = doubts(config, states_without_tools=1459)
+    assert "does not write tools: at 1,459 states" in tools and "may be left without any" in gate
+    channels = [{"name": "sdpo", "require_disfavour": False}]
+    assert list(doubts(Config.model_validate({"training": {"rollouts": False}, "channels": channels}), 0)) == []
+
+
+def test_the_report_is_ordered_by_what_a_reader_needs_first(tmp_path, capsys):
+    out = told_of(tmp_path, capsys, steps=4)
+    places = [out.index(words) for words in (": 4 steps of", "Set: ", "Time: ", "Memory: ", "Doubtful: ", "what fits")]
+    assert places == sorted(places)
+
+
+def test_a_plan_of_stored_sessions_ends_as_training_would_where_a_stage_is_missing(tmp_path, capsys):
+    config = Config.model_validate({"training": {"rollouts": False}, "channels": [{"name": "sdpo"}]})
+    run = Run.start(tmp_path / "run", config)
+    with pytest.raises(UsageError, match="has no finished ingestion stage"):
+        train(run.path, dry_run=True)
+    assert capsys.readouterr().out.startswith("Nothing can be trained on: ")

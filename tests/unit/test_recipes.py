@@ -180,7 +180,7 @@ def test_a_dry_run_tells_and_writes_nothing(small_run):
     assert 0 < last["states"]["trainable"] < last["states"]["n"]
     assert last["states"]["why_not"] == {"unknown_tokens": last["states"]["n"] - last["states"]["trainable"]}
     shown = recompose("train", small_run, "--dry-run")
-    assert "memory per device" in shown.stdout
+    assert "Memory: peak" in shown.stdout
     assert "unknown_tokens" in shown.stdout
 
 

@@ -196,10 +196,11 @@ def test_too_few_sessions_get_no_interval(tmp_path, monkeypatch, capsys):
         for trace, turn in (("a", 0), ("a", 1), ("b", 0))
         for phase in ("before", "after")
     ]
-    run.stage("sessions").finish(found, {"sessions": 2, "turns": 3, "skipped": {}}, [], 0.0)
+    run.stage("sessions").finish(found, {"sessions": 2, "turns": 3, "skipped": {}, "tools_not_shown": 7}, [], 0.0)
     monkeypatch.setattr("composer_replication.cli.sessions.run_stage", lambda *_: None)
     evaluate_sessions(run, as_json=False)
     told = " ".join(capsys.readouterr().out.split())
+    assert "Doubtful: the chat template of the model does not write tools: at 7 states" in told
     assert "[+0" not in told and "[0" not in told
     assert "Conclusion: too few to tell" in told and "good turns too few to tell (3 turns, 2 sessions)" in told
     assert told.endswith(f"every turn lies in {run.path / 'sessions'}.")

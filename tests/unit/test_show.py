@@ -41,6 +41,19 @@ def test_without_an_id_the_funnel_and_where_to_go(run):
     assert json.loads(shown(run, "--json"))["funnel"][0]["count"] == 1
 
 
+def test_a_training_that_was_interrupted_tells_the_steps_that_are_kept(tmp_path):
+    run = viewed_run(tmp_path / "run")
+    (run.path / "training" / "manifest.json").unlink(missing_ok=True)
+    assert "steps are kept" not in shown(run)
+    for step in (9, 10):
+        folder = run.path / "training" / "scratch" / f"checkpoint-{step}"
+        folder.mkdir(parents=True)
+        (folder / "composer-0.safetensors").write_bytes(b"")
+    text = shown(run)
+    assert f"training has not ended; 10 of {run.config.training.steps} steps are kept" in text
+    assert f"next: recompose train {run.path}  # goes on after step 10" in text
+
+
 def ids_of(run):
     text = shown(run)
     return {

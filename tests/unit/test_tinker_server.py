@@ -190,7 +190,7 @@ def test_an_interrupt_says_which_steps_the_last_checkpoint_holds(new_policy, tmp
     monkeypatch.setattr(train_tinker, "TinkerRun", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         train_tinker.train(new_policy(), config, open_toolbox(config), [], tmp_path, said)
-    assert said.said[-1].startswith("of 3 steps the last checkpoint holds 2; what came after it is lost")
+    assert said.said[-1] == "3 steps finished, 2 kept"
 
 
 def test_a_checkpoint_whose_save_was_cut_off_is_written_again(tmp_path):

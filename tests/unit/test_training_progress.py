@@ -64,6 +64,19 @@ def test_a_step_tells_that_all_its_rollouts_were_cut_off_or_none_could_be_parsed
     assert said.said == [f"1/3 reward 0.00{told}"]
 
 
+def test_a_word_about_a_step_does_not_silence_the_line_of_its_loss(monkeypatch, capsys):
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    lines = progress.PlainLines()
+    lines.stage("training", "take steps")
+    for at, done, what in ((60, 0, "step 1, learning"), (62, 1, "loss 0.5"), (63, 1, "step 2, learning")):
+        clock[0] = at
+        lines.step(done, 4, what)
+    assert [line.partition("training: ")[2] for line in capsys.readouterr().err.splitlines()[1:]] == [
+        "0/4 step 1, learning", "1/4 loss 0.5, 0:00:06 left",
+    ]  # fmt: skip
+
+
 def test_a_step_that_says_nothing_for_long_tells_its_phase_until_it_fails(monkeypatch):
     monkeypatch.setattr(running, "SECONDS_OF_SILENCE", 0.01)
     said, phases = Lines(), iter(["sampling turn 1 of 3 of 8 rollouts", "learning"])
@@ -73,7 +86,7 @@ def test_a_step_that_says_nothing_for_long_tells_its_phase_until_it_fails(monkey
             time.sleep(0.01)
         raise KeyboardInterrupt
     told = len(said.said)
-    assert said.said[-1] == "the 1 steps so far are lost: this backend makes no checkpoints"
+    assert said.said[-1] == "1 step finished, 0 kept: this backend makes no checkpoints"
     assert said.said[:2] == ["1/3 step 2, sampling turn 1 of 3 of 8 rollouts", "1/3 step 2, learning"]
     time.sleep(0.05)
     assert len(said.said) == told

@@ -226,7 +226,7 @@ def test_a_long_step_says_where_its_log_is_and_an_interrupt_what_is_kept(tmp_pat
         train_verl._run([], job, 2, said)
     assert "1/2 reward 0.50" in said.said
     assert f"1/2 step 2, verl is at work and writes {tmp_path / 'verl.log'}" in said.said
-    assert said.said[-1].startswith("of 1 steps the last checkpoint holds 0")
+    assert said.said[-1] == "1 step finished, 0 kept"
 
 
 def test_the_reason_is_of_this_attempt(tmp_path):

@@ -143,18 +143,24 @@ def test_first_steps_that_teach_nothing_are_told_once(tmp_path, reward, told):
 
 
 @pytest.mark.parametrize(
-    ("norms", "names", "told"),
+    ("norms", "rates", "names", "told"),
     [
-        ([0.0, 0.0], ["no_gradient"], ["0 in each of the 2 steps"]),
-        ([0.0, 1e-4, 0.0], [], ["1 of 3 steps had a gradient"]),
-        ([1e-4, 1e-4], [], []),
-        ([], [], []),
+        ([0.0, 0.0], [0.0, 1e-5], ["no_gradient"], ["0 in each of the 2 steps"]),
+        ([0.0, 1e-4, 0.0], [1e-5] * 3, [], ["1 of 3 steps could move weights; 2 had no gradient: on stored sessions"]),
+        (
+            [1e-4, 0.0, 1e-4, 1e-4],
+            [0.0, 1e-5, 1e-5, 1e-5],
+            [],
+            ["2 of 4 steps could move weights; 1 ran at a learning rate of 0 (training.rate_warmup_steps); 1 had no"],
+        ),
+        ([1e-4, 1e-4], [1e-5] * 2, [], []),
+        ([], [], [], []),
     ],
 )
-def test_a_training_says_at_its_end_how_many_steps_moved_nothing(tmp_path, norms, names, told):
-    trial = Trial(tmp_path)
-    for norm in norms:
-        trial.log(grad_norm=norm)
+def test_a_training_says_at_its_end_how_many_steps_moved_nothing(tmp_path, norms, rates, names, told):
+    trial = Trial(tmp_path, reads_stored=True)
+    for norm, rate in zip(norms, rates, strict=True):
+        trial.log(grad_norm=norm, learning_rate=rate)
     trial.watchdog.on_train_end(trial.args, trial.state, trial.control)
     assert trial.names() == names
     assert len(trial.notes.said) == len(told)

@@ -95,10 +95,14 @@ def _mention_model(run: Run) -> None:
         change = f"recompose fork {quoted(run.path)} NEW --set model.name=MODEL"
         print(f"model: tiny, which has few words; another: {change}")
     if find_spec("torch"):  # who reads sessions alone needs none of it
+        from composer_replication.training.models.presence import is_here
         from composer_replication.training.planning.missing import missing
 
-        for error in missing(run.config):
-            print(f"before training: {error}")
+        lacking = list(map(str, missing(run.config)))
+        if not (lacking or is_here(name)):
+            lacking = [f"{name} is not on this machine; next: recompose doctor {quoted(run.path)} asks the hub"]
+        for told in lacking:
+            print(f"before training: {told}")
 
 
 def _tell_places(run: Run, as_json: bool) -> None:

@@ -75,6 +75,7 @@ def init(
     then = fetch + NEXT[goal].format(quoted(file))
     if json:
         told = {"file": str(file), "on": goal, "model": name, "gpu_gib": memory_gib, "peak_gib": found.peak_gib}
+        told["time_s"] = found.time_s
         print(json_module.dumps({**told, "fits": found.fits, "next": then}))
         return
     print(f"{file}: {found.text.splitlines()[0].removeprefix('# ')}")

@@ -50,18 +50,23 @@ class PlainLines:
         self._started = time.monotonic()
         self._pace = Pace()
         self._stage = ""
-        self._last = 0.0
+        self._last = self._counted = 0.0
+        self._done = 0
         self._figures: Sequence[str] = ()
 
     def stage(self, name: str, what: str) -> None:
-        self._stage, self._last, self._figures, self._pace = name, time.monotonic(), (), Pace()
+        self._stage, self._figures, self._pace, self._done = name, (), Pace(), 0
+        self._last = self._counted = time.monotonic()
         self._print(f"{name}: {what}")
 
     def step(self, done: int, total: int, detail: str = "", left_s: float | None = None) -> None:
-        left = _told(left_s or self._pace.left(done, total, time.monotonic()))
-        if done < total and time.monotonic() - self._last < SECONDS_BETWEEN_LINES:
+        now = time.monotonic()
+        left = _told(left_s or self._pace.left(done, total, now))
+        # A word about a step under way does not silence the line of the step itself.
+        said = self._last if done == self._done else self._counted
+        if done < total and now - said < SECONDS_BETWEEN_LINES:
             return
-        self._last = time.monotonic()
+        self._last, self._counted, self._done = now, self._counted if done == self._done else now, done
         told = ", ".join(filter(None, (detail, left)))
         self._print(f"{self._stage}: {done}/{total} {told}".rstrip())
         for line in self._figures:

@@ -54,15 +54,18 @@ def foresee_sessions(run: Run, as_json: bool) -> None:
 def evaluate_sessions(run: Run, as_json: bool) -> None:
     from composer_replication.evaluation.compare import PHASES
     from composer_replication.evaluation.sessions import TurnMeasure, changes, conclusion
+    from composer_replication.training.planning.doubts import no_tools_shown
 
     with working_on(run) as progress:
         run_stage(run, "sessions", progress)
     stage = run.stage("sessions")
     found, counts = stage.read(TurnMeasure), stage.counts
     rows, missing = changes(found)
+    unseen = counts.get("tools_not_shown", 0)
     wrong = {phase: dict(Counter(one.reason for one in found if one.reason and one.phase == phase)) for phase in PHASES}
     if as_json:
         result = {"sessions": counts["sessions"], "skipped": counts["skipped"], "missing": missing, "wrong": wrong}
+        result["tools_not_shown"] = unseen
         told = [{**row.model_dump(), "verdict": row.verdict} for row in rows]
         print(json_module.dumps({**result, "changes": told, "conclusion": conclusion(rows)}))
         return
@@ -79,6 +82,8 @@ def evaluate_sessions(run: Run, as_json: bool) -> None:
             str(row.difference.n),
         )
     console.print(table)
+    if unseen:
+        console.print(f"Doubtful: {no_tools_shown(unseen)}.", soft_wrap=True)
     for phase, reasons in wrong.items():
         if reasons:
             console.print(f"Wrong {phase}: " + ", ".join(f"{number} {reason}" for reason, number in reasons.items()))

@@ -17,20 +17,14 @@ TOLD_LENGTHS = (2048, 8192, 32768)
 
 
 def show_plan(plan: dict[str, Any], habits: Sequence[str] = ()) -> None:
-    """`habits` are sentences about degenerate data."""
-    console = Console(highlight=False)
+    """What is trained, time, memory, doubts, and what fits. `habits` are sentences about degenerate data."""
+    console = Console(highlight=False, soft_wrap=True)
     own = plan["at_max_tokens"]
-    console.print(f"{plan['run']}: {_steps(plan)}")
+    console.print(f"{plan['run']}: {_steps(plan)}", markup=False)
     if plan["funnel"]:
-        console.print(_funnel(plan["funnel"], own))
-    if plan["refused"]:
-        console.print(f"`recompose train` refuses these settings: {plan['refused']}", markup=False)
-    for sentence in habits:
-        console.print(f"`recompose train` stops without --anyway: {sentence}", markup=False)
-    settings = {**plan["settings"], **{f"channel {channel['name']}": channel for channel in plan["channels"]}}
-    for section, values in settings.items():
-        console.print(f"[{section}] " + "  ".join(f"{key}={value}" for key, value in values.items()), markup=False)
-    _show_memory(console, plan["memory"])
+        console.print(_funnel(plan["funnel"], own), markup=False)
+    if said := [f"{section}.{key}={value}" for section, values in plan["set"].items() for key, value in values.items()]:
+        console.print(f"Set: {', '.join(said)}", markup=False)
     if plan["time"]:
         console.print(told_time(plan["time"], bool(plan["rollout_tokens"] and plan["rollout_tokens"]["at_most"])))
         if plan["load"]:
@@ -39,40 +33,45 @@ def show_plan(plan: dict[str, Any], habits: Sequence[str] = ()) -> None:
         console.print(_told_measured(plan["measured_time"]))
     if plan.get("sessions_time"):
         console.print(told_sessions_time(**plan["sessions_time"]))
-    console.print(f"Tokens of stored rollouts are measured; other traces: {plan['token_counts']}.")
-    rows = sorted([*(row for row in plan["contexts"] if row["max_tokens"] != own["max_tokens"]), own], key=_length)
+    _show_memory(console, plan["memory"], plays=plan["rollout_tokens"] is not None)
+    if plan["refused"]:
+        console.print(f"`recompose train` refuses these settings: {plan['refused']}", markup=False)
+    for sentence in habits:
+        console.print(f"`recompose train` stops without --anyway: {sentence}", markup=False)
+    for sentence in plan["doubts"]:
+        console.print(f"Doubtful: {sentence}.", markup=False)
+    most = plan["max_positions"] or max(row["max_tokens"] for row in plan["contexts"])
+    lengths = {row["max_tokens"]: row for row in plan["contexts"] if row["max_tokens"] <= most}
+    rows = sorted({**lengths, own["max_tokens"]: own}.values(), key=_length)
     console.print(_contexts(rows, own["max_tokens"], plan["finished"]))
     console.print(
         "fit: short enough. windowed: short enough in a window, with long results cut in the middle and the oldest "
-        "turns dropped. use: what this training takes. *: training.max_tokens of this run."
+        "turns dropped. use: what this training takes. *: training.max_tokens of this run. Tokens of stored rollouts "
+        f"are measured; other traces: {plan['token_counts']}."
     )
-    console.print(_usable_sites(plan["contexts"]))
-    unshown = own["states"]["tools_not_shown"]
-    if unshown:
-        console.print(f"The chat template does not write tools: at {unshown:,} states the policy would not see them.")
-    console.print("Why the rest cannot be used:")
-    for row in rows:
-        console.print(f"  {_label(row, own['max_tokens']):>8}  {_reasons(row)}", soft_wrap=True)
+    console.print(_usable_sites(rows, own["max_tokens"]))
+    console.print(f"Why the rest cannot be used at {own['max_tokens']:,} tokens: {_reasons(own)}.")
 
 
-def _funnel(counts: dict[str, int], own: dict[str, Any]) -> str:
-    trained = counts["traces"] - counts["held_out"]
+def _funnel(counts: dict[str, Any], own: dict[str, Any]) -> str:
+    held_out, trained = counts["held_out"], counts["traces"] - counts["held_out"]
     too_few = (
         f" Below {FEWEST_TO_TELL} held-out sessions that measurement cannot tell anything: "
         "add sessions, or raise evaluation.held_out_sessions."
     )
+    share = f"{held_out / counts['traces']:.0%}, drawn one by one at {counts['held_out_share']:g}" if held_out else "0%"
     return (
-        f"{counts['traces']:,} traces = {counts['held_out']:,} held out for `evaluate --on sessions` + {trained:,} for "
+        f"{counts['traces']:,} traces = {held_out:,} held out for `evaluate --on sessions` ({share}) + {trained:,} for "
         f"training; {counts['with_sites']:,} of these {trained:,} have sites: {counts['sites']:,} sites → "
         f"{counts['hinted']:,} hinted → {own['sites']['trainable']:,} usable at {own['max_tokens']:,} tokens."
         + too_few
-        * (counts["held_out"] < FEWEST_TO_TELL)
+        * (held_out < FEWEST_TO_TELL)
     )
 
 
-def _usable_sites(rows: list[dict[str, Any]]) -> str:
+def _usable_sites(rows: list[dict[str, Any]], own: int) -> str:
     """Of the sites that have a hint."""
-    found = {row["max_tokens"]: row["sites"] for row in rows if row["max_tokens"] in TOLD_LENGTHS}
+    found = {row["max_tokens"]: row["sites"] for row in rows if row["max_tokens"] in (*TOLD_LENGTHS, own)}
     hinted = {length: sites["n"] - sites["why_not"].get("no_hint", 0) for length, sites in found.items()}
     if not all(hinted.values()):
         return "Usable sites: none has a hint yet."
@@ -82,7 +81,7 @@ def _usable_sites(rows: list[dict[str, Any]]) -> str:
 
 def _steps(plan: dict[str, Any]) -> str:
     lengths = plan["rollout_tokens"]
-    tokens = f"{'at most' if lengths and lengths['at_most'] else 'about'} {plan['tokens_per_step']:,} tokens each"
+    tokens = f"{'at most' if lengths and lengths['at_most'] else 'about'} {plan['tokens_per_step']:,} tokens per step"
     if lengths is None:
         traces = plan["settings"]["training"]["traces_per_step"]
         return f"{plan['steps']} steps of up to {traces} stored traces, {tokens}; no rollouts"
@@ -101,7 +100,7 @@ def told_time(layout: dict[str, Any], is_bound: bool) -> str:
         f"(sampling + training + wire: {parts}; {layout['status']}), {clock(layout['wall_clock_s'])} for all steps."
         + " That is with every turn at its limit; shorter ones take less, and the first step tells the time left."
         * is_bound
-        + " What the environment itself takes is not counted."
+        + " What the environment itself takes is not counted." * bool(layout["sampling_s"])
     )
 
 
@@ -134,19 +133,21 @@ def _label(row: dict[str, Any], own: int) -> str:
     return f"{row['max_tokens']:,}{'*' if row['max_tokens'] == own else ' '}"
 
 
-def _show_memory(console: Console, memory: dict[str, Any] | None) -> None:
+def _show_memory(console: Console, memory: dict[str, Any] | None, plays: bool) -> None:
     if memory is None:
         console.print("Memory: unknown, because the model's config is not on this machine.")
         return
-    table = Table(title=f"memory per device, {memory['parameters'] / 1e6:,.1f} M parameters")
-    for heading, side in (("part", "left"), ("MiB", "right"), ("when", "left"), ("", "left")):
-        table.add_column(heading, justify=side)  # type: ignore[arg-type]
+    by_phase: dict[str, list[str]] = {}
     for part in memory["parts"]:
-        table.add_row(part["part"], f"{part['mib']:,.1f}", part["when"], "estimate" if part["estimate"] else "")
-    table.add_row("peak: always + the largest phase", f"{memory['peak_mib']:,.1f}", "", "without the libraries")
-    console.print(table)
+        by_phase.setdefault(part["when"], []).append(f"{part['part']} {part['mib']:,.0f}")
+    console.print(
+        f"Memory: peak {memory['peak_mib']:,.1f} MiB on each device, without the libraries, for "
+        f"{memory['parameters'] / 1e6:,.1f} M parameters: "
+        + "; ".join(f"{phase}: {', '.join(parts)}" for phase, parts in by_phase.items())
+        + ". Activations are estimates."
+    )
     for name, stage in memory["stages"].items():
-        if stage["rollouts_at_once"]:
+        if plays and stage["rollouts_at_once"]:
             console.print(
                 f"{name}: {stage['peak_mib']:,.1f} MiB with {stage['rollouts_at_once']:,} rollouts at once; where half "
                 "of the free memory does not hold their keys and values, fewer are played at a time."

@@ -70,6 +70,15 @@ def turns_to_measure(
     return chosen, [TurnToMeasure(one, foreseen_s(one)) for one in shown]
 
 
+def states_without_tools(run: Run, traces: Sequence[Trace]) -> int:
+    """At which the policy does not see the tools that the actor had, because its chat template does not write any."""
+    from composer_replication.training.planning.lengths import ByTokenizer, find_chat_tokens
+
+    tokens = find_chat_tokens(run.config.model, model_folder(run), None)
+    is_shown = tokens is None or ByTokenizer(tokens).knows_tools
+    return 0 if is_shown else sum(len(trace.turns) for trace in traces if trace.tools)
+
+
 def time_foreseen(run: Run, environment: Environment, on_gpu: bool) -> TimeForeseen | None:
     """None where nothing is held out, or nothing is known of the model."""
     from composer_replication.training.planning.costs import costs_of

@@ -18,7 +18,7 @@ from composer_replication.runs import Run
 from .held_out import held_out_of, sessions_of
 from .parts import Parts, measured_with
 from .policy import load_own
-from .session_turns import TurnToMeasure, turns_to_measure
+from .session_turns import TurnToMeasure, states_without_tools, turns_to_measure
 
 if TYPE_CHECKING:
     from composer_replication.evaluation.compare import Phase
@@ -80,7 +80,12 @@ def measure(run: Run, progress: Progress) -> None:
         except KeyboardInterrupt:
             _tell_rows(parts.records, progress)
             raise
-    counts = {"sessions": len(traces), "turns": len(chosen), "skipped": dict(kinds - fitting)}
+    counts = {
+        "sessions": len(traces),
+        "turns": len(chosen),
+        "skipped": dict(kinds - fitting),
+        "tools_not_shown": states_without_tools(run, traces),
+    }
     stage.seal(parts.close(), counts, [run.stage("training"), run.stage("ingestion")], started)
     write_card(run)
 

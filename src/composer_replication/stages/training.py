@@ -139,8 +139,12 @@ def nothing_planned(run: Run, plan: TrainingPlan) -> UsageError | None:
 
     Lengths of a plan are counted message by message. Where they leave nothing, all is rendered as training would.
     """
-    is_early = not all(run.stage(noun).is_done for noun in needed(run.config)[:3])
-    if is_early or plan.tokens is None or plan.usable():
+    try:
+        for noun in needed(run.config)[:3]:
+            run.stage(noun).require()
+    except UsageError as early:
+        return None if run.config.training.rollouts else early
+    if plan.tokens is None or plan.usable():
         return None
     from composer_replication.training.models.loading import Policy
 

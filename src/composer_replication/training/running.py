@@ -172,7 +172,7 @@ def telling_of(
 ) -> Generator[None]:
     """Once a minute, from a thread, what the step is at: on a CPU one turn of all rollouts may take minutes.
 
-    At an interrupt, which steps are lost: `held` counts those of the last checkpoint; None where there are none.
+    At an interrupt, what is kept: `held` counts the steps of the last checkpoint; None where this backend makes none.
     """
 
     def tell() -> None:
@@ -183,14 +183,18 @@ def telling_of(
         with repeating(tell, SECONDS_OF_SILENCE):
             yield
     except KeyboardInterrupt:
-        lost = (
-            f"the {step()} steps so far are lost: this backend makes no checkpoints"
-            if held is None
-            else f"of {step()} steps the last checkpoint holds {held()}; what came after it is lost. "
-            "A smaller training.checkpoint_every loses less"
-        )
-        progress.note(lost)
+        progress.note(_told_kept(step(), held and held()))
         raise
+
+
+def _told_kept(done: int, held: int | None) -> str:
+    """`held`: by the last checkpoint; None where the backend makes none."""
+    kept = held or 0
+    finished = f"{done} {'step' if done == 1 else 'steps'} finished, {kept} kept"
+    if held is None:
+        return f"{finished}: this backend makes no checkpoints"
+    # One step is lost, at the least interval too, where it was not saved yet.
+    return finished + ". training.checkpoint_every = 1 keeps each" * (done - kept > 1)
 
 
 def steps_of(log_history: Iterable[dict[str, Any]]) -> list[TrainingStep]:

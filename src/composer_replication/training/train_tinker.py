@@ -64,8 +64,6 @@ from .stored.examples import TraceExample
 from .stored.policy_gradient import group_advantage
 from .stored.records import TrainingStep
 
-WARMUP_STEPS = 3
-"""As in the other backends."""
 KNOWN_TOKENS = 64
 SAME_NATS = 0.02
 """How far, on average over the tokens of a prompt, two copies of one model may lie apart."""
@@ -201,7 +199,8 @@ class TinkerRun:
         rows = policy_rows(rolled, advantages, self._balance.weight(POLICY))
         found = self._composed(rows, rolled, rewards, step)
         self._server.send(found.rows or [idle(rows[0].ids)])
-        rate = settings.learning_rate * min(1.0, step / WARMUP_STEPS)
+        rising = settings.rate_warmup_steps
+        rate = settings.learning_rate * (step / rising if step < rising else 1.0)
         told = self._server.step(Adam(rate))
         policy_loss = -sum(sum(row.pulls) for row in policy_rows(rolled, advantages, 1.0))
         loss = sum(self._balance.weight(name) * found.metrics.get(f"channel/{name}", 0.0) for name in (SDPO, REPLAY))

@@ -62,7 +62,12 @@ class Watchdog(AlarmWarnings):
             control.should_training_stop, control.should_save = True, False
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        norms = [entry["grad_norm"] for entry in state.log_history if "grad_norm" in entry]
+        steps = [entry for entry in state.log_history if "grad_norm" in entry]
+        norms, at_no_rate = (
+            [entry["grad_norm"] for entry in steps],
+            [entry.get("learning_rate") == 0 for entry in steps],
+        )
+        moved = sum(bool(norm) and not idle for norm, idle in zip(norms, at_no_rate, strict=True))
         if norms and not any(norms):
             sentence = (
                 f"the gradient was 0 in each of the {len(norms)} steps, so nothing was learnt. The gates of channel 2 "
@@ -70,14 +75,17 @@ class Watchdog(AlarmWarnings):
                 "may help"
             )
             self._say(args, state, "no_gradient", Reading(0.0, 0.0, True, False, sentence))
-        elif state.is_world_process_zero and not all(norms):
-            more = (
-                ". A larger training.traces_per_step, or require_disfavour = false of channel sdpo, gives more"
-                if self._reads_stored
-                else ""
-            )
-            told = f"{sum(map(bool, norms))} of {len(norms)} steps had a gradient; the others moved no weights"
-            self._progress.note(f"{told}{more}")
+        elif state.is_world_process_zero and moved < len(norms):
+            told = [f"{moved} of {len(norms)} steps could move weights"]
+            if still := sum(at_no_rate):
+                told.append(f"{still} ran at a learning rate of 0 (training.rate_warmup_steps)")
+            if empty := len(norms) - sum(map(bool, norms)):
+                more = (
+                    ": on stored sessions a larger training.traces_per_step, or require_disfavour = false of channel "
+                    "sdpo, gives more"
+                )
+                told.append(f"{empty} had no gradient{more * self._reads_stored}")
+            self._progress.note("; ".join(told))
 
     def raise_if_stopped(self) -> None:
         """After `train`: the weights of a run that was ended must not be taken for its result."""

@@ -52,7 +52,7 @@ def refuse_unreachable_hub(name: str) -> None:
 
 def is_on_hub_alone(name: str) -> bool:
     """Whether it is to be downloaded; refused where the hub does not give it. Asks the hub once, downloads nothing."""
-    if name == "tiny" or Path(place_of(name)).is_dir() or _is_cached(name):
+    if is_here(name):
         return False
     from huggingface_hub import HfApi, constants
 
@@ -73,6 +73,10 @@ def is_on_hub_alone(name: str) -> bool:
             f"{REMEDY}; for a slow hub, export {PATIENCE}=30",
         ) from error
     return True
+
+
+def is_here(name: str) -> bool:
+    return name == "tiny" or Path(place_of(name)).is_dir() or _is_cached(name)
 
 
 def _is_cached(hub_id: str) -> bool:

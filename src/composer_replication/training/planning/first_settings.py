@@ -9,7 +9,9 @@ from typing import Literal, NamedTuple
 from composer_replication.config import Config
 
 from ..models.shape import ModelShape
+from .costs import costs_of
 from .fitting import fit
+from .foreseen import measuring_s, training_s
 
 Goal = Literal["sessions", "tasks", "toolbox"]
 GIB = 1 << 30
@@ -38,16 +40,21 @@ BASE: dict[Goal, dict[str, dict[str, object]]] = {
 }  # fmt: skip
 ON_A_CPU: dict[Goal, dict[str, dict[str, object]]] = {
     "sessions": {
-        "training": {"steps": 10, "traces_per_step": 4, "max_tokens": 2048, "checkpoint_every": 1},
-        "evaluation": {"tasks": 16, "held_out_sessions": 0.4},
+        "training": {
+            "steps": 6, "traces_per_step": 4, "max_tokens": 1024, "max_turn_tokens": 128, "rate_warmup_steps": 0,
+            "checkpoint_every": 1,
+        },
+        "evaluation": {"tasks": 8, "held_out_sessions": 0.4},
     },
     "tasks": {
-        "training": {"steps": 10, "prompts_per_step": 2, "group_size": 4, "checkpoint_every": 5},
+        "training": {
+            "steps": 10, "prompts_per_step": 2, "group_size": 4, "rate_warmup_steps": 0, "checkpoint_every": 5,
+        },
         "evaluation": {"tasks": 8},
     },
     "toolbox": {},
-}
-"""What ends within hours with a small model, to see the way once; a GPU takes more of everything."""
+}  # fmt: skip
+"""What sees the way once with a small model: on sessions in about ten minutes, on tasks within hours."""
 CHANNELS: dict[Goal, str] = {
     "sessions": """[[channels]]
 name = "sdpo"                    # learn from hints at the errors of your sessions
@@ -91,6 +98,8 @@ WORDS = {
     "training.max_tokens": "a longer site or pair gets a window of this length",
     "training.traces_per_step": "stored traces of one forward pass",
     "training.checkpoint_every": "steps; an interrupted training goes on from there",
+    "training.rate_warmup_steps": "so few steps have none for a rate that rises",
+    "training.max_turn_tokens": "a turn that is written is cut here",
     "hardware.gradient_checkpointing": "less memory, about a third more time",
     "hardware.lora_rank": "train adapters; take it out, with weights, to train the whole model",
     "hardware.rollouts_per_device": "the rest of a step is accumulated",
@@ -110,6 +119,8 @@ class FirstSettings(NamedTuple):
     text: str
     peak_gib: float | None
     fits: bool
+    time_s: float | None = None
+    """To train and to measure, where it can be foreseen."""
 
 
 def proposed_model(goal: Goal, machine: Device) -> str:
@@ -136,7 +147,14 @@ def first_settings(goal: Goal, model: str, machine: Device, shape: ModelShape | 
     told = f"expected peak {peak:.1f} GiB" if peak is not None else "the size of the model is not known here"
     if peak is not None and not found.fits:
         told += ", which is too much: choose a smaller model"
-    return FirstSettings(_text(goal, machine, values, told), peak, found.fits)
+    time_s = None
+    if goal == "sessions" and shape and not machine.on_gpu:
+        costs = costs_of("cpu")
+        parts = training_s(shape, found.config, costs), measuring_s(shape, found.config, costs)
+        training, measuring = (f"{max(1, round(part / 60))} min" for part in parts)
+        told += f"; train about {training} and evaluate {measuring} at most, on an idle machine"
+        time_s = round(sum(parts), 1)
+    return FirstSettings(_text(goal, machine, values, told), peak, found.fits, time_s)
 
 
 def _text(goal: Goal, machine: Device, values: dict[str, dict[str, object]], told: str) -> str:

@@ -27,6 +27,7 @@ from ..models.shape import ModelShape, find_config, shape_of
 from ..models.tokens import ChatTokens
 from ..stored.records import TokenizedTrace
 from .costs import Costs, Episodes, costs_of
+from .doubts import doubts
 from .layouts import LOCAL, Link, plan_layout
 from .lengths import ByBytes, ByTokenizer, Item, RunLengths, find_chat_tokens
 from .load import load_here
@@ -38,6 +39,7 @@ CONTEXT_LENGTHS = tuple(1024 * thousands for thousands in (2, 4, 8, 16, 32, 64, 
 OBSERVATION_TOKENS = 32
 SAMPLED_TASKS = 64
 MIB = 1 << 20
+SECTIONS = ("model", "training", "hardware")
 STAGE_OF = {"states": "ingestion", "sites": "sites", "pairs": "pairs"}
 
 
@@ -81,14 +83,18 @@ class TrainingPlan:
     def on(self, machine: Machine) -> dict[str, Any]:
         run, config, shape, lengths = self._run, self._run.config, self.shape, self._lengths
         step, work = self._step_on(machine)
+        own = {noun: shares(items, config.training.max_tokens, shape) for noun, items in lengths.items()}
         return {
             "run": str(run.path),
-            "settings": {
-                "model": config.model.model_dump(mode="json"),
-                "training": config.training.model_dump(mode="json"),
-                "hardware": config.hardware.model_dump(mode="json"),
-            },
+            "settings": {name: getattr(config, name).model_dump(mode="json") for name in SECTIONS},
             "channels": [channel.model_dump(mode="json") for channel in config.channels],
+            "set": {
+                **{name: getattr(config, name).model_dump(mode="json", exclude_defaults=True) for name in SECTIONS},
+                **{
+                    f"channel {channel.name}": channel.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
+                    for channel in config.channels
+                },
+            },
             "steps": config.training.steps,
             "refused": _refused(run),
             **step.told,
@@ -103,10 +109,9 @@ class TrainingPlan:
                 {"max_tokens": length, **{noun: shares(items, length, shape) for noun, items in lengths.items()}}
                 for length in CONTEXT_LENGTHS
             ],
-            "at_max_tokens": {
-                "max_tokens": config.training.max_tokens,
-                **{noun: shares(items, config.training.max_tokens, shape) for noun, items in lengths.items()},
-            },
+            "at_max_tokens": {"max_tokens": config.training.max_tokens, **own},
+            "max_positions": shape.max_positions if shape else None,
+            "doubts": list(doubts(config, own["states"]["tools_not_shown"])),
         }
 
     @property
@@ -328,7 +333,7 @@ def _measure(
     }, counter.source
 
 
-def _funnel(run: Run, held_out: Set[str]) -> dict[str, int] | None:
+def _funnel(run: Run, held_out: Set[str]) -> dict[str, float] | None:
     """From traces to sites that training may read; how many of these it can use, a context length decides."""
     if not all(run.stage(noun).is_done for noun in ("ingestion", "sites", "hints")):
         return None
@@ -337,6 +342,7 @@ def _funnel(run: Run, held_out: Set[str]) -> dict[str, int] | None:
     return {
         "traces": run.stage("ingestion").require()["records"],
         "held_out": len(held_out),
+        "held_out_share": run.config.evaluation.held_out_sessions,
         "with_sites": len({site.trace_id for site in sites}),
         "sites": len(sites),
         "hinted": sum(site.site_id in hinted for site in sites),

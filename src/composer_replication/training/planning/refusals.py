@@ -214,9 +214,9 @@ def refuse_for_diloco(config: Config, backend: str, processes: int) -> None:
 TAKEN = {
     "tinker": {
         "training": {
-            "steps", "prompts_per_step", "group_size", "learning_rate", "max_turn_tokens", "max_tokens",
-            "traces_per_step", "checkpoint_every", "error_turn_penalty", "leak_penalty", "leak_penalty_weight",
-            "leak_ways_known",
+            "steps", "prompts_per_step", "group_size", "learning_rate", "rate_warmup_steps", "max_turn_tokens",
+            "max_tokens", "traces_per_step", "checkpoint_every", "error_turn_penalty", "leak_penalty",
+            "leak_penalty_weight", "leak_ways_known",
         },
         "hardware": {"lora_rank", "rollouts_at_once", "weights"},
         "sampling": set[str](),
@@ -224,9 +224,9 @@ TAKEN = {
     },
     "verl": {
         "training": {
-            "steps", "prompts_per_step", "group_size", "learning_rate", "temperature", "max_turn_tokens", "max_tokens",
-            "traces_per_step", "checkpoint_every", "reference_kl", "error_turn_penalty", "leak_penalty",
-            "leak_penalty_weight", "leak_ways_known",
+            "steps", "prompts_per_step", "group_size", "learning_rate", "rate_warmup_steps", "temperature",
+            "max_turn_tokens", "max_tokens", "traces_per_step", "checkpoint_every", "reference_kl",
+            "error_turn_penalty", "leak_penalty", "leak_penalty_weight", "leak_ways_known",
         },
         "hardware": {"rollouts_per_device", "rollouts_at_once", "weights", "autocast", "gradient_checkpointing"},
         "sampling": set[str](),

@@ -57,7 +57,7 @@ def common_arguments(config: Config, scratch: Path) -> dict[str, Any]:
         "max_steps": settings.steps,
         "learning_rate": settings.learning_rate,
         "lr_scheduler_type": "constant_with_warmup",
-        "warmup_steps": 3,
+        "warmup_steps": settings.rate_warmup_steps,
         "adam_beta2": 0.99,
         "logging_steps": 1,
         "logging_nan_inf_filter": False,

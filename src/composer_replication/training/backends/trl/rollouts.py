@@ -37,6 +37,7 @@ READ_ELSEWHERE = {
     "steps": "GRPOConfig(max_steps=…)",
     "prompts_per_step": "GRPOConfig(per_device_train_batch_size=…)",
     "learning_rate": "GRPOConfig(learning_rate=…)",
+    "rate_warmup_steps": "GRPOConfig(warmup_steps=…)",
     "optimizer": "GRPOConfig(optim=…)",
     "reference_kl": "GRPOConfig(beta=…)",
     "report_to": "GRPOConfig(report_to=…)",

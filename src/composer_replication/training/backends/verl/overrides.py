@@ -75,7 +75,7 @@ def overrides(config: Config, job: VerlJob, ray_address: str | None = None) -> l
         f"{actor}.use_dynamic_bsz": True,
         f"{actor}.ppo_max_token_len_per_gpu": pass_tokens,
         f"{actor}.optim.lr": training.learning_rate,
-        f"{actor}.optim.lr_warmup_steps": 3,
+        f"{actor}.optim.lr_warmup_steps": training.rate_warmup_steps,
         f"{actor}.optim.weight_decay": 0.0,
         f"{actor}.optim.betas": [0.9, 0.99],
         f"{actor}.clip_ratio_low": grpo.clip_low,
