@@ -61,9 +61,9 @@ def test_the_pages_settings_are_those_that_init_writes(tmp_path):
     done(words, tmp_path, "--gpu-gib", "0")
     written, shown = tomllib.loads((tmp_path / "mine.toml").read_text()), tomllib.loads(settings(PAGE)["mine.toml"])
     assert written["channels"] == shown["channels"]
-    for key in ("rollouts", "max_turn_tokens"):
-        assert written["training"][key] == shown["training"][key]
-    assert written["model"]["name"] == "smollm2" and '`model.name = "smollm2"`' in (ROOT / PAGE).read_text()
+    assert written["training"]["rollouts"] is shown["training"]["rollouts"] is False
+    assert written["training"]["max_turn_tokens"] < shown["training"]["max_turn_tokens"], "smaller on a CPU"
+    assert written["model"]["name"] == "smollm2" and "fetch smollm2`" in (ROOT / PAGE).read_text()
 
 
 def test_there_is_something_to_look_at(folder):

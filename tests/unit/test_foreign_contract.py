@@ -24,7 +24,9 @@ def case(request, tmp_path_factory):
         for number in range(8):
             write_task(folder / f"task-{number}", **{"instruction.md": f"Write the sum, version {number}."})
         with opened_harbor(folder, check_solutions=False) as environment:
-            yield Case(environment, call("bash", command="ls"), "hm", lambda task: SOLVING)
+            yield Case(environment, call("bash", command="ls"), "hm", "no_action", lambda task: SOLVING)
         return
     with serving(GuessingGame) as url, opened_server(url, tasks=20) as environment:
-        yield Case(environment, "0", "perhaps", lambda task: [str(int(task.task_id.split("-")[1]) % 10 + 1)])
+        yield Case(
+            environment, "0", "perhaps", "json_decode", lambda task: [str(int(task.task_id.split("-")[1]) % 10 + 1)]
+        )

@@ -15,7 +15,9 @@ said:
 
 def test_a_log_gets_a_line_for_twenty_packages_and_the_errors(tmp_path):
     (tmp_path / "Makefile").write_text(MAKEFILE.format(makefile=ROOT / "Makefile"))
-    done = subprocess.run(["make", "said"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["make", "--no-print-directory", "said"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     told = ["  20 packages", "  40 packages", "ERROR: No such one", "  45 packages in all"]
     assert done.stdout.splitlines() == told
