@@ -221,7 +221,7 @@ class Environment(Protocol):
     # What an environment may offer beyond playing. Each default says that it does not.
 
     def share_holding_out(self, number: int) -> float | None:
-        """The smallest `heldout_share` with which so many tasks are held out, where settings decide that."""
+        """The smallest `heldout_share` with which `number` tasks are held out, where settings decide that."""
         return None
 
     def resume(self, task_id: str, history: Sequence[Message]) -> Episode | None:
