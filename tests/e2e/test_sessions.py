@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -233,6 +234,8 @@ def test_an_interrupt_tells_the_rows_and_how_many_turns_are_kept(trained, whole,
     turns = len(Run.open(whole[0]).stage("sessions").read(TurnMeasure))
     watch(monkeypatch, whole[1], interrupt)
     monkeypatch.setattr(sys, "argv", ["recompose", "evaluate", str(path), "--on", "sessions"])
+    # Run here, they would shut down the sandboxes of all later tests.
+    monkeypatch.setattr(atexit, "_run_exitfuncs", lambda: None)
     monkeypatch.setattr(os, "_exit", sys.exit)
     with pytest.raises(SystemExit) as ended:
         main()
