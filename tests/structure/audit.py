@@ -23,6 +23,7 @@ EVERYWHERE = {
 BANDIT = {
     ("B103", "environments/code/sandbox/files.py"): "a folder inside the sandbox, where another user works",
     ("B105", "monitor/shell/words.py"): "OLDPWD is a folder",
+    ("B105", "training/backends/trl/rollouts.py"): "weights of tokens",
     ("B105", "training/rollouts/server_sampling.py"): "token ids are numbers of words",
     ("B106", "training/models/tiny.py"): "special tokens are no passwords",
     ("B603", "training/models/embedded.py"): "pip, with fixed arguments",
