@@ -10,6 +10,7 @@ from composer_replication.config import Config, TrainingConfig
 from composer_replication.environments.protocol import EpisodeLimits
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.runs import Run
+from composer_replication.training.planning.load import load_here
 from composer_replication.training.planning.plan import Machine, plan_training
 from composer_replication.training.stored.records import TokenizedTrace
 
@@ -77,9 +78,26 @@ def test_a_busy_machine_is_told_beside_the_time_that_does_not_know_of_it(tmp_pat
     set_load(monkeypatch, 8.2)
     busy, told = planned(tmp_path, capsys)
     assert busy["time"] == found["time"]
-    assert busy["load"] == {"processes": 8.2, "cores": 2, "times_as_long": 5.1}
-    line = "This machine is busy: 8.2 processes on 2 cores. Beside them a step may take about 5.1 times as long."
-    assert f"is not counted. {line}" in told
+    assert busy["load"] == {"processes": 8.2, "cores": 2, "times_as_long": 4.6}
+    line = "This machine is busy: 8.2 processes on 2 cores. Beside them a step may take about 4.6 times as long."
+    assert f"the pace of this machine. {line}" in told
+
+
+@pytest.mark.parametrize(("load", "times_as_long"), [(1.2, None), (1.9, None), (2.2, 1.6), (5.0, 3.0)])
+def test_who_leaves_the_core_that_the_estimate_is_of_is_not_busy(load, times_as_long, monkeypatch):
+    set_load(monkeypatch, load)
+    found = load_here()
+    assert (found and found["times_as_long"]) == times_as_long
+
+
+def test_the_time_says_where_it_was_measured_and_what_that_means_here(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("torch.get_num_threads", lambda: 7)
+    found, told = planned(tmp_path, capsys)
+    assert found["threads"] == 7
+    assert "on one core of an Intel Xeon server" in told and "H200" not in told
+    assert "Here training runs on 7 threads, and its first step tells the pace of this machine." in told
+    on_gpu = plan_training(Run.open(tmp_path / "run"), open_toolbox(Config()), (), Machine(on_gpu=True))
+    assert on_gpu["threads"] is None
 
 
 def test_the_load_of_this_machine_says_nothing_of_gpus(tmp_path, monkeypatch):

@@ -41,6 +41,20 @@ def test_without_an_id_the_funnel_and_where_to_go(run):
     assert json.loads(shown(run, "--json"))["funnel"][0]["count"] == 1
 
 
+def test_sessions_that_are_left_out_and_lines_that_are_skipped_are_told_apart(tmp_path):
+    sessions = ROOT / "tests/samples/claude_code_mini"
+    recompose("ingest", sessions, "--run", tmp_path / "run")
+    whole, part = recompose("show", tmp_path / "run").stdout.split("  sites")[0].splitlines()[1:]
+    assert "sessions left out: " in whole and "subagent " in whole
+    assert part.strip().startswith("lines left out: ") and "progress " in part
+
+
+def test_a_hint_says_what_its_sham_is(run):
+    for kind in ("hint", "site"):
+        line = next(line for line in shown(run, ids_of(run)[kind]).splitlines() if line.strip().startswith("sham"))
+        assert "of other errors" in line and "control" in line
+
+
 def test_a_training_that_was_interrupted_tells_the_steps_that_are_kept(tmp_path):
     run = viewed_run(tmp_path / "run")
     (run.path / "training" / "manifest.json").unlink(missing_ok=True)

@@ -178,9 +178,11 @@ def test_view_prints_one_address_with_a_token(tmp_path, monkeypatch):
     ((app, (host, port)),) = served
     assert host == "127.0.0.1"
     start, token = ended.stdout.strip().split("token=")
+    assert "until Ctrl-C" in ended.stderr and "another terminal" in ended.stderr and token not in ended.stderr
     assert start == f"http://127.0.0.1:{port}/?"
     assert len(token) >= 32
     client = TestClient(app, base_url=f"http://127.0.0.1:{port}")
+    assert (client.get("/").status_code, client.get("/api/run/run").status_code) == (200, 401), "the page, no data"
     client.get(f"/?token={token}")
     assert client.get("/api/run/run").json()["run"] == "run"
     exported = recompose("view", run.path, "--export", tmp_path / "out")

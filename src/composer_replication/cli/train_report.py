@@ -26,7 +26,8 @@ def show_plan(plan: dict[str, Any], habits: Sequence[str] = ()) -> None:
     if said := [f"{section}.{key}={value}" for section, values in plan["set"].items() for key, value in values.items()]:
         console.print(f"Set: {', '.join(said)}", markup=False)
     if plan["time"]:
-        console.print(told_time(plan["time"], bool(plan["rollout_tokens"] and plan["rollout_tokens"]["at_most"])))
+        is_bound = bool(plan["rollout_tokens"] and plan["rollout_tokens"]["at_most"])
+        console.print(told_time(plan["time"], is_bound, plan["threads"]))
         if plan["load"]:
             console.print(told_load(**plan["load"]))
     if plan["measured_time"]:
@@ -92,8 +93,9 @@ def _steps(plan: dict[str, Any]) -> str:
     )
 
 
-def told_time(layout: dict[str, Any], is_bound: bool) -> str:
-    """In one line; `recompose plan` says more. `is_bound`: every turn is taken to be at its limit."""
+def told_time(layout: dict[str, Any], is_bound: bool, threads: int | None) -> str:
+    """In one line; `recompose plan` says more. `is_bound`: every turn is taken to be at its limit. `threads`: of a
+    training on a CPU."""
     parts = " + ".join(rounded(layout[part]) for part in ("sampling_s", "training_s", "wire_s"))
     return (
         f"Time: {'at most ' * is_bound}about {rounded(layout['step_s']['mean'])} s a step on {layout['hardware']} "
@@ -101,6 +103,8 @@ def told_time(layout: dict[str, Any], is_bound: bool) -> str:
         + " That is with every turn at its limit; shorter ones take less, and the first step tells the time left."
         * is_bound
         + " What the environment itself takes is not counted." * bool(layout["sampling_s"])
+        + f" Here training runs on {threads} threads, and its first step tells the pace of this machine."
+        * bool(threads)
     )
 
 

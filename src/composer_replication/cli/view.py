@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import socket
+import sys
 import threading
 import webbrowser
 from collections.abc import Generator
@@ -61,6 +62,7 @@ def view(
         port, token = listener.getsockname()[1], secrets.token_urlsafe(24)
         address = f"http://{HOST}:{port}/?token={token}"
         print(address, flush=True)
+        print("serves this address until Ctrl-C; the next command needs another terminal", file=sys.stderr, flush=True)
         threading.Thread(target=library.prepare, daemon=True).start()
         if not no_browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from composer_replication.errors import quoted
+from composer_replication.ingestion.inputs import is_whole_file
 from composer_replication.records import JsonObject, canonical_json, render_action
 
 from .answers.parts import shown_turn
@@ -22,7 +23,8 @@ from .api import ANSWERS
 from .lookup import RunView
 from .visible import one_line, visible
 
-WIDTH, LONG, TURNS, LINKS = 110, 1500, 12, 12
+WIDTH, LONG, TURNS, LINKS, DROPS = 110, 1500, 12, 12, 6
+SHAM = "sham: reminders of other errors in the same form, the control that `sham = true` trains on in its place"
 
 
 def say(lines: Iterator[str]) -> None:
@@ -40,8 +42,9 @@ def funnel(view: RunView) -> Iterator[str]:
     yield f"{view.run.path}: {answer['trained_on']}, {answer['model']}, seed {answer['seed']}"
     kept = 0 if view.run.stage("training").is_done else _steps_kept(view)
     for row in answer["funnel"]:
-        drops = ", ".join(f"{drop['reason']} {drop['count']}" for drop in row["drops"][:6])
-        yield f"  {row['label']:<8} {'–' if row['count'] is None else row['count']:>8}   {drops}".rstrip()
+        first, *more = _dropped(row)
+        yield f"  {row['label']:<8} {'–' if row['count'] is None else row['count']:>8}   {first}".rstrip()
+        yield from (f"{'':20} {line}" for line in more)
     if kept:
         yield f"  training has not ended; {kept} of {view.run.config.training.steps} steps are kept"
     if spend := answer["spend"]:
@@ -57,6 +60,18 @@ def funnel(view: RunView) -> Iterator[str]:
     if answer["next"]:
         yield f"next: {answer['next']}" + f"  # goes on after step {kept}" * bool(kept)
     yield f"in a browser: recompose view {quoted(view.run.path)}"
+
+
+def _dropped(row: JsonObject) -> list[str]:
+    """The largest reasons; of what was read, those of sessions and of lines apart."""
+    parts: dict[str, list[JsonObject]] = {}
+    for drop in row["drops"]:
+        whole = "sessions left out: " if is_whole_file(drop["reason"]) else "lines left out: "
+        parts.setdefault(whole if row["noun"] == "ingestion" else "", []).append(drop)
+    told = [
+        name + ", ".join(f"{drop['reason']} {drop['count']}" for drop in found[:DROPS]) for name, found in parts.items()
+    ]
+    return told or [""]
 
 
 def _steps_kept(view: RunView) -> int:
@@ -146,7 +161,7 @@ def _site(view: RunView, record_id: str) -> Iterator[str]:
     if hint:
         yield f"hint ({hint['layer']}, {hint['leak_level']}, {hint['tokens']} tokens)"
         yield from _text(hint["text"])
-        yield "sham"
+        yield SHAM
         yield from _text(hint["sham_text"])
     yield from _replies(answer["replies"])
     agreement = answer["agreement"]
@@ -159,7 +174,7 @@ def _hint(view: RunView, record_id: str) -> Iterator[str]:
     hint = view.get("hint", record_id).body
     yield f"layer {hint['layer']}, leak level {hint['leak_level']}, {hint['tokens']} tokens"
     yield from _text(hint["text"])
-    yield "sham"
+    yield SHAM
     yield from _text(hint["sham_text"])
 
 

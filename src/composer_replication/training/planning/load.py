@@ -1,12 +1,12 @@
-"""What else this machine works on: fitted costs are those of an idle one."""
+"""What else this machine works on: fitted costs are those of an idle core."""
 
 from __future__ import annotations
 
 import os
 from typing import TypedDict
 
-BUSY = 0.5
-"""Processes per core from which on a plan speaks of them."""
+BUSY = 1.5
+"""Times as long, from which on a plan speaks of it: a training with threads on several cores makes up for less."""
 
 
 class Load(TypedDict):
@@ -14,16 +14,17 @@ class Load(TypedDict):
     """That ran or waited to run, on average over the last minute."""
     cores: int
     times_as_long: float
-    """As on an idle machine, where the cores are shared evenly with a training that has a thread on each."""
+    """As foreseen for a core of its own, where all processes and the training share the cores evenly."""
 
 
 def load_here() -> Load | None:
-    """None where the machine is as good as idle, or keeps no record."""
+    """None where a training gets the core that is foreseen, or the machine keeps no record."""
     try:
         processes = os.getloadavg()[0]
     except OSError:
         return None
     cores = os.cpu_count() or 1
-    if processes < BUSY * cores:
+    times_as_long = (processes + 1) / cores
+    if times_as_long < BUSY:
         return None
-    return Load(processes=round(processes, 1), cores=cores, times_as_long=round(1 + processes / cores, 1))
+    return Load(processes=round(processes, 1), cores=cores, times_as_long=round(times_as_long, 1))

@@ -15,6 +15,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
+import torch
+
 from composer_replication.config import Config
 from composer_replication.environments.protocol import TRAIN, Environment, EnvironmentTask, EpisodeLimits
 from composer_replication.objective import GrpoSettings, TrdpoSettings
@@ -100,6 +102,7 @@ class TrainingPlan:
             **step.told,
             "memory": _memory(shape, config, work) if shape else None,
             "time": self.layout(machine, costs_of("h200" if machine.on_gpu else "cpu")) if shape else None,
+            "threads": None if machine.on_gpu else torch.get_num_threads(),
             "load": None if machine.on_gpu else load_here(),
             "measured_time": _measured_time(run),
             "token_counts": self._source,
