@@ -6,6 +6,7 @@ import pytest
 
 from composer_replication.hints import dispatch
 from composer_replication.hints.facts import error_line
+from composer_replication.hints.wording import count_tokens
 from tests.unit.test_hints import SCHEMA, hint_for, one_turn, site
 
 SESSION_TOOLS = ("execute_bash", "finish", "str_replace_editor", "think")
@@ -76,6 +77,44 @@ This is how your edit would have looked if applied
 )
 def test_the_line_that_failed_is_quoted(message, line):
     assert error_line(message) == line
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        (
+            'a/long/way/to/env.go:25:2: "github.com/go-git/go-git/v5/plumbing/format/config" imported and not used',
+            'env.go:25:2: "github.com/go-git/go-git/v5/plumbing/format/config" imported and not used',
+        ),
+        (
+            'error: cannot use one.Two() (value of type *"github.com/go-git/go-git/v5/plumbing/format/config.Config" '
+            "as *config.Config value in return)",
+            "error: cannot use one.Two()…",
+        ),
+        (
+            f"sed: can't read /home/{'deep/' * 30}x.py: No such file or directory",
+            "sed: can't read x.py: No such file or directory",
+        ),
+        (f"error: {'x' * 20}{'/x' * 40}", None),
+    ],
+)
+def test_a_long_line_is_cut_between_words_and_outside_of_brackets(message, line):
+    found = error_line(f"Exit code 1\n{message}")
+    assert found == line if line else found.startswith("error: xxx") and found.endswith("…")
+    assert count_tokens(found) <= 40
+
+
+def test_what_a_linter_finds_is_to_be_mended_and_not_to_be_checked_for():
+    finding = (
+        "cmd/cli/logging/context_test.go:81:15: string `claude-code` has 3 occurrences, make it a constant (goconst)"
+    )
+    text = hint_for(
+        site("exit_code", error_message=f"Exit code 1\n[lint] $ golangci-lint run\n{finding}\n1 issues:")
+    ).text
+    assert text.endswith("3 occurrences, make it a constant (goconst). Mend that before running it.")
+    assert text.startswith("Reminder: what this command checks is not ready. It finds: ")
+    plain = hint_for(site("exit_code", error_message="Exit code 1\nsrc/a.go:2:1: undefined: one (and two)")).text
+    assert plain.startswith("Reminder: here a command fails with: src/a.go:2:1: undefined")
 
 
 def test_the_first_line_of_a_tool_that_refuses_is_quoted():

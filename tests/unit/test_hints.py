@@ -161,8 +161,8 @@ TRACEBACK = (
          "step: No writes to main. Settle"),
         ("hook_block", "Pre-commit validation failed:\\n\\n[FORMAT] Code is not formatted.",
          "[FORMAT] Code is not formatted."),
-        ("user_rejection", SAID + "wait please, let's talk about this",
-         "the user says: wait please, let's talk about this"),
+        ("user_rejection", SAID + "wait please, the parser stays", "the user says: wait please, the parser stays"),
+        ("user_rejection", SAID + "wait please, let's talk about this", "taken unasked. Say what it would do"),
         ("user_rejection", REJECTED, "ask first"),
         ("interruption", "[Request interrupted by user]\nthe user said:\nUse the old parser.",
          "says: Use the old parser."),
@@ -289,6 +289,14 @@ def test_a_user_who_says_why_is_heard_whoever_is_at_fault():
     assert [hint.leak_level for hint in hints] == ["L1", "L1"]
     assert "No new files, please." in hints[0].text
     assert dropped == {"fault_user": 2, "fault_harness": 2}
+
+
+@pytest.mark.parametrize("said", ["wait please let's talk about this", "Hold on.", "no, lets discuss this first"])
+def test_a_user_who_only_wants_to_talk_first_is_not_quoted(said):
+    rejected = site("user_rejection", fault="user", error_message=SAID + said)
+    assert hint_for(rejected).text == dispatch("user_rejection")
+    quoted = hint_for(site("user_rejection", fault="user", error_message=SAID + f"{said.rstrip('.')}. Keep it.")).text
+    assert "Keep it." in quoted
 
 
 def test_feedback_that_quotes_the_call_is_left_out():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from .wording import clip, visible
+from .wording import clip_words, count_tokens, visible
 
 MAX_LINE_CHARS = 400
-LINE_TOKENS = 32
+LINE_TOKENS = 40
 
 # Best first. What a program says of itself comes before places in files, because searches print places.
 _EXCEPTION = re.compile(
@@ -46,6 +46,8 @@ _NOT_THE_FAILURE = re.compile(
 _HARNESS_TAIL = re.compile(r"\[Python Interpreter:.*$")
 _NAME_AND_REASON = re.compile(r"[A-Za-z_][\w.]*(?:: .*)?$")
 _RAISED = "raised "
+_FOLDERS = re.compile(r"^\S*/(?=[^/\s]+:\d+)|(?<!\S)/\S*/(?=[^/\s])")
+"""Before a place in a file, and of an absolute path."""
 
 
 def error_line(message: str) -> str | None:
@@ -67,7 +69,10 @@ def first_line(message: str) -> str | None:
 
 
 def _quoted(line: str) -> str:
-    return clip(line.removeprefix("- ").removeprefix(_RAISED), LINE_TOKENS).rstrip(" .:")
+    said = line.removeprefix("- ").removeprefix(_RAISED)
+    if count_tokens(said) > LINE_TOKENS:
+        said = _FOLDERS.sub("", said)
+    return clip_words(said, LINE_TOKENS).rstrip(" .:")
 
 
 def _telling_lines(message: str) -> list[str]:

@@ -21,6 +21,10 @@ def _no_action(context: HintContext) -> str:
 _ASKS_FOR_CODE = re.compile(r"Your response .*\bcode block\b")
 
 
+_FINDING = re.compile(r"^\S+:\d+(?::\d+)?:? .*\([a-z][\w-]*\)$")
+"""Of a linter: a place, what it finds and the name of its rule. Nothing that could be checked before it runs."""
+
+
 def _exit_code(context: HintContext) -> str:
     message, line = context.get("error_message", ""), context.get("error_line")
     if context.get("after_edit"):
@@ -32,6 +36,8 @@ def _exit_code(context: HintContext) -> str:
         )
     if re.match(r"Exit code 127\b", message) or "command not found" in message:
         return "Reminder: not every program is installed here. Check that a command exists, or use the project's own."
+    if line and _FINDING.search(line):
+        return f"Reminder: what this command checks is not ready. It finds: {ended(line)} Mend that before running it."
     if line:
         return f"Reminder: here a command fails with: {ended(line)} Check for that before running it."
     if re.fullmatch(r"\s*Exit code 1\s*", message):
@@ -124,9 +130,17 @@ def _hook_block(context: HintContext) -> str:
     return "Reminder: hooks check the steps in this project. Do what they ask for; do not work around them."
 
 
+_TO_TALK = re.compile(
+    r"(?:(?:no|ok|please|stop|wait|hold on|hang on)\b[\s,.!]*)*"
+    r"(?:let'?s (?:first )?(?:talk|discuss)\b[^.!?]{0,30}[.!?]?)?",
+    re.IGNORECASE,
+)
+"""Says when, and nothing about the step."""
+
+
 def _user_rejection(context: HintContext) -> str:
     feedback = context.get("feedback")
-    if feedback:
+    if feedback and not _TO_TALK.fullmatch(feedback):
         return f"Reminder: about this step the user says: {feedback}"
     return "Reminder: the user does not want this step taken unasked. Say what it would do and ask first."
 

@@ -32,6 +32,13 @@ def clip(text: str, max_tokens: int) -> str:
     return text[: pieces[max_tokens - 2].end()] + "…" if max_tokens > 1 else "…"
 
 
+def clip_words(text: str, max_tokens: int) -> str:
+    """The text, or as much of it as ends with a word, outside of brackets, and an ellipsis."""
+    cut = clip(text, max_tokens)
+    whole = re.sub(r"\s*[(\[{][^)\]}]*$", "", cut.rpartition(" ")[0]).rstrip(" .,:;")
+    return cut if cut == text or " " not in whole else f"{whole}…"
+
+
 def ended(text: str) -> str:
     """The text with a full stop, unless it has an end of its own."""
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."

@@ -44,7 +44,7 @@ def funnel(view: RunView) -> Iterator[str]:
     for row in answer["funnel"]:
         first, *more = _dropped(row)
         yield f"  {row['label']:<8} {'–' if row['count'] is None else row['count']:>8}   {first}".rstrip()
-        yield from (f"{'':20} {line}" for line in more)
+        yield from (f"{'':22}{line}" for line in more)
     if kept:
         yield f"  training has not ended; {kept} of {view.run.config.training.steps} steps are kept"
     if spend := answer["spend"]:
