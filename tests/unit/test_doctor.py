@@ -84,6 +84,35 @@ def test_the_template_of_a_model_in_a_folder_is_looked_at(tmp_path):
     assert code == 0 and "a hint goes to the" in found["template"]["told"]
 
 
+@pytest.mark.parametrize(("source", "is_told"), [("", True), ("{% if tools %}{{ tools }}{% endif %}", False)])
+def test_a_template_without_tools_is_told_before_any_session_is_read(source, is_told, tmp_path):
+    folder = random_model(tmp_path / "model")
+    template = folder / "chat_template.jinja"
+    template.write_text(source + template.read_text().replace("tools", "listed"))
+    (tmp_path / "my.toml").write_text(f'model.name = "{folder}"\ntraining.rollouts = false\n')
+    code, found, _ = looked_at(tmp_path / "my.toml")
+    assert (code, found["template"]["status"]) == (0, "note" if is_told else "ok")
+    assert ("does not write tools" in found["template"]["told"]) == is_told
+    written = recompose("init", tmp_path / "new.toml", "--on", "sessions", "--model", folder, "--gpu-gib", 0)
+    assert ("does not write tools" in written.stdout) == is_told
+    assert written.stdout.splitlines()[-1].startswith("next: recompose ingest")
+    told = json.loads(recompose("init", tmp_path / "b.toml", "--on", "sessions", "--model", folder, "--json").stdout)
+    assert len(told["doubts"]) == is_told
+
+
+def test_what_takes_seconds_says_so_at_once_and_not_among_the_results(tmp_path):
+    ended = recompose("doctor")
+    assert ended.stderr == "looking at libraries, sandbox and model …\n"
+    assert recompose("doctor", "--json").stderr == ""
+    assert recompose("init", tmp_path / "a.toml").stderr.startswith("looking at this machine and the model …")
+    assert recompose("init", tmp_path / "b.toml", "--json").stderr == ""
+    assert recompose("train", tmp_path / "none", "--dry-run").stderr.startswith("error: ")
+    channels = tmp_path / "my.toml"
+    channels.write_text('training.rollouts = false\nchannels = [{ name = "sdpo", weight = 1.0 }]\n')
+    planned = recompose("train", tmp_path / "run", "--config", channels, "--dry-run")
+    assert planned.stderr.startswith("counting tokens of every trace …\n")
+
+
 SERVER = 'replay = { simulated = false, teachers = ["a/x", "b/y"], '
 
 

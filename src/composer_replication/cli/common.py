@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Generator, Mapping
@@ -22,8 +23,8 @@ from .examples import ending
 from .progress import open_progress
 
 __all__ = [
-    "Json", "RunFolder", "Set", "Workers", "begun", "quiet_libraries", "refuse_missing_run", "run_one_stage", "tell",
-    "working_on",
+    "Json", "RunFolder", "Set", "Workers", "begun", "quiet_libraries", "refuse_missing_run", "run_one_stage",
+    "say_at_once", "tell", "working_on",
 ]  # fmt: skip
 MOST_KINDS = 5
 
@@ -78,6 +79,12 @@ def tell(noun: str, run: Run, as_json: bool, more: Mapping[str, Any] | None = No
         elif value is not None:
             print(f"  {name:<14} {_plain(value)}")
     print("\n".join(ending(run, noun)))
+
+
+def say_at_once(what: str, as_json: bool) -> None:
+    """Before seconds of imports and of counting."""
+    if not as_json:
+        print(what, file=sys.stderr, flush=True)
 
 
 def quiet_libraries() -> None:

@@ -13,7 +13,7 @@ from composer_replication.runs import Run
 from composer_replication.stages.readiness import Readiness, checks
 
 from .arguments import Json
-from .common import quiet_libraries
+from .common import quiet_libraries, say_at_once
 
 MARKS = {"ok": "✓", "note": "·", "problem": "✗"}
 
@@ -29,6 +29,7 @@ def doctor(
     Exit code 1 where there is a problem. What not everybody needs is a note, and no problem.
     """
     quiet_libraries()
+    say_at_once("looking at libraries, sandbox and model …", json)
     run = Run.open(source) if source and (source / "config.json").exists() else None
     config = run.config if run else load_config(source) if source else None
     found = [*checks(config, run is not None and run.stage("policy").is_done), _sandbox(config)]

@@ -14,11 +14,11 @@ from typing import Annotated, Literal, TypeVar, cast, get_args
 
 from cyclopts import Parameter
 
-from composer_replication.config import parse_config
+from composer_replication.config import ModelConfig, parse_config
 from composer_replication.errors import UsageError, quoted
 
 from .arguments import Json
-from .common import quiet_libraries
+from .common import quiet_libraries, say_at_once
 
 Goal = Literal["sessions", "tasks", "toolbox"]
 Answer = TypeVar("Answer", str, float)
@@ -47,23 +47,25 @@ def init(
     On a terminal it asks for what no option says. Elsewhere it takes the toolbox, the GPU that is here, and a model for
     them. Nothing is downloaded, and no file is overwritten.
     """
+    if file.exists():
+        raise UsageError(f"{file} exists", "recompose init OTHER.toml")
+    say_at_once("looking at this machine and the model …", json)
     from composer_replication.training.models.embedded import EMBEDDED, folder_of
     from composer_replication.training.planning.first_settings import Device, first_settings, proposed_model
 
-    if file.exists():
-        raise UsageError(f"{file} exists", "recompose init OTHER.toml")
     goal = on or cast(Goal, _ask("What to train on", "toolbox", get_args(Goal)))
     memory_gib = gpu_gib if gpu_gib is not None else _ask("GiB of the GPU, 0 for a CPU", _gpu_gib())
     if not 0 <= memory_gib <= 1e6:
         raise UsageError(f"{memory_gib:g} GiB is no memory of a GPU", "recompose init --gpu-gib 24")
     machine = Device(memory_gib or _ram_gib(), memory_gib > 0)
     name = model or _ask("Model", proposed_model(goal, machine))
-    shape = None
+    shape, doubts = None, list[str]()
     if name != "tiny" and find_spec("transformers"):
         quiet_libraries()
         from composer_replication.training.planning.fitting import known_shape
 
         shape = known_shape(name)
+        doubts = _doubts(name) if goal == "sessions" else []
     if name == "tiny" and goal != "toolbox":
         raise UsageError(f"the tiny model has no words for {goal}", f"recompose init --on {goal} --model smollm2")
     found = first_settings(goal, name, machine, shape)
@@ -76,10 +78,23 @@ def init(
     if json:
         told = {"file": str(file), "on": goal, "model": name, "gpu_gib": memory_gib, "peak_gib": found.peak_gib}
         told["time_s"] = found.time_s
-        print(json_module.dumps({**told, "fits": found.fits, "next": then}))
+        print(json_module.dumps({**told, "fits": found.fits, "doubts": doubts, "next": then}))
         return
     print(f"{file}: {found.text.splitlines()[0].removeprefix('# ')}")
+    for doubt in doubts:
+        print(f"Doubtful: {doubt}.")
     print(f"next: {then}")
+
+
+def _doubts(model: str) -> list[str]:
+    """Of a model that lies here; its template is not known before."""
+    from composer_replication.training.planning.doubts import NO_TOOLS
+    from composer_replication.training.planning.lengths import ByTokenizer, find_chat_tokens
+
+    tokens = find_chat_tokens(ModelConfig(name=model), None, None)
+    if tokens is None or ByTokenizer(tokens).knows_tools:
+        return []
+    return [f"{NO_TOOLS}, so it will not see those of your sessions; --model Qwen/Qwen3-0.6B, say, would"]
 
 
 def _ask(question: str, proposed: Answer, choices: tuple[str, ...] | None = None) -> Answer:

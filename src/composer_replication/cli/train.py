@@ -26,7 +26,18 @@ from composer_replication.training import processes as launched
 from composer_replication.training.backends import BACKENDS, refuse_unknown_backend
 from composer_replication.training.planning.refusals import refuse_for_diloco
 
-from .common import Json, RunFolder, Set, begun, quiet_libraries, refuse_missing_run, run_one_stage, tell, working_on
+from .common import (
+    Json,
+    RunFolder,
+    Set,
+    begun,
+    quiet_libraries,
+    refuse_missing_run,
+    run_one_stage,
+    say_at_once,
+    tell,
+    working_on,
+)
 from .progress import open_progress
 
 if TYPE_CHECKING:
@@ -141,6 +152,7 @@ def _train_together(path: Path, backend: str, anyway: bool, as_json: bool) -> No
 
 
 def _plan(run: Run, processes: int, is_sharded: bool, replicas: int, on_gpu: bool, as_json: bool, backend: str) -> None:
+    say_at_once("counting tokens of every trace …", as_json)
     import torch
 
     from composer_replication.training.planning.plan import Machine, TrainingPlan, check_episodes

@@ -134,23 +134,26 @@ def _tasks(config: Config) -> list[Readiness]:
 def _template(config: Config) -> Iterator[Readiness]:
     """Whether the chat template can say what training will have to say, and the model hold it."""
     from composer_replication.environments.opening import open_environment
-    from composer_replication.training.planning.lengths import find_chat_tokens
+    from composer_replication.training.planning.doubts import NO_TOOLS
+    from composer_replication.training.planning.lengths import ByTokenizer, find_chat_tokens
     from composer_replication.training.planning.plan import check_episodes, find_shape
 
     if config.model.name == "tiny":
         yield Readiness("template", "ok", "tiny has one of its own")
         return
-    told = Readiness("template", "note", f"the tokenizer of {config.model.name} is not on this machine")
+    tokens, told = None, Readiness("template", "note", f"the tokenizer of {config.model.name} is not on this machine")
     try:
         with open_environment(config) as environment:
             if tokens := find_chat_tokens(config.model, None, environment):
                 calls = "tool calls in its own form" if tokens.call_form else "tool calls as text"
                 place = f"{config.model.name} writes {calls}; a hint goes to the {tokens.hint_place}"
                 told = Readiness("template", "ok", place)
+                if not config.training.rollouts and not ByTokenizer(tokens).knows_tools:
+                    told = Readiness("template", "note", f"doubtful: {NO_TOOLS}, so it does not see those of sessions")
             yield told
             check_episodes(config, environment, tokens, find_shape(config, None, tokens))
     except UsageError as error:
-        yield _refused("episodes" if told.status == "ok" else "template", error)
+        yield _refused("episodes" if tokens else "template", error)
 
 
 def _refused(name: str, error: UsageError) -> Readiness:

@@ -11,11 +11,11 @@ SHORT_STEPS = 20
 """A run with fewer feels each step that moves nothing."""
 
 
+NO_TOOLS = "the chat template of the model does not write tools"
+
+
 def no_tools_shown(states: int) -> str:
-    return (
-        f"the chat template of the model does not write tools: at {states:,} states it does not see those that it is "
-        "trained on and judged by"
-    )
+    return f"{NO_TOOLS}: at {states:,} states it does not see those that it is trained on and judged by"
 
 
 def doubts(config: Config, states_without_tools: int) -> Iterator[str]:
