@@ -12,9 +12,9 @@ COLLECTED := { found=0; while read -r what name rest; do \
 	ERROR:) echo "$$what $$name $$rest" ;; \
 	Collecting) found=$$((found + 1)); \
 		if test -t 1; then printf '\r\033[K  %d packages: %s' $$found "$$name"; \
-		elif test $$((found % 20)) = 0; then echo "  $$found packages"; fi ;; \
+		elif test $$((found % 20)) = 0; then echo "  $$found packages so far"; fi ;; \
 	esac; done; \
-	if test -t 1; then printf '\r\033[K'; fi; if test $$found != 0; then echo "  $$found packages in all"; fi; }
+	if test -t 1; then printf '\r\033[K'; fi; }
 
 export HF_HUB_OFFLINE ?= 1
 export HF_HUB_DISABLE_TELEMETRY ?= 1
@@ -24,6 +24,7 @@ export TOKENIZERS_PARALLELISM ?= false
 
 # All that a script or the command needs: `source .venv/bin/activate` afterwards.
 setup: .venv/train-installed
+	@echo "Done: recompose lies in $(BIN). Next: source $(BIN)/activate, then recompose doctor"
 
 quickstart: .venv/train-installed
 	$(BIN)/recompose quickstart

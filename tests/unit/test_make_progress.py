@@ -19,5 +19,12 @@ def test_a_log_gets_a_line_for_twenty_packages_and_the_errors(tmp_path):
         ["make", "--no-print-directory", "said"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    told = ["  20 packages", "  40 packages", "ERROR: No such one", "  45 packages in all"]
-    assert done.stdout.splitlines() == told
+    assert done.stdout.splitlines() == ["  20 packages so far", "  40 packages so far", "ERROR: No such one"]
+
+
+def test_the_set_up_ends_with_what_is_next(tmp_path):
+    told = subprocess.run(
+        ["make", "--no-print-directory", "--old-file=.venv/train-installed", "--dry-run", "setup"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert told.splitlines()[-1].startswith('echo "Done:') and "Next: source .venv/bin/activate" in told
