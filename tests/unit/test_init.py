@@ -10,8 +10,10 @@ import pytest
 import composer_replication.cli.init as verb
 from composer_replication.config import EvaluationConfig, load_config
 from composer_replication.environments.code.environment import ANSWER_TOKENS
+from composer_replication.settings import with_changes
 from composer_replication.training.models.shape import ModelShape
 from composer_replication.training.planning.costs import costs_of
+from composer_replication.training.planning.doubts import FEW_TRACES, doubts
 from composer_replication.training.planning.first_settings import MODELS, Device, first_settings, proposed_model
 from composer_replication.training.planning.fitting import PROMPT_TOKENS, known_shape
 from composer_replication.training.planning.foreseen import measuring_s, training_s
@@ -50,7 +52,15 @@ def test_a_cpu_gets_settings_that_end(tmp_path):
         assert cpu["steps"] * cpu[rows] * 10 <= gpu["steps"] * gpu[rows]
         assert cpu["checkpoint_every"] < cpu["steps"]
         # One trace alone often has no site that teaches; and a step of minutes is not to be lost.
-        assert goal == "tasks" or (cpu["traces_per_step"], cpu["checkpoint_every"]) == (4, 1)
+        assert goal == "tasks" or (cpu["traces_per_step"], cpu["checkpoint_every"]) == (FEW_TRACES, 1)
+
+
+def test_what_is_written_for_a_cpu_is_not_doubted_by_its_own_dry_run(tmp_path):
+    (tmp_path / "my.toml").write_text(first_settings("sessions", "x/y", Device(1000, on_gpu=False), SMALL).text)
+    config = load_config(tmp_path / "my.toml")
+    assert list(doubts(config, 0)) == []
+    fewer = with_changes(config, [f"training.traces_per_step={FEW_TRACES - 1}"])
+    assert ["a step of 7 traces may be left without any" in doubt for doubt in doubts(fewer, 0)] == [True]
 
 
 def test_a_first_run_on_sessions_takes_about_ten_minutes_on_a_cpu_and_says_so(tmp_path):

@@ -10,6 +10,7 @@ from composer_replication.config import Config
 
 from ..models.shape import ModelShape
 from .costs import costs_of
+from .doubts import FEW_TRACES
 from .fitting import fit
 from .foreseen import measuring_s, training_s
 
@@ -41,8 +42,8 @@ BASE: dict[Goal, dict[str, dict[str, object]]] = {
 ON_A_CPU: dict[Goal, dict[str, dict[str, object]]] = {
     "sessions": {
         "training": {
-            "steps": 6, "traces_per_step": 4, "max_tokens": 1024, "max_turn_tokens": 128, "rate_warmup_steps": 0,
-            "checkpoint_every": 1,
+            "steps": 3, "traces_per_step": FEW_TRACES, "max_tokens": 1024, "max_turn_tokens": 128,
+            "rate_warmup_steps": 0, "checkpoint_every": 1,
         },
         "evaluation": {"tasks": 8, "held_out_sessions": 0.4},
     },
@@ -96,7 +97,7 @@ WORDS = {
     "evaluation.tasks": "tasks, or turns of held-out sessions, that are measured before and after",
     "evaluation.held_out_sessions": "share of the sessions; below five of them nothing can be told",
     "training.max_tokens": "a longer site or pair gets a window of this length",
-    "training.traces_per_step": "stored traces of one forward pass",
+    "training.traces_per_step": "stored traces of one forward pass; not each has a site that teaches",
     "training.checkpoint_every": "steps; an interrupted training goes on from there",
     "training.rate_warmup_steps": "so few steps have none for a rate that rises",
     "training.max_turn_tokens": "a turn that is written is cut here",
