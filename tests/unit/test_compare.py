@@ -340,9 +340,14 @@ class TestPairedTasks:
         assert (told["clustered"]["lo"], told["clustered"]["hi"]) == (None, None)
         assert result.arms[0].model_dump()["estimate"]["lo"] > 0, "half of 60 tasks has an interval"
         show_comparison(result, None)
-        assert "+0.000 [none]" in capsys.readouterr().out
-        assert ">no interval<" in contrast_chart(result)
+        assert "+0.000 [all alike]" in capsys.readouterr().out
+        assert ">all alike<" in contrast_chart(result)
         assert any("up to 5%" in note for note in row.notes)
+
+    def test_few_tasks_that_are_alike_tell_nothing(self, tmp_path, capsys):
+        paths = [write_lines(tmp_path / f"{n}.jsonl", outcomes([0, 1, 1])) for n in "ab"]
+        show_comparison(compared(paths), None)
+        assert "+0.000 [too few to tell]" in capsys.readouterr().out
 
     def test_repositories_are_the_unit_where_they_are_named(self, tmp_path):
         repository = [f"r{i % 12}" for i in range(120)]

@@ -11,10 +11,11 @@ export interface Ref {
 
 export interface Estimate {
   mean: number;
-  /** Both null where there is no interval: too few were measured, or all alike. */
+  /** Both null where there is no interval, and `why` says so. */
   lo: number | null;
   hi: number | null;
   n: number;
+  why: string | null;
 }
 
 export interface RunCard {

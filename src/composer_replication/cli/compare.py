@@ -16,7 +16,7 @@ from rich.text import Text
 from composer_replication.errors import UsageError
 from composer_replication.evaluation.charts import Scale, ticks
 from composer_replication.evaluation.contrast import ArmComparison, Comparison
-from composer_replication.evaluation.stats import Estimate
+from composer_replication.evaluation.stats import Estimate, no_interval
 
 
 @Parameter(name="*")
@@ -136,7 +136,7 @@ def _how(row: Comparison) -> str:
 def _interval(estimate: Estimate, signed: bool = False) -> str:
     digits = 3 if max(abs(estimate.lo), abs(estimate.hi)) < 10 else 1
     mean, lo, hi = (_number(value, digits, signed) for value in (estimate.mean, estimate.lo, estimate.hi))
-    return f"{mean} [{lo}, {hi}]" if estimate.has_width else f"{mean} [none]"
+    return f"{mean} [{lo}, {hi}]" if estimate.has_width else f"{mean} [{no_interval(estimate.n)}]"
 
 
 def _number(value: float, digits: int, signed: bool = False) -> str:

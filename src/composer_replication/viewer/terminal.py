@@ -273,5 +273,5 @@ def _text(text: str) -> Iterator[str]:
 
 
 def _estimate(value: JsonObject) -> str:
-    interval = "too few to tell" if value["lo"] is None else f"{value['lo']:.3f}, {value['hi']:.3f}"
+    interval = value["why"] or f"{value['lo']:.3f}, {value['hi']:.3f}"
     return f"{value['mean']:.3f} [{interval}]"

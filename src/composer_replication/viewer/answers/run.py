@@ -53,7 +53,7 @@ def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
         "stages": [_stage(noun, manifest) for noun, manifest in stages],
         "funnel": [_funnel_row(view, counts, *row) for row in FUNNEL],
         "spend": _spend(view, counts),
-        "result": _json_file(view, "report.json"),
+        "result": _result(view),
         "next": view.run.next_command(counts, view.place),
     }
 
@@ -78,11 +78,11 @@ def compare(view: RunView, query: Mapping[str, str], other: RunView | None = Non
                 "run": each.name,
                 "phase": phase,
                 "label": f"{each.name}, {phase}",
-                "success": said(mean_interval(values)) if values else None,
+                "success": _worded(said(mean_interval(values))) if values else None,
             }
             for (each, phase), values in zip(arms, (a, b), strict=True)
         ],
-        "difference": said(paired_difference(a, b)) if tasks else None,
+        "difference": _worded(said(paired_difference(a, b))) if tasks else None,
         "tasks": [{"task_id": task, "a": x, "b": y} for task, x, y in zip(tasks, a, b, strict=True)],
         "metrics": {"a": training(view, {})["rows"], "b": training(other, {})["rows"] if other else []},
     }
@@ -296,7 +296,20 @@ def _kappa(items: Sequence[tuple[float, float]]) -> JsonObject | None:
         return None
     from composer_replication.evaluation.stats import kappa, said
 
-    return said(kappa(*zip(*items, strict=True)))
+    return _worded(said(kappa(*zip(*items, strict=True))))
+
+
+def _result(view: RunView) -> JsonObject | None:
+    result = _json_file(view, "report.json")
+    names = ("success_before", "success_after", "difference")
+    return result and result | {name: _worded(result[name]) for name in names if result.get(name)}
+
+
+def _worded(estimate: JsonObject) -> JsonObject:
+    """With `why` it has no interval; null where it has one."""
+    from composer_replication.evaluation.stats import no_interval
+
+    return {**estimate, "why": no_interval(estimate["n"]) if estimate["lo"] is None else None}
 
 
 def _rewards(view: RunView, phase: str) -> dict[str, dict[str, list[float]]]:
