@@ -457,6 +457,18 @@ class TestCommand:
         assert all(set(estimate) == {"mean", "lo", "hi", "n"} for estimate in found)
         assert chart.read_text().startswith("<svg")
 
+    def test_one_run_is_compared_with_itself_before_training(self, tmp_path):
+        run = write_run(tmp_path / "run", [0.0] * 9 + [1.0], [1.0] * 9 + [0.0], seed=0)
+        told = json.loads(evaluate("--compare", run, "--json").stdout)
+        assert [(arm["name"], arm["estimate"]["mean"]) for arm in told["arms"]] == [("run before", 0.1), ("run after", 0.9)]
+        [row] = told["comparisons"]
+        assert told["baseline"] == "run before" and row["difference"]["mean"] == pytest.approx(0.8)
+        assert row["test"]["name"] == "McNemar (9 gained, 1 lost)"
+        several = [write_run(tmp_path / "runs" / str(n), [0.0] * 9, [1.0, 0.0, 1.0] * 3, seed=n) for n in range(6)]
+        told = json.loads(evaluate("--compare", f"mine={several[0].parent}", "--json").stdout)
+        assert [arm["name"] for arm in told["arms"]] == ["mine before", "mine after"]
+        assert told["comparisons"][0]["paired"] == "seed" and told["comparisons"][0]["difference"]["n"] == 6
+
     def test_text_says_the_difference_the_test_and_the_verdict(self, tmp_path, monkeypatch, capsys):
         paths = [write_arm(tmp_path / n, c, 8, salt=i) for i, (n, c) in enumerate((("a", 0.2), ("b", 0.8)))]
         assert exit_code(monkeypatch, "--compare", *map(str, paths)) == 0
@@ -467,7 +479,8 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("arguments", "reason"),
         [
-            (("--compare", "a"), "at least two arms"),
+            (("--compare", "a"), "a needs a phase, before or after"),
+            (("--compare", "a", "--phase", "before"), "--phase chooses one of both"),
             (("--compare", "a", "b", "--chart", "x.png"), "not an .svg"),
             (("--compare", "a", "nowhere"), "does not exist"),
             (("--compare", "a", "b", "--baseline", "z"), "no arm is called z (there: a, b)"),

@@ -41,15 +41,21 @@ class ComparisonOptions:
 
 def compare(arguments: Sequence[str], options: ComparisonOptions, as_json: bool) -> None:
     from composer_replication.evaluation.contrast import compare_arms
-    from composer_replication.evaluation.outcomes import OutcomeChoice, read_arms
+    from composer_replication.evaluation.outcomes import OutcomeChoice, read_arms, read_phases
 
-    if len(arguments) < 2:
-        raise UsageError("a comparison needs at least two arms", "recompose evaluate --compare A B")
     if options.chart and options.chart.suffix != ".svg":
         raise UsageError(f"{options.chart} is not an .svg file", "--chart comparison.svg")
-    arms = read_arms(arguments, OutcomeChoice(options.metric, options.split, options.phase, options.cluster))
+    choice = OutcomeChoice(options.metric, options.split, options.phase, options.cluster)
+    if len(arguments) == 1:
+        if options.phase == "before":
+            raise UsageError(
+                "one arm is compared before and after training: --phase chooses one of both", "leave out --phase"
+            )
+        arms = read_phases(arguments[0], choice)
+    else:
+        arms = read_arms(arguments, choice)
     baseline = options.baseline or arms[0].name
-    by_argument = {argument: arm.name for argument, arm in zip(arguments, arms, strict=True)}
+    by_argument = {argument: arm.name for argument, arm in zip(arguments, arms, strict=False)}
     result = compare_arms(arms, by_argument.get(baseline, baseline), options.metric, options.paired)
     if options.chart:
         from composer_replication.evaluation.contrast import contrast_chart

@@ -1,4 +1,4 @@
-"""`recompose evaluate RUN`, also `--on sessions` or `--probe`, and `recompose evaluate --compare A B …`"""
+"""`recompose evaluate RUN`, also `--on sessions` or `--probe`, and `recompose evaluate --compare A [B …]`"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def evaluate(
             name="--compare",
             consume_multiple=True,
             negative="",
-            help="Two or more arms, PATH or NAME=PATH: run folders, JSONL(.zst) of outcomes, folders of seeds.",
+            help="Arms, PATH or NAME=PATH: run folders, JSONL(.zst) of outcomes, folders of seeds. One: before and after.",
         ),
     ] = None,
     options: ComparisonOptions | None = None,
@@ -49,7 +49,7 @@ def evaluate(
     With --on sessions, compare both on sessions that training did not see: how likely they find the actor's turns, and
     what they write at its errors.
     With --probe, write error turns again with a hint, without and with a sham: does channel 2 have something to teach?
-    With --compare, compare the outcomes of runs that are there: nothing is run.
+    With --compare, compare the outcomes of runs that are there, or of one run before and after: nothing is run.
     """
     if compare_arms is not None:
         if run is not None:
