@@ -460,7 +460,10 @@ class TestCommand:
     def test_one_run_is_compared_with_itself_before_training(self, tmp_path):
         run = write_run(tmp_path / "run", [0.0] * 9 + [1.0], [1.0] * 9 + [0.0], seed=0)
         told = json.loads(evaluate("--compare", run, "--json").stdout)
-        assert [(arm["name"], arm["estimate"]["mean"]) for arm in told["arms"]] == [("run before", 0.1), ("run after", 0.9)]
+        assert [(arm["name"], arm["estimate"]["mean"]) for arm in told["arms"]] == [
+            ("run before", 0.1),
+            ("run after", 0.9),
+        ]
         [row] = told["comparisons"]
         assert told["baseline"] == "run before" and row["difference"]["mean"] == pytest.approx(0.8)
         assert row["test"]["name"] == "McNemar (9 gained, 1 lost)"
@@ -480,6 +483,7 @@ class TestCommand:
         ("arguments", "reason"),
         [
             (("--compare", "a"), "a needs a phase, before or after"),
+            (("--compare",), "two arms, or one run"),
             (("--compare", "a", "--phase", "before"), "--phase chooses one of both"),
             (("--compare", "a", "b", "--chart", "x.png"), "not an .svg"),
             (("--compare", "a", "nowhere"), "does not exist"),

@@ -43,6 +43,8 @@ def compare(arguments: Sequence[str], options: ComparisonOptions, as_json: bool)
     from composer_replication.evaluation.contrast import compare_arms
     from composer_replication.evaluation.outcomes import OutcomeChoice, read_arms, read_phases
 
+    if not arguments:
+        raise UsageError("a comparison needs two arms, or one run", "recompose evaluate --compare A B")
     if options.chart and options.chart.suffix != ".svg":
         raise UsageError(f"{options.chart} is not an .svg file", "--chart comparison.svg")
     choice = OutcomeChoice(options.metric, options.split, options.phase, options.cluster)

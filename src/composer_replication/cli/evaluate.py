@@ -29,7 +29,7 @@ def evaluate(
             name="--compare",
             consume_multiple=True,
             negative="",
-            help="Arms, PATH or NAME=PATH: run folders, JSONL(.zst) of outcomes, folders of seeds. One: before and after.",
+            help="Arms, PATH or NAME=PATH: runs, JSONL(.zst) of outcomes, folders of seeds. One: both its phases.",
         ),
     ] = None,
     options: ComparisonOptions | None = None,
