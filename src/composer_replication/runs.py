@@ -22,7 +22,7 @@ from collections.abc import Container, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import zstandard
 from pydantic import BaseModel
@@ -54,6 +54,7 @@ __all__ = [
 ]  # fmt: skip
 
 LOCK = ".lock"
+LOOKING_S = 0.05
 NEW_RUN = "recompose ingest PATH --run DIR"
 _TRACE_ID = re.compile(rb'\{"schema_version":1,"trace_id":"([^"\\]*)"')
 
@@ -140,6 +141,14 @@ class Run:
             if not any(folder.iterdir()):
                 folder.rmdir()
 
+    def is_in_use(self) -> bool:
+        """Whether a command works on it now."""
+        try:
+            with (self.path / LOCK).open(encoding="utf-8") as handle:
+                return not _taken(handle, fcntl.LOCK_SH)
+        except OSError:
+            return False
+
     def lock(self) -> AbstractContextManager[None]:
         """One writer at a time; another one gets an `UsageError`."""
         return locked(self.path)
@@ -149,18 +158,29 @@ class Run:
 def locked(folder: Path) -> Generator[None]:
     """One writer per folder. The lock ends with its process, however that ends."""
     with (folder / LOCK).open("a+", encoding="utf-8") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        is_ours = _taken(handle, fcntl.LOCK_EX)
+        if not is_ours:
+            # `is_in_use` has it for an instant.
+            time.sleep(LOOKING_S)
+            is_ours = _taken(handle, fcntl.LOCK_EX)
+        if not is_ours:
             handle.seek(0)
             raise UsageError(
                 f"{folder} is in use by another process ({handle.read()})",
                 "wait for it to end, or stop it, then run the same command",
-            ) from error
+            )
         handle.truncate(0)
         handle.write(f"{os.getpid()} on {platform.node()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
         handle.flush()
         yield
+
+
+def _taken(handle: TextIO, kind: int) -> bool:
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class StageFolder:

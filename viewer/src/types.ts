@@ -74,6 +74,8 @@ export interface RunAnswer extends RunCard {
   funnel: FunnelRow[];
   spend: Spend | null;
   result: Fields | null;
+  /** What a command is at that works on the run; null where none does. */
+  now: string | null;
   next: string | null;
 }
 

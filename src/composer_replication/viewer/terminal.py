@@ -54,6 +54,8 @@ def funnel(view: RunView) -> Iterator[str]:
             yield f"  people   kappa {_estimate(found)} with the teachers' vote, {found['n']} sites, {name} votes"
     yield ""
     yield from _examples(view)
+    if answer["now"]:
+        yield f"now: {answer['now']}"
     if answer["next"]:
         yield f"next: {answer['next']}" + f"  # goes on after step {kept}" * bool(kept)
     yield f"in a browser: recompose view {quoted(view.run.path)}"

@@ -13,7 +13,7 @@ from composer_replication import __version__
 from composer_replication.errors import UsageError, quoted
 from composer_replication.ingestion.inputs import is_whole_file
 from composer_replication.records import JsonObject
-from composer_replication.runs import NEXT_COMMAND
+from composer_replication.runs import LOCK, NEXT_COMMAND
 
 from ..annotations import all_votes
 from ..lookup import RunView, listing
@@ -41,7 +41,7 @@ def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
     stages = [(noun, view.run.stage(noun).manifest) for noun in NEXT_COMMAND]
     counts = {noun: manifest["counts"] for noun, manifest in stages if manifest}
     origin = _json_file(view, "manifest.json") or {}
-    config = view.run.config
+    config, now = view.run.config, _now(view)
     return {
         "run": view.name,
         "path": view.place,
@@ -54,7 +54,8 @@ def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
         "funnel": [_funnel_row(view, counts, *row) for row in FUNNEL],
         "spend": _spend(view, counts),
         "result": _result(view),
-        "next": view.run.next_command(counts, view.place),
+        "now": now,
+        "next": None if now else view.run.next_command(counts, view.place),
     }
 
 
@@ -297,6 +298,18 @@ def _kappa(items: Sequence[tuple[float, float]]) -> JsonObject | None:
     from composer_replication.evaluation.stats import kappa, said
 
     return _worded(said(kappa(*zip(*items, strict=True))))
+
+
+def _now(view: RunView) -> str | None:
+    """What the command that holds the lock does: training has written since then, and has not ended."""
+    if not view.run.is_in_use():
+        return None
+    began, wrote = view.run.path / LOCK, view.run.path / "training" / "windows.jsonl"
+    found = training(view, {})
+    if found["done"] or not wrote.exists() or wrote.stat().st_mtime_ns < began.stat().st_mtime_ns:
+        return "another command works on this run"
+    done = found["rows"][-1]["step"] if found["rows"] else 0
+    return f"training, step {min(done + 1, found['steps'])} of {found['steps']}"
 
 
 def _result(view: RunView) -> JsonObject | None:
