@@ -54,7 +54,6 @@ __all__ = [
 ]  # fmt: skip
 
 LOCK = ".lock"
-LOOKING_S = 0.05
 NEW_RUN = "recompose ingest PATH --run DIR"
 _TRACE_ID = re.compile(rb'\{"schema_version":1,"trace_id":"([^"\\]*)"')
 
@@ -141,6 +140,11 @@ class Run:
             if not any(folder.iterdir()):
                 folder.rmdir()
 
+    def checkpoints(self) -> dict[int, Path]:
+        """Of a training that has not ended, by step."""
+        found = (self.path / "training" / "scratch").glob("checkpoint-*/composer-0.safetensors")
+        return dict(sorted((int(path.parent.name.partition("-")[2]), path.parent) for path in found))
+
     def is_in_use(self) -> bool:
         """Whether a command works on it now."""
         try:
@@ -158,12 +162,8 @@ class Run:
 def locked(folder: Path) -> Generator[None]:
     """One writer per folder. The lock ends with its process, however that ends."""
     with (folder / LOCK).open("a+", encoding="utf-8") as handle:
-        is_ours = _taken(handle, fcntl.LOCK_EX)
-        if not is_ours:
-            # `is_in_use` has it for an instant.
-            time.sleep(LOOKING_S)
-            is_ours = _taken(handle, fcntl.LOCK_EX)
-        if not is_ours:
+        # Twice: `is_in_use` has it for an instant.
+        if not _taken(handle, fcntl.LOCK_EX) and not _taken(handle, fcntl.LOCK_EX, after_s=0.05):
             handle.seek(0)
             raise UsageError(
                 f"{folder} is in use by another process ({handle.read()})",
@@ -175,7 +175,8 @@ def locked(folder: Path) -> Generator[None]:
         yield
 
 
-def _taken(handle: TextIO, kind: int) -> bool:
+def _taken(handle: TextIO, kind: int, after_s: float = 0.0) -> bool:
+    time.sleep(after_s)
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -50,9 +50,7 @@ def compare(arguments: Sequence[str], options: ComparisonOptions, as_json: bool)
     choice = OutcomeChoice(options.metric, options.split, options.phase, options.cluster)
     if len(arguments) == 1:
         if options.phase == "before":
-            raise UsageError(
-                "one arm is compared before and after training: --phase chooses one of both", "leave out --phase"
-            )
+            raise UsageError("one arm is compared in both phases: --phase chooses one of both", "leave out --phase")
         arms = read_phases(arguments[0], choice)
     else:
         arms = read_arms(arguments, choice)

@@ -68,7 +68,8 @@ def certify_all(
             workers[here] = (process, _give(here, waiting))
         while busy := {here: at for here, (_, at) in workers.items() if at is not None}:
             ready = set(wait(list(busy), TOLD_EVERY_S))
-            tell(_told(min(busy.values(), key=lambda at: at.began)))
+            longest = min(busy.values(), key=lambda at: at.began)
+            tell(f"{longest.candidate.name}: {longest.gate}, {time.monotonic() - longest.began:.0f} s")
             for here in [here for here in busy if here in ready]:
                 process, at = workers[here][0], busy[here]
                 try:
@@ -90,17 +91,13 @@ def certify_all(
         for here, (process, at) in workers.items():
             here.close()
             # Nobody would read its verdict.
-            if at is not None:
+            if at:
                 process.terminate()
         for process, _ in workers.values():
             process.join(timeout=5)
             if process.is_alive():
                 process.terminate()
                 process.join(timeout=10)
-
-
-def _told(at: UnderWay) -> str:
-    return f"{at.candidate.name}: {at.gate}, {time.monotonic() - at.began:.0f} s"
 
 
 def _give(worker: Connection[Any, Any], candidates: Iterator[Candidate]) -> UnderWay | None:
@@ -130,7 +127,7 @@ def _verdict(candidate: Candidate, bench: Bench, job: Job, tell: Callable[[str],
         return certify(candidate, bench, job.into, job.level, job.seed, tell)
     except RunnerEnded as error:
         return Verdict(Rejection(candidate.name, "runner_ended", str(error.args[0])[-500:]), 0.0, 0.0, 0.0)
-    except (RecomposeError, BrokenPipeError):
+    except RecomposeError:
         raise
     except Exception:
         detail = traceback.format_exc(limit=-2)[-500:]
