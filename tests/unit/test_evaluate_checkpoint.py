@@ -70,9 +70,8 @@ def test_a_checkpoint_is_measured_and_the_training_can_go_on(stopped):
     assert json.loads(again.stdout)["difference"] == result["difference"] and "kept, finished earlier" in again.stderr
 
 
-@pytest.mark.parametrize(
-    ("which", "told"), [("1", "no checkpoint 1; next: choose from 2, 3, latest"), ("last", "from 2, 3, ")]
-)
-def test_a_checkpoint_that_is_not_there_names_those_that_are(stopped, which, told):
+@pytest.mark.parametrize("which", ["1", "last"])
+def test_a_checkpoint_that_is_not_there_names_those_that_are(stopped, which):
     refused = recompose("evaluate", stopped.path, "--checkpoint", which)
-    assert refused.returncode == 2 and told in refused.stderr
+    assert refused.returncode == 2
+    assert refused.stderr.endswith(f"has no checkpoint {which}; next: choose from 2, 3, latest\n")
