@@ -49,7 +49,7 @@ def test_a_training_that_has_not_ended_says_how_it_can_be_measured(stopped):
     refused = recompose("evaluate", stopped.path)
     assert refused.returncode == 2
     assert f"{stopped.path} has no finished training stage; 3 of 4 steps are kept" in refused.stderr
-    assert f"recompose evaluate {stopped.path} --checkpoint latest" in refused.stderr
+    assert f"recompose evaluate {stopped.path} --on tasks --checkpoint latest" in refused.stderr
 
 
 def test_a_checkpoint_is_measured_and_the_training_can_go_on(stopped):

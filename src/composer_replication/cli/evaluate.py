@@ -84,7 +84,7 @@ def evaluate(
     elif not dry_run and not opened.stage("training").is_done and (kept := max(opened.checkpoints(), default=0)):
         raise UsageError(
             f"{run} has no finished training stage; {kept} of {opened.config.training.steps} steps are kept",
-            f"recompose train {quoted(run)} to go on, or recompose evaluate {quoted(run)} --checkpoint latest",
+            f"recompose train {quoted(run)}, or recompose evaluate {quoted(run)} --on {on} --checkpoint latest",
         )
     if on == "sessions":
         (foresee_sessions if dry_run else evaluate_sessions)(opened, json)
@@ -104,7 +104,7 @@ def _at_checkpoint(run: Run, wanted: str) -> Run:
     if named:
         named["latest"] = [*named.values()][-1]
     if wanted not in named:
-        then = f"choose from {', '.join(named)}" if named else f"recompose evaluate {quoted(run.path)}"
+        then = f"choose from {', '.join(named)}" if named else f"recompose show {quoted(run.path)}"
         raise UsageError(f"{run.path} has no checkpoint {wanted}", then)
     ended = fork_at(run, named[wanted])
     with working_on(ended) as progress:
