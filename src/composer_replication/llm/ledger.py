@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 import zstandard
 
+from composer_replication.errors import BudgetError
 from composer_replication.records import Usage
 
 from .leases import Lease, clear, is_alive
@@ -66,6 +67,13 @@ class Totals(NamedTuple):
     charged_micros: int
     held_micros: int
     cap_micros: int | None
+
+    def no_room(self, asked: str) -> BudgetError:
+        return BudgetError(
+            f"the cap of ${(self.cap_micros or 0) / 1e6:.2f} leaves no room for the next {asked}'s worst case; "
+            f"${self.charged_micros / 1e6:.6f} is charged and all answers are saved",
+            "run the same command with a higher --max-usd",
+        )
 
 
 class Ledger:
