@@ -18,7 +18,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -154,15 +154,22 @@ def make_tasks(
     keys: set[str] = set()
     started = time.monotonic()
     with (into / "verdicts.jsonl").open("a", encoding="utf-8") as out:
-
-        def not_tried(rejection: Rejection) -> None:
-            entry = _record(out, rejection, Verdict(rejection, 0.0, 0.0, 0.0, was_tried=False), job.level)
-            known[entry["key"]] = entry
-
+        undecided: dict[str, Candidate] = {}
         # All are drawn first: their number is what a person waits for.
-        undecided = list(_undecided(candidates, job.level, known, keys, not_tried))
-        for candidate, verdict in certify_all(job, undecided, jobs):
-            if isinstance(verdict.result, TaskFolder) and _has_verdict(verdict.result, known.values()):
+        for candidate in candidates:
+            key = _key(candidate, job.level)
+            keys.add(key)
+            if key in known or key in undecided:
+                continue
+            if isinstance(candidate, Rejection):
+                known[key] = _record(out, candidate, Verdict(candidate, 0.0, 0.0, 0.0, was_tried=False), job.level)
+            else:
+                undecided[key] = candidate
+        for candidate, verdict in certify_all(job, undecided.values(), jobs):
+            # A task without a line was written when the call before was stopped.
+            if isinstance(verdict.result, TaskFolder) and any(
+                line["task"] == verdict.result.folder.name for line in known.values()
+            ):
                 rejection = Rejection(candidate.name, "duplicate", verdict.result.folder.name)
                 verdict = verdict._replace(result=rejection)
             entry = _record(out, candidate, verdict, job.level)
@@ -171,37 +178,12 @@ def make_tasks(
     return time.monotonic() - started
 
 
-def _undecided(
-    candidates: Iterable[Candidate | Rejection],
-    level: Level,
-    known: dict[str, dict[str, Any]],
-    keys: set[str],
-    not_tried: Callable[[Rejection], None],
-) -> Iterator[Candidate]:
-    for candidate in candidates:
-        key = _key(candidate, level)
-        if key in keys:
-            continue
-        keys.add(key)
-        if key in known:
-            continue
-        if isinstance(candidate, Rejection):
-            not_tried(candidate)
-        else:
-            yield candidate
-
-
 def _key(candidate: Candidate | Rejection, level: Level) -> str:
     """What is asked, whatever it is called: the names of communities and namesakes depend on the seed."""
     if isinstance(candidate, Rejection):
         return f"{candidate.reason}/{candidate.candidate}"
     symbols = [(symbol.file, symbol.name) for symbol in candidate.symbols]
     return f"{candidate.generator}/{candidate.mode}/{candidate.grain}/{content_id(level, symbols, candidate.edits)}"
-
-
-def _has_verdict(task: TaskFolder, known: Iterable[dict[str, Any]]) -> bool:
-    """False also for one that was written when the call before was stopped."""
-    return any(line["task"] == task.folder.name for line in known)
 
 
 def _rounds(
