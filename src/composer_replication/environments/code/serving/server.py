@@ -14,6 +14,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -28,7 +29,7 @@ from composer_replication.llm.addresses import is_loopback
 from ..episodes.session import SessionLimits
 from ..tasks.task import TaskFolder
 from .guard import Guard
-from .openenv_environment import TaskObservation, TaskState, environment_factory
+from .openenv_environment import CodeTaskEnvironment, TaskObservation, TaskState
 
 HELLO_S = 10.0
 GRADING_S = 300.0
@@ -63,7 +64,7 @@ def build_app(tasks: Sequence[TaskFolder], settings: ServerSettings, limits: Ses
     limits = limits or SessionLimits()
     app = FastAPI(title="composer-replication code tasks", openapi_url=None)
     server = HTTPEnvServer(
-        environment_factory(tasks, settings.backend, limits),
+        partial(CodeTaskEnvironment, tasks, settings.backend, limits),
         CallToolAction,
         CallToolObservation,
         concurrency_config=ConcurrencyConfig(
