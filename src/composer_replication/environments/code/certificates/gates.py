@@ -143,8 +143,7 @@ def split_tests(candidate: Candidate, bench: Bench) -> Split:
     hide = expected | frozenset(test for test in failing if file_of(test) not in unreadable)
     split, broken = _with_hidden(candidate, bench, hide)
     if 0 < len(broken) <= MAX_META_TESTS:
-        split, still_broken = _with_hidden(candidate, bench, hide | broken, meta=len(broken))
-        broken = still_broken
+        split, broken = _with_hidden(candidate, bench, hide | broken, meta=len(broken))
     if broken:
         raise Rejected("visible_tests_break", f"{len(broken)} tests, first {min(broken)}")
     if len(split.guards) < MIN_GUARDS:
