@@ -109,7 +109,6 @@ class HarborEpisode(ForeignEpisode):
                 grader=sandboxes.grade,
                 opener=sandboxes.for_agent,
                 decoys=False,
-                has_depths=False,
             )
         return self._session
 

@@ -82,19 +82,14 @@ class TaskSession:
         laid_in: Mapping[str, str] | None = None,
         opener: Opener | None = None,
         decoys: bool = True,
-        has_depths: bool = True,
     ) -> None:
         """`canary_seed` names the decoys that are planted; a random one by default, so that nobody learns them.
         `audit`: whether the files that commands touch are noted, where the sandbox allows it.
         `laid_in`: files that are there from the start besides the tree, so that they are no change of the agent's.
-        Tasks of others are opened by an `opener` of their own, and their folder is left as it is: no `decoys`. Their
-        grader often has one depth only: no `has_depths`."""
+        Tasks of others are opened by an `opener` of their own, and their folder is left as it is: no `decoys`."""
         self.task, self.backend, self.limits = task, backend, limits or SessionLimits()
         self._grader = grader or _grade
-        self._has_depths = has_depths
         self._heard: list[str] = []
-        self.canary_hits: list[CanaryHit] = []
-        """Decoys that were surely read, known when the session has ended; `evidence` also has those only opened."""
         self.evidence: AttemptEvidence | None = None
         """What was left behind; None until the session has ended, and for one that was closed without handing in."""
         self.steps = 0
@@ -170,8 +165,8 @@ class TaskSession:
         return self._step(work)
 
     def grade_deeper(self) -> None:
-        """Graders of other tasks have one depth: theirs is not asked again."""
-        if not self._has_depths or self.submission is None or self.grade is None:
+        """Of our own tasks; others are not offered to be graded again."""
+        if self.submission is None or self.grade is None:
             return
         deeper = self._grader(self.task, self.submission, self.backend, True)
         if deeper.reward < self.grade.reward:
@@ -299,7 +294,6 @@ class TaskSession:
             self._kill()
         opened = {seen.path for seen in self._audit.seen if seen.act == "open"} if self._audit else ()
         hits = canary_hits(self.canaries, self._heard, changes, opened)
-        self.canary_hits = [hit for hit in hits if hit.evidence == "hard"]
         self.submission = Submission(dict(changes.written), tuple(changes.removed))
         self.evidence = self._gathered(changes, tuple(hits))
         self._regrade(self._grader(self.task, self.submission, self.backend))
