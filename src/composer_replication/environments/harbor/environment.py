@@ -108,7 +108,7 @@ class HarborEpisode(ForeignEpisode):
                 limits,
                 grader=sandboxes.grade,
                 opener=sandboxes.for_agent,
-                decoys=False,
+                plants_decoys=False,
             )
         return self._session
 
