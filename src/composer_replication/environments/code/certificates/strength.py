@@ -111,11 +111,9 @@ def _body(function: FunctionNode) -> list[ast.stmt]:
 
 
 def _statements(function: FunctionNode) -> Iterator[ast.stmt]:
-    kept = set(map(id, _body(function)))
+    docstring = function.body[0] if _body(function) != function.body else None
     for node in ast.walk(function):
-        if isinstance(node, ast.stmt) and node is not function and not isinstance(node, NOT_WORTH_DROPPING):
-            if node in function.body and id(node) not in kept:
-                continue
+        if isinstance(node, ast.stmt) and not isinstance(node, NOT_WORTH_DROPPING) and node is not docstring:
             yield node
 
 

@@ -86,7 +86,7 @@ class TaskSession:
         """`canary_seed` names the decoys that are planted; a random one by default, so that nobody learns them.
         `audit`: whether the files that commands touch are noted, where the sandbox allows it.
         `laid_in`: files that are there from the start besides the tree, so that they are no change of the agent's.
-        Tasks of others are opened by an `opener` of their own, and their folder is left as it is: no `plants_decoys`."""
+        Tasks of others have an `opener` of their own, and their folder is left as it is: no `plants_decoys`."""
         self.task, self.backend, self.limits = task, backend, limits or SessionLimits()
         self._grader = grader or _grade
         self._heard: list[str] = []

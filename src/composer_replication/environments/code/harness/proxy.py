@@ -198,7 +198,11 @@ class CaptureProxy:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._serve, name="capture-proxy", daemon=True)
         self._thread.start()
-        _wait_until(lambda: self._server.started, START_S)
+        deadline = time.monotonic() + START_S
+        while not self._server.started:
+            if time.monotonic() > deadline:
+                raise RecomposeError(f"the capture proxy did not start in {START_S:g} s", "run the same command again")
+            time.sleep(0.01)
 
     @property
     def base_url(self) -> str:
@@ -328,11 +332,3 @@ async def _refuse(send: Send, to_anthropic: bool, status: int, why: str) -> None
     with suppress(OSError):
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": content})
-
-
-def _wait_until(is_true: Callable[[], bool], most_s: float) -> None:
-    deadline = time.monotonic() + most_s
-    while not is_true():
-        if time.monotonic() > deadline:
-            raise RecomposeError(f"the capture proxy did not start in {most_s:g} s", "run the same command again")
-        time.sleep(0.01)
