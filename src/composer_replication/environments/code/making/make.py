@@ -236,32 +236,26 @@ def _proposals(
 
 @contextmanager
 def _claimed(into: Path, identity: dict[str, Any], call: dict[str, Any]) -> Generator[dict[str, Any]]:
-    """A new folder, or one of ours, for this call alone."""
-    is_ours = (into / "manifest.json").is_file()
-    if not is_ours and into.exists() and (not into.is_dir() or {*os.listdir(into)} - {LOCK}):
+    """A folder that is new, or ours and of the same repository, for this call alone; its manifest knows of it then."""
+    path, found = into / "manifest.json", dict[str, Any]()
+    if not path.is_file() and into.exists() and (not into.is_dir() or {*os.listdir(into)} - {LOCK}):
         raise UsageError(f"{into} exists and holds no tasks of ours", "choose another -o folder")
     into.mkdir(parents=True, exist_ok=True)
     with locked(into):
-        yield _claim(into, identity, call)
-
-
-def _claim(into: Path, identity: dict[str, Any], call: dict[str, Any]) -> dict[str, Any]:
-    """A folder that is new, or of the same repository; its manifest knows of the call then."""
-    path, found = into / "manifest.json", dict[str, Any]()
-    if path.is_file():
-        found = json.loads(path.read_text(encoding="utf-8"))
-        for key, value in identity.items():
-            if found.get(key) != value:
-                raise UsageError(
-                    f"{into} was made with another {key} ({str(found.get(key))[:80]})",
-                    "choose another -o folder; [environment] tasks takes several",
-                )
-        if "calls" not in found:
-            raise UsageError(f"{into} was made by an earlier version", "choose another -o folder")
-    calls = found.get("calls", [])
-    begun = {**found, **identity, "calls": calls if call in calls else [*calls, call], "complete": False}
-    write_atomically(path, json.dumps(begun, indent=2) + "\n")
-    return begun
+        if path.is_file():
+            found = json.loads(path.read_text(encoding="utf-8"))
+            for key, value in identity.items():
+                if found.get(key) != value:
+                    raise UsageError(
+                        f"{into} was made with another {key} ({str(found.get(key))[:80]})",
+                        "choose another -o folder; [environment] tasks takes several",
+                    )
+            if "calls" not in found:
+                raise UsageError(f"{into} was made by an earlier version", "choose another -o folder")
+        calls = found.get("calls", [])
+        begun = {**found, **identity, "calls": calls if call in calls else [*calls, call], "complete": False}
+        write_atomically(path, json.dumps(begun, indent=2) + "\n")
+        yield begun
 
 
 def _survey(repository: Repository, setup: TestSetup, path: Path, progress: Progress) -> CoverageMap:
