@@ -22,7 +22,7 @@ from composer_replication.syntax import parse
 from ..generators.feature_deletion.visible import gone_tests, visible_tests
 from ..running.warm import RunRequest, TestRun, TestSetup, WarmRunner, module_names
 from ..tasks.repository import CoverageMap, Repository
-from ..tasks.task import Candidate, Rejection
+from ..tasks.task import Candidate, Rejected, Rejection
 from ..tasks.test_ids import file_of
 from ..tasks.trees import read_text, write_tree
 from .leaks import leak_certificate
@@ -35,12 +35,6 @@ MAX_META_TESTS = 4
 QUICK_SUITE_S = 1.5
 OTHER_HASH_SEED = 7
 MUTANT_TIMEOUT_S = 20.0
-
-
-class Rejected(Exception):
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(reason)
-        self.reason, self.detail = reason, detail
 
 
 class Bench:

@@ -18,8 +18,8 @@ from composer_replication.syntax import Splice
 from ..generators.bug_injection.operators import mutations
 from ..generators.bug_injection.source import SourceText, inside, read_source
 from ..tasks.symbols import FunctionNode
-from ..tasks.task import Candidate
-from .gates import Bench, Rejected, Split
+from ..tasks.task import Candidate, Rejected
+from .gates import Bench, Split
 
 MAX_LITERALS = 4
 MAX_CHOICES = 16
