@@ -22,7 +22,6 @@ import time
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -51,15 +50,8 @@ MOST_TOKENS = ("max_tokens", "max_completion_tokens")
 """openenv puts what the other dialects call it under the first of them."""
 FULL = {"error": {"code": "context_length_exceeded", "message": "maximum context length: no tokens are left"}}
 """openenv answers its harness with an ordinary last message then, so that it ends in peace."""
-
-
-@dataclass(frozen=True)
-class CallLimits:
-    """Of one session. Its tokens are bounded by its calls and the length of a turn."""
-
-    calls: int = 60
-    stops: int = 8
-    """Calls beyond the limits that are still answered, with a word that the budget is used up."""
+MOST_STOPS = 8
+"""Calls beyond the limits that are still answered, with a word that the budget is used up."""
 
 
 class Capture:
@@ -69,13 +61,12 @@ class Capture:
         self,
         session: Session,
         write: Writer,
-        limits: CallLimits,
         pool: ThreadPoolExecutor,
         on_call: Callable[[], None],
         on_loop: Callable[[], None],
     ) -> None:
         self.session, self.provider = session, "openai"
-        self._write, self._limits, self._pool = write, limits, pool
+        self._write, self._pool = write, pool
         self._on_call, self._on_loop = on_call, on_loop
         self._said = Conversations()
         self._calls = 0
@@ -95,7 +86,7 @@ class Capture:
 
     def look(self) -> None:
         """Before each call: whether the harness goes on although it was told to stop."""
-        if self.session.budget_stop_count >= self._limits.stops:
+        if self.session.budget_stop_count >= MOST_STOPS:
             self._on_loop()
 
     def _complete(self, request: JsonObject) -> JsonObject:
@@ -212,15 +203,16 @@ class CaptureProxy:
     def session(
         self,
         write: Writer,
-        limits: CallLimits,
+        max_calls: int,
         on_call: Callable[[], None] = lambda: None,
         on_loop: Callable[[], None] = lambda: None,
     ) -> Generator[Capture]:
-        """Its key is good inside. `on_call` hears of each call before it is answered."""
+        """Its key is good inside. Its tokens are bounded by its calls and the length of a turn. `on_call` hears of each
+        call before it is answered."""
         registry = self._app.state.registry
-        session: Session = registry.create(capture_level="tokens", max_model_calls=limits.calls)
+        session: Session = registry.create(capture_level="tokens", max_model_calls=max_calls)
         session.upstream = Upstream(llm_url=session.session_id, model=self.model)
-        capture = Capture(session, write, limits, self._pool, on_call, on_loop)
+        capture = Capture(session, write, self._pool, on_call, on_loop)
         self._policies.captures[session.session_id] = capture
         try:
             yield capture
