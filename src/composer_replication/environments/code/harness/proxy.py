@@ -37,6 +37,7 @@ from composer_replication.records import JsonObject
 
 from ...self_played import CallRefused, ContextFull, Writer, WrittenTurn
 from ...untrusted import encodable
+from ..serving.guard import replayed
 from .calls import Conversations, plain_messages, plain_tools, reply_message
 
 Refusal = tuple[int, str]
@@ -256,7 +257,7 @@ class CaptureProxy:
         if refused:
             await refuse(*refused)
             return
-        await self._app(scope, _replayed(bytes(body), receive), _with_refusals(send, refuse))
+        await self._app(scope, replayed(bytes(body), receive), _with_refusals(send, refuse))
 
     def _refusal(self, scope: Scope) -> Refusal | None:
         if scope["type"] != "http":
@@ -281,17 +282,6 @@ def _unix_socket(path: Path) -> socket.socket:
         os.chmod(path, 0o666)  # noqa: S103
     opened.listen(CALLS_AT_ONCE)
     return opened
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    waiting = [body]
-
-    async def receive_again() -> Message:
-        if waiting:
-            return {"type": "http.request", "body": waiting.pop(), "more_body": False}
-        return await receive()
-
-    return receive_again
 
 
 def _with_refusals(send: Send, refuse: Callable[[int, str], Awaitable[None]]) -> Send:

@@ -61,7 +61,7 @@ class Guard:
         if scope["path"] == "/mcp" and scope["method"] == "POST":
             body = await _whole_body(receive)
             if body is not None and _is_agents(body):
-                await self._app(scope, _replayed(body, receive), send)
+                await self._app(scope, replayed(body, receive), send)
                 return
         await _refuse(scope, receive, send, 401, "the token is missing or wrong")
 
@@ -126,7 +126,8 @@ async def _whole_body(receive: Receive) -> bytes | None:
     return bytes(body)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """What was read already, and then what follows."""
     sent = False
 
     async def receive_again() -> Message:
