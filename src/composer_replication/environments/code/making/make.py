@@ -55,36 +55,6 @@ class MakeSettings:
     backend: str = "auto"
 
 
-@dataclass(frozen=True)
-class Funnel:
-    """From candidates to tasks. Processor seconds are of all processes together."""
-
-    filtered: dict[str, int]
-    """Candidates that the static filter took out, by reason; they are not among `tried`."""
-    tried: int
-    valid: int
-    across_files: int
-    """Of the valid ones, those whose solution is in more than one file."""
-    rejected: dict[str, int]
-    cpu_s: float
-    cpu_s_to_leak_gate: float
-    """Of all candidates, without dropped statements and repeats."""
-    passed_leak_gate: int
-    wall_s: float
-
-    @property
-    def figures(self) -> dict[str, Any]:
-        per_task = {
-            "yield": round(self.valid / self.tried, 4) if self.tried else 0.0,
-            "cpu_s_per_valid": round(self.cpu_s / self.valid, 2) if self.valid else None,
-            "cpu_s_to_leak_gate_per_task": (
-                round(self.cpu_s_to_leak_gate / self.passed_leak_gate, 2) if self.passed_leak_gate else None
-            ),
-            "valid_per_minute": round(60 * self.valid / self.wall_s, 2) if self.wall_s else None,
-        }
-        return {**asdict(self), **per_task}
-
-
 LATE_REASONS = {"weak_tests", "not_repeatable", "duplicate"}
 
 
@@ -133,8 +103,8 @@ def make(
             "seconds": round(time.monotonic() - started, 2),
             "jobs": jobs,
             "proposed": proposed.total(),
-            "new": funnel.valid - sum(line["valid"] for line in earlier),
-            **funnel.figures,
+            "new": funnel["valid"] - sum(line["valid"] for line in earlier),
+            **funnel,
         }
         write_atomically(into / "manifest.json", json.dumps(manifest, indent=2) + "\n")
     return manifest
@@ -325,25 +295,35 @@ def _named(candidate: Candidate | Rejection) -> dict[str, str | int]:
     }
 
 
-def _funnel(decided: Collection[dict[str, Any]], wall_s: float) -> Funnel:
+def _funnel(decided: Collection[dict[str, Any]], wall_s: float) -> dict[str, Any]:
+    """From candidates to tasks. Processor seconds are of all processes together; those to the leak gate are of all
+    candidates, without dropped statements and repeats. What the static filter took out is not among `tried`."""
     reasons = Counter(str(line["reason"]) for line in decided if line["tried"] and not line["valid"])
     taken_out = Counter(str(line["reason"]) for line in decided if not line["tried"])
-    return Funnel(
-        filtered=dict(sorted(taken_out.items())),
-        tried=sum(line["tried"] for line in decided),
-        valid=sum(line["valid"] for line in decided),
-        across_files=sum(line["valid"] and line.get("files", 1) > 1 for line in decided),
-        rejected=dict(sorted(reasons.items())),
-        cpu_s=round(sum(line["cpu_s"] for line in decided), 2),
-        cpu_s_to_leak_gate=round(sum(line["cpu_s_to_leak_gate"] for line in decided), 2),
-        passed_leak_gate=sum(line["valid"] or line["reason"] in LATE_REASONS for line in decided),
-        wall_s=round(wall_s, 2),
-    )
+    tried, valid = sum(line["tried"] for line in decided), sum(line["valid"] for line in decided)
+    passed_leak_gate = sum(line["valid"] or line["reason"] in LATE_REASONS for line in decided)
+    cpu_s, early_cpu_s = (round(sum(line[key] for line in decided), 2) for key in ("cpu_s", "cpu_s_to_leak_gate"))
+    wall_s = round(wall_s, 2)
+    return {
+        "filtered": dict(sorted(taken_out.items())),
+        "tried": tried,
+        "valid": valid,
+        "across_files": sum(line["valid"] and line.get("files", 1) > 1 for line in decided),
+        "rejected": dict(sorted(reasons.items())),
+        "cpu_s": cpu_s,
+        "cpu_s_to_leak_gate": early_cpu_s,
+        "passed_leak_gate": passed_leak_gate,
+        "wall_s": wall_s,
+        "yield": round(valid / tried, 4) if tried else 0.0,
+        "cpu_s_per_valid": round(cpu_s / valid, 2) if valid else None,
+        "cpu_s_to_leak_gate_per_task": round(early_cpu_s / passed_leak_gate, 2) if passed_leak_gate else None,
+        "valid_per_minute": round(60 * valid / wall_s, 2) if wall_s else None,
+    }
 
 
 def _tell(progress: Progress, decided: Collection[dict[str, Any]], total: int) -> None:
-    funnel = _funnel(decided, 0.0)
-    cost = f"{funnel.cpu_s / funnel.valid:.1f} CPU-s per valid task" if funnel.valid else "no valid task yet"
-    progress.figures([cost, f"rejected: {sum(funnel.rejected.values())}"])
-    done = funnel.tried + sum(funnel.filtered.values())
-    progress.step(done, total, f"{funnel.valid} valid")
+    valid, cpu_s = sum(line["valid"] for line in decided), sum(line["cpu_s"] for line in decided)
+    rejected = sum(line["tried"] and not line["valid"] for line in decided)
+    cost = f"{cpu_s / valid:.1f} CPU-s per valid task" if valid else "no valid task yet"
+    progress.figures([cost, f"rejected: {rejected}"])
+    progress.step(len(decided), total, f"{valid} valid")
