@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -234,10 +233,7 @@ def parse_module(path: str, text: str) -> Module:
 
 
 def parse_source(text: str) -> ast.Module:
-    """Without Python's remarks on odd escapes: the text is not ours to mend."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return parse(text.removeprefix("\ufeff"))
+    return parse(text.removeprefix("\ufeff"))
 
 
 def definition_nodes(body: list[ast.stmt]) -> Iterator[DefinitionNode]:
