@@ -14,7 +14,6 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import uvicorn
@@ -64,7 +63,7 @@ def build_app(tasks: Sequence[TaskFolder], settings: ServerSettings, limits: Ses
     limits = limits or SessionLimits()
     app = FastAPI(title="composer-replication code tasks", openapi_url=None)
     server = HTTPEnvServer(
-        partial(CodeTaskEnvironment, tasks, settings.backend, limits),
+        lambda: CodeTaskEnvironment(tasks, settings.backend, limits),
         CallToolAction,
         CallToolObservation,
         concurrency_config=ConcurrencyConfig(
