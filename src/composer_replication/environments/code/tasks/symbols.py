@@ -254,6 +254,11 @@ def blocks_of(statement: ast.stmt) -> list[list[ast.stmt]]:
     return [block for block in blocks if block]
 
 
+def is_special(name: str) -> bool:
+    """Python's own, as `__len__`."""
+    return name.startswith("__") and name.endswith("__")
+
+
 def first_line(node: ast.stmt) -> int:
     """Counted from 1, decorators included."""
     return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
