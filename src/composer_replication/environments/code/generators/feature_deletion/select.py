@@ -244,11 +244,10 @@ class Selector:
         graph: networkx.Graph[object] = networkx.Graph()
         for symbol in self._eligible:
             graph.add_edges_from((symbol, test) for test in sorted(set(map(test_function, self.tests_of(symbol)))))
-        order = {symbol: place for place, symbol in enumerate(self._eligible)}
-        if not order:
+        if not self._eligible:
             return
         for community in networkx.community.louvain_communities(graph, seed=seed):
-            symbols = sorted((each for each in community if isinstance(each, Symbol)), key=order.__getitem__)
+            symbols = [each for each in community if isinstance(each, Symbol)]
             inside = [each for each in symbols if set(map(test_function, self.tests_of(each))) <= community]
             yield from self._joined("community", inside)
 
