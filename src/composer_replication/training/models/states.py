@@ -23,6 +23,11 @@ class Head(NamedTuple):
     scale: float
     """What the model multiplies its logits with."""
 
+    def logprobs(self, hidden_NH: Tensor, labels_N: Tensor, temperature: float = 1.0) -> Tensor:
+        """Of the tokens that the states predict."""
+        temperature = temperature / self.scale
+        return hidden_logprobs(hidden_NH, self.weight_VH, labels_N, temperature=temperature, bias_V=self.bias_V)
+
 
 def language_model(model: Any) -> Any:
     """The transformers model, also inside a LoRA wrapper."""
@@ -105,8 +110,4 @@ def turn_logprob(policy: Policy, context: Sequence[int], turn: Sequence[int]) ->
     """Sum of the log-probabilities of the turn's tokens, at temperature 1. Logits exist for these tokens alone."""
     ids_1T = torch.tensor([[*context, *turn]], device=policy.model.device)
     hidden_NH = last_hidden(policy.model, ids_1T)[0, len(context) - 1 : -1]
-    head = output_head(policy.model)
-    logprobs_N = hidden_logprobs(
-        hidden_NH, head.weight_VH, ids_1T[0, len(context) :], temperature=1 / head.scale, bias_V=head.bias_V
-    )
-    return float(logprobs_N.sum())
+    return float(output_head(policy.model).logprobs(hidden_NH, ids_1T[0, len(context) :]).sum())
