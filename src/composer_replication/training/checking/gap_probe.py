@@ -20,7 +20,7 @@ from composer_replication.objective import SdpoSettings
 from ..lessons.distillation import Distilled, SiteStates, distil
 from ..lessons.online_sites import OnlineSite, Rolled, TraceHinter, find_online_sites
 from ..models.loading import Policy
-from ..models.states import last_hidden, output_head
+from ..models.states import last_hidden, output_head, padded
 from ..rollouts.playing import sample_rolled
 
 ROWS_AT_ONCE = 8
@@ -90,10 +90,8 @@ def _compare(model: Any, sites: Sequence[tuple[Rolled, OnlineSite]], settings: S
 
 def _states(model: Any, rows: Sequence[list[int]], spans: Sequence[tuple[int, int]]) -> Tensor:
     """Hidden states that predict the tokens of each span."""
-    width = max(map(len, rows))
-    ids = torch.tensor([row + [0] * (width - len(row)) for row in rows], device=model.device)
-    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=model.device)
-    hidden = last_hidden(model, ids, mask)
+    ids, mask = padded(rows, 0), padded([[1] * len(row) for row in rows], 0)
+    hidden = last_hidden(model, ids.to(model.device), mask.to(model.device))
     # Position p predicts token p + 1.
     return torch.cat([hidden[row, start - 1 : end - 1] for row, (start, end) in enumerate(spans)])
 

@@ -98,6 +98,13 @@ def _whole(parameter: Tensor) -> Tensor:
     return parameter
 
 
+def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
+    """Rows of ids or marks as one tensor, filled up on the right; also of no row."""
+    width = max(map(len, rows), default=0)
+    filled = [[*row, *[fill] * (width - len(row))] for row in rows]
+    return torch.tensor(filled, dtype=torch.long).reshape(len(rows), width)
+
+
 def sent(values: Tensor, device: Any) -> Tensor:
     """The host does not wait for a copy from the CPU: a plain one begins when all that was queued before is done."""
     if torch.device(device).type != "cuda" or values.device.type != "cpu":
