@@ -27,6 +27,7 @@ from composer_replication.environments.self_played import NoTurn, SelfPlaying, T
 from composer_replication.errors import UsageError
 from composer_replication.records import Trace
 
+from ..lessons.online_sites import Rolled
 from ..models.tokens import ChatTokens
 from ..stored.records import TokenizedTrace
 from .environment_steps import (
@@ -160,6 +161,11 @@ class Rollout(Generic[E]):
             failed = any(answer.get("is_error") for answer in answers)
             heard = "\n".join(answer["content"] for answer in answers) if answers else None
             self.turns.append(TurnRecord(said["content"], heard, None, seconds / len(trace.turns), failed))
+
+    def rolled(self, trace: Trace) -> Rolled:
+        """As sites are found in it; `trace` is its `row_trace`."""
+        ids = self.prompt_ids, self.completion_ids, self.sampled_mask
+        return Rolled(trace, *ids, tuple(self.versions), tuple(self.logprobs), self.broken)
 
     def row_trace(self, source_model: str, sample: int) -> Trace:
         """What the ids of this rollout show: the whole trace, or its longest segment."""
