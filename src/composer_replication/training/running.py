@@ -198,12 +198,10 @@ def _told_kept(done: int, held: int | None) -> str:
 
 
 def steps_of(log_history: Iterable[dict[str, Any]]) -> list[TrainingStep]:
-    return [step for entry in log_history if (step := _step_of(entry))]
+    return [_step_of(entry) for entry in log_history if "grad_norm" in entry]
 
 
-def _step_of(entry: dict[str, Any]) -> TrainingStep | None:
-    if "grad_norm" not in entry:
-        return None
+def _step_of(entry: dict[str, Any]) -> TrainingStep:
     return TrainingStep(
         step=entry["step"],
         policy=float(entry.get("channel/policy", entry["loss"])),

@@ -51,15 +51,11 @@ def one_sequence_per_row() -> Generator[None]:
     It asks the device and waits for the answer, until all that was queued before is done.
     """
     own = masking_utils.find_packed_sequence_indices
-    masking_utils.find_packed_sequence_indices = _not_packed
+    masking_utils.find_packed_sequence_indices = lambda position_ids: None
     try:
         yield
     finally:
         masking_utils.find_packed_sequence_indices = own
-
-
-def _not_packed(position_ids_BT: Tensor) -> None:
-    return None
 
 
 @contextmanager
