@@ -106,16 +106,10 @@ def async_config(config: Config, scratch: Path, limits: EpisodeLimits) -> Any:
 
     assert config.sampling.server is not None
     settings, grpo, hardware = config.training, config.channel(GrpoSettings), config.hardware
-    on_gpu = torch.cuda.is_available()
     rollouts = settings.prompts_per_step * settings.group_size
-    micro = hardware.accumulation(rollouts, 1)
     return AsyncGRPOConfig(
         **common_arguments(config, scratch),
-        per_device_train_batch_size=rollouts // micro,
-        gradient_accumulation_steps=micro,
-        use_cpu=not on_gpu,
-        bf16=hardware.autocasts(on_gpu),
-        gradient_checkpointing=hardware.gradient_checkpointing,
+        **hardware.grpo_arguments(rollouts, 1, torch.cuda.is_available()),
         dtype=hardware.weights,
         num_generations=settings.group_size,
         temperature=settings.temperature,
