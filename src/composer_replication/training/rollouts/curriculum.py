@@ -94,9 +94,7 @@ class Curriculum:
             raise UsageError("a curriculum needs at least one task", "give the environment more tasks")
 
     @classmethod
-    def laddered(
-        cls, entries: Iterable[TaskStanding], seed: int = 0, settings: CurriculumSettings | None = None
-    ) -> Self:
+    def laddered(cls, entries: Iterable[TaskStanding], seed: int = 0) -> Self:
         """Start with the easiest task of every family; the others wait for their turn."""
         families: dict[str, list[TaskStanding]] = {}
         for entry in entries:
@@ -106,7 +104,7 @@ class Curriculum:
             for family in families.values()
             for place, entry in enumerate(sorted(family, key=lambda each: each.rung))
         ]
-        return cls(opened, seed, settings)
+        return cls(opened, seed)
 
     @property
     def entries(self) -> Mapping[str, TaskStanding]:
