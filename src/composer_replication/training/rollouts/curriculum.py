@@ -94,7 +94,9 @@ class Curriculum:
             raise UsageError("a curriculum needs at least one task", "give the environment more tasks")
 
     @classmethod
-    def laddered(cls, entries: Iterable[TaskStanding], seed: int = 0) -> Self:
+    def laddered(
+        cls, entries: Iterable[TaskStanding], seed: int = 0, settings: CurriculumSettings | None = None
+    ) -> Self:
         """Start with the easiest task of every family; the others wait for their turn."""
         families: dict[str, list[TaskStanding]] = {}
         for entry in entries:
@@ -104,7 +106,7 @@ class Curriculum:
             for family in families.values()
             for place, entry in enumerate(sorted(family, key=lambda each: each.rung))
         ]
-        return cls(opened, seed)
+        return cls(opened, seed, settings)
 
     @property
     def entries(self) -> Mapping[str, TaskStanding]:
