@@ -294,15 +294,7 @@ class RolloutWorker:
             await self._accompany(sampler, rollout, steps, seed, on_progress)
             return
         while True:
-            began = time.monotonic()
-            turn = await sampler.write(
-                rollout.context_ids,
-                max_new_tokens=self.settings.max_turn_tokens,
-                temperature=self.settings.temperature,
-                seed=(seed + 1_000_003 * len(rollout.turn_spans)) % MAX_SEED,
-            )
-            self.sampling_s += time.monotonic() - began
-            rollout.take(turn)
+            rollout.take(await self._written(sampler, rollout.context_ids, seed, len(rollout.turn_spans)))
             on_progress()
             outcome = await steps.outcome(rollout.episode, self._said(rollout))
             on_progress()
@@ -318,14 +310,7 @@ class RolloutWorker:
         loop, asked = asyncio.get_running_loop(), count()
 
         async def write(context: list[int]) -> SampledTurn:
-            began = time.monotonic()
-            turn = await sampler.write(
-                context,
-                max_new_tokens=self.settings.max_turn_tokens,
-                temperature=self.settings.temperature,
-                seed=(seed + 1_000_003 * next(asked)) % MAX_SEED,
-            )
-            self.sampling_s += time.monotonic() - began
+            turn = await self._written(sampler, context, seed, next(asked))
             on_progress()
             return turn
 
@@ -334,6 +319,18 @@ class RolloutWorker:
 
         async with steps.place():
             await in_thread(lambda: self._play_itself(rollout, sample))
+
+    async def _written(self, sampler: FreeSampler, context: list[int], seed: int, number: int) -> SampledTurn:
+        """The turn of this number in its episode, whose seed is given."""
+        began = time.monotonic()
+        turn = await sampler.write(
+            context,
+            max_new_tokens=self.settings.max_turn_tokens,
+            temperature=self.settings.temperature,
+            seed=(seed + 1_000_003 * number) % MAX_SEED,
+        )
+        self.sampling_s += time.monotonic() - began
+        return turn
 
     # Turns in batches
 
