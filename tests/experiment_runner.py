@@ -37,7 +37,8 @@ class WorkerHere:
 def work_off(folder: Path, *words: object) -> str:
     """As `recompose experiment run FOLDER -- WORDS`; what it says."""
     starts_here = SimpleNamespace(Popen=WorkerHere, STDOUT=subprocess.STDOUT)
-    with mock.patch.object(run, "subprocess", starts_here), redirect_stdout(said := io.StringIO()):
+    same_path = mock.patch.object(sys, "path", [*sys.path])  # the runner adds the experiment's folder
+    with same_path, mock.patch.object(run, "subprocess", starts_here), redirect_stdout(said := io.StringIO()):
         try:
             run.alone(folder, [*map(str, words)])
         except SystemExit as ended:
