@@ -6,6 +6,7 @@ the trained weights in the policy.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accelerate import PartialState
-from transformers import PrinterCallback, TrainerCallback
+from transformers import AutoModelForCausalLM, PrinterCallback, TrainerCallback
 
 from composer_replication.config import Config
 from composer_replication.environments.protocol import TRAIN, Environment
@@ -30,7 +31,7 @@ from .backends.trl.samplers import sampler_opener
 from .backends.trl.trainer import ComposerReplicationTrainer
 from .channels import open_channels
 from .lessons.token_weights import TokenWeightsFolder
-from .metrics import ReadFile
+from .metrics import ReadFile, StepLines
 from .models.loading import Policy
 from .models.states import language_model
 from .models.whole import is_sharded, save_adapters
@@ -110,6 +111,27 @@ def train(
         policy.model = language_model(adapted) if is_sharded(adapted) else adapted.merge_and_unload()
     policy.model.eval()
     return steps_of(made.state.log_history)
+
+
+def end_at(checkpoint: Path, policy: Policy, folder: Path) -> list[TrainingStep]:
+    """What `train` returns and leaves behind, as of a checkpoint and without a step; adapters are merged."""
+    start = policy.model
+    try:
+        history = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
+        if (checkpoint / "adapter_config.json").exists():
+            from peft import PeftModel  # pyright: ignore[reportMissingImports]
+
+            policy.model = PeftModel.from_pretrained(start, checkpoint).merge_and_unload()
+        else:
+            found = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=start.dtype, use_safetensors=True)
+            policy.model = found.to(start.device).eval()
+    except OSError as error:
+        raise UsageError(f"{checkpoint} holds no whole weights", "recompose train RUN goes on from it") from error
+    lines = StepLines(folder / "metrics.jsonl")
+    lines.begin(0)
+    for entry in history:
+        lines.append(entry)
+    return steps_of(history)
 
 
 def _online_trainer(

@@ -159,15 +159,26 @@ def make_tasks(
             entry = _record(out, rejection, Verdict(rejection, 0.0, 0.0, 0.0, was_tried=False), job.level)
             known[entry["key"]] = entry
 
+        def decided() -> list[dict[str, Any]]:
+            return [line for key, line in known.items() if key in keys]
+
+        def tell(now: str = "") -> None:
+            _tell(progress, decided(), len(keys), now)
+
+        def stopping(interrupt: KeyboardInterrupt) -> None:
+            kept = f"{len(decided())} of {len(keys)} candidates are decided and kept"
+            progress.note(f"stopping, and the sandboxes end: {kept}")
+            interrupt.args = (kept,)
+
         # All are drawn first: their number is what a person waits for.
         undecided = list(_undecided(candidates, job.level, known, keys, not_tried))
-        for candidate, verdict in certify_all(job, undecided, jobs):
+        for candidate, verdict in certify_all(job, undecided, jobs, tell, stopping):
             if isinstance(verdict.result, TaskFolder) and _has_verdict(verdict.result, known.values()):
                 rejection = Rejection(candidate.name, "duplicate", verdict.result.folder.name)
                 verdict = verdict._replace(result=rejection)
             entry = _record(out, candidate, verdict, job.level)
             known[entry["key"]] = entry
-            _tell(progress, [line for key, line in known.items() if key in keys], len(keys))
+            tell()
     return time.monotonic() - started
 
 
@@ -365,9 +376,9 @@ def _funnel(decided: Collection[dict[str, Any]], wall_s: float) -> Funnel:
     )
 
 
-def _tell(progress: Progress, decided: Collection[dict[str, Any]], total: int) -> None:
+def _tell(progress: Progress, decided: Collection[dict[str, Any]], total: int, now: str) -> None:
     funnel = _funnel(decided, 0.0)
     cost = f"{funnel.cpu_s / funnel.valid:.1f} CPU-s per valid task" if funnel.valid else "no valid task yet"
-    progress.figures([cost, f"rejected: {sum(funnel.rejected.values())}"])
+    progress.figures([f"{cost}, {sum(funnel.rejected.values())} rejected", *([f"now {now}"] if now else [])])
     done = funnel.tried + sum(funnel.filtered.values())
     progress.step(done, total, f"{funnel.valid} valid")
