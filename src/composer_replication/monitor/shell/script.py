@@ -112,7 +112,7 @@ class _Run:
         self.commands: list[ShellCommand] = []
         self.files: dict[str, str] = {}
         self.variables: dict[str, Value] = {}
-        self.exported: list[str] = []
+        self.exported: dict[str, None] = {}
         self.functions: dict[str, Node] = {}
         self.running: list[str] = []
         self.folder = ""
@@ -322,10 +322,10 @@ class _Run:
             if child.type == "variable_assignment":
                 name = self._assign(child)
                 if name and (exports or _STEERING.fullmatch(name)):
-                    self.exported.append(name)
+                    self.exported[name] = None
                     steers = True
             elif exports:
-                self.exported.append(raw(child))
+                self.exported[raw(child)] = None
         if exports or steers:
             self._emit(ShellCommand(("export",), raw(node), folder=self.folder, variables=self._environment()))
         return ""
