@@ -22,7 +22,7 @@ from collections.abc import Container, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import zstandard
 from pydantic import BaseModel
@@ -140,6 +140,19 @@ class Run:
             if not any(folder.iterdir()):
                 folder.rmdir()
 
+    def checkpoints(self) -> dict[int, Path]:
+        """Of a training that has not ended, by step."""
+        found = (self.path / "training" / "scratch").glob("checkpoint-*/composer-0.safetensors")
+        return dict(sorted((int(path.parent.name.partition("-")[2]), path.parent) for path in found))
+
+    def is_in_use(self) -> bool:
+        """Whether a command works on it now."""
+        try:
+            with (self.path / LOCK).open(encoding="utf-8") as handle:
+                return not _taken(handle, fcntl.LOCK_SH)
+        except OSError:
+            return False
+
     def lock(self) -> AbstractContextManager[None]:
         """One writer at a time; another one gets an `UsageError`."""
         return locked(self.path)
@@ -149,18 +162,26 @@ class Run:
 def locked(folder: Path) -> Generator[None]:
     """One writer per folder. The lock ends with its process, however that ends."""
     with (folder / LOCK).open("a+", encoding="utf-8") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        # Twice: `is_in_use` has it for an instant.
+        if not _taken(handle, fcntl.LOCK_EX) and not _taken(handle, fcntl.LOCK_EX, after_s=0.05):
             handle.seek(0)
             raise UsageError(
                 f"{folder} is in use by another process ({handle.read()})",
                 "wait for it to end, or stop it, then run the same command",
-            ) from error
+            )
         handle.truncate(0)
         handle.write(f"{os.getpid()} on {platform.node()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
         handle.flush()
         yield
+
+
+def _taken(handle: TextIO, kind: int, after_s: float = 0.0) -> bool:
+    time.sleep(after_s)
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class StageFolder:

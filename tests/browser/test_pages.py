@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
+from composer_replication.runs import locked
 from tests.browser.large_run import MARK, PAIRS, STEPS
 
 PAGES = {
@@ -305,6 +306,16 @@ def test_training_goes_on_while_one_looks(open_page, page, served):
     page.get_by_role("img", name="loss, loss 0.3").focus()
     page.keyboard.press("ArrowLeft")
     expect(page.get_by_role("img", name="loss, loss 0.4")).to_be_visible()
+
+
+def test_a_run_that_is_being_trained_says_which_step_it_is_at(open_page, page, served):
+    with locked(served.run):
+        (served.run / "training/windows.jsonl").write_text("")
+        open_page("run")
+        expect(page.get_by_role("status")).to_contain_text("Now: training, step ")
+        expect(page.locator("main")).not_to_contain_text("Next:")
+        page.get_by_role("link", name="curves").click()
+        expect(page.get_by_role("heading", name="Training")).to_be_visible()
 
 
 def test_arms_are_compared_by_interval_and_task(open_page, page):

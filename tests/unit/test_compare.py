@@ -340,9 +340,14 @@ class TestPairedTasks:
         assert (told["clustered"]["lo"], told["clustered"]["hi"]) == (None, None)
         assert result.arms[0].model_dump()["estimate"]["lo"] > 0, "half of 60 tasks has an interval"
         show_comparison(result, None)
-        assert "+0.000 [none]" in capsys.readouterr().out
-        assert ">no interval<" in contrast_chart(result)
+        assert "+0.000 [all alike]" in capsys.readouterr().out
+        assert ">all alike<" in contrast_chart(result)
         assert any("up to 5%" in note for note in row.notes)
+
+    def test_few_tasks_that_are_alike_tell_nothing(self, tmp_path, capsys):
+        paths = [write_lines(tmp_path / f"{n}.jsonl", outcomes([0, 1, 1])) for n in "ab"]
+        show_comparison(compared(paths), None)
+        assert "+0.000 [too few to tell]" in capsys.readouterr().out
 
     def test_repositories_are_the_unit_where_they_are_named(self, tmp_path):
         repository = [f"r{i % 12}" for i in range(120)]
@@ -452,6 +457,21 @@ class TestCommand:
         assert all(set(estimate) == {"mean", "lo", "hi", "n"} for estimate in found)
         assert chart.read_text().startswith("<svg")
 
+    def test_one_run_is_compared_with_itself_before_training(self, tmp_path):
+        run = write_run(tmp_path / "run", [0.0] * 9 + [1.0], [1.0] * 9 + [0.0], seed=0)
+        told = json.loads(evaluate("--compare", run, "--json").stdout)
+        assert [(arm["name"], arm["estimate"]["mean"]) for arm in told["arms"]] == [
+            ("run before", 0.1),
+            ("run after", 0.9),
+        ]
+        [row] = told["comparisons"]
+        assert told["baseline"] == "run before" and row["difference"]["mean"] == pytest.approx(0.8)
+        assert row["test"]["name"] == "McNemar (9 gained, 1 lost)"
+        several = [write_run(tmp_path / "runs" / str(n), [0.0] * 9, [1.0, 0.0, 1.0] * 3, seed=n) for n in range(6)]
+        told = json.loads(evaluate("--compare", f"mine={several[0].parent}", "--json").stdout)
+        assert [arm["name"] for arm in told["arms"]] == ["mine before", "mine after"]
+        assert told["comparisons"][0]["paired"] == "seed" and told["comparisons"][0]["difference"]["n"] == 6
+
     def test_text_says_the_difference_the_test_and_the_verdict(self, tmp_path, monkeypatch, capsys):
         paths = [write_arm(tmp_path / n, c, 8, salt=i) for i, (n, c) in enumerate((("a", 0.2), ("b", 0.8)))]
         assert exit_code(monkeypatch, "--compare", *map(str, paths)) == 0
@@ -462,7 +482,9 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("arguments", "reason"),
         [
-            (("--compare", "a"), "at least two arms"),
+            (("--compare", "a"), "a needs a phase, before or after"),
+            (("--compare",), "two arms, or one run"),
+            (("--compare", "a", "--phase", "before"), "--phase chooses one of both"),
             (("--compare", "a", "b", "--chart", "x.png"), "not an .svg"),
             (("--compare", "a", "nowhere"), "does not exist"),
             (("--compare", "a", "b", "--baseline", "z"), "no arm is called z (there: a, b)"),

@@ -10,9 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from composer_replication.cli import progress
 from composer_replication.cli.env import make as make_command
 from composer_replication.environments.code.certificates.certify import Verdict
 from composer_replication.environments.code.making import make as making
+from composer_replication.environments.code.making import workers
 from composer_replication.environments.code.tasks.store import read_tasks
 from composer_replication.errors import RecomposeError
 from composer_replication.runs import locked
@@ -31,8 +33,12 @@ def make(source, folder, *more):
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("make")
     source = write_files(folder / "source", FILES)
-    ended = make(source, folder / "tasks")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workers, "TOLD_EVERY_S", 0.2)
+        patch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.1)
+        ended = make(source, folder / "tasks")
     assert ended.returncode == 0, ended.stderr
+    (folder / "said.txt").write_text(ended.stderr)
     return source, folder / "tasks", json.loads(ended.stdout)
 
 
@@ -43,6 +49,14 @@ def test_the_funnel(made):
     assert result["yield"] == pytest.approx(0.3333) and result["cpu_s_per_valid"] > 0
     assert json.loads((folder / "manifest.json").read_text())["valid"] == 1
     assert len(list((folder / "tasks").iterdir())) == 1
+
+
+def test_what_a_candidate_is_at_is_told_while_it_takes_long(made):
+    told = [line.partition("] ")[2].strip() for line in (made[0].parent / "said.txt").read_text().splitlines()]
+    now = [line.removeprefix("now ").rpartition(", ") for line in told if line.startswith("now ")]
+    assert all(seconds.endswith(" s") for *_, seconds in now)
+    gates = {what.partition(": ")[2] for what, *_ in now}
+    assert {"tests without the feature", "leaks, and grading the solution"} <= gates, told
 
 
 def test_the_summary_says_how_many_tasks_are_held_out(made):
@@ -94,7 +108,7 @@ def test_a_task_without_a_verdict_is_no_duplicate_but_the_next_like_it_is(made, 
     (task,) = read_tasks(made[1])
     candidates = [stubbed_rectangle(), stubbed_rectangle(mode="remove"), stubbed_rectangle(name="namesake")]
     certified = Verdict(task, 0.0, 0.0, 0.0)
-    monkeypatch.setattr(making, "certify_all", lambda job, tried, jobs: ((each, certified) for each in tried))
+    monkeypatch.setattr(making, "certify_all", lambda job, tried, *_: ((each, certified) for each in tried))
     making.make_tasks(SimpleNamespace(level="L0"), candidates, tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
     assert [(line["mode"], line["reason"]) for line in lines] == [("stub", None), ("remove", "duplicate")]
@@ -183,6 +197,27 @@ def test_a_second_call_on_the_same_folder_is_refused_while_the_first_works(tmp_p
         first.communicate(timeout=60)
     with locked(folder):
         pass
+
+
+def test_an_interrupt_says_at_once_what_is_kept_and_then_ends(tmp_path):
+    source, folder = write_files(tmp_path / "source", FILES), tmp_path / "tasks"
+    words = ["env", "make", source, "-o", folder, "--generator", GENERATOR, "--jobs", "1"]
+    command = [sys.executable, "-m", "composer_replication", *words]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    lines = iter(process.stderr.readline, "")
+    assert any("certify: tasks from" in line for line in lines)
+    until = time.monotonic() + 60
+    while not list(folder.glob("tasks/.staging-*")) and time.monotonic() < until:
+        time.sleep(0.01)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert any("stopping, and the sandboxes end: " in line for line in lines)
+    said_s = time.monotonic() - began
+    *_, last = lines
+    assert process.wait(timeout=60) == 130 and said_s < 2
+    assert last.startswith("error: interrupted, ") and last.count("of 3 candidates are decided and kept") == 1
+    assert time.monotonic() - began < 5, "a worker whose verdict nobody reads is not waited for"
+    assert not list(folder.glob("tasks/.staging-*"))
 
 
 def test_a_folder_that_is_not_ours_is_left_as_it_is(tmp_path):

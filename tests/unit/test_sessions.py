@@ -174,7 +174,8 @@ def row_of(measure, *differences):
         ("rewritten", (1, 1, 1, 1, 0.9), "worse"),
         ("corrections", (0.2, -0.3, 0.2, -0.3, 0.2), "not clear"),
         ("good turns", (0.2, 0.2001, 0.2, 0.2), "too few to tell"),
-        ("good turns", (0.0,) * 5, "too few to tell"),
+        ("good turns", (0.0,) * 5, "all alike"),
+        ("good turns", (0.0,) * 4, "too few to tell"),
     ],
 )
 def test_the_verdict_goes_by_the_interval_and_few_sessions_have_none(measure, differences, verdict):
@@ -187,6 +188,8 @@ def test_measures_that_disagree_conclude_nothing():
     few, flat = row_of("rewritten", 0, 0), row_of("preferred", 1, -1, 1, -1, 1)
     assert conclusion([up, down]) == "not clear" and conclusion([up, flat, few]) == "better"
     assert conclusion([down, few]) == "worse" and conclusion([]) == "too few to tell"
+    alike = row_of("rewritten", 0, 0, 0, 0, 0)
+    assert conclusion([alike, few]) == "all alike" and conclusion([alike, flat]) == "not clear"
 
 
 def test_too_few_sessions_get_no_interval(tmp_path, monkeypatch, capsys):

@@ -68,6 +68,16 @@ def test_a_training_that_was_interrupted_tells_the_steps_that_are_kept(tmp_path)
     assert f"next: recompose train {run.path}  # goes on after step 10" in text
 
 
+def test_why_there_is_no_interval_is_told_as_evaluate_tells_it(tmp_path):
+    run = viewed_run(tmp_path / "run")
+    alike = {"mean": 0.0, "lo": None, "hi": None}
+    result = {"success_before": {**alike, "n": 4}, "success_after": {**alike, "n": 5}, "difference": {**alike, "n": 5}}
+    (run.path / "report.json").write_text(json.dumps(result))
+    assert "0.000 [too few to tell] before, 0.000 [all alike] after" in shown(run)
+    found = json.loads(shown(run, "--json"))["result"]
+    assert [found[name]["why"] for name in result] == ["too few to tell", "all alike", "all alike"]
+
+
 def ids_of(run):
     text = shown(run)
     return {

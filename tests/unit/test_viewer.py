@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from hypothesis import given
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from composer_replication.config import Config
 from composer_replication.errors import UsageError
 from composer_replication.records import ErrorSite, Trace, Turn, emptied, render_action
-from composer_replication.runs import RECORDS, Run
+from composer_replication.runs import LOCK, RECORDS, Run, write_atomically
 from composer_replication.store import SHARDS
 from composer_replication.viewer.annotations import HUMAN, add_vote, tally, votes_on
 from composer_replication.viewer.api import Library, encoded
@@ -255,6 +257,36 @@ def test_training_is_read_while_it_is_written(ask, run):
     assert [row["step"] for row in ask("training")["rows"]] == [1, 2], "a torn line is left out"
     assert ask("training")["live"]
     assert [row["step"] for row in ask("training", after="1")["rows"]] == [2]
+
+
+def test_a_run_that_is_being_trained_says_so_and_not_what_is_next(tmp_path):
+    run = viewed_run(tmp_path / "run")
+    (run.path / "training" / "manifest.json").unlink(missing_ok=True)
+    library = Library([run.path])
+
+    def asked():
+        return library.answer("run", "run", {}, "")
+
+    steps = run.config.training.steps
+    command = f"recompose train {run.path}"
+    assert (asked()["now"], asked()["next"]) == (None, command)
+    with run.lock():
+        assert asked()["now"] == "another command works on this run" and asked()["next"] is None
+        write_atomically(run.path / "training" / "windows.jsonl", "")
+        assert asked()["now"] == f"training, step 3 of {steps}"
+        told = recompose("show", run.path).stdout
+        assert f"now: training, step 3 of {steps}\n" in told and "next:" not in told
+    assert (asked()["now"], asked()["next"]) == (None, command)
+    library.close()
+
+
+def test_looking_who_works_on_a_run_keeps_nobody_from_it(tmp_path):
+    run = viewed_run(tmp_path / "run")
+    with (run.path / LOCK).open("a+") as looked:
+        fcntl.flock(looked, fcntl.LOCK_SH)
+        Timer(0.02, looked.close).start()
+        with run.lock():
+            assert run.is_in_use()
 
 
 def test_search_finds_substrings_in_every_kind(ask):

@@ -11,10 +11,11 @@ export interface Ref {
 
 export interface Estimate {
   mean: number;
-  /** Both null where there is no interval: too few were measured, or all alike. */
+  /** Both null where there is no interval, and `why` says so. */
   lo: number | null;
   hi: number | null;
   n: number;
+  why: string | null;
 }
 
 export interface RunCard {
@@ -73,6 +74,8 @@ export interface RunAnswer extends RunCard {
   funnel: FunnelRow[];
   spend: Spend | null;
   result: Fields | null;
+  /** What a command is at that works on the run; null where none does. */
+  now: string | null;
   next: string | null;
 }
 

@@ -16,7 +16,7 @@ from rich.text import Text
 from composer_replication.errors import UsageError
 from composer_replication.evaluation.charts import Scale, ticks
 from composer_replication.evaluation.contrast import ArmComparison, Comparison
-from composer_replication.evaluation.stats import Estimate
+from composer_replication.evaluation.stats import Estimate, no_interval
 
 
 @Parameter(name="*")
@@ -41,15 +41,21 @@ class ComparisonOptions:
 
 def compare(arguments: Sequence[str], options: ComparisonOptions, as_json: bool) -> None:
     from composer_replication.evaluation.contrast import compare_arms
-    from composer_replication.evaluation.outcomes import OutcomeChoice, read_arms
+    from composer_replication.evaluation.outcomes import OutcomeChoice, read_arms, read_phases
 
-    if len(arguments) < 2:
-        raise UsageError("a comparison needs at least two arms", "recompose evaluate --compare A B")
+    if not arguments:
+        raise UsageError("a comparison needs two arms, or one run", "recompose evaluate --compare A B")
     if options.chart and options.chart.suffix != ".svg":
         raise UsageError(f"{options.chart} is not an .svg file", "--chart comparison.svg")
-    arms = read_arms(arguments, OutcomeChoice(options.metric, options.split, options.phase, options.cluster))
+    choice = OutcomeChoice(options.metric, options.split, options.phase, options.cluster)
+    if len(arguments) == 1:
+        if options.phase == "before":
+            raise UsageError("one arm is compared in both phases: --phase chooses one of both", "leave out --phase")
+        arms = read_phases(arguments[0], choice)
+    else:
+        arms = read_arms(arguments, choice)
     baseline = options.baseline or arms[0].name
-    by_argument = {argument: arm.name for argument, arm in zip(arguments, arms, strict=True)}
+    by_argument = {argument: arm.name for argument, arm in zip(arguments, arms, strict=False)}
     result = compare_arms(arms, by_argument.get(baseline, baseline), options.metric, options.paired)
     if options.chart:
         from composer_replication.evaluation.contrast import contrast_chart
@@ -136,7 +142,7 @@ def _how(row: Comparison) -> str:
 def _interval(estimate: Estimate, signed: bool = False) -> str:
     digits = 3 if max(abs(estimate.lo), abs(estimate.hi)) < 10 else 1
     mean, lo, hi = (_number(value, digits, signed) for value in (estimate.mean, estimate.lo, estimate.hi))
-    return f"{mean} [{lo}, {hi}]" if estimate.has_width else f"{mean} [none]"
+    return f"{mean} [{lo}, {hi}]" if estimate.has_width else f"{mean} [{no_interval(estimate.n)}]"
 
 
 def _number(value: float, digits: int, signed: bool = False) -> str:

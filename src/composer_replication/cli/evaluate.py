@@ -1,4 +1,4 @@
-"""`recompose evaluate RUN`, also `--on sessions` or `--probe`, and `recompose evaluate --compare A B …`"""
+"""`recompose evaluate RUN`, also `--on sessions` or `--probe`, and `recompose evaluate --compare A [B …]`"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def evaluate(
             name="--compare",
             consume_multiple=True,
             negative="",
-            help="Two or more arms, PATH or NAME=PATH: run folders, JSONL(.zst) of outcomes, folders of seeds.",
+            help="Arms, PATH or NAME=PATH: runs, JSONL(.zst) of outcomes, folders of seeds. One: both its phases.",
         ),
     ] = None,
     options: ComparisonOptions | None = None,
@@ -40,6 +40,10 @@ def evaluate(
     probe_hints: Annotated[
         bool, Parameter(name="--probe", negative="", help="Only measure what hints change for the starting policy.")
     ] = False,
+    checkpoint: Annotated[
+        str | None,
+        Parameter(help="Of a training that has not ended: latest, or a step. Goes into RUN-checkpoint-STEP."),
+    ] = None,
     sites: Annotated[int, Parameter(help="Error turns that --probe looks at.")] = 256,
     dry_run: Annotated[bool, Parameter(negative="", help="With --on sessions: only tell how long it takes.")] = False,
     json: Json = False,
@@ -48,8 +52,9 @@ def evaluate(
 
     With --on sessions, compare both on sessions that training did not see: how likely they find the actor's turns, and
     what they write at its errors.
+    With --checkpoint, do either for a training that was stopped, or that still runs; it can go on afterwards.
     With --probe, write error turns again with a hint, without and with a sham: does channel 2 have something to teach?
-    With --compare, compare the outcomes of runs that are there: nothing is run.
+    With --compare, compare the outcomes of runs that are there, or of one run before and after: nothing is run.
     """
     if compare_arms is not None:
         if run is not None:
@@ -70,8 +75,17 @@ def evaluate(
             file=sys.stderr,
         )
     if probe_hints:
+        if checkpoint:
+            raise UsageError("--probe looks at the starting policy", f"recompose evaluate {quoted(run)} --probe")
         probe(opened, sites, json)
         return
+    if checkpoint:
+        opened = _at_checkpoint(opened, checkpoint)
+    elif not dry_run and not opened.stage("training").is_done and (kept := max(opened.checkpoints(), default=0)):
+        raise UsageError(
+            f"{run} has no finished training stage; {kept} of {opened.config.training.steps} steps are kept",
+            f"recompose train {quoted(run)}, or recompose evaluate {quoted(run)} --on {on} --checkpoint latest",
+        )
     if on == "sessions":
         (foresee_sessions if dry_run else evaluate_sessions)(opened, json)
         return
@@ -80,3 +94,19 @@ def evaluate(
     with working_on(opened) as progress:
         run_stage(opened, "evaluation", progress)
     show_result(conclude(opened), json)
+
+
+def _at_checkpoint(run: Run, wanted: str) -> Run:
+    """A run beside it whose training ends there."""
+    from composer_replication.stages.forking import fork_at
+
+    named = {str(step): path for step, path in run.checkpoints().items()}
+    if named:
+        named["latest"] = [*named.values()][-1]
+    if wanted not in named:
+        then = f"choose from {', '.join(named)}" if named else f"recompose show {quoted(run.path)}"
+        raise UsageError(f"{run.path} has no checkpoint {wanted}", then)
+    ended = fork_at(run, named[wanted])
+    with working_on(ended) as progress:
+        run_stage(ended, "training", progress, checkpoint=named[wanted], anyway=True)
+    return ended

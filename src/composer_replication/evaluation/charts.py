@@ -12,7 +12,7 @@ from html import escape
 from itertools import groupby
 from typing import NamedTuple
 
-from .stats import Estimate
+from .stats import Estimate, no_interval
 
 WIDTH = 900
 LEFT = 190
@@ -104,7 +104,7 @@ def effect_plot(title: str, unit: str, rows: Sequence[EffectRow], factor: float 
             size = max(abs(step) for step in steps)
             change = [_signed(value, size) for value in (row.difference.mean, row.difference.lo, row.difference.hi)]
             out += [_text(WIDTH, y - 1, change[0], "value", "end")]
-            ends = f"{change[1]} to {change[2]}" if row.difference.has_width else "no interval"
+            ends = f"{change[1]} to {change[2]}" if row.difference.has_width else no_interval(row.difference.n)
             out += [_text(WIDTH, y + 15, ends, "note", "end")]
             out += [_text(WIDTH, y + 30, row.verdict, "note", "end")]
     told = [f"{row.label}: {row.estimate.mean:.4g}" for row in scaled]

@@ -20,7 +20,7 @@ from composer_replication.errors import UsageError
 from composer_replication.ingestion.reading import InputFile, ReadingReport
 from composer_replication.runs import Run
 
-from .compare import TaskOutcome
+from .compare import PHASES, TaskOutcome
 from .metrics import Row, mean, task_of, values_by_task
 
 FORMAT = (
@@ -80,6 +80,18 @@ def read_arms(arguments: Sequence[str], choice: OutcomeChoice) -> list[Arm]:
         choice = choice._replace(split=choice.split or arms[0].split)
     _require_same_steps(arms, choice.metric)
     return arms
+
+
+def read_phases(argument: str, choice: OutcomeChoice) -> list[Arm]:
+    """One arm as two: before and after training, paired as any others."""
+    named = _named(argument)
+    (label,), path = _labels([named]), named[1]
+    if any(row.get("phase") not in PHASES for found in _one_file_per_seed(path, []).values() for row in found):
+        raise UsageError(
+            f"alone, {label} needs a phase, before or after, in every line, as runs have it",
+            "recompose evaluate --compare A B",
+        )
+    return [read_arm(path, f"{label} {phase}", choice._replace(phase=phase)) for phase in PHASES]
 
 
 def read_arm(path: Path, name: str, choice: OutcomeChoice) -> Arm:

@@ -29,14 +29,14 @@ from composer_replication.records import (
 
 from .clusters import clustered_mean
 from .compare import PHASES, Phase
-from .stats import Estimate, Said
+from .stats import ALIKE, TOO_FEW, Estimate, NoInterval, Said, no_interval
 
 Measure = Literal["good turns", "corrections", "preferred", "rewritten"]
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 TURNS_TO_CORRECT = 3
 """How long after an error a call of the same tool still counts as its correction."""
 FEWEST_SESSIONS = 2
-Verdict = Literal["better", "worse", "not clear", "too few to tell"]
+Verdict = Literal["better", "worse", "not clear"] | NoInterval
 
 
 class TurnMeasure(StoredRecord):
@@ -63,7 +63,7 @@ class Change(Record):
     def verdict(self) -> Verdict:
         change = self.difference
         if change.is_too_few:
-            return "too few to tell"
+            return no_interval(change.n)
         if change.lo <= 0 <= change.hi:
             return "not clear"
         return "better" if (change.lo > 0) == (self.measure != "rewritten") else "worse"
@@ -193,7 +193,9 @@ def conclusion(rows: Iterable[Change]) -> Verdict:
     told = {row.verdict for row in rows}
     if len(told & {"better", "worse"}) == 1:
         return "better" if "better" in told else "worse"
-    return "not clear" if told - {"too few to tell"} else "too few to tell"
+    if told - {TOO_FEW, ALIKE}:
+        return "not clear"
+    return ALIKE if ALIKE in told else TOO_FEW
 
 
 def _change(measure: Measure, paired: Mapping[tuple[str, int], Mapping[str, float]]) -> Change:

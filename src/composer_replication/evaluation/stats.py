@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from statistics import NormalDist, fmean
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import PlainSerializer
@@ -14,8 +14,9 @@ from pydantic import PlainSerializer
 from composer_replication.environments.protocol import FEWEST_TO_TELL
 from composer_replication.records import JsonObject, Record
 
-TOO_FEW = "too few to tell"
-ALIKE = "all alike"
+NoInterval = Literal["too few to tell", "all alike"]
+TOO_FEW: NoInterval = "too few to tell"
+ALIKE: NoInterval = "all alike"
 """Enough were measured, but nothing varied, so there is no interval."""
 LEVEL = 0.95
 Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
@@ -43,8 +44,8 @@ class Estimate(Record):
         return no_interval(self.n) if self.is_too_few else f"{format(self.mean, digits)} [{interval}]"
 
 
-def no_interval(n: int) -> str:
-    """Why an estimate over `n` has none."""
+def no_interval(n: int) -> NoInterval:
+    """Why an estimate over `n` has none: the one place that decides it, for tasks, sessions, arms and pages."""
     return TOO_FEW if n < FEWEST_TO_TELL else ALIKE
 
 

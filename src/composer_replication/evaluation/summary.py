@@ -215,6 +215,8 @@ def _environment(run: Run) -> str:
 def _notes(run: Run) -> list[str]:
     notes = [f"Measured in the environment {_environment(run)}, on tasks that no training saw."]
     trained = run.stage("training").counts
+    if planned := trained.get("checkpoint_of_steps"):
+        notes.append(f"Measured after step {trained['steps']} of {planned}, at a checkpoint.")
     notes += [f"Trained anyway on degenerate data: {habit['sentence']}." for habit in trained.get("degenerate", ())]
     if idle := told_without_advantage(run.stage("training").read(TrainingStep), run.config.channel(GrpoSettings)):
         notes.append(idle)

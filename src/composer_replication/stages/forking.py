@@ -10,12 +10,13 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from composer_replication.config import Config
 from composer_replication.errors import UsageError
-from composer_replication.llm.inherited import inherit
-from composer_replication.runs import Run
+from composer_replication.llm.ledger import inherit
+from composer_replication.runs import NEXT_COMMAND, Run
 from composer_replication.settings import differences
 from composer_replication.store import UNFINISHED, kept_shards
 
@@ -53,6 +54,17 @@ def fork(run: Run, path: Path, config: Config, keep: Iterable[str], changes: Seq
         shutil.rmtree(building, ignore_errors=True)
         raise
     return answers
+
+
+def fork_at(run: Run, checkpoint: Path) -> Run:
+    """The run up to its training, to end that at the checkpoint; the one beside it, where it was made before."""
+    whole = run.path.resolve()
+    path = whole.with_name(f"{whole.name}-{checkpoint.name}")
+    if not path.exists():
+        before_training = takewhile(lambda noun: noun != "training", NEXT_COMMAND)
+        earlier = [noun for noun in before_training if run.stage(noun).is_done]
+        fork(run, path, run.config, earlier, [checkpoint.name])
+    return Run.start(path, run.config)
 
 
 def measured_turns(run: Run) -> int:

@@ -31,10 +31,16 @@ AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 
 
 def train(
-    run: Run, progress: Progress, backend: str = "trl", diloco: bool = False, anyway: bool = False, **options: Any
+    run: Run,
+    progress: Progress,
+    backend: str = "trl",
+    diloco: bool = False,
+    anyway: bool = False,
+    checkpoint: Path | None = None,
+    **options: Any,
 ) -> None:
-    """`diloco`: as one of several replicas. `anyway`: also on degenerate data. `options`: what the backend alone takes,
-    such as a server's address."""
+    """`diloco`: as one of several replicas. `anyway`: also on degenerate data. `checkpoint`: end there, without a step.
+    `options`: what the backend alone takes, such as a server's address."""
     from composer_replication.training.libraries import load_libraries
     from composer_replication.training.processes import all_or_none, is_main
 
@@ -47,6 +53,7 @@ def train(
     from composer_replication.training.models.whole import whole_weights
     from composer_replication.training.stored.examples import summarise_cuts, window_lines
     from composer_replication.training.stored.records import steps_without_advantage, told_without_advantage
+    from composer_replication.training.train import end_at
 
     train_policy, config = open_backend(backend), run.config
     if diloco:
@@ -68,7 +75,10 @@ def train(
     with open_environment(config) as environment:
         if told := tell_tasks(environment, config):
             progress.note(f"tasks: {told}")
-        steps = train_policy(policy, config, environment, examples, folder, progress, **options)
+        if checkpoint:
+            steps = end_at(checkpoint, policy, folder)
+        else:
+            steps = train_policy(policy, config, environment, examples, folder, progress, **options)
     weights = whole_weights(policy.model)
     counts: dict[str, Any] = {
         "backend": backend,
@@ -91,6 +101,8 @@ def train(
         counts["untaught"] = {"steps without an advantage": steps_without_advantage(steps, grpo)}
     if anyway and (ignored := degenerate(run)):
         counts["degenerate"] = [one.model_dump() for one in ignored]
+    if checkpoint:
+        counts["checkpoint_of_steps"] = run.config.training.steps
     if diloco:
         from composer_replication.training.diloco.train import summary
 

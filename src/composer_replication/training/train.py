@@ -6,14 +6,15 @@ the trained weights in the policy.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from accelerate import PartialState
-from transformers import PrinterCallback, TrainerCallback
+from transformers import AutoModelForCausalLM, PrinterCallback, TrainerCallback
 
 from composer_replication.config import Config
 from composer_replication.environments.protocol import TRAIN, Environment
@@ -30,7 +31,7 @@ from .backends.trl.samplers import sampler_opener
 from .backends.trl.trainer import ComposerReplicationTrainer
 from .channels import open_channels
 from .lessons.token_weights import TokenWeightsFolder
-from .metrics import ReadFile
+from .metrics import ReadFile, StepLines
 from .models.loading import Policy
 from .models.states import language_model
 from .models.whole import is_sharded, save_adapters
@@ -43,6 +44,7 @@ from .planning.refusals import (
 )
 from .processes import all_or_none
 from .rollouts.curriculum import Curriculum, entries_of
+from .rollouts.monitoring import RolloutMonitor
 from .rollouts.samples import RolloutSamples
 from .running import prepared, steps_of, telling_of, trace_hinter, training_tasks, use_optimizer
 from .stored.batches import StoredBatches
@@ -50,9 +52,6 @@ from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
 from .stored.policy_gradient import StoredPolicy, why_no_advantage
 from .stored.records import TrainingStep
-
-if TYPE_CHECKING:
-    from .rollouts.monitoring import RolloutMonitor
 
 
 def train(
@@ -112,6 +111,27 @@ def train(
     return steps_of(made.state.log_history)
 
 
+def end_at(checkpoint: Path, policy: Policy, folder: Path) -> list[TrainingStep]:
+    """What `train` returns and leaves behind, as of a checkpoint and without a step; adapters are merged."""
+    start = policy.model
+    try:
+        history = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
+        if (checkpoint / "adapter_config.json").exists():
+            from peft import PeftModel  # pyright: ignore[reportMissingImports]
+
+            policy.model = PeftModel.from_pretrained(start, checkpoint).merge_and_unload()
+        else:
+            found = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=start.dtype, use_safetensors=True)
+            policy.model = found.to(start.device).eval()
+    except OSError as error:
+        raise UsageError(f"{checkpoint} holds no whole weights", "recompose train RUN goes on from it") from error
+    lines = StepLines(folder / "metrics.jsonl")
+    lines.begin(0)
+    for entry in history:
+        lines.append(entry)
+    return steps_of(history)
+
+
 def _online_trainer(
     policy: Policy,
     config: Config,
@@ -124,10 +144,14 @@ def _online_trainer(
 ) -> Any:
     settings, sdpo, state = config.training, config.channel(SdpoSettings), PartialState()
     tasks = training_tasks(environment, config)
-    place = (state.process_index, state.num_processes)
-    batches = StoredBatches(stored, collator, settings.traces_per_step, config.seed, *place) if stored else None
+    rank, number = state.process_index, state.num_processes
+    batches = StoredBatches(stored, collator, settings.traces_per_step, config.seed, rank, number) if stored else None
     folder = Path(arguments.output_dir).parent
-    monitor = rollout_monitor(environment, config, folder, state.process_index) if config.monitor.enabled else None
+    monitor = None
+    if config.monitor.enabled:
+        monitor = RolloutMonitor(
+            folder, config.monitor, rank=rank, signs=environment.signs, reward_columns=REWARD_COLUMNS
+        )
     curriculum = task_curriculum(environment, config) if config.environment.curriculum else None
     rollouts = EnvironmentRollouts(
         policy,
@@ -135,13 +159,13 @@ def _online_trainer(
         list(environment.tasks(TRAIN, "training")) if curriculum else tasks,
         only_read(settings),
         seed=config.seed,
-        rank=state.process_index,
+        rank=rank,
         watcher=monitor,
         curriculum=curriculum,
         open_sampler=sampler_opener(config, policy, folder),
     )
     samples = RolloutSamples(folder / "samples")
-    weighs = settings.token_weights is not False and state.num_processes == 1
+    weighs = settings.token_weights is not False and number == 1
     weights_folder = TokenWeightsFolder(folder / "token_weights", lambda token: policy.tokenizer.decode([token]))
     reads = [ReadFile(folder / "read.jsonl", batches)] if batches else []
     hinter = trace_hinter(config) if sdpo.source == "rollouts" else None
@@ -208,12 +232,6 @@ def last_checkpoint(scratch: Path) -> Path | None:
             f"use as many, or delete {quoted(scratch)} to start from step 0",
         )
     return checkpoint
-
-
-def rollout_monitor(environment: Environment, config: Config, folder: Path, rank: int) -> RolloutMonitor:
-    from .rollouts.monitoring import RolloutMonitor
-
-    return RolloutMonitor(folder, config.monitor, rank=rank, signs=environment.signs, reward_columns=REWARD_COLUMNS)
 
 
 def with_adapters(model: Any, lora: Any | None) -> Any:

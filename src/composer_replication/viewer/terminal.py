@@ -40,7 +40,7 @@ def funnel(view: RunView) -> Iterator[str]:
     """The whole run, with the commands that go deeper."""
     answer = run_answer(view, {})
     yield f"{view.run.path}: {answer['trained_on']}, {answer['model']}, seed {answer['seed']}"
-    kept = 0 if view.run.stage("training").is_done else _steps_kept(view)
+    kept = 0 if view.run.stage("training").is_done else max(view.run.checkpoints(), default=0)
     for row in answer["funnel"]:
         first, *more = _dropped(row)
         yield f"  {row['label']:<8} {'–' if row['count'] is None else row['count']:>8}   {first}".rstrip()
@@ -57,6 +57,8 @@ def funnel(view: RunView) -> Iterator[str]:
             yield f"  people   kappa {_estimate(found)} with the teachers' vote, {found['n']} sites, {name} votes"
     yield ""
     yield from _examples(view)
+    if answer["now"]:
+        yield f"now: {answer['now']}"
     if answer["next"]:
         yield f"next: {answer['next']}" + f"  # goes on after step {kept}" * bool(kept)
     yield f"in a browser: recompose view {quoted(view.run.path)}"
@@ -72,12 +74,6 @@ def _dropped(row: JsonObject) -> list[str]:
         name + ", ".join(f"{drop['reason']} {drop['count']}" for drop in found[:DROPS]) for name, found in parts.items()
     ]
     return told or [""]
-
-
-def _steps_kept(view: RunView) -> int:
-    """By the last checkpoint of a training that has not ended."""
-    found = (view.run.path / "training" / "scratch").glob("checkpoint-*/composer-0.safetensors")
-    return max((int(path.parent.name.partition("-")[2]) for path in found), default=0)
 
 
 def record(view: RunView, record_id: str) -> Iterator[str]:
@@ -288,5 +284,5 @@ def _text(text: str) -> Iterator[str]:
 
 
 def _estimate(value: JsonObject) -> str:
-    interval = "too few to tell" if value["lo"] is None else f"{value['lo']:.3f}, {value['hi']:.3f}"
+    interval = value["why"] or f"{value['lo']:.3f}, {value['hi']:.3f}"
     return f"{value['mean']:.3f} [{interval}]"

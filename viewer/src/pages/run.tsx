@@ -1,6 +1,7 @@
 // The run as a whole: what became of everything, what it cost, how far teachers agree.
+import { useEffect, useState } from "preact/hooks";
 import { link } from "../address";
-import { useAnswer } from "../answers";
+import { addressOf, fresh, isExport, useAnswer } from "../answers";
 import { cents, dollars, percent, seconds, whole, when, words } from "../format";
 import { Chart } from "../parts/chart";
 import { Facts, Heading, Section, Waiting, useHere } from "../parts/common";
@@ -15,11 +16,7 @@ export function RunPage() {
       {(answer) => (
         <div class="column">
           <Heading title={answer.run} sub={`${answer.trained_on}, ${answer.model}, seed ${answer.seed}, made ${when(answer.created)}`} />
-          {answer.next && (
-            <p class="next">
-              Next: <code>{answer.next}</code>
-            </p>
-          )}
+          <Next of={answer} run={run} />
           <Section title="From traces to training" note="a bar or a reason opens the list">
             <Funnel rows={answer.funnel} run={run} />
           </Section>
@@ -36,6 +33,32 @@ export function RunPage() {
         </div>
       )}
     </Waiting>
+  );
+}
+
+const EVERY_MS = 5000;
+
+/** While a command works on the run, what it is at; else what to do next. */
+function Next({ of, run }: { of: RunAnswer; run: string }) {
+  const [{ now, next }, set] = useState(of);
+  useEffect(() => {
+    set(of);
+    if (!of.now || isExport()) return;
+    const timer = window.setInterval(() => fresh<RunAnswer>(addressOf(run, "run")).then(set, () => {}), EVERY_MS);
+    return () => clearInterval(timer);
+  }, [of]);
+  if (now)
+    return (
+      <p class="next" role="status">
+        Now: {now} · <a href={link(run, "training")}>curves</a>
+      </p>
+    );
+  return (
+    next && (
+      <p class="next">
+        Next: <code>{next}</code>
+      </p>
+    )
   );
 }
 

@@ -15,7 +15,7 @@ export function Interval({ of, low, high, label }: { of: Estimate; low: number; 
 }
 
 export const ends = (of: Estimate, told: (value: number) => string) =>
-  of.lo === null || of.hi === null ? "too few to tell" : `${told(of.lo)} to ${told(of.hi)}`;
+  of.lo === null || of.hi === null ? of.why : `${told(of.lo)} to ${told(of.hi)}`;
 
 export const asShare = (of: Estimate) => `${percent(of.mean)} (${ends(of, percent)}), ${of.n} tasks`;
 

@@ -13,7 +13,7 @@ from composer_replication import __version__
 from composer_replication.errors import UsageError, quoted
 from composer_replication.ingestion.inputs import is_whole_file
 from composer_replication.records import JsonObject
-from composer_replication.runs import NEXT_COMMAND
+from composer_replication.runs import LOCK, NEXT_COMMAND
 
 from ..annotations import all_votes
 from ..lookup import RunView, listing
@@ -41,7 +41,7 @@ def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
     stages = [(noun, view.run.stage(noun).manifest) for noun in NEXT_COMMAND]
     counts = {noun: manifest["counts"] for noun, manifest in stages if manifest}
     origin = _json_file(view, "manifest.json") or {}
-    config = view.run.config
+    config, now = view.run.config, _now(view)
     return {
         "run": view.name,
         "path": view.place,
@@ -53,8 +53,9 @@ def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
         "stages": [_stage(noun, manifest) for noun, manifest in stages],
         "funnel": [_funnel_row(view, counts, *row) for row in FUNNEL],
         "spend": _spend(view, counts),
-        "result": _json_file(view, "report.json"),
-        "next": view.run.next_command(counts, view.place),
+        "result": _result(view),
+        "now": now,
+        "next": None if now else view.run.next_command(counts, view.place),
     }
 
 
@@ -78,11 +79,11 @@ def compare(view: RunView, query: Mapping[str, str], other: RunView | None = Non
                 "run": each.name,
                 "phase": phase,
                 "label": f"{each.name}, {phase}",
-                "success": said(mean_interval(values)) if values else None,
+                "success": _worded(said(mean_interval(values))) if values else None,
             }
             for (each, phase), values in zip(arms, (a, b), strict=True)
         ],
-        "difference": said(paired_difference(a, b)) if tasks else None,
+        "difference": _worded(said(paired_difference(a, b))) if tasks else None,
         "tasks": [{"task_id": task, "a": x, "b": y} for task, x, y in zip(tasks, a, b, strict=True)],
         "metrics": {"a": training(view, {})["rows"], "b": training(other, {})["rows"] if other else []},
     }
@@ -296,7 +297,32 @@ def _kappa(items: Sequence[tuple[float, float]]) -> JsonObject | None:
         return None
     from composer_replication.evaluation.stats import kappa, said
 
-    return said(kappa(*zip(*items, strict=True)))
+    return _worded(said(kappa(*zip(*items, strict=True))))
+
+
+def _now(view: RunView) -> str | None:
+    """What the command that holds the lock does: training has written since then, and has not ended."""
+    if not view.run.is_in_use():
+        return None
+    began, wrote = view.run.path / LOCK, view.run.path / "training" / "windows.jsonl"
+    found = training(view, {})
+    if found["done"] or not wrote.exists() or wrote.stat().st_mtime_ns < began.stat().st_mtime_ns:
+        return "another command works on this run"
+    done = found["rows"][-1]["step"] if found["rows"] else 0
+    return f"training, step {min(done + 1, found['steps'])} of {found['steps']}"
+
+
+def _result(view: RunView) -> JsonObject | None:
+    result = _json_file(view, "report.json")
+    names = ("success_before", "success_after", "difference")
+    return result and result | {name: _worded(result[name]) for name in names if result.get(name)}
+
+
+def _worded(estimate: JsonObject) -> JsonObject:
+    """With `why` it has no interval; null where it has one."""
+    from composer_replication.evaluation.stats import no_interval
+
+    return {**estimate, "why": no_interval(estimate["n"]) if estimate["lo"] is None else None}
 
 
 def _rewards(view: RunView, phase: str) -> dict[str, dict[str, list[float]]]:

@@ -13,7 +13,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,13 +26,13 @@ from ..sandbox.toolchain import toolchain
 from ..tasks.allowed_paths import told_paths
 from ..tasks.loading import is_test_path
 from ..tasks.store import TaskFiles, gold_submission, write_record, write_task
-from ..tasks.task import Candidate, CodeTask, Level, Rejection, Submission, TaskFolder
+from ..tasks.task import Candidate, CodeTask, Level, Rejected, Rejection, Submission, TaskFolder
 from ..tasks.test_ids import file_of
 from ..tasks.trees import files_of
 from .agents_tests import run_as_agent
 from .comparison import ChangedSolution, counted, record_comparison, rewarded, telling
 from .cpu_time import cpu_s
-from .gates import MIN_HIDDEN, Bench, Rejected, Split, enough_hidden, filtered, quick_tests, repeat, split_tests
+from .gates import MIN_HIDDEN, Bench, Split, enough_hidden, filtered, quick_tests, repeat, split_tests
 from .leaks import LeakCertificate, leak_certificate
 from .strength import cheap_solution, units
 from .told import ShownBehaviour, enough_told, run_shown, shown_behaviour, with_examples
@@ -88,8 +88,16 @@ class _Clock:
         return round(cpu_s(reap=self.bench.owns_process) + self.bench.cpu_s - self.cpu, 3)
 
 
-def certify(candidate: Candidate, bench: Bench, into: Path, level: Level, seed: int = 0) -> Verdict:
-    """The task is written under `into` once every gate has been passed, and nothing of it stays otherwise."""
+def certify(
+    candidate: Candidate,
+    bench: Bench,
+    into: Path,
+    level: Level,
+    seed: int = 0,
+    tell: Callable[[str], None] = lambda gate: None,
+) -> Verdict:
+    """The task is written under `into` once every gate has been passed, and nothing of it stays otherwise. `tell` hears
+    what it is at."""
     clock = _Clock(bench)
     if taken_out := filtered(candidate, bench.repository):
         return Verdict(taken_out, clock.used_s(), round(time.monotonic() - clock.wall, 3), clock.used_s(), False)
@@ -98,16 +106,23 @@ def certify(candidate: Candidate, bench: Bench, into: Path, level: Level, seed: 
     shutil.rmtree(staging, ignore_errors=True)
     early: float | None = None
     try:
+        tell("tests without the feature")
         split = quick_tests(_unshown(candidate, split_tests(candidate, bench), level), candidate, bench)
         is_full = level == "L0" and candidate.grader == "tests"
         shown = shown_behaviour(candidate, split, bench) if is_full else ShownBehaviour()
+        tell("lazy and broken solutions")
         trials = _trials(candidate, split, bench, seed, shown)
         if is_full:
+            tell("whether the statement tells enough")
             candidate, split, trials = _told(candidate, split, bench, seed, shown, trials)
+        tell("what hidden tests compare")
         task, split = _compared(candidate, split, bench, staging, level, trials)
+        tell("leaks, and grading the solution")
         task = _graded(task, bench)
+        tell("visible tests as an agent runs them")
         _green_for_agents(task, bench)
         early = clock.used_s()
+        tell("a second verifier")
         task = _proven(task, candidate, split, bench, trials, seed)
         result: TaskFolder | Rejection = _publish(task, candidate, into)
     except Rejected as rejected:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import sys
+import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from composer_replication.errors import RecomposeError
 
@@ -35,11 +36,29 @@ class Job:
     seed: int
 
 
-def certify_all(job: Job, candidates: Iterable[Candidate], processes: int) -> Iterator[tuple[Candidate, Verdict]]:
-    """Candidates are taken from the iterator as workers get free."""
+TOLD_EVERY_S = 5.0
+
+
+class UnderWay(NamedTuple):
+    """A candidate that a worker is at, what it does with it, and since when."""
+
+    candidate: Candidate
+    gate: str
+    began: float
+
+
+def certify_all(
+    job: Job,
+    candidates: Iterable[Candidate],
+    processes: int,
+    tell: Callable[[str], None],
+    stopping: Callable[[KeyboardInterrupt], None],
+) -> Iterator[tuple[Candidate, Verdict]]:
+    """Candidates are taken from the iterator as workers get free. `tell` hears every few seconds what the worker that
+    has been at its candidate for longest does; `stopping` hears of an interrupt before the sandboxes end."""
     context = multiprocessing.get_context("spawn")
     waiting = iter(candidates)
-    workers: dict[Connection[Any, Any], tuple[Any, Candidate | None]] = {}
+    workers: dict[Connection[Any, Any], tuple[Any, UnderWay | None]] = {}
     try:
         for _ in range(processes):
             here, there = context.Pipe()
@@ -47,32 +66,44 @@ def certify_all(job: Job, candidates: Iterable[Candidate], processes: int) -> It
             process.start()
             there.close()
             workers[here] = (process, _give(here, waiting))
-        while busy := [here for here, (_, candidate) in workers.items() if candidate is not None]:
-            ready = set(wait(busy))
+        while busy := {here: at for here, (_, at) in workers.items() if at is not None}:
+            ready = set(wait(list(busy), TOLD_EVERY_S))
+            longest = min(busy.values(), key=lambda at: at.began)
+            tell(f"{longest.candidate.name}: {longest.gate}, {time.monotonic() - longest.began:.0f} s")
             for here in [here for here in busy if here in ready]:
-                process, candidate = workers[here]
-                assert candidate is not None
+                process, at = workers[here][0], busy[here]
                 try:
                     answer = here.recv()
                 except EOFError as error:
                     raise RecomposeError("a worker process died", "run the same command again: it goes on") from error
+                if isinstance(answer, str):
+                    workers[here] = (process, at._replace(gate=answer))
+                    continue
+                workers[here] = (process, None)
                 if isinstance(answer, RecomposeError):
                     raise answer
                 workers[here] = (process, _give(here, waiting))
-                yield candidate, answer
+                yield at.candidate, answer
+    except KeyboardInterrupt as interrupt:
+        stopping(interrupt)
+        raise
     finally:
-        for here, (process, _) in workers.items():
+        for here, (process, at) in workers.items():
             here.close()
+            # Nobody would read its verdict.
+            if at:
+                process.terminate()
+        for process, _ in workers.values():
             process.join(timeout=5)
             if process.is_alive():
                 process.terminate()
                 process.join(timeout=10)
 
 
-def _give(worker: Connection[Any, Any], candidates: Iterator[Candidate]) -> Candidate | None:
+def _give(worker: Connection[Any, Any], candidates: Iterator[Candidate]) -> UnderWay | None:
     candidate = next(candidates, None)
     worker.send(candidate)
-    return candidate
+    return candidate and UnderWay(candidate, "begins", time.monotonic())
 
 
 def _work(parent: Connection[Any, Any], job: Job) -> None:
@@ -83,17 +114,17 @@ def _work(parent: Connection[Any, Any], job: Job) -> None:
     with closing(Bench(job.repository, job.coverage, job.setup, owns_process=True)) as bench:
         try:
             while (candidate := parent.recv()) is not None:
-                parent.send(_verdict(candidate, bench, job))
+                parent.send(_verdict(candidate, bench, job, parent.send))
         except RecomposeError as error:
             parent.send(RecomposeError(str(error.args[0]), error.next_command))
         except (EOFError, BrokenPipeError):
             return
 
 
-def _verdict(candidate: Candidate, bench: Bench, job: Job) -> Verdict:
+def _verdict(candidate: Candidate, bench: Bench, job: Job, tell: Callable[[str], None]) -> Verdict:
     """A fault of ours costs one candidate, and its reason says so."""
     try:
-        return certify(candidate, bench, job.into, job.level, job.seed)
+        return certify(candidate, bench, job.into, job.level, job.seed, tell)
     except RunnerEnded as error:
         return Verdict(Rejection(candidate.name, "runner_ended", str(error.args[0])[-500:]), 0.0, 0.0, 0.0)
     except RecomposeError:
