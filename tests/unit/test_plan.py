@@ -481,11 +481,12 @@ def test_a_short_run_is_told_that_its_first_step_moves_nothing(tmp_path, capsys,
 
 
 def test_stored_sessions_are_doubted_for_tools_that_are_not_written_and_for_gates():
-    config = Config.model_validate({"training": {"rollouts": False}, "channels": [{"name": "sdpo"}]})
+    training = {"rollouts": False, "traces_per_step": 4}
+    config = Config.model_validate({"training": training, "channels": [{"name": "sdpo"}]})
     tools, gate = doubts(config, states_without_tools=1459)
     assert "does not write tools: at 1,459 states" in tools and "may be left without any" in gate
     channels = [{"name": "sdpo", "require_disfavour": False}]
-    assert list(doubts(Config.model_validate({"training": {"rollouts": False}, "channels": channels}), 0)) == []
+    assert list(doubts(Config.model_validate({"training": training, "channels": channels}), 0)) == []
 
 
 def test_the_report_is_ordered_by_what_a_reader_needs_first(tmp_path, capsys):
