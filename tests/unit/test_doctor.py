@@ -111,6 +111,9 @@ def test_what_takes_seconds_says_so_at_once_and_not_among_the_results(tmp_path):
     channels.write_text('training.rollouts = false\nchannels = [{ name = "sdpo", weight = 1.0 }]\n')
     planned = recompose("train", tmp_path / "run", "--config", channels, "--dry-run")
     assert planned.stderr.startswith("counting tokens of every trace …\n")
+    run = Run.start(tmp_path / "begun", Config())
+    foreseen = recompose("evaluate", run.path, "--on", "sessions", "--dry-run")
+    assert foreseen.stderr.startswith("counting tokens of held-out turns …\n")
 
 
 SERVER = 'replay = { simulated = false, teachers = ["a/x", "b/y"], '
